@@ -1,1 +1,1 @@
-"""The benchmark: fills databases, sends requests to placement-api, and prints the cost of each line and its floor."""
+"""The benchmark: measures placement-api over HTTP on databases that it fills, one checkout or two in turn."""

@@ -1,135 +1,98 @@
-"""Several callers at once, each a process of its own (``bench.caller``)."""
+"""Several callers at once, each a process, so that they do not share one interpreter."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import pathlib
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+import functools
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.synchronize import Barrier, Event
+from typing import Any
 
-from bench.client import Request
+from bench.client import Connection
 
-#: The directory of the package, for processes that import it.
-ROOT = pathlib.Path(__file__).parents[1]
+_CONTEXT = multiprocessing.get_context('forkserver')
+#: The longest time until all callers are ready to start.
+_START_SECONDS = 300.0
 
-
-class Caller:
-    """One caller."""
-
-    def __init__(self, port: int, microversion: str, requests: Sequence[Request], **more: object) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, '-m', 'bench.caller'],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            # Ctrl-C must reach the command only, which ends its callers.
-            start_new_session=True,
-        )
-        self._write_line(json.dumps({'port': port, 'microversion': microversion, 'requests': requests, **more}))
-
-    def wait_until_ready(self) -> None:
-        """Return when it is connected and ready to begin."""
-        self._read_line()
-
-    def go(self) -> None:
-        """Start it."""
-        self._write_line('go')
-
-    def result(self) -> dict[str, Any]:
-        """Its result, when it is done; stops one that repeats its requests."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        return dict(json.loads(self._read_line()))
-
-    def close(self) -> None:
-        """Kill it."""
-        self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            with contextlib.suppress(BrokenPipeError):
-                stream.close()
-        self._process.wait()
-
-    def _write_line(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + '\n')
-        self._process.stdin.flush()
-
-    def _read_line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError('a caller ended early; its output is above')
-        return line
-
-
-class Round(NamedTuple):
-    """The result of several callers."""
-
-    seconds: float
-    #: Of the requests of each caller.
-    milliseconds: list[list[float]]
-
-    @property
-    def requests(self) -> int:
-        """The number of requests of all callers."""
-        return sum(map(len, self.milliseconds))
-
-
-def run(
-    port: int, microversion: str, scripts: Sequence[Sequence[Request]], floor: dict[str, Any] | None = None
-) -> Round:
-    """Run one caller for each script that is not empty, all at once, and wait for them.
-
-    :param floor: further members of the jobs of callers of a floor: ``database`` and ``statements``.
-    :raises RuntimeError: a response was not 2xx.
-    """
-    jobs = [{'port': port, 'requests': requests} for requests in scripts if requests]
-    return run_jobs(microversion, [{**job, 'row': row, **(floor or {})} for row, job in enumerate(jobs)])
-
-
-def run_jobs(microversion: str, jobs: Sequence[dict[str, Any]]) -> Round:
-    """Run one caller for each job (``bench.caller``), all at once, and wait for them.
-
-    :raises RuntimeError: a response was not 2xx.
-    """
-    with contextlib.ExitStack() as stack:
-        callers = []
-        for job in jobs:
-            callers.append(Caller(microversion=microversion, **job))
-            stack.callback(callers[-1].close)
-        for caller in callers:
-            caller.wait_until_ready()
-        for caller in callers:
-            caller.go()
-        done = [caller.result() for caller in callers]
-    _check(done)
-    seconds = max(one['ended'] for one in done) - min(one['started'] for one in done)
-    return Round(seconds, [one['milliseconds'] for one in done])
+#: In the process of a caller: where the callers wait for each other, and what tells them to stop.
+_start: Barrier
+_stop: Event
 
 
 @contextlib.contextmanager
-def repeating(port: int, microversion: str, requests: Sequence[Request]) -> Iterator[None]:
-    """One caller that repeats the same requests as long as the context lasts.
+def running(*calls: Callable[[], Any]) -> Iterator[list[Future[Any]]]:
+    """Make each call in a process of its own; they have started when the context begins, and are stopped at its end.
 
-    :raises RuntimeError: at the end, a response was not 2xx.
+    :param calls: partials of functions of modules. Each calls ``wait_for_start`` once, when it is ready.
+    :raises Exception: that of a call.
     """
-    caller = Caller(port, microversion, requests, repeat=True)
+    start, stop = _CONTEXT.Barrier(len(calls) + 1), _CONTEXT.Event()
+    with ProcessPoolExecutor(len(calls), _CONTEXT, _initialize, (start, stop)) as executor:
+        futures = [executor.submit(_call, call) for call in calls]
+        try:
+            # Broken by a caller that has failed, whose exception says why.
+            with contextlib.suppress(threading.BrokenBarrierError):
+                start.wait(_START_SECONDS)
+                yield futures
+        finally:
+            stop.set()
+        for future in futures:
+            future.result()
+
+
+def _call(call: Callable[[], Any]) -> Any:
     try:
-        caller.wait_until_ready()
-        caller.go()
-        yield
-        _check([caller.result()])
-    finally:
-        caller.close()
+        return call()
+    except threading.BrokenBarrierError:
+        # Another caller has failed.
+        return None
+    except BaseException:
+        _start.abort()
+        raise
 
 
-def _check(done: Sequence[dict[str, Any]]) -> None:
-    failed = {status for one in done for status in one['statuses'] if not status.startswith('2')}
-    if failed:
-        counts = [one['statuses'] for one in done]
-        raise RuntimeError(f'requests that should all succeed were answered with {counts}')
+def _initialize(start: Barrier, stop: Event) -> None:
+    global _start, _stop
+    _start, _stop = start, stop
+    # Ctrl-C is for the command, which stops its callers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def wait_for_start() -> None:
+    """Return when all callers are ready, in the process of a caller."""
+    _start.wait(_START_SECONDS)
+
+
+def is_stopped() -> bool:
+    """Return whether the context of this caller has ended."""
+    return _stop.is_set()
+
+
+def send_all(port: int, requests: Sequence[bytes]) -> float:
+    """Send requests over one connection, and return the time of the last response on the monotonic clock."""
+    with Connection(port) as connection:
+        wait_for_start()
+        for request in requests:
+            connection.send(request)
+    return time.monotonic()
+
+
+def repeat(port: int, requests: Sequence[bytes]) -> None:
+    """Send the same requests over one connection until the caller is stopped, the last time to the end."""
+    with Connection(port) as connection:
+        wait_for_start()
+        while not is_stopped():
+            for request in requests:
+                connection.send(request)
+
+
+def seconds(port: int, scripts: Sequence[Sequence[bytes]]) -> float:
+    """Run one caller for each script, all at once, and return the time until the last response."""
+    with running(*(functools.partial(send_all, port, script) for script in scripts if script)) as futures:
+        started = time.monotonic()
+        return max(future.result() for future in futures) - started

@@ -1,17 +1,15 @@
-"""An HTTP client with little cost: one socket, requests encoded beforehand, bodies that are not parsed."""
+"""An HTTP client that costs little: one socket, requests encoded beforehand, bodies that are not parsed."""
 
 from __future__ import annotations
 
 import socket
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 DEFAULT_MICROVERSION = '1.29'
 #: The newest microversion of the services that are measured.
 MAX_MICROVERSION = '1.39'
 
-#: An older connection is replaced before a request, outside of the timing, since services close idle ones.
-_MAX_IDLE_SECONDS = 1.0
 _TIMEOUT_SECONDS = 300.0
 _BUFFER_BYTES = 1 << 20
 
@@ -39,76 +37,55 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A response. ``body`` is valid until the next request on that connection."""
+    """A response."""
 
-    status: int
-    body: memoryview
+    body: bytes
+    #: From the first byte sent to the last byte received.
     seconds: float
 
 
 class Connection:
-    """A connection that stays open."""
+    """A connection to a service, open as long as the context lasts."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
-        self._socket: socket.socket | None = None
-        self._buffer = bytearray(_BUFFER_BYTES)
-        self._last = 0.0
+        self._socket = socket.create_connection(('127.0.0.1', port), timeout=_TIMEOUT_SECONDS)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._received = self._socket.makefile('rb', _BUFFER_BYTES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._received.close()
+        self._socket.close()
 
     def send(self, encoded: bytes) -> Response:
-        """Send a request and wait for the whole response. Raises OSError when the connection ends."""
-        connected = self._connected()
+        """Send a request and wait for the whole response.
+
+        :raises RuntimeError: the status is not 2xx.
+        :raises OSError: the connection ends.
+        """
         started = time.perf_counter()
-        connected.sendall(encoded)
-        head, body_start = self._head(connected)
-        status = int(head[9:12])
-        length = 0 if status in (204, 304) else _content_length(head)
-        body = self._body(connected, length, body_start)
+        self._socket.sendall(encoded)
+        status = self._line()[9:12]
+        length = 0
+        while (line := self._line()) != b'\r\n':
+            if line[:15].lower() == b'content-length:':
+                length = int(line[15:])
+        body = self._received.read(length)
         seconds = time.perf_counter() - started
-        self._last = time.monotonic()
-        return Response(status, body, seconds)
+        check(encoded, status, body)
+        return Response(body, seconds)
 
-    def close(self) -> None:
-        """Close it; the next request opens it again."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-    def _connected(self) -> socket.socket:
-        if time.monotonic() - self._last > _MAX_IDLE_SECONDS:
-            self.close()
-        if self._socket is None:
-            self._socket = socket.create_connection(('127.0.0.1', self._port), timeout=_TIMEOUT_SECONDS)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._socket
-
-    @staticmethod
-    def _head(connected: socket.socket) -> tuple[bytes, bytes]:
-        received = b''
-        while b'\r\n\r\n' not in received:
-            piece = connected.recv(65536)
-            if not piece:
-                raise ConnectionResetError('the server closed the connection')
-            received += piece
-        head, _, rest = received.partition(b'\r\n\r\n')
-        return head, rest
-
-    def _body(self, connected: socket.socket, length: int, start: bytes) -> memoryview:
-        if len(self._buffer) < length:
-            self._buffer = bytearray(length)
-        view = memoryview(self._buffer)[:length]
-        view[: len(start)] = start
-        filled = len(start)
-        while filled < length:
-            got = connected.recv_into(view[filled:])
-            if not got:
-                raise ConnectionResetError('the server closed the connection in the middle of a response')
-            filled += got
-        return view
+    def _line(self) -> bytes:
+        line = self._received.readline()
+        if not line:
+            raise ConnectionResetError('the server closed the connection')
+        return line
 
 
-def _content_length(head: bytes) -> int:
-    _, found, rest = head.lower().partition(b'content-length:')
-    if not found:
-        raise ValueError(f'a response without Content-Length: {head!r}')
-    return int(rest.partition(b'\r\n')[0])
+def check(encoded: bytes, status: bytes, body: bytes) -> None:
+    """Raise RuntimeError if the status of the response to a request is not 2xx."""
+    if not status.startswith(b'2'):
+        line = encoded.partition(b'\r\n')[0].decode()
+        raise RuntimeError(f'{line}: the response was {status.decode()} {body.decode()}')

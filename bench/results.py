@@ -1,163 +1,94 @@
-"""The results: a table in Markdown, JSON, and a plot of time against the number of providers."""
+"""The results, as a table in Markdown."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import platform
 import re
 import statistics
 import subprocess
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-#: Units of which less is better, and units of which more is better.
-_TIMES, _RATES = ('ms', 's', 'MB'), ('/s',)
-
-#: Line styles of a plot with more lines than colours.
-_MARKERS = 'osD^v'
-
-#: Lines that are compared between clouds, and the cloud to compare with if it is there.
-_COMPARED = ('limit-10', 'limit-1000', 'refresh')
-_USUAL_SIZE = 10_000
-#: The targets of comparisons, by size and line of the numerator.
-_TARGET_RATIOS = {(1_000_000, 'limit-10'): 2.0, (1_000_000, 'limit-1000'): 2.0, (10_000, 'no-limit'): 6.0}
+from bench.databases import ROOT
 
 _BEGIN, _END = '<!-- bench: begin -->', '<!-- bench: end -->'
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One line of the table."""
+    """One row of the table."""
 
-    shape: str
-    size: int
+    cloud: str
     name: str
     title: str
     unit: str
-    median: float | None
-    low: float | None = None
-    high: float | None = None
-    #: The same of the floor.
-    floor: float | None = None
-    #: Length of the response, in bytes.
-    length: int | None = None
-    #: The number of providers of the cloud.
-    providers: int = 0
-    note: str = ''
-    #: The most that it should be: in its unit, and as a multiple of the floor.
-    target: float | None = None
-    target_ratio: float | None = None
-
-    @property
-    def times_floor(self) -> float | None:
-        """Its time as a multiple of the floor's."""
-        if not self.floor or not self.median:
-            return None
-        return self.floor / self.median if self.unit in _RATES else self.median / self.floor
-
-
-def from_samples(samples: Sequence[float]) -> dict[str, Any]:
-    """Return median, lowest and highest as arguments of ``Result``."""
-    return {'median': statistics.median(samples), 'low': min(samples), 'high': max(samples)}
+    #: Of each round.
+    values: list[float]
+    #: Those of the other checkout in the same rounds.
+    other_values: list[float] = dataclasses.field(default_factory=list)
+    #: Statements of the request, or of each request of the work, and the bytes of the last response.
+    statements: list[int] = dataclasses.field(default_factory=list)
+    response_bytes: int = 0
 
 
 def table(results: Sequence[Result]) -> str:
-    """Return all results as a table in Markdown, with comparisons below the shapes that have several sizes."""
-    rows = ['| Cloud | Work | Median | Min | Max | Floor | Times the floor | Target | Response |', '|' + '---|' * 9]
-    rows += [_row(result) for result in results]
-    return '\n'.join([*rows, *_comparisons(results)])
+    """Return all results as a table in Markdown, with the other checkout if there is one."""
+    columns = ['Cloud', 'Name', 'Work', 'Median', 'Rounds', 'Statements', 'Response']
+    if any(result.other_values for result in results):
+        columns[5:5] = ['Other', 'Ratio', 'Ratios of rounds']
+    cells = [columns, ['---'] * len(columns), *([cell[name] for name in columns] for cell in map(_cells, results))]
+    return '\n'.join(f'| {" | ".join(row)} |' for row in cells)
 
 
-def _row(result: Result) -> str:
-    cloud = f'{result.size:,} {result.shape}' if result.size else result.shape
-    cells = [cloud, result.title]
-    if result.median is None:
-        return '| ' + ' | '.join([*cells, result.note, '', '', '', '', '', '']) + ' |'
-    cells += [_amount(result.median, result.unit), _amount(result.low, ''), _amount(result.high, '')]
-    cells += [_amount(result.floor, result.unit), '' if result.times_floor is None else f'{result.times_floor:.1f}']
-    cells.append(_amount(result.target, result.unit) or _times(result.target_ratio))
-    return '| ' + ' | '.join([*cells, result.note or _length(result.length)]) + ' |'
+def _cells(result: Result) -> dict[str, str]:
+    ratios = [value / other for value, other in zip(result.values, result.other_values, strict=False) if other]
+    return {
+        'Cloud': result.cloud,
+        'Name': f'`{result.name}`',
+        'Work': result.title,
+        'Median': _amount(result.values, result.unit),
+        'Rounds': _range(result.values),
+        'Other': _amount(result.other_values, result.unit),
+        'Ratio': f'{statistics.median(ratios):.2f}' if ratios else '',
+        'Ratios of rounds': _range(ratios),
+        'Statements': ' + '.join(map(str, result.statements)),
+        'Response': _size(result.response_bytes),
+    }
 
 
-def _amount(number: float | None, unit: str) -> str:
-    if number is None:
-        return ''
-    digits = 0 if abs(number) >= 100 else 1 if abs(number) >= 10 else 2
-    return f'{number:,.{digits}f}{"" if unit in ("", "/s") else " "}{unit}'
+def _amount(values: Sequence[float], unit: str) -> str:
+    return f'{_number(statistics.median(values))}{"" if unit == "/s" else " "}{unit}' if values else ''
 
 
-def _times(ratio: float | None) -> str:
-    return '' if ratio is None else f'{ratio:g} times'
+def _range(values: Sequence[float]) -> str:
+    return f'{_number(min(values))} to {_number(max(values))}' if len(values) > 1 else ''
 
 
-def _length(length: int | None) -> str:
-    if length is None:
-        return ''
-    return f'{length:,} B' if length < 10_000 else f'{length / 1000:,.0f} KB'
+def _number(number: float) -> str:
+    return f'{number:,.{0 if abs(number) >= 100 else 1 if abs(number) >= 10 else 2}f}'
 
 
-def _comparisons(results: Sequence[Result]) -> Iterator[str]:
-    """Compare the largest cloud with the usual one, or else the smallest; and all candidates with ten."""
-    flat = [one for one in results if one.shape == 'flat' and one.median]
-    for name, title in dict.fromkeys((one.name, one.title) for one in flat if one.name in _COMPARED):
-        found = {one.size: one for one in flat if (one.name, one.title) == (name, title)}
-        base, largest = found.get(_USUAL_SIZE, found[min(found)]), found[max(found)]
-        if base is not largest:
-            target = _TARGET_RATIOS.get((largest.size, name))
-            yield _comparison(f'{largest.size:,} against {base.size:,} flat', title, largest, base, target)
-    for ten in (one for one in flat if one.name == 'limit-10'):
-        for one in flat:
-            if one.name == 'no-limit' and one.size == ten.size:
-                target = _TARGET_RATIOS.get((one.size, one.name))
-                yield _comparison(f'{one.size:,} flat', f'{one.title}, against limit=10', one, ten, target)
-
-
-def _comparison(cloud: str, title: str, one: Result, base: Result, target: float | None) -> str:
-    assert one.median is not None
-    assert base.median is not None
-    ratio = one.median / base.median
-    return f'| {cloud} | {title} | {ratio:.2f} times | | | | | {_times(target)} | |'
-
-
-def plot(results: Sequence[Result], path: pathlib.Path, title: str) -> None:
-    """Draw the median of each result, and its floor, against the number of providers, on logarithmic axes."""
-    # An extra, which the table does not need.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 6), dpi=120)
-    axes = figure.subplots()
-    lines: dict[tuple[str, str], list[Result]] = {}
-    for one in results:
-        lines.setdefault((one.shape, one.title), []).append(one)
-    for number, ((shape, work), points) in enumerate(lines.items()):
-        sizes = [point.providers for point in points]
-        style: dict[str, Any] = {'color': f'C{number % 10}', 'marker': _MARKERS[number // 10 % len(_MARKERS)]}
-        axes.plot(sizes, [point.median or 0 for point in points], label=f'{shape}: {work}', **style)
-        axes.plot(sizes, [point.floor or 0 for point in points], linestyle=':', markersize=3, **style)
-    axes.set(xscale='log', yscale='log', xlabel='providers', ylabel='median, ms (dotted: the floor)')
-    axes.set_title(title, fontsize=8)
-    axes.grid(visible=True, which='both', alpha=0.3)
-    axes.legend(fontsize=8, loc='center left', bbox_to_anchor=(1.0, 0.5))
-    figure.savefig(path, bbox_inches='tight')
+def _size(count: int) -> str:
+    return '' if not count else f'{count:,} B' if count < 10_000 else f'{count / 1000:,.0f} KB'
 
 
 def machine(database: str) -> str:
-    """Return the machine in one line."""
-    cpus = re.findall(r'^model name\s*:\s*(.+)$', pathlib.Path('/proc/cpuinfo').read_text(), re.MULTILINE)
-    memory = re.search(r'^MemTotal:\s+(\d+)', pathlib.Path('/proc/meminfo').read_text(), re.MULTILINE)
-    size = f'{int(memory[1]) / 1e6:.0f} GB' if memory else 'unknown memory'
-    processor = f'{len(cpus)} x {cpus[0]}' if cpus else platform.machine()
+    """Return the machine, how busy it is, and the commit, in one line."""
+    processors = re.findall(r'^model name\s*:\s*(.+)$', pathlib.Path('/proc/cpuinfo').read_text(), re.MULTILINE)
+    memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9
     return (
-        f'{processor}, {size}, Linux {platform.release()}, Python {platform.python_version()}, {database},'
-        f' commit {_commit()}'
+        f'{len(processors)} x {processors[0] if processors else platform.machine()}, {memory:.0f} GB,'
+        f' Linux {platform.release()}, Python {platform.python_version()}, {database},'
+        f' load {os.getloadavg()[2]:.1f} in the last 15 minutes'
     )
 
 
-def _commit() -> str:
+def commit(checkout: pathlib.Path = ROOT) -> str:
+    """Return the commit of a checkout, or ``unknown``."""
     command = ['git', 'describe', '--always', '--dirty']
-    root = pathlib.Path(__file__).parent
-    described = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
+    described = subprocess.run(command, cwd=checkout, check=False, capture_output=True, text=True)
     return described.stdout.strip() or 'unknown'
 
 

@@ -56,6 +56,10 @@ class Cloud:
         """Return the uuid of a provider."""
         return self.providers[id_ - 1][1]
 
+    def host(self, number: int) -> str:
+        """Return the uuid of a flat host; numbers above the last start again at the first."""
+        return self.providers[number % self.size][1]
+
     def _uuid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 

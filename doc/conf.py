@@ -1,6 +1,6 @@
 """How Sphinx makes the documentation site and the man pages of what is in doc/ and api-ref/: ``tox -e docs``.
 
-The Markdown is written to be read on a forge as well, so it has no directives. The tables of links in the two
+The Markdown is written to be read on a forge as well, so it has no directives. The tables of pages in the two
 ``index.md`` are the table of contents.
 """
 
@@ -43,15 +43,21 @@ man_pages = [
 
 
 def _add_table_of_contents(_app: Sphinx, docname: str, source: list[str]) -> None:
-    """Add a hidden toctree with every page that an index links to, in its order."""
+    """Add a hidden toctree for each section of an index with a table of pages, with these pages in their order.
+
+    The heading of a section of ``doc/index`` is the caption of its pages in the navigation.
+    """
     if docname not in ('doc/index', 'api-ref/index'):
         return
-    links = dict.fromkeys(re.findall(r'\]\(([\w./-]+)\.md\)', source[0]))
-    pages = [link for link in links if (_ROOT / docname).parent.joinpath(f'{link}.md').exists()]
-    own = [page for page in pages if docname == 'doc/index' or not page.startswith('../')]
+    for section in re.split('^## ', source[0], flags=re.MULTILINE):
+        heading, _, text = section.partition('\n')
+        if '| Page |' not in text:
+            continue
+        pages = list(dict.fromkeys(re.findall(r'^\| \[[^\]]+\]\(([\w./-]+)\.(?:md|rst)\)', text, flags=re.MULTILINE)))
+        caption = f':caption: {heading}\n' if docname == 'doc/index' else ''
+        source[0] += f'\n```{{toctree}}\n:hidden:\n{caption}\n' + '\n'.join(pages) + '\n```\n'
     if docname == 'doc/index':
-        own += ['changes', *(page.removeprefix('doc/') for page, *_ in man_pages)]
-    source[0] += '\n```{toctree}\n:hidden:\n\n' + '\n'.join(own) + '\n```\n'
+        source[0] += '\n```{toctree}\n:hidden:\n:caption: Manual pages\n:glob:\n\nman/*\n```\n'
 
 
 def _leave_out_changes(_app: Sphinx, docname: str, source: list[str]) -> None:

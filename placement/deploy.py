@@ -5,33 +5,35 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any
+from wsgiref.types import WSGIApplication
 
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import exception as db_exc
 from oslo_log import log
-from oslo_middleware import base, cors, http_proxy_to_wsgi, request_id
+from oslo_middleware import base, cors, http_proxy_to_wsgi
 from webob import exc
 
 from placement import conf as configuration
 from placement import exception, handler
 from placement.cache.background_refresh import BackgroundRefresh
-from placement.cache.refresh import CacheVersion, ProviderCache
-from placement.candidates.limits import Limit
+from placement.cache.refresh import CacheState, ProviderCache
 from placement.db.api import Database
+from placement.db.health import TimedCheck
+from placement.ops.explain.document import explain_empty
+from placement.search.budget import Limit
 from placement.web import (
     authentication,
     body_limits,
     context,
-    fault_handler,
+    error_document,
+    error_mapping,
     health,
     microversion,
     policy,
     request_log,
-    wsgi,
+    request_metrics,
 )
-from placement.web import request_metrics as metrics_middleware
-from placement.web.wsgi import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
@@ -60,11 +62,11 @@ class Application:
         return self._entry(environ, start_response)
 
 
-def loadapp(conf: cfg.ConfigOpts, cache_version: CacheVersion | None = None) -> Application:
+def loadapp(conf: cfg.ConfigOpts, cache_state: CacheState | None = None) -> Application:
     """Build an application. Several with different configurations can live in one process.
 
     :param conf: made by ``placement.conf.load``.
-    :param cache_version: the provider cache of the process from which this one was forked.
+    :param cache_state: the provider cache of the process from which this one was forked.
     :raises ConfigurationInvalid: the configuration or the policy file is invalid, or [placement_database]
         sync_on_startup is set and the schema cannot be brought up to date.
     :raises DatabaseUnavailable: sync_on_startup is set and the database cannot be reached.
@@ -73,7 +75,7 @@ def loadapp(conf: cfg.ConfigOpts, cache_version: CacheVersion | None = None) -> 
         configuration.warn_once(LOG, f'This service does not have the option {ignored}')
     db = Database(conf)
     enforcer = policy.Enforcer(conf)
-    provider_cache = ProviderCache(db, version=cache_version)
+    provider_cache = ProviderCache(db, state=cache_state)
     declarations = handler.declarations(conf.placement.max_microversion)
     operations = [(path, method) for path, methods in declarations.items() for method in methods]
     db.metrics.initialize(operations, [limit.value for limit in Limit])
@@ -105,42 +107,41 @@ def _pipeline(
 
     The order decides which of several errors is reported (api-ref/rules.md#the-order-of-checks).
     """
+    database_check = TimedCheck(db, functools.partial(health.database_check, provider_cache=provider_cache))
+    make_context = functools.partial(
+        context.RequestContext,
+        conf=conf,
+        db=db,
+        policy=enforcer,
+        provider_cache=provider_cache,
+        empty_searches=context.EmptySearches(explain_empty),
+    )
     pipeline: list[Middleware | None] = [
-        functools.partial(health.HealthCheck, db=db, path=conf.healthcheck.path, provider_cache=provider_cache)
+        context.with_request_id,
+        functools.partial(
+            health.HealthCheck,
+            path=conf.healthcheck.path,
+            check=database_check.problem,
+            is_read_only=lambda: db.availability.is_read_only,
+        )
         if conf.healthcheck.path
         else None,
-        functools.partial(metrics_middleware.RequestMetrics, metrics=db.metrics) if conf.metrics.bind else None,
+        functools.partial(request_metrics.RequestMetrics, metrics=db.metrics) if conf.metrics.bind else None,
         functools.partial(http_proxy_to_wsgi.HTTPProxyToWSGI, conf=conf)
         if conf.oslo_middleware.enable_proxy_headers_parsing
         else None,
-        request_id.RequestId,
-        _DefaultAccept,
         functools.partial(cors.CORS, conf=conf) if conf.cors.allowed_origin else None,
         _Preflight if conf.cors.allowed_origin else None,
         functools.partial(authentication.KeystoneAuth, conf=conf, metrics=db.metrics)
         if conf.api.auth_strategy == 'keystone'
         else authentication.NoAuth,
-        functools.partial(
-            context.ContextMiddleware, conf=conf, db=db, enforcer=enforcer, provider_cache=provider_cache
-        ),
+        functools.partial(context.ContextMiddleware, make_context=make_context),
         request_log.RequestLog,
-        fault_handler.FaultHandler,
+        error_mapping.FaultHandler,
         functools.partial(_MicroversionMiddleware, newest=conf.placement.max_microversion),
         functools.partial(body_limits.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]
     return [middleware for middleware in pipeline if middleware is not None]
-
-
-class _DefaultAccept:
-    """WSGI middleware that sets ``Accept: application/json`` when a request has no Accept header, or ``*/*``."""
-
-    def __init__(self, application: WSGIApplication) -> None:
-        self._application = application
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ.get('HTTP_ACCEPT', '*/*') == '*/*':
-            environ['HTTP_ACCEPT'] = 'application/json'
-        return self._application(environ, start_response)
 
 
 class _Preflight:
@@ -170,7 +171,7 @@ class _MicroversionMiddleware:
         try:
             version = microversion.negotiate(environ.get('HTTP_OPENSTACK_API_VERSION'), self._newest)
         except exc.HTTPException as error:
-            return wsgi.for_error(error)(environ, start_response)
+            return error_document.respond(error, environ, start_response)
         environ[microversion.ENVIRON_KEY] = version
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:

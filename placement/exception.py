@@ -46,10 +46,10 @@ class ResourceClassNotFound(NotFound):
     template = 'No such resource class {resource_class}'
 
     @classmethod
-    def check(cls, wanted: Iterable[str], known: Container[str]) -> None:
-        """Raise for the first of ``wanted`` that is not in ``known``."""
-        for name in wanted:
-            if name not in known:
+    def raise_unless_known(cls, names: Iterable[str], existing: Container[str]) -> None:
+        """Raise for the first of ``names`` that is not among the ``existing`` ones."""
+        for name in names:
+            if name not in existing:
                 raise cls(resource_class=name)
 
 
@@ -59,9 +59,9 @@ class TraitNotFound(NotFound):
     template = 'No such trait(s): {names}.'
 
     @classmethod
-    def check(cls, wanted: Iterable[str], known: Container[str]) -> None:
-        """Raise one exception that names all of ``wanted`` that are not in ``known``, if there are any."""
-        missing = [name for name in wanted if name not in known]
+    def raise_unless_known(cls, names: Iterable[str], existing: Container[str]) -> None:
+        """Raise one exception for all ``names`` that are not among the ``existing`` ones, if there are any."""
+        missing = [name for name in names if name not in existing]
         if missing:
             raise cls(names=', '.join(missing))
 
@@ -93,6 +93,27 @@ class AllocationProviderNotFound(NotFound):
 
 class Invalid(PlacementError):
     """The request is not allowed, whatever is stored."""
+
+
+class BadQuery(PlacementError):
+    """The query string is malformed; ``text`` says how."""
+
+    template = '{text}'
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text=text)
+
+
+class DuplicateQueryKey(BadQuery):
+    """A parameter that may not be repeated is repeated."""
+
+
+class BadQueryValue(BadQuery):
+    """The value of a parameter is not allowed, alone or together with others."""
+
+
+class MissingQueryValue(BadQuery):
+    """A parameter that the query requires is missing."""
 
 
 class ParentProviderIsSelf(Invalid):
@@ -253,6 +274,16 @@ class DatabaseUnavailable(PlacementError):
         """The message, and the first line of the driver's message."""
         reason = str(self.__cause__ or '').partition('\n')[0]
         return f'{self} {reason}'.rstrip()
+
+
+class DatabaseReadOnly(DatabaseUnavailable):
+    """The database rejects changes: it is a standby, in maintenance, or has no disk space left. Nothing was changed."""
+
+    template = 'The database is read-only at the moment.'
+
+
+class SingleFailure(DatabaseUnavailable):
+    """One statement or COMMIT failed. That says nothing about the state of the database."""
 
 
 # The configuration ----------------------------------------------------------------------------------------

@@ -20,15 +20,14 @@ from placement.handlers import (
     trait,
     usage,
 )
-from placement.web import microversion, wsgi
-from placement.web.operation import Operation, Versions
-from placement.web.wsgi import WSGIApplication
+from placement.web import error_document, microversion
+from placement.web.operation import ByMicroversion, Operation
 
-Declarations = Mapping[str, Mapping[str, Operation | Versions]]
+Declarations = Mapping[str, Mapping[str, Operation | ByMicroversion]]
 
 ROUTE_DECLARATIONS: Declarations = {
     '/': {
-        'GET': root.home,
+        'GET': root.list_versions,
     },
     '/resource_classes': {
         'GET': resource_class.list_resource_classes,
@@ -49,46 +48,46 @@ ROUTE_DECLARATIONS: Declarations = {
         'DELETE': resource_provider.delete_resource_provider,
     },
     '/resource_providers/{uuid}/inventories': {
-        'GET': inventory.get_inventories,
-        'POST': inventory.create_inventory,
-        'PUT': inventory.set_inventories,
-        'DELETE': inventory.delete_inventories,
+        'GET': inventory.list_resource_provider_inventories,
+        'POST': inventory.create_resource_provider_inventory,
+        'PUT': inventory.replace_resource_provider_inventories,
+        'DELETE': inventory.delete_resource_provider_inventories,
     },
     '/resource_providers/{uuid}/inventories/{resource_class}': {
-        'GET': inventory.get_inventory,
-        'PUT': inventory.update_inventory,
-        'DELETE': inventory.delete_inventory,
+        'GET': inventory.get_resource_provider_inventory,
+        'PUT': inventory.update_resource_provider_inventory,
+        'DELETE': inventory.delete_resource_provider_inventory,
     },
     '/resource_providers/{uuid}/usages': {
-        'GET': usage.list_usages,
+        'GET': usage.list_resource_provider_usages,
     },
     '/resource_providers/{uuid}/aggregates': {
-        'GET': aggregate.get_aggregates,
-        'PUT': aggregate.set_aggregates,
+        'GET': aggregate.list_resource_provider_aggregates,
+        'PUT': aggregate.replace_resource_provider_aggregates,
     },
     '/resource_providers/{uuid}/allocations': {
-        'GET': allocation.list_for_resource_provider,
+        'GET': allocation.list_resource_provider_allocations,
     },
     '/resource_providers/{uuid}/traits': {
-        'GET': trait.list_traits_for_resource_provider,
-        'PUT': trait.update_traits_for_resource_provider,
-        'DELETE': trait.delete_traits_for_resource_provider,
+        'GET': trait.list_resource_provider_traits,
+        'PUT': trait.replace_resource_provider_traits,
+        'DELETE': trait.delete_resource_provider_traits,
     },
     '/traits': {
         'GET': trait.list_traits,
     },
     '/traits/{name}': {
         'GET': trait.get_trait,
-        'PUT': trait.put_trait,
+        'PUT': trait.create_trait,
         'DELETE': trait.delete_trait,
     },
     '/allocations': {
         'POST': allocation.set_allocations,
     },
     '/allocations/{consumer_uuid}': {
-        'GET': allocation.list_for_consumer,
-        'PUT': allocation.set_allocations_for_consumer,
-        'DELETE': allocation.delete_allocations,
+        'GET': allocation.list_consumer_allocations,
+        'PUT': allocation.replace_consumer_allocations,
+        'DELETE': allocation.delete_consumer_allocations,
     },
     '/reshaper': {
         'POST': reshaper.reshape,
@@ -97,7 +96,7 @@ ROUTE_DECLARATIONS: Declarations = {
         'GET': allocation_candidate.list_allocation_candidates,
     },
     '/usages': {
-        'GET': usage.get_total_usages,
+        'GET': usage.list_usages,
     },
 }
 
@@ -111,7 +110,11 @@ def declarations(newest: str) -> Declarations:
     return {
         path: methods
         for path, methods in ROUTE_DECLARATIONS.items()
-        if any(one.window.is_since(version) for declared in methods.values() for one in declared.operations)
+        if any(
+            operation.window.introduced_by(version)
+            for declared in methods.values()
+            for operation in declared.operations
+        )
     }
 
 
@@ -133,18 +136,24 @@ class PlacementHandler:
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Dispatch a request."""
         try:
-            handler = self._find(environ)
+            operation = self._find(environ)
         except exc.HTTPException as error:
-            handler = wsgi.for_error(error)
-        return handler(environ, start_response)
+            return error_document.respond(error, environ, start_response)
+        return operation(environ, start_response)
 
-    def _find(self, environ: dict[str, Any]) -> WSGIApplication:
+    def _find(self, environ: dict[str, Any]) -> Operation | ByMicroversion:
         """Return the operation for a request, and store the declared path and the path's variables in ``environ``.
 
-        :raises HTTPNotFound: the path is not declared.
+        :raises HTTPNotFound: the path is not declared, or has an encoded slash, which is indistinguishable from a
+            separator once decoded.
         :raises HTTPMethodNotAllowed: the path is declared, but not with this method.
         """
-        path = _decoded_path(environ)
+        raw = environ.get('RAW_URI') or environ.get('REQUEST_URI') or ''
+        if '%2f' in raw.partition('?')[0].lower():
+            raise exc.HTTPNotFound
+        # No stored name contains the replacement character, so a path with NUL or invalid UTF-8 finds nothing.
+        path = environ.get('PATH_INFO', '').encode('latin-1', 'replace').decode(errors='replace')
+        path = path.replace('\0', '\N{REPLACEMENT CHARACTER}') or '/'
         variables = self._mapper.match(path)
         # Routes also accepts a trailing slash or newline. The route filled in with its variables must equal the path.
         if not variables or (route := variables.pop('route')).format(**variables) != path:
@@ -155,16 +164,3 @@ class PlacementHandler:
             raise exc.HTTPMethodNotAllowed(headers={'Allow': ', '.join(methods)})
         environ['wsgiorg.routing_args'] = ((), variables)
         return methods[environ['REQUEST_METHOD']]
-
-
-def _decoded_path(environ: Mapping[str, Any]) -> str:
-    """Return the path below the mount prefix, as text.
-
-    :raises HTTPNotFound: the path has an encoded slash, which is indistinguishable from a separator once decoded.
-    """
-    raw = environ.get('RAW_URI') or environ.get('REQUEST_URI') or ''
-    if '%2f' in raw.partition('?')[0].lower():
-        raise exc.HTTPNotFound
-    # No stored name contains the replacement character, so a path with NUL or invalid UTF-8 finds nothing.
-    path = environ.get('PATH_INFO', '').encode('latin-1', 'replace').decode(errors='replace')
-    return path.replace('\0', '\N{REPLACEMENT CHARACTER}') or '/'

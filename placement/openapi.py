@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import microversion_parse
@@ -11,7 +11,7 @@ import microversion_parse
 from placement import handler, schemas
 from placement.schemas import responses as response_schemas
 from placement.web import microversion
-from placement.web.operation import Described, Operation, Produces, RequiresPolicy
+from placement.web.operation import Described, Operation, RequiresContentType, RequiresPolicy
 
 Document = dict[str, Any]
 
@@ -23,7 +23,7 @@ _FAILURES = {
     401: 'The request has no valid token.',
     403: 'The policy does not allow the operation.',
     404: 'The resource in the path does not exist.',
-    406: 'The microversion, or every media type that the client accepts, is not served.',
+    406: 'The microversion is not served, or the client does not accept application/json.',
     409: 'The resource is in use, or was changed concurrently.',
     413: 'The body is too long.',
     415: 'The body has a media type that the operation does not read.',
@@ -40,29 +40,6 @@ _MICROVERSION: Document = {
     'required': True,
     'schema': {'$ref': '#/components/schemas/Microversion'},
 }
-#: Operation ids that differ from the name of the handler. Generators make the names of functions of them.
-_OPERATION_IDS = {
-    'home': 'list_versions',
-    'put_trait': 'create_trait',
-    'get_inventories': 'list_resource_provider_inventories',
-    'create_inventory': 'create_resource_provider_inventory',
-    'set_inventories': 'replace_resource_provider_inventories',
-    'delete_inventories': 'delete_resource_provider_inventories',
-    'get_inventory': 'get_resource_provider_inventory',
-    'update_inventory': 'update_resource_provider_inventory',
-    'delete_inventory': 'delete_resource_provider_inventory',
-    'list_usages': 'list_resource_provider_usages',
-    'get_total_usages': 'list_usages',
-    'get_aggregates': 'list_resource_provider_aggregates',
-    'set_aggregates': 'replace_resource_provider_aggregates',
-    'list_for_resource_provider': 'list_resource_provider_allocations',
-    'list_traits_for_resource_provider': 'list_resource_provider_traits',
-    'update_traits_for_resource_provider': 'replace_resource_provider_traits',
-    'delete_traits_for_resource_provider': 'delete_resource_provider_traits',
-    'list_for_consumer': 'list_consumer_allocations',
-    'set_allocations_for_consumer': 'replace_consumer_allocations',
-    'delete_allocations': 'delete_consumer_allocations',
-}
 #: Schemas that are parts of several others, by the name under which the document has them.
 _PARTS: dict[str, Described] = {
     'Links': response_schemas.LINKS,
@@ -76,7 +53,15 @@ def document(version: microversion_parse.Version) -> Document:
 
     :param version: one of ``microversion.VERSIONS``, parsed.
     """
-    paths = {path: dict(_operations(path, version)) for path in handler.ROUTE_DECLARATIONS}
+    paths = {
+        path: {
+            method.lower(): _operation(path, method, operation, version)
+            for method, declared in methods.items()
+            for operation in declared.operations
+            if operation.window.includes(version)
+        }
+        for path, methods in handler.ROUTE_DECLARATIONS.items()
+    }
     named: dict[str, schemas.Schema] = {
         'Error': _error(version),
         'Microversion': {'type': 'string', 'enum': [f'placement {version}']},
@@ -86,6 +71,12 @@ def document(version: microversion_parse.Version) -> Document:
             _name_schemas(operation, named)
     parts = {name: schema for name, part in _PARTS.items() if (schema := _for_version(part, version)) is not None}
     named |= parts
+    as_text = {'schema': {'type': 'string'}}
+    error_content = {
+        _JSON: {'schema': {'$ref': '#/components/schemas/Error'}},
+        'text/html': as_text,
+        'text/plain': as_text,
+    }
     return {
         'openapi': '3.1.0',
         'jsonSchemaDialect': _DIALECT,
@@ -104,24 +95,20 @@ def document(version: microversion_parse.Version) -> Document:
                 name: _referring(schema, {part: parts[part] for part in parts if part != name})
                 for name, schema in named.items()
             },
-            'responses': {f'Failure{status}': _failure(text) for status, text in _FAILURES.items()},
+            'responses': {
+                f'Failure{status}': {'description': text, 'content': error_content}
+                for status, text in _FAILURES.items()
+            },
         },
     }
-
-
-def _operations(path: str, version: microversion_parse.Version) -> Iterator[tuple[str, Document]]:
-    """Yield the method, in lower case, and the description of each operation of a path that exists in ``version``."""
-    for method, declared in handler.ROUTE_DECLARATIONS[path].items():
-        for operation in declared.operations:
-            if operation.window.includes(version):
-                yield method.lower(), _operation(path, method, operation, version)
 
 
 def _operation(path: str, method: str, operation: Operation, version: microversion_parse.Version) -> Document:
     protected = any(isinstance(check, RequiresPolicy) for check in operation.checks)
     failures = _failures(path, method, operation)
     description: Document = {
-        'operationId': _OPERATION_IDS.get(operation.handler.__name__, operation.handler.__name__),
+        # Generators make the names of functions of it.
+        'operationId': operation.handler.__name__,
         'tags': [_tag(path)],
         'summary': (operation.handler.__doc__ or '').partition('\n')[0],
         'parameters': [
@@ -133,13 +120,13 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
             *_query(operation, version),
         ],
         'responses': {
-            **{str(status): _success(schema, version) for status, schema in _responses(operation, version)},
+            **dict(_responses(operation, version)),
             **{str(status): {'$ref': f'#/components/responses/Failure{status}'} for status in failures},
         },
         'security': [{'token': []}] if protected else [],
     }
     for check in operation.checks:
-        if isinstance(check, Produces):
+        if isinstance(check, RequiresContentType):
             schema = _for_version(check.schema, version)
             description['requestBody'] = {'required': True, 'content': {check.media_type: {'schema': schema}}}
     return description
@@ -183,12 +170,17 @@ def _query(operation: Operation, version: microversion_parse.Version) -> Iterato
         yield {'name': name, 'in': 'query', 'required': name in schema.get('required', ()), 'schema': member}
 
 
-def _responses(operation: Operation, version: microversion_parse.Version) -> Iterable[tuple[int, Described]]:
-    """Return status and body schema of each successful response."""
+def _responses(operation: Operation, version: microversion_parse.Version) -> Iterator[tuple[str, Document]]:
+    """Yield the status and the description of each successful response."""
     responses = operation.responses
     if isinstance(responses, tuple):
         responses = next(of_window for since, of_window in responses if version >= since)
-    return responses.items()
+    for status, schema in responses.items():
+        body = _for_version(schema, version)
+        if body is None:
+            yield str(status), {'description': 'Done; there is no body.'}
+        else:
+            yield str(status), {'description': 'Done.', 'content': {_JSON: {'schema': body}}}
 
 
 def _failures(path: str, method: str, operation: Operation) -> Iterator[int]:
@@ -202,22 +194,9 @@ def _failures(path: str, method: str, operation: Operation) -> Iterator[int]:
     yield 406
     if method != 'GET':
         yield from (409, 413)
-    if any(isinstance(check, Produces) for check in operation.checks):
+    if any(isinstance(check, RequiresContentType) for check in operation.checks):
         yield 415
     yield 503
-
-
-def _success(schema: Described, version: microversion_parse.Version) -> Document:
-    body = _for_version(schema, version)
-    if body is None:
-        return {'description': 'Done; there is no body.'}
-    return {'description': 'Done.', 'content': {_JSON: {'schema': body}}}
-
-
-def _failure(text: str) -> Document:
-    as_text = {'schema': {'type': 'string'}}
-    content = {_JSON: {'schema': {'$ref': '#/components/schemas/Error'}}, 'text/html': as_text, 'text/plain': as_text}
-    return {'description': text, 'content': content}
 
 
 def _error(version: microversion_parse.Version) -> schemas.Schema:
@@ -236,8 +215,7 @@ def _error(version: microversion_parse.Version) -> schemas.Schema:
 
 def _for_version(described: Described, version: microversion_parse.Version) -> schemas.Schema | None:
     """Return the schema of a microversion, without Python's regular expressions; None when there is no body."""
-    schema = schemas.for_version(described, version) if isinstance(described, tuple) else described
-    return None if schema is None else _portable(schema)
+    return None if described is None else _portable(schemas.for_version(described, version))
 
 
 def _portable(value: Any) -> Any:

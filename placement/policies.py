@@ -7,7 +7,7 @@ from oslo_policy import policy
 ADMIN_OR_SERVICE_API = 'admin_or_service_api'
 ADMIN_OR_PROJECT_READER_OR_SERVICE_API = 'admin_or_project_reader_or_service_api'
 
-#: Operations are for tokens of a project. A system-scoped token is rejected if [oslo_policy] enforce_scope is set.
+#: Operations are for tokens of a project. A system-scoped token is rejected unless [oslo_policy] enforce_scope is off.
 _SCOPES = ['project']
 
 _RULES: list[policy.RuleDefault] = [
@@ -26,7 +26,7 @@ _RULES: list[policy.RuleDefault] = [
     policy.RuleDefault(
         ADMIN_OR_SERVICE_API,
         'role:admin or role:service',
-        description='The default for every operation but GET /usages.',
+        description='The default of every operation except GET /usages.',
         scope_types=_SCOPES,
     ),
     policy.RuleDefault(
@@ -38,13 +38,13 @@ _RULES: list[policy.RuleDefault] = [
     policy.RuleDefault(
         ADMIN_OR_PROJECT_READER_OR_SERVICE_API,
         'role:admin or rule:project_reader_api or role:service',
-        description='The default for GET /usages.',
+        description='The default of GET /usages.',
         scope_types=_SCOPES,
     ),
     policy.RuleDefault(
         'reader_api',
         f'rule:{ADMIN_OR_SERVICE_API}',
-        description='The rule of every operation that only reads, before there were rules for readers of a project.',
+        description='The former rule of the operations that only read.',
         scope_types=_SCOPES,
         deprecated_for_removal=True,
         deprecated_reason='No operation refers to it. Override admin_or_service_api or the rules of the operations.',
@@ -53,7 +53,7 @@ _RULES: list[policy.RuleDefault] = [
     policy.RuleDefault(
         'placement',
         'role:admin',
-        description='The rule of every operation before each had a rule of its own.',
+        description='The former rule of all operations.',
         scope_types=_SCOPES,
         deprecated_for_removal=True,
         deprecated_reason='No operation refers to it. Override admin_or_service_api or the rules of the operations.',

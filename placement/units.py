@@ -1,4 +1,4 @@
-"""Writes amounts of resource classes for people: ``335 of 923 TiB`` instead of ``351698944 of 967578624``.
+"""Writes amounts of resource classes and times for people: ``335 of 923 TiB``, not ``351698944 of 967578624``.
 
 The quantity of a class follows from its name. The standard classes (os-resource-classes) end with the unit of their
 amounts: ``_MB`` and ``_GB`` are MiB and GiB, because that is what the compute service reports under these names;
@@ -10,6 +10,7 @@ JSON documents have the numbers as they are stored.
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from typing import NamedTuple
 
@@ -57,8 +58,8 @@ def used_of_capacity(resource_class: str, used: int, capacity: int) -> str:
         )
         if used == capacity or (number, unit) != (limit, unit_of_limit):
             break
-    own = '' if unit == unit_of_limit else unit
-    return ' '.join(filter(None, (number, own, 'of', limit, unit_of_limit)))
+    unit_of_amount = '' if unit == unit_of_limit else unit
+    return ' '.join(filter(None, (number, unit_of_amount, 'of', limit, unit_of_limit)))
 
 
 def percent(used: int, capacity: int) -> str:
@@ -75,6 +76,25 @@ def percent(used: int, capacity: int) -> str:
     if whole == 0 and used:
         return '<1%'
     return '>100%' if whole == 100 and used > capacity else f'{whole}%'
+
+
+def moment(time: dt.datetime | None) -> str:
+    """Return an aware time to the minute, such as ``2026-11-24 08:10 UTC``."""
+    return time.astimezone(dt.UTC).strftime('%Y-%m-%d %H:%M UTC') if time else 'an unknown time'
+
+
+def ago(seconds: float) -> str:
+    """Return a time span in the largest unit that fits, such as ``3 minutes ago``."""
+    whole = max(int(seconds), 0)
+    for size, unit in ((86400, 'day'), (3600, 'hour'), (60, 'minute')):
+        if whole >= size:
+            return f'{plural(whole // size, unit)} ago'
+    return f'{whole} s ago' if whole else 'just now'
+
+
+def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
+    """Return a number with its noun, in the singular or the plural: ``1 row``, ``2,000 rows``."""
+    return f'{count:,} {noun if count == 1 else plural_noun or noun + "s"}'
 
 
 def _scale(resource_class: str) -> _Scale:

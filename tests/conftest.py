@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.support import log_watch, opt_in
+from tests.support import log_watch, stages
 
 # Some hundred processes are started: each would compile all modules of ours again if none kept what it compiled.
 os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
@@ -24,9 +24,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile('thorough')
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the MySQL server on which the tests of MariaDB run instead, if ``mysql`` is requested.
+
+    Processes of xdist, which start after this, get its URL through the environment.
+    """
+    if 'mysql' not in stages.requested(config) or hasattr(config, 'workerinput'):
+        return
+    if 'mariadb' in stages.requested(config):
+        raise pytest.UsageError('One run cannot be on both MariaDB and MySQL: request one of them.')
+    from tests.support import local_servers
+
+    config.add_cleanup(local_servers.replace_mariadb_by_mysql())
+
+
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Say which tests do not run."""
-    missing = sorted(opt_in.NEEDS - opt_in.requested(config))
+    missing = sorted(stages.NEEDS - stages.requested(config))
     return f'tests that need {", ".join(missing)} are not requested (pytest -m NAME)' if missing else None
 
 
@@ -41,7 +55,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     xdist reads the groups in ``pytest_collection_modifyitems``.
     """
     assert isinstance(item, pytest.Function)
-    if any(each[-1].scope == 'module' for each in item._fixtureinfo.name2fixturedefs.values()):
+    stages.mark_for_mysql(item)
+    if any(definitions[-1].scope == 'module' for definitions in item._fixtureinfo.name2fixturedefs.values()):
         values = item.callspec.params if hasattr(item, 'callspec') else {}
         parts = [getattr(values[name], 'name', '') for name in ('suite', 'setting') if name in values]
         item.add_marker(pytest.mark.xdist_group('-'.join([item.path.stem, *parts])))
@@ -51,7 +66,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests that need what was not requested."""
-    opt_in.deselect_unrequested(config, items)
+    stages.deselect_unrequested(config, items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,11 +6,8 @@ set -euo pipefail
 source "$(dirname "$0")/packages.sh"
 
 missing() {
-    local pair
-    for pair in nginx:nginx apache2:apache2 openssl:openssl gcc:gcc systemd-analyze:systemd \
-        memcached:memcached prometheus:prometheus promtool:prometheus buildah:buildah mmdebstrap:mmdebstrap; do
-        PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
-    done
+    missing_programs nginx:nginx apache2:apache2 openssl:openssl gcc:gcc systemd-analyze:systemd memcached:memcached \
+        prometheus:prometheus promtool:prometheus buildah:buildah mmdebstrap:mmdebstrap
     [ -e /usr/lib/apache2/modules/mod_wsgi.so ] || echo libapache2-mod-wsgi-py3
 }
 

@@ -5,7 +5,15 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# install_missing: install them, if there are any. Exit code 0 when nothing is missing any more.
+# missing_programs PROGRAM:PACKAGE...: print the packages of the programs that are not there.
+missing_programs() {
+    local pair
+    for pair in "$@"; do
+        PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
+    done
+}
+
+# install_missing: install them, if there are any. Exit code 0 when nothing is missing afterwards.
 install_missing() {
     local packages name
     name=$(basename "$0" .sh)
@@ -18,7 +26,7 @@ install_missing() {
         echo "$name: no apt-get; install by hand: $packages" >&2
         return 1
     fi
-    # Debian starts nginx and Apache at installation, on port 80. Here only the tests start them.
+    # Debian starts servers at installation, nginx and Apache on port 80. Here only the tests start them.
     if [ ! -e /usr/sbin/policy-rc.d ]; then
         printf '#!/bin/sh\nexit 101\n' | as_root tee /usr/sbin/policy-rc.d >/dev/null
         as_root chmod +x /usr/sbin/policy-rc.d

@@ -19,8 +19,8 @@ _STOP_WAIT_SECONDS = 0.5
 class BackgroundRefresh:
     """A thread that refreshes a provider cache whenever no search has done so during an interval.
 
-    It does what a search does first, so it takes the lock of the cache only if something changed. A search that needs
-    the same changes waits for them instead of reading them itself; all others do not wait.
+    It calls ``ProviderCache.up_to_date`` as a search does, which takes the lock of the cache only if something changed.
+    A search that needs the same changes waits for them instead of reading them itself; other searches do not wait.
 
     :param interval: seconds; 0 for no thread.
     """
@@ -38,7 +38,7 @@ class BackgroundRefresh:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, and wait for it, but not long: the database may be unavailable."""
+        """End the thread. Wait for it at most ``_STOP_WAIT_SECONDS``, as the database may be unavailable."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_WAIT_SECONDS)
@@ -56,7 +56,7 @@ class BackgroundRefresh:
     def _refresh(self) -> None:
         """Refresh the cache. Log only the first of consecutive failures."""
         try:
-            self._provider_cache.current()
+            self._provider_cache.up_to_date()
         except Exception as error:
             if not self._failing:
                 expected = isinstance(error, errors.DATABASE_ERRORS)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import SimpleNamespace
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement import capacity
-from placement.candidates.providers import InventoryRecord
-from placement.candidates.requirements import CAPACITY_REASONS, Reason
+from placement.capacity import InventoryRecord
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: Larger capacity limits and amounts are replaced by this one, far above all that fits the database.
+#: Larger capacity limits and amounts are replaced by this number, which is far above all that fits the database.
 _MAX_CAPACITY = 2**61
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+#: Inventories as an array, with a field for each of ``InventoryRecord``.
+_RECORDS = np.dtype([(name, 'f8' if name == 'allocation_ratio' else 'i8') for name in InventoryRecord._fields])
 
 #: A position in a partition, and the inventory of the provider there.
 Entry = tuple[int, InventoryRecord]
@@ -30,10 +29,8 @@ Entry = tuple[int, InventoryRecord]
 class InventoryColumns:
     """Columns with one item for each provider of the partition that has inventory of the class, in order of position.
 
-    ``positions`` are those in the partition. ``total`` and ``reserved`` are for reports. ``capacity_limit`` is that of
-    ``placement.capacity``, rounded down, which changes nothing, as only integers are compared with it. ``headroom`` is
-    the maximum that one candidate may allocate. ``trivial_units`` is true if every amount of at least 1 satisfies every
-    ``min_unit`` and ``step_size``.
+    ``positions`` has the positions of these providers in the partition. ``total`` and ``reserved`` are for reports.
+    ``capacity_limit`` is that of ``placement.capacity``, rounded down: only integers are compared with it.
     """
 
     positions: Integers
@@ -44,47 +41,36 @@ class InventoryColumns:
     min_unit: Integers
     max_unit: Integers
     step_size: Integers
-    headroom: Integers
-    trivial_units: bool
 
     @classmethod
-    def of(cls, entries: Sequence[Entry]) -> InventoryColumns:
+    def build(cls, entries: Sequence[Entry]) -> InventoryColumns:
         """Make the columns of ``entries``, which are in order of position."""
-        positions = _integers(position for position, _ in entries)
-        have = [one for _, one in entries]
-        sizes = SimpleNamespace(
-            total=_integers(one.total for one in have),
-            reserved=_integers(one.reserved for one in have),
-            allocation_ratio=np.array([one.allocation_ratio for one in have], dtype=np.float64),
-        )
-        limits = np.floor(capacity.capacity_limit(sizes))
-        return cls._complete(
-            positions=positions,
-            total=sizes.total,
-            reserved=sizes.reserved,
-            capacity_limit=np.clip(limits, -_MAX_CAPACITY, _MAX_CAPACITY).astype(np.int64),
-            used=_integers(one.used for one in have),
-            min_unit=_integers(one.min_unit for one in have),
-            max_unit=_integers(one.max_unit for one in have),
-            step_size=_integers(one.step_size for one in have),
+        records = np.array([record for _, record in entries], _RECORDS)
+        columns = InventoryRecord._make(records[name].copy() for name in InventoryRecord._fields)
+        limits = np.clip(np.floor(capacity.capacity_limit(columns)), -_MAX_CAPACITY, _MAX_CAPACITY)
+        return cls(
+            positions=np.array([position for position, _ in entries], np.int64),
+            capacity_limit=limits.astype(np.int64),
+            **{name: column for name, column in columns._asdict().items() if name != 'allocation_ratio'},
         )
 
-    @classmethod
-    def _complete(cls, **columns: Integers) -> InventoryColumns:
-        trivial_units = bool((columns['min_unit'] <= 1).all() and (columns['step_size'] == 1).all())
-        inventory = SimpleNamespace(**columns)
-        return cls(
-            **columns,
-            headroom=capacity.headroom(inventory, inventory.capacity_limit, np.minimum),
-            trivial_units=trivial_units,
-        )
+    @functools.cached_property
+    def headroom(self) -> Integers:
+        """The maximum that one candidate may allocate of each inventory."""
+        headroom: Integers = capacity.headroom(self, self.capacity_limit, np.minimum)
+        return headroom
+
+    @functools.cached_property
+    def trivial_units(self) -> bool:
+        """Whether every amount of at least 1 satisfies every ``min_unit`` and ``step_size``."""
+        return bool((self.min_unit <= 1).all() and (self.step_size == 1).all())
 
     @property
     def max_allocatable(self) -> Integers:
         """The largest amount of one new allocation from each inventory; 0 if none is possible."""
         # A database that was not repaired may have steps of 0.
-        units = SimpleNamespace(min_unit=self.min_unit, step_size=np.maximum(self.step_size, 1))
-        amounts: Integers = capacity.max_allocatable(units, np.maximum(self.headroom, 0))
+        inventories = replace(self, step_size=np.maximum(self.step_size, 1))
+        amounts: Integers = capacity.max_allocatable(inventories, np.maximum(self.headroom, 0))
         return amounts
 
     def positions_with_capacity(self, amount: int) -> Integers:
@@ -97,19 +83,22 @@ class InventoryColumns:
         positions: Integers = self.positions[fits]
         return positions
 
-    def violations(self, amount: int) -> dict[Reason, Flags]:
+    def first_violations(self, amount: int) -> capacity.Violations:
         """Return which inventories cannot allocate ``amount``, by the first part of the capacity rule that it violates.
 
         :param amount: 1 or more, also beyond 64 bits.
-        :returns: for each reason, a flag for each item.
+        :returns: for each part, a flag for each item.
         """
-        amount = min(amount, _MAX_CAPACITY)
-        violated = dict(zip(CAPACITY_REASONS, capacity.violations(self, self.capacity_limit, amount), strict=True))
         remaining = np.ones(len(self.positions), np.bool_)
-        for reason, broken in violated.items():
-            violated[reason] = remaining & broken
-            remaining &= ~broken
-        return violated
+        first = []
+        for violated in capacity.violations(self, self.capacity_limit, min(amount, _MAX_CAPACITY)):
+            first.append(remaining & violated)
+            remaining &= ~violated
+        return capacity.Violations(*first)
+
+    def used_at(self, position: int) -> int:
+        """Return the usage at a position, at which there is an inventory."""
+        return int(self.used.item(self.positions.searchsorted(position)))
 
     def with_used(self, positions: Integers, used: Integers) -> InventoryColumns:
         """Return the columns with other usage.
@@ -118,30 +107,27 @@ class InventoryColumns:
         :param used: an item for each of these.
         :raises KeyError: there is no inventory at one of ``positions``.
         """
-        at = find_sorted(self.positions, positions)
         column = self.used.copy()
-        column[at] = used
-        changed = replace(self, used=column)
-        return replace(changed, headroom=capacity.headroom(changed, self.capacity_limit, np.minimum))
+        column[indexes_in_sorted(self.positions, positions)] = used
+        return replace(self, used=column)
 
     def rearranged(self, new_positions: Integers, added: Sequence[Entry]) -> InventoryColumns | None:
         """Return the columns of a partition in which providers were moved, added or removed; None if nothing is left.
 
         :param new_positions: for each old position the new one, -1 if the provider was removed or read again.
-        :param added: the entries at new positions that no old one moves to, in order of position.
+        :param added: the entries of providers that were added or read again, in order of position.
         """
-        to = new_positions[self.positions]
-        kept = to >= 0
-        if not added and not kept.any():
+        moved = replace(self, positions=new_positions[self.positions])
+        stays = moved.positions >= 0
+        if not added and not stays.any():
             return None
-        new = InventoryColumns.of(added)
-        positions = np.concatenate([to[kept], new.positions])
-        order = np.argsort(positions, kind='stable')
+        new = InventoryColumns.build(added)
         columns = {
-            name: np.concatenate([getattr(self, name)[kept], getattr(new, name)])[order]
-            for name in ('total', 'reserved', 'capacity_limit', 'used', 'min_unit', 'max_unit', 'step_size')
+            field.name: np.concatenate([getattr(moved, field.name)[stays], getattr(new, field.name)])
+            for field in fields(self)
         }
-        return self._complete(positions=positions[order], **columns)
+        order = np.argsort(columns['positions'], kind='stable')
+        return InventoryColumns(**{name: column[order] for name, column in columns.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +136,7 @@ class UsageColumns:
 
     ``ids``, ``generations`` and ``modified`` have an item for each provider; ``modified`` is in microseconds since
     1970, below 0 if no time is recorded. ``used`` has for each class name the indexes of its providers in ``ids``, and
-    as many amounts.
+    the usage of each.
     """
 
     ids: Integers
@@ -168,20 +154,12 @@ class UsageColumns:
         :raises KeyError: the provider of an inventory is not in ``providers``, or its class not in ``classes``.
         """
         ids, generations, modified = providers[np.argsort(providers[:, 0])].T
-        owners = find_sorted(ids, inventories[:, 0])
+        owners = indexes_in_sorted(ids, inventories[:, 0])
         used = {}
         for class_id in np.unique(inventories[:, 1]).tolist():
-            own = inventories[:, 1] == class_id
-            used[classes[class_id]] = owners[own], inventories[own, 2]
+            of_class = inventories[:, 1] == class_id
+            used[classes[class_id]] = owners[of_class], inventories[of_class, 2]
         return cls(ids, generations, modified, used)
-
-    @property
-    def modified_times(self) -> list[dt.datetime | None]:
-        """The items of ``modified`` as aware times."""
-        # Many are equal, as one transaction or second changes many providers.
-        times, indexes = np.unique(self.modified, return_inverse=True)
-        known = [_EPOCH + dt.timedelta(microseconds=one) if one >= 0 else None for one in times.tolist()]
-        return [known[index] for index in indexes.tolist()]
 
     def select(self, which: Flags) -> UsageColumns:
         """Return the columns of some of the providers.
@@ -191,22 +169,18 @@ class UsageColumns:
         indexes = np.cumsum(which) - 1
         used = {}
         for name, (owners, amounts) in self.used.items():
-            own = which[owners]
-            if own.any():
-                used[name] = indexes[owners[own]], amounts[own]
+            selected = which[owners]
+            if selected.any():
+                used[name] = indexes[owners[selected]], amounts[selected]
         return UsageColumns(self.ids[which], self.generations[which], self.modified[which], used)
 
 
-def find_sorted(values: Integers, wanted: Integers) -> Integers:
-    """Return the indexes of ``wanted`` in ``values``, which are ascending.
+def indexes_in_sorted(values: Integers, items: Integers) -> Integers:
+    """Return the indexes of ``items`` in ``values``, which are ascending.
 
-    :raises KeyError: one of ``wanted`` is not there.
+    :raises KeyError: one of ``items`` is not in ``values``.
     """
-    at = np.searchsorted(values, wanted)
-    if len(at) and (at.max() == len(values) or (values[at] != wanted).any()):
-        raise KeyError(sorted(set(wanted.tolist()) - set(values.tolist())))
-    return at
-
-
-def _integers(values: Iterable[int]) -> Integers:
-    return np.fromiter(values, dtype=np.int64)
+    indexes = np.searchsorted(values, items)
+    if len(indexes) and (indexes.max() == len(values) or (values[indexes] != items).any()):
+        raise KeyError(sorted(set(items.tolist()) - set(values.tolist())))
+    return indexes

@@ -14,8 +14,8 @@ import numpy as np
 import sqlalchemy as sa
 
 from placement.cache.inventory_columns import UsageColumns
+from placement.cache.providers import InventoryRecord, Provider
 from placement.cache.snapshot import KnownNames
-from placement.candidates.providers import InventoryRecord, Provider
 from placement.db import sql, tables
 
 _providers = tables.resource_providers
@@ -31,7 +31,7 @@ _T = TypeVar('_T')
 Inventories = Mapping[str, InventoryRecord]
 ClassNames = Mapping[int, str]
 
-_PROVIDERS = (
+_PROVIDERS, _PROVIDERS_WITH_ROOTLESS = (
     sa.select(
         _providers.c.id,
         _providers.c.uuid,
@@ -44,8 +44,9 @@ _PROVIDERS = (
         sa.func.coalesce(_providers.c.updated_at, _providers.c.created_at),
     )
     .select_from(_providers)
-    .join(_roots, _roots.c.id == _providers.c.root_provider_id)
+    .join(_roots, _roots.c.id == _providers.c.root_provider_id, isouter=with_rootless)
     .outerjoin(_parents, _parents.c.id == _providers.c.parent_provider_id)
+    for with_rootless in (False, True)
 )
 _INVENTORIES = sa.select(
     _inventories.resource_provider_id,
@@ -59,18 +60,26 @@ _AGGREGATES = sa.select(_own_aggregates.resource_provider_id, tables.placement_a
     tables.placement_aggregates, tables.placement_aggregates.c.id == _own_aggregates.aggregate_id
 )
 _USED = ('resource_provider_id', 'resource_class_id', 'used')
-#: If the ids to read are among at most so many times as many, all of these are read: a range takes a database a quarter
-#: to a half of the time of a list.
+#: If the range from the lowest to the highest id to read is at most this many times as long as the list of ids, the
+#: whole range is read: that takes a database a quarter to a half of the time of a list.
 _MAX_SPARSENESS = 2
+#: The length of a range that one statement reads: its rows come as one text, which the database limits.
+_MAX_RANGE = 10_000
 
 
-def load_names(tx: sa.Connection) -> KnownNames:
-    """Read the names of all resource classes and traits."""
-    classes, traits = tables.resource_classes.c, tables.traits.c
-    return KnownNames(
-        {row.id: row.name for row in tx.execute(sa.select(classes.id, classes.name))},
-        frozenset(tx.scalars(sa.select(traits.name))),
-    )
+def load_names(
+    tx: sa.Connection, class_ids: Collection[int] | None = None, trait_ids: Collection[int] | None = None
+) -> KnownNames:
+    """Read the names of the resource classes and traits with these ids; None for all. Unknown ids are left out."""
+
+    def rows(table: sa.Table, ids: Collection[int] | None) -> Iterable[Any]:
+        query = sa.select(table.c.id, table.c.name)
+        if ids is None:
+            return tx.execute(query)
+        return tx.execute(query.where(table.c.id.in_(ids))) if ids else ()
+
+    classes, traits = rows(tables.resource_classes, class_ids), rows(tables.traits, trait_ids)
+    return KnownNames({row.id: row.name for row in classes}, frozenset(row.name for row in traits))
 
 
 def load_all(
@@ -84,47 +93,66 @@ def load_all(
     return _providers_with(tx, None, classes, report)
 
 
+def load_with_rootless(tx: sa.Connection, classes: ClassNames, ids: sa.SelectBase | None = None) -> Iterator[Provider]:
+    """Read providers for a report, also those without a recorded root, which the snapshot of the cache does not have.
+
+    Only a damaged database has such providers. ``root_id`` is their own id, and ``root_provider_uuid`` is empty.
+
+    :param ids: a query for the ids of the providers; None for all.
+    """
+    return _providers_with(tx, ids, classes, query=_PROVIDERS_WITH_ROOTLESS)
+
+
 def load_providers(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> dict[int, Provider | None]:
     """Read the providers with these ids; None for those that do not exist."""
-    found: dict[int, Provider | None] = dict.fromkeys(ids)
+    providers: dict[int, Provider | None] = dict.fromkeys(ids)
     for chunk in sql.chunks(sorted(ids)):
-        found.update((one.id, one) for one in _providers_with(tx, chunk, classes))
-    return found
+        providers.update((provider.id, provider) for provider in _providers_with(tx, chunk, classes))
+    return providers
 
 
 def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> UsageColumns | None:
-    """Read generation and usage of the providers with these ids; None for no ids. Those that do not exist are left out.
+    """Read generation and usage of the providers with these ids; None for no ids. Unknown ids are left out.
 
-    One statement for every 900 providers.
+    One statement reads 900 providers, or 10,000 whose ids are close together.
     """
     if not ids:
         return None
+    listed = sorted(ids)
+    first, last = listed[0], listed[-1]
+    if last - first < _MAX_SPARSENESS * len(listed):
+        ends = ((start, min(start + _MAX_RANGE - 1, last)) for start in range(first, last + 1, _MAX_RANGE))
+        conditions = ['BETWEEN {} AND {}'.format(*pair) for pair in ends]
+    else:
+        conditions = [f'IN ({", ".join(map(str, chunk))})' for chunk in sql.chunks(listed)]
     generations = ('id', 'generation', sql.microseconds(tx.dialect, 'COALESCE(updated_at, created_at)'))
     providers, inventories = [], []
-    for chunk in sql.chunks(sorted(ids)):
-        condition = f'IN ({", ".join(map(str, chunk))})'
-        if chunk[-1] - chunk[0] < _MAX_SPARSENESS * len(chunk):
-            condition = f'BETWEEN {chunk[0]} AND {chunk[-1]}'
-        found, used = sql.fetch_integers(
+    for condition in conditions:
+        generation_rows, used = sql.fetch_integers(
             tx,
             (generations, f'placement_resource_providers WHERE id {condition}'),
             (_USED, f'placement_inventories WHERE resource_provider_id {condition}'),
         )
-        providers.append(found[np.isin(found[:, 0], chunk)])
-        inventories.append(used[np.isin(used[:, 0], chunk)])
-    return UsageColumns.build(np.concatenate(providers), np.concatenate(inventories), classes)
+        providers.append(generation_rows)
+        inventories.append(used)
+    generation_rows, used = np.concatenate(providers), np.concatenate(inventories)
+    # A range has other ids also.
+    return UsageColumns.build(
+        generation_rows[np.isin(generation_rows[:, 0], listed)], used[np.isin(used[:, 0], listed)], classes
+    )
 
 
 def _aware(when: dt.datetime | None) -> dt.datetime | None:
     """Add the zone UTC, which most databases do not return with a time."""
-    return when.replace(tzinfo=dt.timezone.utc) if when and not when.tzinfo else when
+    return when.replace(tzinfo=dt.UTC) if when and not when.tzinfo else when
 
 
 def _providers_with(
     tx: sa.Connection,
-    ids: Sequence[int] | None,
+    ids: Sequence[int] | sa.SelectBase | None,
     classes: ClassNames,
     report: Callable[[str], None] = lambda _table: None,
+    query: sa.Select[Any] = _PROVIDERS,
 ) -> Iterator[Provider]:
     """Read the providers with these ids, None for all."""
 
@@ -141,12 +169,12 @@ def _providers_with(
     no_inventories: Inventories = {}
     nothing: frozenset[str] = frozenset()
     for id_, uuid, name, generation, parent_id, root_id, parent_uuid, root_uuid, modified in execute(
-        _PROVIDERS, _providers.c.id
+        query, _providers.c.id
     ):
         yield Provider(
             id_,
             intern(uuid),
-            root_id,
+            id_ if root_id is None else root_id,
             parent_id,
             inventories.get(id_, no_inventories),
             traits.get(id_, nothing),
@@ -154,18 +182,18 @@ def _providers_with(
             name,
             generation,
             intern(parent_uuid),
-            intern(root_uuid),
+            intern(root_uuid or ''),
             _aware(modified),
         )
 
 
 def _inventories_of(rows: Iterable[Any], classes: ClassNames, intern: _Interner) -> Mapping[int, Inventories]:
-    found: defaultdict[int, list[tuple[int, InventoryRecord]]] = defaultdict(list)
+    entries_of: defaultdict[int, list[tuple[int, InventoryRecord]]] = defaultdict(list)
     for id_, class_id, *values in rows:
-        found[id_].append(intern((class_id, InventoryRecord(*values))))
+        entries_of[id_].append(intern((class_id, InventoryRecord(*values))))
     distinct: dict[tuple[tuple[int, InventoryRecord], ...], Inventories] = {}
     by_provider: dict[int, Inventories] = {}
-    for id_, entries in found.items():
+    for id_, entries in entries_of.items():
         entries.sort()
         key = tuple(entries)
         if key not in distinct:
@@ -175,18 +203,18 @@ def _inventories_of(rows: Iterable[Any], classes: ClassNames, intern: _Interner)
 
 
 def _sets(rows: Iterable[Any], intern: _Interner) -> Mapping[int, frozenset[str]]:
-    found: defaultdict[int, set[str]] = defaultdict(set)
+    names_of: defaultdict[int, set[str]] = defaultdict(set)
     for id_, name in rows:
-        found[id_].add(intern(name))
-    return {id_: intern(frozenset(some)) for id_, some in found.items()}
+        names_of[id_].add(intern(name))
+    return {id_: intern(frozenset(names)) for id_, names in names_of.items()}
 
 
 class _Interner:
     """Returns one object for all equal values, to save memory: many providers have equal inventories and traits."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, Any] = {}
+        self._firsts: dict[Any, Any] = {}
 
     def __call__(self, value: _T) -> _T:
-        known: _T = self._known.setdefault(value, value)
-        return known
+        first: _T = self._firsts.setdefault(value, value)
+        return first

@@ -1,9 +1,9 @@
 """Keeps the cache of one process up to date with the database (doc/cache.md#how-it-detects-changes).
 
-Before each search ``ProviderCache.current`` reads the sums of the slots of the change log, in one statement without a
-transaction. If they are those of the snapshot, it is up to date. Otherwise one thread at a time, under a lock of the
-process, reads in one transaction either what changed since then or, without the log entries, everything. It takes no
-locks in the database. Only single statements are retried; an error goes to the caller, and the snapshot stays.
+Before each search ``ProviderCache.up_to_date`` reads the sums of the slots of the change log, in one statement without
+a transaction. If they are those of the snapshot, it is up to date. Otherwise one thread at a time, under a lock of the
+process, reads the changes in one transaction; if log entries are missing, it reads everything. It takes no locks in the
+database. Only single statements are retried; an error goes to the caller, and the snapshot stays.
 ``background_refresh`` does the same while nobody searches.
 """
 
@@ -20,10 +20,10 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from placement.cache import loader
-from placement.cache.snapshot import Changes, Snapshot, SnapshotBuilder
-from placement.db import change_log, errors, migration
+from placement.cache.snapshot import Changes, KnownNames, Snapshot, SnapshotBuilder
+from placement.db import change_log, errors, migration, sql
 from placement.db.api import Database
-from placement.db.change_log import ChangeKind, Relation, VersionVector
+from placement.db.change_log import ChangeKind, LogPosition, Relation
 
 LOG = log.getLogger(__name__)
 
@@ -35,15 +35,15 @@ SLOW_LOAD_SECONDS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class CacheVersion:
-    """A snapshot, and the version of the database that it is at.
+class CacheState:
+    """A snapshot, and the position of the change log that it is at.
 
     ``builder`` makes the next snapshots, for one cache in each process. ``refresh`` is the number of the refresh that
     read it.
     """
 
     snapshot: Snapshot
-    vector: VersionVector
+    log_position: LogPosition
     builder: SnapshotBuilder
     refresh: int = 0
 
@@ -51,49 +51,52 @@ class CacheVersion:
 class ProviderCache:
     """All resource providers in the memory of one process.
 
-    :param db: its database. Nothing is read before the first call of a method.
+    :param db: the database. Nothing is read before the first call of a method.
     :param clock: a monotonic clock, in seconds.
-    :param version: of the cache of the process from which this one was forked. However old it is, it is refreshed
-        before it is used, as after a long time without requests.
+    :param state: the state of the cache in the process from which this one was forked. It may be old: it is refreshed
+        before it is used.
     """
 
     def __init__(
-        self, db: Database, clock: Callable[[], float] = time.monotonic, version: CacheVersion | None = None
+        self, db: Database, clock: Callable[[], float] = time.monotonic, state: CacheState | None = None
     ) -> None:
         self._db = db
         self._clock = clock
         self._lock = threading.Lock()
-        self._version = dataclasses.replace(version, refresh=0) if version else None
-        #: The number of refreshes that began.
+        self._state = dataclasses.replace(state, refresh=0) if state else None
+        #: The number of refreshes that began, and the error of the last one if it failed.
         self._refreshes = 0
+        self._failure: Exception | None = None
         self._older_since: float | None = None
         self._checked_at = -math.inf
 
-    def current(self) -> Snapshot:
+    def up_to_date(self) -> Snapshot:
         """Return a committed snapshot of the database that is no older than this call.
 
         One round trip to the database if nothing changed. Threads may call it at the same time.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        version, refreshes = self._version, self._refreshes
-        # Before the lock, also if nothing is loaded: while the database is unavailable every caller fails immediately.
-        sums = change_log.Sums.of(self._db.fetch_all(change_log.CHECK)[0])
+        state, refreshes = self._state, self._refreshes
+        # Read before the lock is taken, even if nothing is loaded: without a database every caller fails immediately.
+        sums = change_log.Sums.from_row(self._db.fetch_all(change_log.CHECK)[0])
         self._db.metrics.cache_checked()
         self._checked_at = self._clock()
-        if version is not None and sums == version.vector.total:
+        if state is not None and sums == state.log_position.total:
             self._older_since = None
-            return version.snapshot
+            return state.snapshot
         return self._refreshed(refreshes, sums)
 
     def load(self) -> None:
         """Load or refresh the cache when a process starts. If that fails it is logged, and the first search does it."""
         try:
-            self.current()
+            self.up_to_date()
+            return
         except errors.DATABASE_ERRORS as error:
             reason = self._schema_problem() or str(error).partition('\n')[0]
-            verb = 'refresh' if self.is_loaded else 'load'
-            LOG.warning('Cache not %sed at startup; the first search will %s it: %s', verb, verb, reason)
+        verb = 'refresh' if self.is_loaded else 'load'
+        # Logged after the ``except`` block, in which oslo.log would append the exception.
+        LOG.warning('Cache not %sed at startup; the first search will %s it: %s', verb, verb, reason)
 
     def _schema_problem(self) -> str | None:
         """Return the problem of the schema; None if there is none or it cannot be read."""
@@ -108,7 +111,7 @@ class ProviderCache:
     @property
     def is_loaded(self) -> bool:
         """Whether the cache is loaded, so that a search does not have to do it first."""
-        return self._version is not None
+        return self._state is not None
 
     @property
     def seconds_since_check(self) -> float:
@@ -116,38 +119,50 @@ class ProviderCache:
         return self._clock() - self._checked_at
 
     @property
-    def version(self) -> CacheVersion | None:
+    def state(self) -> CacheState | None:
         """The newest snapshot, for the caches of forked processes; None if the cache is not loaded."""
-        return self._version
+        return self._state
 
     def _refreshed(self, refreshes: int, sums: change_log.Sums) -> Snapshot:
         """Return a snapshot that another thread has read since the call began, or read one.
 
+        If a refresh that began after the call fails, the call fails with the same error. So threads that wait while the
+        database does not answer do not try it one after the other.
+
         :param refreshes: the number of refreshes that had begun when the call began.
-        :param sums: those of the version of the database that the check read.
+        :param sums: the sums that the check read.
         """
         with self._lock:
-            version = self._version
-            if version is not None and (version.refresh > refreshes or version.vector.total == sums):
-                return version.snapshot
+            state = self._state
+            if state is not None and (state.refresh > refreshes or state.log_position.total == sums):
+                return state.snapshot
+            if self._failure is not None and self._refreshes > refreshes:
+                raise self._failure
             self._refreshes += 1
-            started = time.monotonic()
-            with self._db.reader() as tx:
-                made, count = self._refresh(tx, version) if version else (None, 0)
-                reloaded = made is None
-                if made is None:
-                    made = self._load(tx)
-                # Set before the transaction ends: even if that fails, the data are valid, and ``builder`` has this
-                # version.
-                self._version = dataclasses.replace(made, refresh=self._refreshes)
-            self._db.metrics.cache_checked()
-            if made is not version:
-                self._db.metrics.cache_refreshed(
-                    made.snapshot.provider_count, count, time.monotonic() - started, reloaded
-                )
-            return made.snapshot
+            self._failure = None
+            try:
+                return self._read(state)
+            except Exception as error:
+                self._failure = error
+                raise
 
-    def _load(self, tx: sa.Connection) -> CacheVersion:
+    def _read(self, state: CacheState | None) -> Snapshot:
+        """Refresh the cache from ``state``, or load it."""
+        started = time.monotonic()
+        with self._db.reader() as tx:
+            newest, count = self._refresh(tx, state) if state else (None, 0)
+            reloaded = newest is None and state is not None
+            if newest is None:
+                newest = self._load(tx)
+            # Set before the transaction ends: even if that fails, the data are valid, and ``builder`` has this state.
+            self._state = dataclasses.replace(newest, refresh=self._refreshes)
+        self._db.metrics.cache_checked()
+        if newest is not state:
+            seconds = time.monotonic() - started
+            self._db.metrics.cache_refreshed(newest.snapshot.provider_count, count, seconds, reloaded)
+        return newest.snapshot
+
+    def _load(self, tx: sa.Connection) -> CacheState:
         started = time.monotonic()
 
         def report(table: str) -> None:
@@ -155,14 +170,14 @@ class ProviderCache:
             if seconds > SLOW_LOAD_SECONDS:
                 LOG.info('Loading the cache: read the %s in %.1f s', table, seconds)
 
-        # Keep the garbage collector from traversing the snapshot repeatedly, which takes a fifth of the time of a
-        # load, and some later. It has no reference cycles.
+        # Keep the garbage collector from traversing the snapshot repeatedly: that takes a fifth of the time of a load,
+        # and time later. A snapshot has no reference cycles.
         collects = gc.isenabled()
         gc.disable()
         try:
-            vector = change_log.read_vector(tx)
+            log_position = change_log.read_log_position(tx)
             names = loader.load_names(tx)
-            snapshot = Snapshot.of(names, loader.load_all(tx, names.classes, report))
+            snapshot = Snapshot.build(names, loader.load_all(tx, names.classes, report))
         finally:
             if collects:
                 gc.enable()
@@ -172,44 +187,44 @@ class ProviderCache:
         level = log.INFO if seconds > SLOW_LOAD_SECONDS else log.DEBUG
         LOG.log(level, 'Cache loaded: %d resource providers in %.1f s', snapshot.provider_count, seconds)
         self._older_since = None
-        return CacheVersion(snapshot, vector, SnapshotBuilder(snapshot))
+        return CacheState(snapshot, log_position, SnapshotBuilder(snapshot))
 
-    def _refresh(self, tx: sa.Connection, version: CacheVersion) -> tuple[CacheVersion | None, int]:
-        """Read what changed between ``version`` and the state that ``tx`` sees.
+    def _refresh(self, tx: sa.Connection, state: CacheState) -> tuple[CacheState | None, int]:
+        """Read what changed between ``state`` and the state that ``tx`` sees.
 
-        :returns: the version of ``tx``, or None if everything has to be reloaded; and the number of providers that
+        :returns: the state of ``tx``, or None if everything has to be reloaded; and the number of providers that
             changed.
         """
-        vector = change_log.read_vector(tx, version.vector)
-        relation = version.vector.relation(vector)
+        log_position = change_log.read_log_position(tx, state.log_position)
+        relation = state.log_position.relation(log_position)
         if relation is Relation.OLDER:
             now = self._clock()
             if self._older_since is None:
                 self._older_since = now
             if now - self._older_since < STALE_READ_GRACE_SECONDS:
-                return version, 0
+                return state, 0
             return _reload(f'the database has been older than the cache for {STALE_READ_GRACE_SECONDS} seconds')
         self._older_since = None
         if relation is Relation.SAME:
-            return version, 0
+            return state, 0
         if relation is Relation.DIVERGED:
             return _reload('the change log is partly older and partly newer than the cache')
         try:
-            changed = change_log.read_since(tx, version.vector, vector)
+            changed = change_log.read_since(tx, state.log_position, log_position)
         except change_log.LogTruncated:
-            return _reload('the change log does not have all entries since the version of the cache')
+            return _reload('the change log does not have all entries since the cache was last refreshed')
         if ChangeKind.RELOAD in changed.values():
             return _reload('a command requested it')
-        changes = _read_changes(tx, version.snapshot, changed)
+        changes = _read_changes(tx, state.snapshot, changed)
         if changes is None:
             return _reload('a resource class was renamed')
         try:
-            snapshot = version.builder.next(changes)
+            snapshot = state.builder.next(changes)
         except Exception:
             # A bug, or a write to the tables without the log. Without this, searches would fail until a restart.
             LOG.exception('The cache could not be refreshed')
             return _reload('the refresh failed')
-        return dataclasses.replace(version, snapshot=snapshot, vector=vector), len(changed)
+        return dataclasses.replace(state, snapshot=snapshot, log_position=log_position), len(changed)
 
 
 def _reload(reason: str) -> tuple[None, int]:
@@ -218,12 +233,18 @@ def _reload(reason: str) -> tuple[None, int]:
     return None, 0
 
 
-def _read_changes(tx: sa.Connection, snapshot: Snapshot, changed: Mapping[int, ChangeKind]) -> Changes | None:
+def _read_changes(tx: sa.Connection, snapshot: Snapshot, changed: Mapping[int, int]) -> Changes | None:
     """Read what changed; None if a resource class was renamed, which may concern every provider."""
-    by_kind = {kind: [id_ for id_, found in changed.items() if found is kind] for kind in ChangeKind}
-    names = loader.load_names(tx) if by_kind[ChangeKind.NAMES] else None
-    if names is not None and snapshot.names.renames_class(names):
-        return None
+    by_kind: dict[int, list[int]] = {kind: [] for kind in ChangeKind}
+    for id_, kind in changed.items():
+        by_kind[kind].append(id_)
+    names: KnownNames | None = None
+    if entries := by_kind[ChangeKind.NAMES]:
+        # Only the new names, unless some were renamed or deleted.
+        new = change_log.new_names(entries) if len(entries) <= sql.MAX_VALUES_PER_STATEMENT else None
+        names = loader.load_names(tx) if new is None else snapshot.names.with_names(loader.load_names(tx, *new))
+        if snapshot.names.renames_class(names):
+            return None
     classes = (names or snapshot.names).classes
     return Changes(
         loader.load_providers(tx, by_kind[ChangeKind.PROVIDER], classes),

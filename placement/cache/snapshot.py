@@ -14,9 +14,9 @@ import numpy as np
 from placement import exception
 from placement.cache.inventory_columns import InventoryColumns, UsageColumns
 from placement.cache.partition import Partition, Tree, partition_trees
-from placement.candidates.providers import Provider
+from placement.cache.providers import Provider
 
-#: About how many providers a new partition has. One that has more than twice as many is split.
+#: The approximate number of providers of a new partition. A partition with more than twice as many is split.
 PROVIDERS_PER_PARTITION = 4096
 
 
@@ -27,22 +27,26 @@ class KnownNames:
     classes: Mapping[int, str]
     traits: frozenset[str]
 
-    def check(self, classes: Iterable[str], traits: Iterable[str]) -> None:
+    def raise_unless_known(self, classes: Iterable[str], traits: Iterable[str]) -> None:
         """Make sure that the classes and traits that a request names exist.
 
         :raises ResourceClassNotFound: one of ``classes`` does not exist.
         :raises TraitNotFound: some of ``traits`` do not exist; names them all.
         """
-        exception.ResourceClassNotFound.check(classes, self.class_ids)
-        exception.TraitNotFound.check(sorted(set(traits)), self.traits)
+        exception.ResourceClassNotFound.raise_unless_known(classes, self.class_ids)
+        exception.TraitNotFound.raise_unless_known(sorted(set(traits)), self.traits)
 
     @functools.cached_property
     def class_ids(self) -> Mapping[str, int]:
         """The ids of the resource classes by name."""
         return {name: id_ for id_, name in self.classes.items()}
 
+    def with_names(self, names: KnownNames) -> KnownNames:
+        """Return these and ``names`` together."""
+        return KnownNames({**self.classes, **names.classes}, self.traits | names.traits)
+
     def renames_class(self, names: KnownNames) -> bool:
-        """Return whether a resource class has another name in ``names``. One that was deleted has none."""
+        """Return whether a resource class has another name in ``names``. A deleted class does not count."""
         return any(names.classes.get(id_, name) != name for id_, name in self.classes.items())
 
 
@@ -50,9 +54,9 @@ class KnownNames:
 class Changes:
     """The changes between two snapshots. No provider is in both ``providers`` and ``usages``.
 
-    ``providers`` has by id those that were created or changed in any way, and None for deleted ones. ``usages`` has
-    those of which only the usage changed, None if there are none. ``names`` is None if no name changed; it never
-    renames a resource class.
+    ``providers`` has, by id, each provider that was created or changed in any way, and None for a deleted one.
+    ``usages`` has the providers of which only the usage changed; it is None if there are none. ``names`` is None if no
+    name changed; it never renames a resource class.
     """
 
     providers: Mapping[int, Provider | None]
@@ -68,12 +72,12 @@ class Snapshot:
     partitions: tuple[Partition, ...]
 
     @classmethod
-    def of(cls, names: KnownNames, providers: Iterable[Provider], size: int = PROVIDERS_PER_PARTITION) -> Snapshot:
+    def build(cls, names: KnownNames, providers: Iterable[Provider], size: int = PROVIDERS_PER_PARTITION) -> Snapshot:
         """Make the snapshot of all ``providers``, in any order."""
         members: defaultdict[int, list[Provider]] = defaultdict(list)
         for provider in providers:
             members[provider.root_id].append(provider)
-        trees = [_in_order(root_id, some) for root_id, some in sorted(members.items())]
+        trees = [_in_order(root_id, providers) for root_id, providers in sorted(members.items())]
         return cls(names, tuple(partition_trees(trees, size)))
 
     @functools.cached_property
@@ -126,7 +130,7 @@ class Snapshot:
         return self.partitions[index], number
 
     def find_position(self, root_id: int, id_: int) -> tuple[Partition, int]:
-        """Return the partition of a provider and its position there.
+        """Return the partition of a provider and the provider's position in it.
 
         :raises KeyError: there is no such provider.
         """
@@ -142,32 +146,32 @@ class Snapshot:
     @functools.cached_property
     def sharing(self) -> tuple[Provider, ...]:
         """The sharing providers that are in an aggregate."""
-        found = []
+        providers = []
         for partition in self.partitions:
             for position in partition.sharing:
-                one = partition.providers[position]
-                if one.parent_id is not None:
+                provider = partition.providers[position]
+                if provider.parent_id is not None:
                     tree = partition.tree(int(partition.tree_numbers[position]))
-                    one = replace(one, ancestors=_ancestors(one, tree))
-                found.append(one)
-        return tuple(found)
+                    provider = replace(provider, ancestors=_ancestors(provider, tree))
+                providers.append(provider)
+        return tuple(providers)
 
 
 def _ancestors(provider: Provider, tree: Tree) -> frozenset[int]:
     """Return the ids of the providers above one provider of a tree."""
-    parents = {one.id: one.parent_id for one in tree}
-    found: set[int] = set()
+    parents = {member.id: member.parent_id for member in tree}
+    ancestors: set[int] = set()
     above = provider.parent_id
     # A damaged database may have a loop.
-    while above is not None and above not in found:
-        found.add(above)
+    while above is not None and above not in ancestors:
+        ancestors.add(above)
         above = parents.get(above)
-    return frozenset(found)
+    return frozenset(ancestors)
 
 
 def _in_order(root_id: int, members: list[Provider]) -> Tree:
     if len(members) > 1:
-        members.sort(key=lambda one: (one.id != root_id, one.id))
+        members.sort(key=lambda provider: (provider.id != root_id, provider.id))
     return tuple(members)
 
 
@@ -212,14 +216,15 @@ class SnapshotBuilder:
         """Return the trees, by root id, of which a provider is added, changed or removed; empty if none is left."""
         touched = {self._root_id_of[id_] for id_ in providers if id_ in self._root_id_of}
         members: dict[int, dict[int, Provider]] = {
-            root_id: {one.id: one for one in _tree(snapshot, root_id) if one.id not in providers} for root_id in touched
+            root_id: {member.id: member for member in _tree(snapshot, root_id) if member.id not in providers}
+            for root_id in touched
         }
         for provider in providers.values():
             if provider is not None:
                 if provider.root_id not in members:
-                    members[provider.root_id] = {one.id: one for one in _tree(snapshot, provider.root_id)}
+                    members[provider.root_id] = {member.id: member for member in _tree(snapshot, provider.root_id)}
                 members[provider.root_id][provider.id] = provider
-        return {root_id: _in_order(root_id, list(some.values())) for root_id, some in members.items()}
+        return {root_id: _in_order(root_id, list(tree.values())) for root_id, tree in members.items()}
 
 
 def _tree(snapshot: Snapshot, root_id: int) -> Tree:

@@ -1,1 +1,1 @@
-"""Claims: how allocations are written without exceeding any inventory. Begin with ``claim``."""
+"""Writes allocations without exceeding any inventory. Begin with ``claim``."""

@@ -6,58 +6,56 @@ The API knows projects and users by an external id and types by a name, texts of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
-from placement import exception
-from placement.claims.current import ConsumerRow, CurrentAllocations
+from placement.claims.current import ConsumerRow, CurrentAllocations, retry
 from placement.claims.request import ConsumerClaim, Unset
-from placement.db import api as db_api
-from placement.db import sql, tables
-from placement.db.batch import StatementBatch, expect_rows
+from placement.db import errors, sql, tables
+from placement.db.batch import StatementBatch
 
 
 class ConsumerAttributes(NamedTuple):
-    """The columns that a claim writes. Without ``consumer_type_id`` a consumer that exists keeps its type."""
+    """The columns that a claim writes, and of which each allocation has a copy (``claim._insert_rows``)."""
 
     project_id: int
     user_id: int
     consumer_type_id: int | None
 
 
-class DesiredConsumer(NamedTuple):
-    """The desired state of a consumer: ``attributes`` is None if it shall have no allocations."""
-
-    uuid: str
-    attributes: ConsumerAttributes | None
-
-
 # Projects, users and types -------------------------------------------------------------------------------
 
 
-def with_ids(tx: sa.Connection, claims: Sequence[ConsumerClaim], current: CurrentAllocations) -> list[DesiredConsumer]:
-    """Return each consumer with the ids of its project, user and type. Insert those that do not exist yet.
+def ensure_owners_and_types(
+    tx: sa.Connection, claims: Sequence[ConsumerClaim], current: CurrentAllocations
+) -> dict[str, ConsumerAttributes | None]:
+    """Return the ids of project, user and type by consumer uuid; None for a consumer that shall have no allocations.
+
+    Those that do not exist yet are inserted.
 
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
-    kept = [claim for claim in claims if claim.allocations]
-    types = {claim.consumer_type for claim in kept if not isinstance(claim.consumer_type, Unset)}
+    keeping = [claim for claim in claims if claim.allocations]
+    types = {claim.consumer_type for claim in keeping if not isinstance(claim.consumer_type, Unset)}
     project_ids = _insert_missing(
-        tx, tables.projects.c.external_id, {claim.project_id for claim in kept}, current.projects
+        tx, tables.projects.c.external_id, {claim.project_id for claim in keeping}, current.projects
     )
-    user_ids = _insert_missing(tx, tables.users.c.external_id, {claim.user_id for claim in kept}, current.users)
+    user_ids = _insert_missing(tx, tables.users.c.external_id, {claim.user_id for claim in keeping}, current.users)
     type_ids = _insert_missing(tx, tables.consumer_types.c.name, types, current.consumer_types)
 
-    def attributes(claim: ConsumerClaim) -> ConsumerAttributes | None:
-        if not claim.allocations:
-            return None
-        type_id = None if isinstance(claim.consumer_type, Unset) else type_ids[claim.consumer_type]
-        return ConsumerAttributes(project_ids[claim.project_id], user_ids[claim.user_id], type_id)
-
-    return [DesiredConsumer(claim.consumer_uuid, attributes(claim)) for claim in claims]
+    desired: dict[str, ConsumerAttributes | None] = {claim.consumer_uuid: None for claim in claims}
+    for claim in keeping:
+        if isinstance(claim.consumer_type, Unset):
+            row = current.consumers.get(claim.consumer_uuid)
+            type_id = row and row.consumer_type_id
+        else:
+            type_id = type_ids[claim.consumer_type]
+        ids = ConsumerAttributes(project_ids[claim.project_id], user_ids[claim.user_id], type_id)
+        desired[claim.consumer_uuid] = ids
+    return desired
 
 
 def ensure_owners(
@@ -70,125 +68,93 @@ def ensure_owners(
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
     columns = (tables.projects.c.external_id, tables.users.c.external_id)
-    found = []
+    ids = []
     for column, texts in zip(columns, (projects, users), strict=True):
         query = sa.select(column, column.table.c.id).where(column.in_(sa.bindparam('texts', expanding=True)))
         rows = itertools.chain.from_iterable(tx.execute(query, {'texts': chunk}) for chunk in sql.chunks(sorted(texts)))
-        known = {row.external_id: row.id for row in rows}
-        found.append(_insert_missing(tx, column, texts, known))
-    return found[0], found[1]
+        existing = {row.external_id: row.id for row in rows}
+        ids.append(_insert_missing(tx, column, texts, existing))
+    return ids[0], ids[1]
 
 
 def _insert_missing(
-    tx: sa.Connection, column: sa.Column[str], texts: Set[str], known: Mapping[str, int]
+    tx: sa.Connection, column: sa.Column[str], texts: Set[str], existing: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Insert the projects, users or types that are not ``known``, in order of their texts.
+    """Insert the projects, users or types that are not ``existing``, in order of their texts.
 
     :param column: the column of the texts: ``external_id`` of projects or users, or ``name`` of consumer types.
-    :param known: the ids of those that exist, by text.
+    :param existing: the ids of those that exist, by text.
     :returns: all ids by text.
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
-    missing = sorted(texts - known.keys())
+    missing = sorted(texts - existing.keys())
     insert = column.table.insert()
     try:
         inserted = {text: sql.new_id(tx.execute(insert.values({column.name: text}))) for text in missing}
     except db_exc.DBDuplicateEntry as error:
-        raise db_api.RetryTransaction from error
-    return {**known, **inserted}
+        raise errors.RetryTransaction from error
+    return {**existing, **inserted}
 
 
 # Consumers -----------------------------------------------------------------------------------------------
 
 
-class _Update(NamedTuple):
-    row: ConsumerRow
-    attributes: ConsumerAttributes
+_TABLE = tables.consumers.name
 
 
-_TABLE = 'placement_consumers'
-_UPDATE_ONE = (
-    f'UPDATE {_TABLE} SET generation = generation + 1, project_id = ?, user_id = ?,'  # noqa: S608
-    ' consumer_type_id = coalesce(?, consumer_type_id), updated_at = ? WHERE id = ? AND generation = ?'
-)
-_DELETE_ONE = f'DELETE FROM {_TABLE} WHERE id = ? AND generation = ?'  # noqa: S608
-
-
-def retry() -> db_api.RetryTransaction:
-    """Return the exception for a consumer that was changed, created or deleted since it was read."""
-    return db_api.RetryTransaction(exception.ConcurrentUpdate())
-
-
-def write(batch: StatementBatch, desired: Sequence[DesiredConsumer], existing: Mapping[str, ConsumerRow]) -> None:
+def add_statements(
+    batch: StatementBatch, desired: Mapping[str, ConsumerAttributes | None], existing: Mapping[str, ConsumerRow]
+) -> None:
     """Add the statements that update consumers, delete those that are to have no allocations, and insert new ones.
 
     When ``batch`` is executed it raises ``RetryTransaction`` if the generation of a consumer has changed.
 
+    :param desired: by consumer uuid; None for one that shall have no allocations.
     :param existing: the consumers that exist, by uuid, with the generation that was read along with their allocations.
     """
-    inserts, updates, deletes = [], [], []
-    for consumer in desired:
-        row = existing.get(consumer.uuid)
-        if consumer.attributes is None:
-            deletes += [row] if row is not None else []
-        elif row is not None:
-            updates.append(_Update(row, consumer.attributes))
-        else:
-            inserts.append((consumer.uuid, 1, *consumer.attributes))
-    if updates and deletes:
-        # Each of the two statements that follow locks only its own rows in order of id.
-        _add_lock(batch, sorted(row.id for row in (*(update.row for update in updates), *deletes)))
-    _add_updates(batch, sorted(updates, key=lambda update: update.row.id))
-    _add_deletes(batch, sorted(deletes, key=lambda row: row.id))
-    columns = 'uuid, generation, project_id, user_id, consumer_type_id'
-    for text, values in sql.bulk_insert(batch.tx, _TABLE, columns, sorted(inserts)):
+    rows = sorted((existing[uuid] for uuid in desired if uuid in existing), key=lambda row: row.id)
+    updated = [(row, attributes) for row in rows if (attributes := desired[row.uuid]) is not None]
+    deleted = [row for row in rows if desired[row.uuid] is None]
+    if updated and deleted:
+        # The UPDATE and the DELETE each lock only their own rows in order of id.
+        for ids in sql.chunks([row.id for row in rows]):
+            template = 'SELECT id FROM placement_consumers WHERE id IN ({ids}) ORDER BY id{lock}'
+            lock = sql.for_update(batch.tx.dialect)
+            batch.add(sql.statement(template, ids=sql.placeholders(len(ids)), lock=lock), *ids)
+    _add_updates(batch, updated)
+    for chunk in sql.chunks(deleted, sql.MAX_ROWS_PER_STATEMENT):
+        text = sql.delete_in_id_order(batch.tx.dialect, _TABLE, _unchanged(chunk), [row.id for row in chunk])
+        batch.add(text, rows=len(chunk), error=retry)
+    columns = ', '.join(('uuid', 'generation', *ConsumerAttributes._fields))
+    inserted = [
+        (uuid, 1, *attributes)
+        for uuid, attributes in sorted(desired.items())
+        if attributes is not None and uuid not in existing
+    ]
+    for text, values in sql.bulk_insert(batch.tx, _TABLE, columns, inserted):
         batch.add(text, *values)
 
 
-def _add_lock(batch: StatementBatch, ids: Sequence[int]) -> None:
-    for chunk in sql.chunks(ids):
-        which = f'id IN ({sql.placeholders(len(chunk))})'
-        batch.add(f'SELECT id FROM {_TABLE} WHERE {which} ORDER BY id{sql.for_update(batch.tx.dialect)}', *chunk)  # noqa: S608
-
-
-def _add_updates(batch: StatementBatch, updates: Sequence[_Update]) -> None:
-    moment = sql.now(batch.tx)
-    if len(updates) == 1:
-        ((row, attributes),) = updates
-        values: Sequence[Any] = (*attributes, moment, row.id, row.generation)
-        batch.add(_UPDATE_ONE, *values, check=expect_rows(1, retry))
-        return
+def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, ConsumerAttributes]]) -> None:
     for chunk in sql.chunks(updates, sql.MAX_ROWS_PER_STATEMENT):
-        projects = _cases((row.id, attributes.project_id) for row, attributes in chunk)
-        users = _cases((row.id, attributes.user_id) for row, attributes in chunk)
-        types = [(row.id, attributes.consumer_type_id) for row, attributes in chunk if attributes.consumer_type_id]
-        assignments = f'generation = generation + 1, project_id = {projects}, user_id = {users}, updated_at = ?'
-        if types:
-            assignments += f', consumer_type_id = coalesce({_cases(types)}, consumer_type_id)'
         rows = [row for row, _ in chunk]
+        assignments = 'generation = generation + 1, updated_at = ?'
+        for column in ConsumerAttributes._fields:
+            # An id is None only if the consumer has no type and the claim names none. The column then stays NULL.
+            cases = ' '.join(
+                f'WHEN {row.id:d} THEN {getattr(attributes, column) or column}' for row, attributes in chunk
+            )
+            assignments += f', {column} = CASE id {cases} END'
         text, values = sql.update_in_order(
             batch.tx.dialect,
             _TABLE,
             assignments,
-            [moment],
+            [sql.now(batch.tx)],
             f'id IN ({", ".join(str(row.id) for row in rows)})',
             count=len(rows),
             condition=_unchanged(rows),
         )
-        batch.add(text, *values, check=expect_rows(len(rows), retry))
-
-
-def _add_deletes(batch: StatementBatch, rows: Sequence[ConsumerRow]) -> None:
-    if len(rows) == 1:
-        batch.add(_DELETE_ONE, rows[0].id, rows[0].generation, check=expect_rows(1, retry))
-        return
-    for chunk in sql.chunks(rows, sql.MAX_ROWS_PER_STATEMENT):
-        text = sql.delete_in_id_order(batch.tx.dialect, _TABLE, _unchanged(chunk), [row.id for row in chunk])
-        batch.add(text, check=expect_rows(len(chunk), retry))
-
-
-def _cases(values: Iterable[tuple[int, int]]) -> str:
-    return f'CASE id {" ".join(f"WHEN {id_:d} THEN {value:d}" for id_, value in values)} END'
+        batch.add(text, *values, rows=len(rows), error=retry)
 
 
 def _unchanged(rows: Sequence[ConsumerRow]) -> str:

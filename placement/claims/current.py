@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import api as db_api
-from placement.db import sql
-
-
-class _Kind(enum.IntEnum):
-    """The table that a row of ``read_current_allocations`` comes from."""
-
-    CONSUMERS = 1
-    ALLOCATIONS = 2
-    PROVIDERS = 3
-    PROJECTS = 4
-    USERS = 5
-    CONSUMER_TYPES = 6
+from placement.claims.request import ConsumerClaim, Unset
+from placement.claims.usage import InventoryKey
+from placement.db import errors, sql
 
 
 class ConsumerRow(NamedTuple):
@@ -33,6 +22,7 @@ class ConsumerRow(NamedTuple):
     uuid: str
     id: int
     generation: int
+    consumer_type_id: int | None
 
 
 class AllocationRow(NamedTuple):
@@ -45,27 +35,23 @@ class AllocationRow(NamedTuple):
     used: int
     inventories: int
 
+    @property
+    def inventory(self) -> InventoryKey:
+        """The ids of its provider and class."""
+        return self.resource_provider_id, self.resource_class_id
 
-#: The kinds of which ``CurrentAllocations`` maps names to ids, in the order of its fields.
-_NAMED = (_Kind.PROVIDERS, _Kind.PROJECTS, _Kind.USERS, _Kind.CONSUMER_TYPES)
 
-#: The expressions of the fields of an ``AllocationRow`` after the first.
-_ALLOCATION_COLUMNS = (
-    *AllocationRow._fields[1:-1],
-    (
-        '(SELECT count(*) FROM placement_inventories inv'
-        ' WHERE inv.resource_provider_id = placement_allocations.resource_provider_id'
-        ' AND inv.resource_class_id = placement_allocations.resource_class_id)'
-    ),
-)
+def retry() -> errors.RetryTransaction:
+    """Return the exception for a consumer that was changed, created or deleted since it was read."""
+    return errors.RetryTransaction(exception.ConcurrentUpdate())
 
 
 @dataclasses.dataclass(frozen=True)
 class CurrentAllocations:
     """The result of ``read_current_allocations``; names that are not in the database are left out.
 
-    ``consumers`` is by uuid, and ``rows`` has all their allocations. The others map names to ids: ``providers`` by
-    uuid, ``projects`` and ``users`` by external id, ``consumer_types`` by name.
+    ``consumers`` is by uuid, and ``rows`` has all their allocations. The other fields have ids: ``providers`` by uuid,
+    ``projects`` and ``users`` by external id, ``consumer_types`` by name.
     """
 
     consumers: Mapping[str, ConsumerRow]
@@ -75,89 +61,96 @@ class CurrentAllocations:
     users: Mapping[str, int]
     consumer_types: Mapping[str, int]
 
-    def generations(self) -> dict[str, int]:
-        """Return the generations of the consumers, by uuid."""
-        return {uuid: row.generation for uuid, row in self.consumers.items()}
-
     def provider_ids(self) -> set[int]:
         """Return the ids of the providers that the consumers have allocations of."""
         return {row.resource_provider_id for row in self.rows}
 
-    def amounts(self) -> dict[tuple[int, int], int]:
-        """Return the sums of the allocations by (provider id, class id), but for inventories that do not exist."""
-        sums: dict[tuple[int, int], int] = {}
+    def amounts(
+        self, inserted: Collection[InventoryKey] = ()
+    ) -> tuple[dict[InventoryKey, int], dict[InventoryKey, int]]:
+        """Return the sums of the allocations whose inventory exists, and the sums of those without one, by inventory.
+
+        :param inserted: inventories that the transaction inserts; they count as existing.
+        """
+        sums: dict[InventoryKey, int] = {}
+        orphaned: dict[InventoryKey, int] = {}
         for row in self.rows:
-            if row.inventories:
-                inventory = (row.resource_provider_id, row.resource_class_id)
-                sums[inventory] = sums.get(inventory, 0) + row.used
-        return sums
+            of_row = sums if row.inventories or row.inventory in inserted else orphaned
+            of_row[row.inventory] = of_row.get(row.inventory, 0) + row.used
+        return sums, orphaned
 
 
 def read_current_allocations(
-    tx: sa.Connection,
-    consumers: Sequence[str],
-    providers: Sequence[str] = (),
-    projects: Collection[str] = (),
-    users: Collection[str] = (),
-    consumer_types: Collection[str] = (),
+    tx: sa.Connection, consumers: Sequence[str], claims: Sequence[ConsumerClaim] = ()
 ) -> CurrentAllocations:
-    """Read the allocations of ``consumers``, and the ids of the providers, projects, users and types. Locks nothing.
+    """Read the allocations of ``consumers``, and the ids of all names in ``claims`` but classes. Locks nothing.
 
-    One statement (more for over 900 names of a kind) reads a consumer together with its allocations. So if its row
-    still has that generation when it is updated, the allocations are still the same.
+    One statement (more for over 900 names of a kind) reads a consumer together with its allocations. So if the consumer
+    still has the same generation when it is updated, its allocations are still the same.
 
     :param consumers: canonical uuids.
-    :param providers: canonical uuids.
-    :param projects: external ids, as are ``users``.
-    :param consumer_types: names.
     """
-    rows = _rows(tx, consumers, providers, sorted(projects), sorted(users), sorted(consumer_types))
-    found: dict[int, list[Any]] = {kind: [] for kind in _Kind}
-    for row in rows:
-        found[row[0]].append(row)
-    return CurrentAllocations(
-        {row[1]: ConsumerRow(row[1], row[2], row[3]) for row in found[_Kind.CONSUMERS]},
-        [AllocationRow(*row[1:]) for row in found[_Kind.ALLOCATIONS]],
-        *({row[1]: row[2] for row in found[kind]} for kind in _NAMED),
-    )
+    keeping = [claim for claim in claims if claim.allocations]
+    names: Mapping[str, Sequence[str]] = {
+        'consumers': consumers,
+        'allocations': consumers,
+        'projects': sorted({claim.project_id for claim in keeping}),
+        'users': sorted({claim.user_id for claim in keeping}),
+        'consumer_types': sorted(
+            {claim.consumer_type for claim in keeping if not isinstance(claim.consumer_type, Unset)}
+        ),
+        'providers': list(dict.fromkeys([uuid for claim in keeping for uuid in claim.allocations])),
+    }
+    consumer_rows: dict[str, ConsumerRow] = {}
+    rows: list[AllocationRow] = []
+    ids: dict[str, dict[str, int]] = {'providers': {}, 'projects': {}, 'users': {}, 'consumer_types': {}}
+    for start in range(0, max(map(len, names.values())), sql.MAX_VALUES_PER_STATEMENT):
+        chunks = {kind: values[start : start + sql.MAX_VALUES_PER_STATEMENT] for kind, values in names.items()}
+        text = _query(tuple((kind, len(chunk)) for kind, chunk in chunks.items()))
+        for kind, name, id_, *columns in sql.execute_text(tx, text, *itertools.chain.from_iterable(chunks.values())):
+            if kind == 'allocations':
+                rows.append(AllocationRow(name, id_, *columns))
+            elif kind == 'consumers':
+                generation, consumer_type_id, *_zeros = columns
+                consumer_rows[name] = ConsumerRow(name, id_, generation, consumer_type_id)
+            else:
+                ids[kind][name] = id_
+    return CurrentAllocations(consumer_rows, rows, **ids)
 
 
-def _rows(tx: sa.Connection, *names: Sequence[str]) -> list[Any]:
-    rows: list[Any] = []
-    chunks = (sql.chunks(some) for some in names)
-    for consumers, providers, projects, users, types in itertools.zip_longest(*chunks, fillvalue=()):
-        text = _query(len(consumers), len(providers), len(projects), len(users), len(types))
-        rows += sql.run(tx, text, *consumers, *consumers, *projects, *users, *types, *providers)
-    return rows
+#: How ``read_current_allocations`` reads each kind of row by name: the kind, the name, the id, and the other columns,
+#: filled up with zeros to the number of columns of an allocation.
+_SELECTS = {
+    'consumers': (
+        "SELECT 'consumers', uuid, id, generation, consumer_type_id, 0, 0 FROM placement_consumers WHERE uuid IN ({})"
+    ),
+    'allocations': (
+        "SELECT 'allocations', consumer_id, id, resource_provider_id, resource_class_id, used,"
+        ' (SELECT count(*) FROM placement_inventories inv'
+        ' WHERE inv.resource_provider_id = placement_allocations.resource_provider_id'
+        ' AND inv.resource_class_id = placement_allocations.resource_class_id)'
+        ' FROM placement_allocations WHERE consumer_id IN ({})'
+    ),
+    'projects': "SELECT 'projects', external_id, id, 0, 0, 0, 0 FROM placement_projects WHERE external_id IN ({})",
+    'users': "SELECT 'users', external_id, id, 0, 0, 0, 0 FROM placement_users WHERE external_id IN ({})",
+    'consumer_types': (
+        "SELECT 'consumer_types', name, id, 0, 0, 0, 0 FROM placement_consumer_types WHERE name IN ({})"
+    ),
+    'providers': "SELECT 'providers', uuid, id, 0, 0, 0, 0 FROM placement_resource_providers WHERE uuid IN ({})",
+}
 
 
 @functools.lru_cache(maxsize=256)
-def _query(consumers: int, providers: int, projects: int, users: int, types: int) -> str:
-    """Return the statement that finds so many consumers, providers, projects, users and types of consumers."""
-    parts = (
-        _part(_Kind.CONSUMERS, 'placement_consumers', 'uuid', consumers, 'id', 'generation'),
-        _part(_Kind.ALLOCATIONS, 'placement_allocations', 'consumer_id', consumers, *_ALLOCATION_COLUMNS),
-        _part(_Kind.PROJECTS, 'placement_projects', 'external_id', projects, 'id'),
-        _part(_Kind.USERS, 'placement_users', 'external_id', users, 'id'),
-        _part(_Kind.CONSUMER_TYPES, 'placement_consumer_types', 'name', types, 'id'),
-        _part(_Kind.PROVIDERS, 'placement_resource_providers', 'uuid', providers, 'id'),
-    )
-    return ' UNION ALL '.join(filter(None, parts))
+def _query(counts: tuple[tuple[str, int], ...]) -> str:
+    """Return the statement that finds these numbers of names of each kind, in their order."""
+    return ' UNION ALL '.join(_SELECTS[kind].format(sql.placeholders(count)) for kind, count in counts if count)
 
 
-def _part(kind: _Kind, table: str, name: str, count: int, *values: str) -> str:
-    """Return a SELECT for UNION ALL: the kind, the name, and ``values`` filled up to as many as an allocation has."""
-    if not count:
-        return ''
-    numbers = ', '.join([*values, *['0'] * (len(_ALLOCATION_COLUMNS) - len(values))])
-    return f'SELECT {int(kind)}, {name}, {numbers} FROM {table} WHERE {name} IN ({sql.placeholders(count)})'  # noqa: S608
-
-
-_DELETE_CONSUMER = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation'
+_DELETE_CONSUMER = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation, consumer_type_id'
 # Inventories are not counted: rows of those that do not exist are then not updated, which a release does not check.
-_DELETE_ALLOCATIONS = (
-    f'DELETE FROM placement_allocations WHERE consumer_id = ?'  # noqa: S608
-    f' RETURNING consumer_id, {", ".join(AllocationRow._fields[1:-1])}, 1'
+_DELETE_ALLOCATIONS = sql.statement(
+    'DELETE FROM placement_allocations WHERE consumer_id = ? RETURNING consumer_id, {columns}, 1',
+    columns=', '.join(AllocationRow._fields[1:-1]),
 )
 
 
@@ -169,9 +162,9 @@ def delete_returning(tx: sa.Connection, consumer: str) -> CurrentAllocations:
     :param consumer: canonical uuid.
     :raises RetryTransaction: the consumer was created between the two statements.
     """
-    deleted = [ConsumerRow._make(row) for row in sql.run(tx, _DELETE_CONSUMER, consumer)]
-    rows = [AllocationRow._make(row) for row in sql.run(tx, _DELETE_ALLOCATIONS, consumer)]
-    # Another transaction has just inserted both, and the row of the consumer must be deleted, too.
+    deleted = [ConsumerRow._make(row) for row in sql.execute_text(tx, _DELETE_CONSUMER, consumer)]
+    rows = [AllocationRow._make(row) for row in sql.execute_text(tx, _DELETE_ALLOCATIONS, consumer)]
+    # Another transaction has just inserted both, and the row of the consumer must also be deleted.
     if rows and not deleted:
-        raise db_api.RetryTransaction(exception.ConcurrentUpdate())
-    return CurrentAllocations({one.uuid: one for one in deleted}, rows, {}, {}, {}, {})
+        raise retry()
+    return CurrentAllocations({row.uuid: row for row in deleted}, rows, {}, {}, {}, {})

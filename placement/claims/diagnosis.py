@@ -11,96 +11,115 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement import capacity, exception
-from placement.claims import usage
-from placement.claims.current import CurrentAllocations, read_current_allocations
-from placement.claims.inventory_replacement import InventoryReplacement
-from placement.claims.request import RequestedAllocation, amounts_by_inventory
+from placement.claims.current import read_current_allocations, retry
+from placement.claims.plan import ClaimPlan, RequestedAllocation, read_providers
 from placement.claims.usage import InventoryKey
-from placement.db import api as db_api
-from placement.db import sql, tables
+from placement.db import errors, sql, tables
 
-_inventories, _providers = tables.inventories, tables.resource_providers
+_allocations, _inventories = tables.allocations, tables.inventories
+_classes, _providers = tables.resource_classes, tables.resource_providers
 
 
-def explain(
-    tx: sa.Connection,
-    requested: Sequence[RequestedAllocation],
-    consumers: Sequence[str],
-    current: CurrentAllocations,
-    replacement: InventoryReplacement | None = None,
-) -> Exception:
-    """Return the exception that names the rule which the first invalid one of the ``requested`` allocations violates.
+def explain(tx: sa.Connection, plan: ClaimPlan) -> Exception:
+    """Return the exception for the first requested allocation that violates a rule.
 
     If none does, it names the inventories in use that a reshape removes.
 
     :param tx: a transaction that sees one state of the database, after the claim was rolled back.
-    :param consumers: the uuids of all consumers that the request names.
-    :param current: their allocations as the claim read them.
-    :param replacement: the new inventories of a reshape.
-    :returns: ``RetryTransaction`` when they have other allocations now, a provider was deleted or changed, or no rule
-        is violated any more, because another transaction was committed meanwhile.
+    :returns: ``RetryTransaction`` when the consumers have other allocations now, a provider was deleted or changed, or
+        no rule is violated now, because another transaction was committed meanwhile.
     """
-    if set(read_current_allocations(tx, consumers).rows) != set(current.rows):
-        return db_api.RetryTransaction(exception.ConcurrentUpdate())
-    if replacement is not None and not replacement.is_current(tx):
-        return db_api.RetryTransaction(exception.ConcurrentProviderUpdate())
-    records = _read_inventories(tx, requested, replacement)
+    if set(read_current_allocations(tx, list(plan.consumers)).rows) != set(plan.current.rows):
+        return retry()
+    if read_providers(tx, plan.reshaped) != plan.providers:
+        return errors.RetryTransaction()
+    stored = _read_inventories(tx, plan)
+    # Those that the request removes stay until after the check.
+    inventories = {**stored, **plan.inventories}
+    used = _read_allocated(tx, plan) | {key: row.used for key, row in stored.items()}
     return (
-        _provider_deleted(tx, requested)
-        or _provider_without_inventory(requested, records)
-        or _first_violation(requested, records, current.amounts())
-        or (replacement and replacement.in_use(tx, usage.deltas(current.amounts(), amounts_by_inventory(requested))))
-        or db_api.RetryTransaction(exception.ConcurrentProviderUpdate())
+        _provider_deleted(tx, plan.requested)
+        or _provider_without_inventory(plan.requested, inventories)
+        or _first_violation(plan, inventories, used)
+        or _removed_in_use(plan, stored)
+        or errors.RetryTransaction()
     )
 
 
-def _read_inventories(
-    tx: sa.Connection, requested: Sequence[RequestedAllocation], replacement: InventoryReplacement | None
-) -> dict[InventoryKey, Any]:
-    """Read the inventories of the requested providers and classes, as ``replacement`` changes them."""
-    stored: dict[InventoryKey, Any] = {
+def _read_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, sa.Row[Any]]:
+    """Read the inventories of the requested and of the reshaped providers, in order of class."""
+    provider_ids = plan.reshaped_ids | {allocation.inventory[0] for allocation in plan.requested}
+    query = sa.select(_inventories, _classes.c.name).join(_classes).order_by(_classes.c.id)
+    return {
         (row.resource_provider_id, row.resource_class_id): row
-        for chunk in sql.chunks(sorted({one.inventory[0] for one in requested}))
-        for row in tx.execute(sa.select(_inventories).where(_inventories.c.resource_provider_id.in_(chunk)))
+        for chunk in sql.chunks(sorted(provider_ids))
+        for row in tx.execute(query.where(_inventories.c.resource_provider_id.in_(chunk)))
     }
-    class_ids = {one.inventory[1] for one in requested}
-    records = stored if replacement is None else replacement.applied_to(stored)
-    return {key: record for key, record in records.items() if key[1] in class_ids}
 
 
-def _provider_deleted(tx: sa.Connection, requested: Sequence[RequestedAllocation]) -> db_api.RetryTransaction | None:
+def _read_allocated(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, int]:
+    """Read the sums of the allocations of the reshaped providers, with which the usage of a new inventory begins."""
+    key = (_allocations.c.resource_provider_id, _allocations.c.resource_class_id)
+    query = sa.select(*key, sa.func.sum(_allocations.c.used)).group_by(*key)
+    return {
+        (provider_id, class_id): int(used)
+        for chunk in sql.chunks(sorted(plan.reshaped_ids))
+        for provider_id, class_id, used in tx.execute(query.where(key[0].in_(chunk)))
+    }
+
+
+def _provider_deleted(tx: sa.Connection, requested: Sequence[RequestedAllocation]) -> errors.RetryTransaction | None:
     """Return ``RetryTransaction`` if a provider was deleted since the claim read its id: the next attempt names it."""
-    ids = {one.inventory[0] for one in requested}
+    ids = {allocation.inventory[0] for allocation in requested}
     count = sa.select(sa.func.count()).select_from(_providers)
-    found = sum(tx.execute(count.where(_providers.c.id.in_(chunk))).scalar_one() for chunk in sql.chunks(sorted(ids)))
-    return None if found == len(ids) else db_api.RetryTransaction()
+    existing = sum(
+        tx.execute(count.where(_providers.c.id.in_(chunk))).scalar_one() for chunk in sql.chunks(sorted(ids))
+    )
+    return None if existing == len(ids) else errors.RetryTransaction()
 
 
 def _provider_without_inventory(
-    requested: Sequence[RequestedAllocation], records: Mapping[InventoryKey, Any]
+    requested: Sequence[RequestedAllocation], inventories: Mapping[InventoryKey, Any]
 ) -> exception.InvalidAllocationInventory | None:
-    with_inventory = {provider_id for provider_id, _class_id in records}
-    without = dict.fromkeys(one.provider_uuid for one in requested if one.inventory[0] not in with_inventory)
+    class_ids = {allocation.inventory[1] for allocation in requested}
+    with_inventory = {provider_id for provider_id, class_id in inventories if class_id in class_ids}
+    without = dict.fromkeys(
+        allocation.provider_uuid for allocation in requested if allocation.inventory[0] not in with_inventory
+    )
     if not without:
         return None
-    classes = dict.fromkeys(one.class_name for one in requested)
+    classes = dict.fromkeys(allocation.class_name for allocation in requested)
     return exception.InvalidAllocationInventory(resource_classes=', '.join(classes), uuids=', '.join(without))
 
 
 def _first_violation(
-    requested: Sequence[RequestedAllocation],
-    records: Mapping[InventoryKey, Any],
-    current: Mapping[InventoryKey, int],
+    plan: ClaimPlan, inventories: Mapping[InventoryKey, Any], used: Mapping[InventoryKey, int]
 ) -> exception.Conflict | None:
     so_far: dict[InventoryKey, int] = {}
-    for one in requested:
-        record = records.get(one.inventory)
-        if record is None:
-            return exception.InvalidAllocationInventory(resource_classes=one.class_name, uuids=one.provider_uuid)
-        if not capacity.satisfies_unit_constraints(record, one.amount, one.amount, one.amount):
-            return exception.AllocationConstraintsViolated(resource_class=one.class_name, uuid=one.provider_uuid)
-        so_far[one.inventory] = so_far.get(one.inventory, 0) + one.amount
-        used = record.used - current.get(one.inventory, 0) + so_far[one.inventory]
-        if used > capacity.capacity_limit(record) and used > record.used:
-            return exception.AllocationCapacityExceeded(resource_class=one.class_name, uuid=one.provider_uuid)
+    for allocation in plan.requested:
+        key, amount = allocation.inventory, allocation.amount
+        class_name, uuid = allocation.class_name, allocation.provider_uuid
+        inventory = inventories.get(key)
+        if inventory is None:
+            return exception.InvalidAllocationInventory(resource_classes=class_name, uuids=uuid)
+        if not capacity.satisfies_unit_constraints(inventory, amount, amount, amount):
+            return exception.AllocationConstraintsViolated(resource_class=class_name, uuid=uuid)
+        so_far[key] = so_far.get(key, 0) + amount
+        used_before = used.get(key, 0)
+        used_after = used_before - plan.released.get(key, 0) + so_far[key]
+        if used_after > capacity.capacity_limit(inventory) and used_after > used_before:
+            return exception.AllocationCapacityExceeded(resource_class=class_name, uuid=uuid)
+    return None
+
+
+def _removed_in_use(plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> exception.InventoryInUse | None:
+    """Return the error for the first reshaped provider with a removed class that would have allocations."""
+    delta = {change.inventory: change.delta for change in plan.changes}
+    in_use: dict[int, list[str]] = {}
+    for key, row in stored.items():
+        if key not in plan.inventories and row.used + delta.get(key, 0) > 0:
+            in_use.setdefault(row.resource_provider_id, []).append(row.name)
+    for provider in plan.reshaped:
+        if names := in_use.get(plan.providers[provider.uuid].id):
+            return exception.InventoryInUse(resource_classes=', '.join(names), uuid=provider.uuid)
     return None

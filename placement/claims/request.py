@@ -1,14 +1,12 @@
-"""The requests for claims and reshapes: as the caller sends them, and each allocation with the ids of its names."""
+"""The requests for claims and reshapes, as the caller sends them."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from placement import exception
-from placement.claims.usage import InventoryKey
-from placement.db import inventory_rows
+from placement.capacity import InventoryRecord
 
 
 class Unset(enum.Enum):
@@ -22,7 +20,7 @@ UNSET = Unset.UNSET
 
 @dataclasses.dataclass(frozen=True)
 class ConsumerClaim:
-    """The desired allocations of one consumer, which replace all that it has.
+    """The desired allocations of one consumer, which replace all its allocations.
 
     ``consumer_uuid`` is canonical. ``project_id`` and ``user_id`` are external ids. ``allocations`` maps provider uuid
     to class name to amount (1 or more), in the order of the request; empty means that the consumer releases everything.
@@ -40,33 +38,9 @@ class ConsumerClaim:
 
 
 @dataclasses.dataclass(frozen=True)
-class RequestedAllocation:
-    """One requested allocation. ``inventory`` has the ids of ``provider_uuid`` and ``class_name``."""
+class ReshapedProvider:
+    """A provider, the generation that the caller sent for it, and all inventories that it is to have, by class name."""
 
-    consumer_uuid: str
-    provider_uuid: str
-    class_name: str
-    inventory: InventoryKey
-    amount: int
-
-
-def amounts_by_inventory(requested: Iterable[RequestedAllocation]) -> dict[InventoryKey, list[int]]:
-    """Return the requested amounts, by the ids of provider and class."""
-    amounts: dict[InventoryKey, list[int]] = {}
-    for one in requested:
-        amounts.setdefault(one.inventory, []).append(one.amount)
-    return amounts
-
-
-@dataclasses.dataclass(frozen=True)
-class NewInventories:
-    """All inventories that one provider is to have after a reshape; ``records`` are by class name.
-
-    ``generation`` is the one that the caller sent. ``invalid`` is the error of the first record that may not be stored;
-    it is raised after the provider was found and its generation was compared.
-    """
-
-    provider_uuid: str
+    uuid: str
     generation: int
-    records: Mapping[str, inventory_rows.Record]
-    invalid: exception.InvalidInventoryCapacity | None = None
+    inventories: Mapping[str, InventoryRecord]

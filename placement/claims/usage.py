@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from placement import capacity
 from placement.db import sql, tables
-from placement.db.batch import StatementBatch, expect_rows
+from placement.db.batch import StatementBatch
 
 _inventories = tables.inventories
 
@@ -26,46 +26,34 @@ InventoryKey = tuple[int, int]
 class UsageDelta(NamedTuple):
     """A change of one inventory: ``delta`` is added to ``used``.
 
-    ``amounts`` are those of the requested allocations, each of which has to satisfy the unit constraints. There are
-    none where a claim only releases.
+    ``amounts`` has the amounts of the requested allocations, each of which has to satisfy the unit constraints; empty
+    where a claim only releases.
     """
 
     inventory: InventoryKey
     delta: int
-    amounts: Sequence[int]
+    amounts: Sequence[int] = ()
 
 
-def deltas(old: Mapping[InventoryKey, int], new: Mapping[InventoryKey, Sequence[int]]) -> list[UsageDelta]:
-    """Return the changes of the inventories that a claim uses or releases, in order of provider and class.
-
-    :param old: the amounts that the consumers have so far, by inventory. Each of these inventories exists.
-    :param new: the amounts of the requested allocations, by inventory.
-    """
-    found = []
-    for inventory in sorted(old.keys() | new.keys()):
-        amounts = new.get(inventory, ())
-        delta = sum(amounts) - old.get(inventory, 0)
-        if amounts or delta:
-            found.append(UsageDelta(inventory, delta, amounts))
-    return found
-
-
-def add(batch: StatementBatch, changes: Sequence[UsageDelta], rejection: Callable[[], Exception]) -> None:
+def add_usage_statements(
+    batch: StatementBatch, changes: Sequence[UsageDelta], rejection: Callable[[], Exception]
+) -> None:
     """Add the statements that apply ``changes``, each of which the database checks unless it is a release.
 
     The rule is api-ref/allocations.md#the-capacity-check-of-a-write.
 
-    :param changes: from ``deltas``.
+    :param changes: in order of provider and class.
     :param rejection: makes the exception to raise when not everything fits, or an inventory does not exist.
     """
     if any(amount > capacity.MAX_INT32 for change in changes for amount in change.amounts):
         raise rejection()
     for chunk in sql.chunks(changes, sql.MAX_ROWS_PER_STATEMENT):
-        batch.add(_statement(batch.tx.dialect, chunk), check=expect_rows(len(chunk), rejection))
+        batch.add(_statement(batch.tx.dialect, chunk), rows=len(chunk), error=rejection)
 
 
-def add_releases(batch: StatementBatch, changes: Sequence[UsageDelta]) -> None:
-    """Add the statements that apply ``changes``, which are all releases. Inventories need not exist."""
+def add_release_statements(batch: StatementBatch, released: Mapping[InventoryKey, int]) -> None:
+    """Add the statements that subtract ``released`` amounts. Inventories need not exist."""
+    changes = [UsageDelta(inventory, -amount) for inventory, amount in sorted(released.items())]
     for chunk in sql.chunks(changes, sql.MAX_ROWS_PER_STATEMENT):
         batch.add(_statement(batch.tx.dialect, chunk))
 

@@ -32,8 +32,8 @@ DEV_DATABASE = 'placement-dev.sqlite'
 class CommandParser(argparse.ArgumentParser):
     """Parses the arguments of a program or of one of its commands.
 
-    The options of the configuration and of the log are accepted before and after the names of commands. A command does
-    not set them unless they are given, so that it does not overwrite what was given before its name.
+    The options of the configuration and of the log are accepted before and after the names of commands. A command sets
+    them only if they are given after its name, so that it does not overwrite those before its name.
     """
 
     def __init__(self, *args: Any, is_command: bool = False, **options: Any) -> None:
@@ -105,8 +105,8 @@ class CommandParser(argparse.ArgumentParser):
 def configuration_arguments(args: argparse.Namespace) -> list[str]:
     """Return the arguments for oslo.config and oslo.log that were given: those of the configuration and of the log."""
     options = {'--config-file': args.config_file, '--config-dir': args.config_dir, '--log-file': args.log_file}
-    given = [word for option, value in options.items() if value for word in (option, value)]
-    return [*given, '--debug'] if args.debug else given
+    words = [word for option, value in options.items() if value for word in (option, value)]
+    return [*words, '--debug'] if args.debug else words
 
 
 def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
@@ -121,7 +121,7 @@ def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
     return conf
 
 
-def run(program: str, failure_code: int, command: Callable[[], int]) -> int:
+def run_command(program: str, failure_code: int, command: Callable[[], int]) -> int:
     """Call ``command`` and return its exit code.
 
     If it raises one of ``FAILURES``, print the reason as one line on standard error and return ``failure_code``. Before
@@ -133,7 +133,7 @@ def run(program: str, failure_code: int, command: Callable[[], int]) -> int:
         return command()
     except FAILURES as error:
         if isinstance(error, exception.PlacementError):
-            reason = error.for_operators
+            reason = ' '.join(error.for_operators.split())
         elif isinstance(error, KeyboardInterrupt):
             reason = 'interrupted'
         else:

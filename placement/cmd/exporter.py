@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import functools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 
-from oslo_config import cfg
+from oslo_log import log
 
+from placement import conf as configuration
 from placement import exception
 from placement.cache.refresh import ProviderCache
 from placement.cmd import command
 from placement.db.api import Database
-from placement.observability.sliding_window import SlidingWindow
-from placement.web.wsgi import WSGIApplication
+from placement.db.health import TimedCheck
+
+LOG = log.getLogger(__name__)
 
 PROGRAM = 'placement.cmd.exporter'
-VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'
+_DIRECTORY_VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'
+#: The time between two starts, since an exporter whose port is in use ends at once.
+_RESTART_SECONDS = 5.0
 DESCRIPTION = """
 Serve /metrics (for Prometheus), /healthcheck and /healthcheck/ready on the address in [metrics] bind.
 placement-api starts this automatically. Under another WSGI server run it beside the server, with the same configuration
@@ -36,81 +41,72 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit status, 1 when the metrics cannot be served; the reason is one line on standard error.
     """
     args = command.CommandParser(prog=f'python -m {PROGRAM}', description=DESCRIPTION).parse_args(argv)
-    try:
-        conf = command.load_configuration(args)
-        bind = conf.metrics.bind
-    except exception.ConfigurationInvalid as error:
-        return _failed(str(error))
+    return command.run_command(PROGRAM, 1, functools.partial(_serve, args))
+
+
+def _serve(args: argparse.Namespace) -> int:
+    conf = command.load_configuration(args)
+    configuration.set_up_log(conf)
+    bind, directory = conf.metrics.bind, os.environ.get(_DIRECTORY_VARIABLE, '')
     if not bind:
-        return _failed('[metrics] bind is not set.')
-    if not os.path.isdir(os.environ.get(VARIABLE, '')):
-        return _failed(f'{VARIABLE} does not name the directory in which the service keeps its counts.')
-    try:
-        _serve(conf)
-    except exception.ConfigurationInvalid as error:
-        return _failed(str(error))
-    except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else 'a port is a number below 65536'
-        return _failed(f'Cannot listen on {bind}: {reason}.')
-    return 0
-
-
-def _serve(conf: cfg.ConfigOpts) -> None:
+        raise exception.ConfigurationInvalid(reason='[metrics] bind is not set.')
+    if not os.path.isdir(directory):
+        reason = f'{_DIRECTORY_VARIABLE} does not name the directory in which the service keeps its counts.'
+        raise exception.ConfigurationInvalid(reason=reason)
     # Not imported at the top, because prometheus_client reads PROMETHEUS_MULTIPROC_DIR when it is imported.
-    from placement.observability import shared
-    from placement.serving import collectors, metrics_listener
+    from placement.observability import processes
+    from placement.ops.metrics import collectors
+    from placement.serving import metrics_listener
 
     database = Database(conf)
-    registry = shared.registry(os.environ[VARIABLE])
+    check = TimedCheck(database)
+    registry = processes.registry(directory)
     provider_cache = ProviderCache(database)
-    registry.register(collectors.DatabaseCollector(database, provider_cache, conf.metrics))
-    recent = SlidingWindow(shared.registry(os.environ[VARIABLE]))
-    page = _page(conf, database, provider_cache, recent) if conf.metrics.page else None
+    registry.register(collectors.DatabaseCollector(database, provider_cache, conf.metrics, check))
+    page = None
+    if conf.metrics.page:
+        # Not at the top: it takes a tenth of the time of a start of placement-api, which also imports this module.
+        from placement.ops.page.application import Page, host_names
+        from placement.ops.page.view import Sources, log_file
+
+        sources = Sources(conf, database, provider_cache, check, log_file(conf), processes.registry(directory))
+        # The page accepts any host name, unless only this machine can reach the address.
+        page = Page(sources, host_names(bind.rpartition(':')[0].strip('[]')))
     try:
-        app = metrics_listener.application(database, registry, page)
-        metrics_listener.serve(app, conf.metrics.bind, functools.partial(_sample, recent) if page else lambda: None)
+        metrics_listener.serve(metrics_listener.application(check.problem, registry, page), bind)
+    except (OSError, OverflowError) as error:
+        problem = error.strerror if isinstance(error, OSError) else 'a port is a number below 65536'
+        raise exception.ConfigurationInvalid(reason=f'Cannot listen on {bind}: {problem}.') from error
     finally:
         database.dispose()
-
-
-def _sample(recent: SlidingWindow) -> None:
-    """Take a sample of the metrics. It may fail while processes add or remove their files; it is left out then."""
-    with contextlib.suppress(Exception):
-        recent.sample()
-
-
-def _page(
-    conf: cfg.ConfigOpts, database: Database, provider_cache: ProviderCache, recent: SlidingWindow
-) -> WSGIApplication:
-    """Return the page, under any host name unless only this machine can reach the address."""
-    # Not at the top: it takes a tenth of the time of a start of placement-api, which imports this module, too.
-    from placement.page import hosts
-    from placement.page.application import Page
-    from placement.page.sources import Sources, log_file
-
-    host = conf.metrics.bind.rpartition(':')[0].strip('[]')
-    return Page(Sources(conf, database, provider_cache, log_file(conf), recent), hosts.names(host))
+    return 0
 
 
 class ExporterProcess:
     """The exporter as a child process of a server, and the directory for the metrics of the server's processes.
 
     Make it before prometheus_client is imported, because it sets ``PROMETHEUS_MULTIPROC_DIR``.
+
+    :param arguments: the server's arguments that choose the configuration.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._command = [sys.executable, '-m', PROGRAM, *arguments]
         self._directory = tempfile.mkdtemp(prefix='placement-metrics-')
         self._process: subprocess.Popen[bytes] | None = None
-        os.environ[VARIABLE] = self._directory
+        self._started = -_RESTART_SECONDS
+        os.environ[_DIRECTORY_VARIABLE] = self._directory
 
-    def start(self, arguments: Sequence[str]) -> None:
-        """Start the process. It reports errors, such as a port that is in use, on standard error.
-
-        :param arguments: those of the configuration that the server has.
-        """
-        command = [sys.executable, '-m', PROGRAM, *arguments]
+    def keep_running(self) -> None:
+        """Start the process unless it runs. It reports errors, such as a port in use, on standard error."""
+        now = time.monotonic()
+        if (self._process and self._process.poll() is None) or now - self._started < _RESTART_SECONDS:
+            return
+        if self._process:
+            LOG.warning('The exporter of the metrics (pid: %d) has ended and is started again', self._process.pid)
+        self._started = now
         # In a session of its own it does not get the SIGINT of Ctrl-C; the server stops it.
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+        self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
 
     def stop(self) -> None:
         """Stop the process, wait until it has ended, and delete the directory."""
@@ -118,11 +114,6 @@ class ExporterProcess:
             self._process.terminate()
             self._process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def _failed(reason: str) -> int:
-    print(f'{PROGRAM}: {reason}', file=sys.stderr)
-    return 1
 
 
 if __name__ == '__main__':

@@ -15,6 +15,7 @@ from placement.cmd import (
     command,
     manage_audit,
     manage_capacity,
+    manage_consumer,
     manage_db,
     manage_explain,
     manage_openapi,
@@ -32,7 +33,16 @@ FAILED = 127
 #: * ``needs_database=False`` if it needs no database; it loads the configuration itself, if it needs one.
 #: * ``needs_schema=False`` if it works on a database without our schema.
 #: * ``has_timeout=True`` if ``[placement_database] socket_timeout`` applies to it as it does to the service.
-_COMMANDS = (manage_db, manage_audit, manage_tree, manage_capacity, manage_explain, manage_page, manage_openapi)
+_COMMANDS = (
+    manage_db,
+    manage_audit,
+    manage_tree,
+    manage_consumer,
+    manage_capacity,
+    manage_explain,
+    manage_page,
+    manage_openapi,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,16 +53,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = _parser().parse_args(argv)
     function = args.run if not args.needs_database else _run_with_database
-    return command.run('placement-manage', FAILED, functools.partial(function, args))
+    return command.run_command('placement-manage', FAILED, functools.partial(function, args))
 
 
 def _parser() -> command.CommandParser:
     parser = command.CommandParser(
         prog='placement-manage',
         description='Manage the database of the placement service and show what is in it.',
-        epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
-        ' environment variable OS_PLACEMENT_DATABASE__CONNECTION; without either, that of placement-api --dev in the'
-        ' current directory.',
+        epilog='[placement_database] connection in the configuration file, or the environment variable'
+        ' OS_PLACEMENT_DATABASE__CONNECTION, names the database. Without either, it is that of placement-api --dev in'
+        ' the current directory.',
     )
     parser.set_defaults(needs_schema=True, needs_database=True, has_timeout=False)
     parser.add_information()
@@ -64,8 +74,9 @@ def _parser() -> command.CommandParser:
 def _run_with_database(args: argparse.Namespace) -> int:
     conf = _configuration(args)
     if not args.has_timeout:
-        # A statement that changes the schema may take longer than the timeout for requests.
+        # A statement that changes the schema, or a repair, may take longer than a request.
         conf.set_override('socket_timeout', 0, 'placement_database')
+        conf.set_override('lock_wait_timeout', 0, 'placement_database')
     db = Database(conf)
     try:
         if args.needs_schema:

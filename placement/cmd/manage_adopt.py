@@ -8,33 +8,34 @@ from typing import Any
 
 from oslo_config import cfg
 
-from placement.audit import checks
 from placement.cmd import manage_audit, output
 from placement.cmd.command import CommandParser
 from placement.db import migration
-from placement.db.adoption import adopt, leave
-from placement.db.adoption.plan import Plan, Step, count
 from placement.db.api import Database
+from placement.ops.adoption import adopt, leave
+from placement.ops.adoption.plan import Plan, Step
+from placement.ops.audit import checks
+from placement.units import plural
 
 PROBLEMS_FOUND = 127
 
 _DESCRIPTION = """\
 Convert the database of another deployment of the placement service to the schema of this one, in place and without
-loss of data. The tables are renamed, so that the other service cannot write any more, and the missing columns are
-added. Without --yes only the plan is printed. If the database has an unexpected schema or unexpected rows, or there
-are other connections to it, these problems are printed instead and nothing is changed. Tables and columns that this
+loss of data. The tables are renamed, so that the other service can no longer write, and the missing columns are added.
+Without --yes only the plan is printed. If the database has an unexpected schema or unexpected rows, or there are other
+connections to it, the command prints these problems and changes nothing. Tables and columns that this
 service does not know are kept. Stop the other service and make a backup first. db leave reverses the adoption."""
 _EPILOG = """\
-Exit code: 0 planned or adopted, 3 adopted and the audit that follows found something, 127 there are problems or the
-command failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and MariaDB run the
-command again."""
+Exit code: 0 if the plan was printed or the database was adopted, 3 if it was adopted and the audit found problems, 127
+if problems prevent the adoption or the command failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and
+MariaDB run the command again."""
 _LEAVE_DESCRIPTION = """\
-Return an adopted database to the other deployment: the tables get the names that the other service uses, and no
-process of this service can use them any more. Without --yes only the plan is printed. Stop this service first. The
+Return an adopted database to the other deployment: the tables get the names that the other service uses, and
+processes of this service can no longer use them. Without --yes only the plan is printed. Stop this service first. The
 data of both services are kept. To adopt the database again, run db adopt."""
 _LEAVE_EPILOG = """\
-Exit code: 0 planned or returned, 127 there are problems or the command failed. On SQLite and PostgreSQL a
-failure changes nothing; on MySQL and MariaDB run the command again."""
+Exit code: 0 if the plan was printed or the database was handed back, 127 if problems prevent that or the command
+failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and MariaDB run the command again."""
 
 
 def add_commands(group: CommandParser) -> None:
@@ -50,7 +51,7 @@ def _add(group: CommandParser, name: str, summary: str, description: str, epilog
     parser.add_argument(
         '--ignore-connections',
         action='store_true',
-        help='with --yes: continue although there are other connections to the database, because none of them writes',
+        help='with --yes: continue despite other connections to the database; only if none of them writes',
     )
 
 
@@ -59,21 +60,23 @@ def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     try:
         if not args.yes:
             return _print_plan(adopt.plan(db.engine, *owner), 'adopt')
-        plan = adopt.apply(db.engine, *owner, _print, args.ignore_connections)
+        plan = adopt.adopt_database(db.engine, *owner, _print, args.ignore_connections)
     except adopt.AdoptedAlready as error:
         return _adopted_already(error, conf, db)
     if plan.problems:
         return _print_problems(plan.problems)
     print('The database was adopted. Auditing it:')
-    return manage_audit.run(argparse.Namespace(repair=False, dry_run=False, format='text'), conf, db)
+    return manage_audit.run(
+        argparse.Namespace(excluded=[], unchanged_for=None, repair=False, dry_run=False, format='text'), conf, db
+    )
 
 
 def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Database) -> int:
     """Print that the database is adopted already, and whether another program has written to it since."""
-    wrong = checks.find(db, conf, 'usage_mismatch') if error.version == migration.head() else []
+    wrong = checks.find(db, conf, 'usage_mismatch') if error.revision == migration.head() else []
     advice = ''
     if wrong:
-        number = count(len(wrong), 'inventory', 'inventories')
+        number = plural(len(wrong), 'inventory', 'inventories')
         advice = (
             f' The recorded usage of {number} is not the sum of the allocations: run placement-manage audit --repair'
         )
@@ -84,10 +87,10 @@ def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Data
 def _leave(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     if not args.yes:
         return _print_plan(leave.plan(db.engine), 'leave')
-    plan = leave.apply(db.engine, _print, args.ignore_connections)
+    plan = leave.return_database(db.engine, _print, args.ignore_connections)
     if plan.problems:
         return _print_problems(plan.problems)
-    print('The database was returned. To adopt it again: placement-manage db adopt')
+    print('The tables have their previous names again. To adopt the database again: placement-manage db adopt')
     return 0
 
 
@@ -108,7 +111,7 @@ def _print_plan(plan: Plan, command: str) -> int:
 
 
 def _print_problems(problems: list[str]) -> int:
-    print('Nothing was changed. These problems prevent it:')
+    print('Nothing was changed, because of these problems:')
     for problem in problems:
         # Problems quote names from the database, which may have any character.
         print(f'- {output.printable(problem, output.console())}')

@@ -4,37 +4,48 @@ from __future__ import annotations
 
 import argparse
 import collections
+import datetime as dt
 import itertools
-import time
-from collections.abc import Iterable
-from typing import Any, TypeVar
+import operator
+import re
+from typing import Any
 
 from oslo_config import cfg
-from rich.console import Console
-from rich.progress import Progress
 from rich.text import Text
 
-from placement.audit import checks
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
+from placement.ops.audit import checks
+from placement.units import plural
 
 CLEAN, FOUND, REPAIRED = 0, 3, 4
-
-#: A progress bar appears after this delay.
-_PROGRESS_DELAY_SECONDS = 2.0
-
-T = TypeVar('T')
 
 _DESCRIPTION = """\
 Find records in the database that contradict each other: compare usages with allocations, allocations with inventories,
 providers and consumers, roots with parents, allocations with the unit constraints. Safe while the service runs."""
-_EPILOG = 'Exit code: 0 nothing has to be done, 3 problems found, 4 all problems repaired, 127 failed.'
+_EPILOG = 'Exit code: 0 if nothing has to be done, 3 if there are problems, 4 if all were repaired, 127 if it failed.'
 
 
 def add_command(program: CommandParser) -> None:
     """Add ``audit`` to the parser of ``placement-manage``."""
     parser = program.add_command('audit', 'find inconsistent records in the database', _DESCRIPTION, _EPILOG, run=run)
+    parser.add_argument(
+        '--except',
+        dest='excluded',
+        metavar='KIND',
+        choices=list(checks.CHECKS),
+        action='append',
+        default=[],
+        help='omit the findings of this kind; may be repeated: %(choices)s',
+    )
+    parser.add_argument(
+        '--unchanged-for',
+        metavar='AGE',
+        type=_age,
+        help='also list, for information, the roots in whose trees nothing has changed for a time such as 30d or 12h:'
+        ' these may be hosts that were removed',
+    )
     parser.add_argument('--repair', action='store_true', help='repair what does not require a decision')
     parser.add_argument('--dry-run', action='store_true', help='with --repair: only print what would be repaired')
     parser.add_format()
@@ -43,17 +54,19 @@ def add_command(program: CommandParser) -> None:
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     """Audit the database, print the findings, and return the exit code.
 
-    :param args: has ``repair``, ``dry_run`` and ``format``.
+    :param args: has ``excluded``, ``unchanged_for``, ``repair``, ``dry_run`` and ``format``.
     """
     # Each kind is repaired before the next one is checked, because repairs change what the usages should be.
     findings: list[tuple[str, checks.Finding]] = []
     repairs = args.repair and not args.dry_run
-    for kind in _with_progress('Checking', list(checks.CHECKS)):
-        found = checks.find(db, conf, kind)
+    for kind in output.with_progress('Checking', [kind for kind in checks.CHECKS if kind not in args.excluded]):
+        findings_of_kind = checks.find(db, conf, kind)
         if repairs:
-            for finding in _with_progress(f'Repairing {kind}', found):
+            for finding in output.with_progress(f'Repairing {kind}', findings_of_kind):
                 checks.repair(db, finding)
-        findings += [(kind, finding) for finding in found]
+        findings += [(kind, finding) for finding in findings_of_kind]
+    if args.unchanged_for is not None:
+        findings += [('unchanged_tree', finding) for finding in checks.find_unchanged_trees(db, args.unchanged_for)]
     if args.format == 'json':
         output.print_json(_as_data(findings))
     else:
@@ -64,20 +77,11 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     return REPAIRED if all(finding.repaired for finding in problems) else FOUND
 
 
-def _with_progress(title: str, items: list[T]) -> Iterable[T]:
-    """Yield the items. After ``_PROGRESS_DELAY_SECONDS`` seconds a terminal shows a progress bar, on standard error."""
-    started = time.monotonic()
-    console = Console(stderr=True)
-    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
-    task = progress.add_task(title, total=len(items))
-    try:
-        for item in items:
-            if not progress.live.is_started and time.monotonic() - started > _PROGRESS_DELAY_SECONDS:
-                progress.start()
-            yield item
-            progress.advance(task)
-    finally:
-        progress.stop()
+def _age(text: str) -> dt.timedelta:
+    match = re.fullmatch('([0-9]{1,5})([dh])', text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f'{text!r} is not a number of days or hours such as 30d or 12h')
+    return dt.timedelta(**{'days' if match[2] == 'd' else 'hours': int(match[1])})
 
 
 def _status(finding: checks.Finding, args: argparse.Namespace) -> str:
@@ -114,11 +118,14 @@ def _print_text(findings: list[tuple[str, checks.Finding]], args: argparse.Names
         print('No problems found.')
         return
     console = output.console()
-    for kind, group in itertools.groupby(findings, key=lambda one: one[0]):
+    for kind, group in itertools.groupby(findings, key=operator.itemgetter(0)):
         console.print(Text(kind, 'bold'))
         for _, finding in group:
             subject = ', '.join(f'{name} {value}' for name, value in finding.subject.items())
             console.print(Text(f'  {output.printable(subject, console)}'))
             console.print(Text(f'    {output.printable(finding.detail, console)} ({_status(finding, args)})'))
     counts = collections.Counter(_status(finding, args) for _, finding in findings)
-    console.print(f'{len(findings)} found: ' + ', '.join(f'{count} {status}' for status, count in counts.items()))
+    texts = [
+        f'{count} {status.replace("requires", "require") if count > 1 else status}' for status, count in counts.items()
+    ]
+    console.print(f'{plural(len(findings), "finding")}: {", ".join(texts)}')

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Mapping
 
 from oslo_config import cfg
-from rich.console import Console
 from rich.text import Text
 
-from placement import exception
+from placement import exception, units, validation
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
-from placement.reports import capacity
-from placement.reports.fit_estimate import FitEstimate, Size, estimate_fit
-from placement.reports.tree_filter import TreeFilter
-from placement.web import query, validation
+from placement.ops.reports import capacity
+from placement.ops.reports.fit_estimate import FitEstimate, Size, estimate_fit
+from placement.ops.reports.tree_filter import TreeFilter
+from placement.search import syntax
 
 _DESCRIPTION = """\
 Show for each resource class how much of the capacity is used and how much is free, the largest amount that one
 allocation can have (max allocatable), and on how many providers no allocation fits because they are fully allocated,
-reserved as a whole, or over-committed. Reads one state of the database, changes nothing."""
+fully reserved, or over-committed. Reads one state of the database, changes nothing."""
 _EPILOG = (
     'Example: placement-manage capacity --fit VCPU:4,MEMORY_MB:8192 --trait HW_CPU_X86_AVX2.'
-    ' Exit code: 0; 127 when a trait or resource class does not exist or the command failed.'
+    ' Exit code: 0; 127 if a trait or resource class does not exist or the command failed.'
 )
-
-
-class BadRequest(exception.PlacementError):
-    """An argument is invalid."""
-
-    template = '{reason}'
 
 
 def add_command(program: CommandParser) -> None:
@@ -52,13 +46,18 @@ def add_command(program: CommandParser) -> None:
         metavar='NAME',
         action='append',
         default=[],
-        help='only trees whose root has this trait, or with ! before the name does not have it; may be repeated',
+        help='only trees whose root has this trait or, with ! before the name, lacks it; may be repeated',
     )
     parser.add_argument(
         '--fit',
         metavar='SIZE',
         help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; --trait, --aggregate'
         ' and --root-trait apply like required, member_of and root_required in a request',
+    )
+    parser.add_argument(
+        '--by-aggregate',
+        action='store_true',
+        help='with --fit: also count how many fit in each aggregate, as --aggregate does',
     )
     parser.add_format()
 
@@ -68,44 +67,64 @@ _SEARCHES = 1_000_000
 
 
 def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    try:
-        scope, size = _scope_and_size(args)
-        state = ProviderCache(db).current()
-        summary = capacity.summary(state, scope)
-        more = None
-        if size is not None:
-            with output.waiting('Counting ...'):
-                more = estimate_fit(state, size, _SEARCHES)
-    except (query.BadQuery, exception.NotFound) as error:
-        raise BadRequest(reason=' '.join(str(error).split())) from error
+    scope, size = _scope_and_size(args)
+    if args.by_aggregate and (size is None or size.aggregate):
+        raise exception.BadQuery('--by-aggregate requires --fit, and excludes --aggregate.')
+    snapshot = ProviderCache(db).up_to_date()
+    summary = capacity.summary(snapshot, scope)
+    estimate = None
+    if size is not None:
+        with output.waiting('Counting ...'):
+            estimate = estimate_fit(snapshot, size, _SEARCHES)
+    by_aggregate: dict[str, FitEstimate] | None = None
+    if args.by_aggregate and size is not None:
+        by_aggregate = {
+            row.aggregate: estimate_fit(snapshot, dataclasses.replace(size, aggregate=row.aggregate), _SEARCHES)
+            for row in output.with_progress('Counting', list(capacity.heat_map(snapshot).rows))
+        }
+        by_aggregate = dict(sorted(by_aggregate.items(), key=lambda item: (-item[1].fit, item[0])))
     if args.format == 'json':
-        output.print_json(
-            {**dataclasses.asdict(summary), 'fit_estimate': None if more is None else dataclasses.asdict(more)}
-        )
-    else:
-        output.print_summary(summary)
-        if more is not None:
-            console = output.console()
-            if summary.classes:
-                console.print()
-            console.print(Text(_sentence(args.fit, more, console)))
+        report = dataclasses.asdict(summary)
+        report['fit_estimate'] = None if estimate is None else dataclasses.asdict(estimate)
+        if by_aggregate is not None:
+            report['fit_by_aggregate'] = [
+                {'aggregate': aggregate, **dataclasses.asdict(estimate)} for aggregate, estimate in by_aggregate.items()
+            ]
+        output.print_json(report)
+        return 0
+    output.print_summary(summary)
+    if estimate is not None:
+        _print_estimates(args.fit, estimate, by_aggregate or {}, bool(summary.classes))
     return 0
+
+
+def _print_estimates(
+    size: str, estimate: FitEstimate, by_aggregate: Mapping[str, FitEstimate], after_tables: bool
+) -> None:
+    console = output.console()
+    if after_tables:
+        console.print()
+    at_least = '' if estimate.complete else 'at least '
+    disabled = f', {estimate.on_disabled_hosts:,} of them on disabled hosts' if estimate.on_disabled_hosts else ''
+    times = units.plural(estimate.fit, 'more time')
+    console.print(Text(f'{output.printable(size, console)} fits {at_least}{times}{disabled}'))
+    if by_aggregate:
+        table = output.table('Aggregate', 'Fit', 'On disabled\nhosts')
+        for aggregate, estimate in by_aggregate.items():
+            fit = f'{"" if estimate.complete else "at least "}{estimate.fit:,}'
+            table.add_row(aggregate, output.figure(fit), output.figure(f'{estimate.on_disabled_hosts:,}'))
+        console.print()
+        console.print(table)
 
 
 def _scope_and_size(args: argparse.Namespace) -> tuple[TreeFilter, Size | None]:
     """Read the arguments: the trees to include, and the size of a consumer if one is given."""
     if args.aggregate is not None and not validation.is_uuid(args.aggregate):
-        raise BadRequest(reason=f'An aggregate is given by its uuid, which {args.aggregate!r} is not.')
+        raise exception.BadQuery(f'An aggregate is given by its uuid, which {args.aggregate!r} is not.')
     aggregate = None if args.aggregate is None else validation.canonical_uuid(args.aggregate)
-    roots = query.parse_traits(','.join(args.root_trait)) if args.root_trait else query.TraitFilter()
+    roots = syntax.parse_traits(','.join(args.root_trait)) if args.root_trait else syntax.TraitFilter()
     aggregates = frozenset(() if aggregate is None else (aggregate,))
     scope = TreeFilter(aggregates, frozenset(args.trait), roots.required, roots.forbidden)
     if args.fit is None:
         return scope, None
-    return scope, Size(query.parse_resources(args.fit), scope.traits, aggregate, roots.required, roots.forbidden)
-
-
-def _sentence(size: str, more: FitEstimate, console: Console) -> str:
-    at_least = '' if more.complete else 'At least '
-    upper_bound = '' if more.fit == more.upper_bound else f' (upper bound: {more.upper_bound:,})'
-    return f'{at_least}{more.fit:,} more of {output.printable(size, console)} fit{upper_bound}'
+    return scope, Size(syntax.parse_resources(args.fit), scope.traits, aggregate, roots.required, roots.forbidden)

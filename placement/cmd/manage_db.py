@@ -17,30 +17,30 @@ def add_command(program: CommandParser) -> None:
     group = program.add_command('db', 'the schema of the database', 'Manage the database schema.', needs_schema=False)
     group.add_command(
         'sync',
-        'create the schema or upgrade it to the newest version',
-        'Create the schema or upgrade it to the newest version, and insert the standard resource classes and traits'
+        'create the schema or upgrade it to the newest revision',
+        'Create the schema or upgrade it to the newest revision, and insert the standard resource classes and traits'
         ' that are missing. Safe to run again, and on several hosts at the same time.',
         run=_sync,
     )
     group.add_command(
         'version',
-        'print the version of the schema',
-        'Print the version of the schema that the database has. Fails if it has none of this service.',
+        'print the revision of the schema',
+        'Print the revision of the schema. Fails if the database has no schema of this service.',
         run=_version,
     )
     stamp = group.add_command(
         'stamp',
-        'declare the version of the schema without changing anything',
-        'Declare that the schema is at REVISION without changing anything else. Only for a schema that was changed'
-        ' by hand.',
+        'record a revision of the schema without changing the schema',
+        'Record that the schema is at REVISION, without changing the schema. Only for a schema that was changed by'
+        ' hand.',
         run=_stamp,
     )
-    stamp.add_argument('revision', metavar='REVISION', help='a version, or "head" for the newest')
+    stamp.add_argument('revision', metavar='REVISION', help='a revision, or "head" for the newest')
     group.add_command(
         'invalidate-caches',
         'make every process of the service reload its cache from the tables',
         'Make every process of the service reload its cache from the tables before its next search. Run it after you'
-        ' changed tables by hand, because the service does not notice such changes.',
+        ' changed tables by hand, because the service does not detect such changes.',
         run=_invalidate_caches,
         needs_schema=True,
     )
@@ -58,7 +58,7 @@ def add_command(program: CommandParser) -> None:
 
 def _sync(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     db.sync()
-    print(f'The schema is at version {migration.head()}, with all standard resource classes and traits.')
+    print(f'The schema is at revision {migration.head()}, with all standard resource classes and traits.')
     return 0
 
 
@@ -69,11 +69,11 @@ def _online_data_migrations(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db
 
 
 def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    version = db.schema_version()
-    if version is None:
+    revision = db.schema_revision()
+    if revision is None:
         # Fails with the command that gives this database a schema.
         db.check_schema()
-    print(version)
+    print(revision)
     return 0
 
 
@@ -85,5 +85,5 @@ def _invalidate_caches(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Dat
 
 def _stamp(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     db.stamp(args.revision)
-    print(f'The schema is now marked as version {db.schema_version()}.')
+    print(f'The schema is now recorded as revision {db.schema_revision()}.')
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Sequence
 
 from oslo_config import cfg
@@ -11,16 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from placement import exception
-from placement.audit import checks
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
-from placement.handlers import pasted_search
-from placement.objects import search_limits
-from placement.reports import explanation
-from placement.reports.explanation import Explanation
+from placement.ops.audit import checks
+from placement.ops.explain import document, explanation, pasted_search, sentences
+from placement.ops.explain.explanation import Explanation
+from placement.search.budget import SearchBudget, describe_limits
 
 _DESCRIPTION = """\
 Run a search for allocation candidates and print in one sentence why it finds nothing, or what it finds. Then show how
@@ -38,12 +37,15 @@ _UUID_LENGTH = 37
 
 def add_command(program: CommandParser) -> None:
     """Add ``explain`` to the parser of ``placement-manage``."""
-    summary = 'why there are, or are not, allocation candidates'
+    summary = 'explain why a search finds no allocation candidates'
     parser = program.add_command('explain', summary, _DESCRIPTION, _EPILOG, run=_run)
     parser.add_argument(
         'query',
         metavar='QUERY',
-        help='query string of GET /allocation_candidates, or a path, a URL or a log line with it; in quotes',
+        nargs='?',
+        default='-',
+        help='query string of GET /allocation_candidates, or a path, a URL or a log line with it; in quotes. Without'
+        ' it, or with "-", it is read from standard input',
     )
     parser.add_argument(
         '--microversion',
@@ -55,15 +57,19 @@ def add_command(program: CommandParser) -> None:
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    pasted = pasted_search.read(args.query, args.microversion, conf)
-    options = explanation.Options(search_limits.for_search(conf.placement))
-    try:
-        with output.waiting('Reading the resource providers ...'):
-            result = explanation.explain(ProviderCache(db).current(), pasted.request, options)
-    except exception.NotFound as error:
-        raise pasted_search.BadSearch(reason=' '.join(str(error).split())) from error
+    text = args.query
+    if text == '-':
+        if sys.stdin.isatty():
+            print('Paste the query or the line of the log, then press Ctrl-D.', file=sys.stderr)
+        text = sys.stdin.buffer.read().decode(errors='replace')
+    pasted = pasted_search.read(text, args.microversion, conf)
+    budget = SearchBudget.for_search(conf.placement)
+    with output.waiting('Reading the resource providers ...'):
+        result = explanation.explain(ProviderCache(db).up_to_date(), pasted.request, budget)
     if args.format == 'json':
-        output.print_json({'query': pasted.query, 'microversion': pasted.microversion, **result.as_data()})
+        output.print_json(
+            {'query': pasted.query, 'microversion': pasted.microversion, **document.explanation_document(result)}
+        )
     else:
         _print(result, conf)
     output.warn_of_usage_mismatches(len(checks.find(db, conf, 'usage_mismatch')))
@@ -72,28 +78,32 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
 def _print(result: Explanation, conf: cfg.ConfigOpts) -> None:
     console = output.console()
-    _print_line(console, result.sentence)
+    _print_line(console, sentences.explanation_sentence(result))
     for blocker in result.blockers:
         for note in blocker.notes:
-            _print_line(console, f'Note: {note}.')
+            _print_line(console, f'Note: {sentences.cause_text(note)}.')
     console.print(_stages(result, console))
     limit = '' if result.limit is None else f' (limit={result.limit})'
     _print_line(console, f'Candidates: {result.candidates:,}{limit}')
     if result.limits_reached:
-        options = search_limits.describe(result.limits_reached, conf.placement)
+        options = describe_limits(result.limits_reached, conf.placement)
         _print_line(console, f'Limit reached: [placement] {options}')
     for candidate in result.first_candidates:
-        _print_line(console, f'Candidate: {"; ".join(map(str, candidate))}')
+        supplies = [
+            f'{supply.name} {",".join(f"{name}:{amount}" for name, amount in supply.resources.items())}'
+            for supply in candidate
+        ]
+        _print_line(console, f'Candidate: {"; ".join(supplies)}')
     if result.candidates > len(result.first_candidates):
         _print_line(console, f'And {result.candidates - len(result.first_candidates):,} more candidates')
     for failure in result.combination_failures:
         for tree in failure.examples:
-            line = f'Conflict: {tree.name} ({tree.uuid}), one of {failure.trees} trees where {tree.detail}'
-            _print_line(console, line)
+            conflict = sentences.conflict_text(failure.reason, tree.contention)
+            _print_line(console, f'Conflict: {tree.name} ({tree.uuid}), one of {failure.trees} trees where {conflict}')
     if result.what_ifs:
         console.print(_what_ifs(result, console))
     for near in result.near_misses:
-        _print_line(console, f'Near miss: {near.name} ({near.uuid}) {near.missing}.')
+        _print_line(console, f'Near miss: {near.name} ({near.uuid}) {sentences.near_miss_text(near)}.')
 
 
 def _print_line(console: Console, text: str) -> None:
@@ -103,13 +113,13 @@ def _print_line(console: Console, text: str) -> None:
 def _stages(result: Explanation, console: Console) -> Table:
     table = Table()
     serving = [f' (for {stage.serving})' if stage.serving else '' for stage in result.stages]
-    rules = [f'{stage.rule}{suffix}' for stage, suffix in zip(result.stages, serving, strict=True)]
+    rules = [f'{sentences.rule_text(stage.rule)}{suffix}' for stage, suffix in zip(result.stages, serving, strict=True)]
     cells = _add_rule_column(table, 'Rule', rules, console)
     for heading in ('Providers', 'Trees left', 'Rejected inventories'):
         table.add_column(heading, overflow='fold')
     style = None
     for rule, stage in zip(cells, result.stages, strict=True):
-        counts = Text('\n'.join(stage.rejections))
+        counts = Text('\n'.join(sentences.rejection_texts(stage.rejected)))
         table.add_row(rule, f'{stage.providers:,}', f'{stage.trees:,}', counts, style=style)
         # The rules after the first one that leaves no tree do not matter.
         style = style if stage.trees else 'dim'
@@ -118,10 +128,12 @@ def _stages(result: Explanation, console: Console) -> Table:
 
 def _what_ifs(result: Explanation, console: Console) -> Table:
     table = Table()
-    rules = _add_rule_column(table, 'Without', [str(one.rule) for one in result.what_ifs], console)
+    rules = _add_rule_column(
+        table, 'Without', [sentences.rule_text(what_if.rule) for what_if in result.what_ifs], console
+    )
     table.add_column('Candidates', overflow='fold')
-    for rule, one in zip(rules, result.what_ifs, strict=True):
-        table.add_row(rule, str(one))
+    for rule, what_if in zip(rules, result.what_ifs, strict=True):
+        table.add_row(rule, sentences.what_if_text(what_if.candidates, what_if.lower_bound))
     if result.rules_not_tried:
         table.add_row(f'{result.rules_not_tried} more', 'not tried')
     return table

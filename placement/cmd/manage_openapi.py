@@ -30,8 +30,8 @@ def _print(args: argparse.Namespace) -> int:
     version = args.microversion or newest
     if version not in microversion.served(newest):
         raise exception.ConfigurationInvalid(
-            reason=f'Microversion {version} is not served; those that are go from {microversion.VERSIONS[0]} to'
-            f' [placement] max_microversion, {newest}.'
+            reason=f'Microversion {version} is not served. The service offers {microversion.VERSIONS[0]} to {newest},'
+            ' its [placement] max_microversion.'
         )
     output.print_json(openapi.document(microversion.parse_version_string(version)))
     return 0

@@ -15,6 +15,7 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
+from placement.db.health import TimedCheck
 
 DEFAULT_BIND = '127.0.0.1:8779'
 
@@ -54,12 +55,14 @@ def add_command(program: CommandParser) -> None:
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     # Not at the top: the import would delay all other commands.
-    from placement.page import hosts
-    from placement.page.application import Page
-    from placement.page.sources import Sources, log_file
+    from placement.ops.page.application import Page, host_names, is_loopback
+    from placement.ops.page.view import Sources, log_file
 
-    host, port = _address(args.bind)
-    if not args.allow_remote and not hosts.is_loopback(host):
+    match = re.fullmatch(r'(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})', args.bind)
+    if match is None or int(match[2]) > 65535:
+        raise CannotServe(reason=f'--bind takes HOST:PORT or [IPV6]:PORT, not {args.bind!r}.')
+    host, port = match[1].strip('[]').lower(), int(match[2])
+    if not args.allow_remote and not is_loopback(host):
         raise CannotServe(
             reason=f'Other machines can reach {host}, and the page has no authentication.'
             ' Pass --allow-remote to serve it there.'
@@ -68,9 +71,9 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     logging.getLogger('waitress.queue').setLevel(logging.ERROR)
     provider_cache = ProviderCache(db)
     with output.waiting('Reading the resource providers ...'):
-        provider_cache.current()
-    sources = Sources(conf, db, provider_cache, log=args.log or log_file(conf))
-    application = Page(sources, None if args.allow_remote else hosts.names(host))
+        provider_cache.up_to_date()
+    sources = Sources(conf, db, provider_cache, TimedCheck(db), log=args.log or log_file(conf))
+    application = Page(sources, None if args.allow_remote else host_names(host))
     try:
         server = waitress.create_server(application, host=host, port=port, ident='', threads=4)
     except OSError as error:
@@ -79,10 +82,3 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     # Returns after Ctrl-C.
     server.run()
     return 0
-
-
-def _address(bind: str) -> tuple[str, int]:
-    match = re.fullmatch(r'(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})', bind)
-    if match is None or int(match[2]) > 65535:
-        raise CannotServe(reason=f'--bind takes HOST:PORT or [IPV6]:PORT, not {bind!r}.')
-    return match[1].strip('[]').lower(), int(match[2])

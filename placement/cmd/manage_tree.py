@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -14,28 +15,34 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from placement import units
+from placement import units, validation
+from placement.cache.providers import Provider
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
-from placement.reports import capacity, provider_trees
-from placement.reports.tree_filter import FULL, InventoryState, TreeFilter
-from placement.reports.tree_list import TreeRow, listing
+from placement.ops.reports import capacity, provider_trees
+from placement.ops.reports.consumers import ConsumerReport, consumers_by_provider
+from placement.ops.reports.provider_trees import Tree
+from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
+from placement.ops.reports.tree_list import TreeRow, listing
 
 _DESCRIPTION = """\
-Draw provider trees: for each provider its uuid and generation, a bar for each inventory that shows how much of its
-capacity, (total - reserved) * allocation_ratio, is used, its traits and aggregates, and below the root the sharing
-providers of other trees that share an aggregate with the tree. Options select trees: a whole tree is drawn if each
-condition is satisfied by any of its providers. On a terminal, a pager shows what is longer than the screen. Reads one
-state of the database, changes nothing."""
+Draw provider trees. Each provider has its uuid and generation, its traits and aggregates, and for each inventory a bar
+that shows how much of the capacity, (total - reserved) * allocation_ratio, is used. Below the root are the sharing
+providers of other trees that have an aggregate in common with the tree. Options select trees: a tree is drawn if,
+for each condition, one of its providers satisfies the condition. On a terminal, a pager shows output that is longer
+than the screen. Reads one state of the database, changes nothing."""
 _EPILOG = (
     'Exit code: 0, also when there are no trees; 127 when the provider, a trait or a resource class does not exist or'
     ' the command failed.'
 )
 
+#: The consumers of each provider, by its uuid.
+Consumers = Mapping[str, Sequence[ConsumerReport]]
+
 _BAR_WIDTH = 20
-#: The colour of a bar from each used share of the capacity on.
-_COLOURS = ((1.0, 'red'), (0.8, 'yellow'), (0.0, 'green'))
+#: The color of a bar from each used share of the capacity on. A corrupt usage may be negative.
+_COLORS = ((1.0, 'red'), (0.8, 'yellow'), (-math.inf, 'green'))
 
 
 def add_command(program: CommandParser) -> None:
@@ -49,14 +56,18 @@ def add_command(program: CommandParser) -> None:
         help='uuid or name of a provider; its whole tree is drawn (default: all trees)',
     )
     _add_choice(parser)
+    parser.add_argument(
+        '--consumers', action='store_true', help='also print the consumers of each provider, and their owners'
+    )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument('--summary', action='store_true', help='print the sums over the trees instead of the trees')
     instead.add_argument(
         '--list',
         action='store_true',
-        help='print one line for each tree, the fullest first: by the first --class, or else by its fullest class',
+        help='print one line for each tree, the fullest first, with the usage of the first --class or of its fullest'
+        ' class',
     )
-    parser.add_argument('--no-pager', action='store_true', help='print everything at once, on a terminal too')
+    parser.add_argument('--no-pager', action='store_true', help='do not use a pager')
     parser.add_format()
 
 
@@ -67,9 +78,9 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     choice.add_argument('--aggregate', metavar='UUID', action='append', default=[], help='aggregate; may be repeated')
     choice.add_argument('--class', metavar='NAME', action='append', default=[], help='resource class; may be repeated')
     for option, states, text in (
-        ('--full', FULL, 'on which no allocation fits'),
-        ('--over-committed', {InventoryState.OVER_COMMITTED}, 'of which more is used than the capacity'),
-        ('--reserved', {InventoryState.RESERVED}, 'that is reserved as a whole'),
+        ('--full', FULL, 'from which no allocation is possible'),
+        ('--over-committed', {InventoryState.OVER_COMMITTED}, 'whose usage is above its capacity'),
+        ('--reserved', {InventoryState.RESERVED}, 'that is fully reserved'),
     ):
         choice.add_argument(
             option,
@@ -85,7 +96,7 @@ def _choice(args: argparse.Namespace) -> TreeFilter:
     return TreeFilter(
         name=args.name or '',
         traits=frozenset(args.trait),
-        aggregates=frozenset(map(str.lower, args.aggregate)),
+        aggregates=frozenset(map(validation.canonical_uuid, args.aggregate)),
         classes=frozenset(vars(args)['class']),
         states=args.states,
     )
@@ -94,9 +105,12 @@ def _choice(args: argparse.Namespace) -> TreeFilter:
 def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     choice, console = _choice(args), output.console()
     with output.waiting('Reading the resource providers ...'):
-        stored, snapshot = provider_trees.load_with_snapshot(db, args.provider)
+        stored, snapshot = provider_trees.load(db, args.provider)
         roots = {id_ for partition, flags in choice.select(snapshot) for id_ in partition.roots[flags].tolist()}
         trees = [tree for tree in stored if tree.root.id in roots]
+        consumers: Consumers | None = None
+        if args.consumers:
+            consumers = consumers_by_provider(db, (provider.id for tree in trees for provider in tree.walk()))
     resource_class = next(iter(vars(args)['class']), None)
     rows = listing(snapshot, choice, count=None, resource_class=resource_class).rows if args.list else ()
     summary = capacity.summary(snapshot, choice) if args.summary else None
@@ -106,25 +120,25 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
         elif args.list:
             output.print_json({'list': [dataclasses.asdict(row) for row in rows]})
         else:
-            output.print_json({'trees': [_as_data(tree) for tree in trees]})
+            output.print_json({'trees': [_as_data(tree, consumers) for tree in trees]})
     elif summary is not None:
         output.print_summary(summary)
     elif not trees:
         print('No tree satisfies these conditions.' if stored else 'No resource providers are stored.')
     else:
-        drawings = (_drawing(tree, console) for tree in trees)
-        shown = [_list(rows, resource_class, console)] if args.list else drawings
+        drawings = (_drawing(tree, consumers or {}, console) for tree in trees)
         with contextlib.nullcontext() if args.no_pager else output.paged(console, 'Drawing the trees ...'):
-            for one in shown:
-                console.print(one)
-    output.warn_of_usage_mismatches(_mismatches(trees))
+            for drawing in [_list(rows, resource_class, console)] if args.list else drawings:
+                console.print(drawing)
+    output.warn_of_usage_mismatches(
+        sum(
+            tree.allocated(provider, name) != inventory.used
+            for tree in trees
+            for provider in tree.walk()
+            for name, inventory in provider.inventories.items()
+        )
+    )
     return 0
-
-
-def _mismatches(trees: Iterable[provider_trees.Tree]) -> int:
-    """Return the number of inventories whose recorded usage is not the sum of their allocations."""
-    inventories = (inventory for tree in trees for node in tree.root.walk() for inventory in node.inventories)
-    return sum(inventory.used != inventory.allocated for inventory in inventories)
 
 
 # As a list ------------------------------------------------------------------------------------------------
@@ -134,114 +148,91 @@ def _list(rows: Iterable[TreeRow], resource_class: str | None, console: Console)
     """Make a table with a line for each tree: how full it is in a class, or in its fullest class if that is None."""
     table = output.table('Host', 'Share', f'Used of\n{resource_class}' if resource_class else 'Used of capacity')
     for row in rows:
-        classes = [one for one in row.classes if resource_class in (None, one.resource_class)]
-        one = max(classes, key=lambda each: each.filling.share, default=None)
+        classes = [figures for figures in row.classes if resource_class in (None, figures.resource_class)]
+        fullest = max(classes, key=lambda figures: figures.filling.share, default=None)
         name = Text(output.printable(row.name, console))
-        if one is None:
+        if fullest is None:
             table.add_row(name, '', 'no inventory', style='dim')
             continue
-        filling = one.filling
-        used = units.used_of_capacity(one.resource_class, filling.used, filling.capacity)
+        filling = fullest.filling
+        used = units.used_of_capacity(fullest.resource_class, filling.used, filling.capacity)
         if filling.over_committed:
-            used += f', over-committed by {units.amount(one.resource_class, filling.over_committed)}'
+            used += f', over-committed by {units.amount(fullest.resource_class, filling.over_committed)}'
         style = 'bold red' if filling.over_committed else '' if filling.used else 'dim'
         share = units.percent(filling.used, filling.capacity)
-        table.add_row(name, share, used if resource_class else f'{one.resource_class} {used}', style=style)
+        table.add_row(name, share, used if resource_class else f'{fullest.resource_class} {used}', style=style)
     return table
 
 
 # As JSON: a flat list of providers, since JSON parsers limit the depth of nesting ---------------------------
 
 
-def _as_data(tree: provider_trees.Tree) -> dict[str, Any]:
-    uuids = {node.id: node.uuid for node in tree.root.walk()}
-    return {
-        'root': tree.root.uuid,
-        'providers': [_provider_as_data(node, uuids) for node in tree.root.walk()],
-        'sharing_providers': [
-            {'uuid': one.uuid, 'name': one.name, 'aggregates': list(one.aggregates)} for one in tree.sharing
-        ],
-    }
-
-
-def _provider_as_data(node: provider_trees.Node, uuids: dict[int, str]) -> dict[str, Any]:
-    return {
-        'uuid': node.uuid,
-        'name': node.name,
-        'generation': node.generation,
-        'parent_provider_uuid': None if node.parent_id is None else uuids.get(node.parent_id),
-        'inventories': {
-            inventory.resource_class: {
-                'total': inventory.total,
-                'reserved': inventory.reserved,
-                'allocation_ratio': inventory.allocation_ratio,
-                'capacity': inventory.capacity,
-                'used': inventory.used,
-                'allocated': inventory.allocated,
-            }
-            for inventory in node.inventories
-        },
-        'traits': node.traits,
-        'aggregates': node.aggregates,
-    }
+def _as_data(tree: Tree, consumers: Consumers | None) -> dict[str, Any]:
+    providers = [tree.provider_data(provider) for provider in tree.walk()]
+    if consumers is not None:
+        for provider in providers:
+            provider['consumers'] = list(map(dataclasses.asdict, consumers.get(provider['uuid'], ())))
+    sharing = [dataclasses.asdict(provider) for provider in tree.sharing_providers()]
+    return {'root': tree.root.uuid, 'providers': providers, 'sharing_providers': sharing}
 
 
 # As a drawing --------------------------------------------------------------------------------------------
 
 
-def _drawing(tree: provider_trees.Tree, console: Console) -> rich_tree.Tree:
-    drawn = {node.id: rich_tree.Tree(_heading(node, console)) for node in tree.root.walk()}
-    for node in tree.root.walk():
-        branch = drawn[node.id]
-        for line in _lines(node, console):
+def _drawing(tree: Tree, consumers: Consumers, console: Console) -> rich_tree.Tree:
+    branches: dict[int, rich_tree.Tree] = {}
+    for provider in tree.walk():
+        name = output.printable(provider.name or '', console)
+        heading = Text.assemble((name, 'bold'), f' {provider.uuid} generation {provider.generation}')
+        branch = branches[provider.id] = rich_tree.Tree(heading)
+        for line in _inventory_lines(tree, provider, console):
             branch.add(line)
-        if node is tree.root:
-            for one in tree.sharing:
-                name = output.printable(one.name, console)
-                branch.add(
-                    Text(f'shared by {name} {one.uuid} through aggregate {", ".join(one.aggregates)}', 'magenta')
-                )
-        branch.children += (drawn[child.id] for child in node.children)
-    return drawn[tree.root.id]
+        for consumer in consumers.get(provider.uuid, ()):
+            branch.add(Text(f'{consumer.uuid} {output.describe_consumer(consumer, console)}: {_amounts(consumer)}'))
+        if provider.traits:
+            branch.add(Text(f'traits: {", ".join(sorted(provider.traits))}', 'cyan'))
+        if provider.aggregates:
+            branch.add(Text(f'aggregates: {", ".join(sorted(provider.aggregates))}', 'blue'))
+    root = branches[tree.root.id]
+    for sharing in tree.sharing_providers():
+        text = f'shared by {output.printable(sharing.name, console)} {sharing.uuid} through aggregate '
+        root.add(Text(text + ', '.join(sharing.aggregates), 'magenta'))
+    for id_, branch in branches.items():
+        branch.children += (branches[child.id] for child in tree.children.get(id_, ()))
+    return root
 
 
-def _heading(node: provider_trees.Node, console: Console) -> Text:
-    name = output.printable(node.name, console)
-    return Text.assemble((name, 'bold'), f' {node.uuid} generation {node.generation}')
+def _amounts(consumer: ConsumerReport) -> str:
+    return ', '.join(
+        f'{allocation.resource_class} {units.amount(allocation.resource_class, allocation.amount)}'
+        for allocation in consumer.allocations
+    )
 
 
-def _lines(node: provider_trees.Node, console: Console) -> Iterator[Text]:
-    yield from _inventory_lines(node.inventories, console)
-    if node.traits:
-        yield Text(f'traits: {", ".join(node.traits)}', 'cyan')
-    if node.aggregates:
-        yield Text(f'aggregates: {", ".join(node.aggregates)}', 'blue')
-
-
-def _inventory_lines(inventories: Iterable[provider_trees.InventoryUsage], console: Console) -> Iterator[Text]:
-    inventories = list(inventories)
-    widest = max((len(inventory.resource_class) for inventory in inventories), default=0)
-    for inventory in inventories:
-        total, reserved, over, allocated = (
-            units.amount(inventory.resource_class, value)
-            for value in (inventory.total, inventory.reserved, inventory.used - inventory.capacity, inventory.allocated)
-        )
-        used = units.used_of_capacity(inventory.resource_class, inventory.used, inventory.capacity)
-        details = f'reserved {reserved}, ' if inventory.reserved else ''
-        notes = f', over-committed by {over}' if inventory.used > inventory.capacity else ''
-        if inventory.used != inventory.allocated:
-            notes += f' WRONG: the allocations add up to {allocated}'
+def _inventory_lines(tree: Tree, provider: Provider, console: Console) -> Iterator[Text]:
+    widest = max(map(len, provider.inventories), default=0)
+    for name, inventory in provider.inventories.items():
+        filling, allocated = provider_trees.filling(inventory), tree.allocated(provider, name)
+        details = f'reserved {units.amount(name, inventory.reserved)}, ' if inventory.reserved else ''
+        notes = ''
+        if filling.over_committed:
+            notes = f', over-committed by {units.amount(name, filling.over_committed)}'
+        if allocated != inventory.used:
+            notes += f' WRONG: the allocations add up to {units.amount(name, allocated)}'
+        used = units.used_of_capacity(name, filling.used, filling.capacity)
+        total = units.amount(name, inventory.total)
         numbers = f' {used} used ({details}total {total}, ratio {inventory.allocation_ratio:g})'
-        line = (f'{inventory.resource_class:{widest}} ', _bar(inventory, console), numbers, (notes, 'bold red'))
+        line = (f'{name:{widest}} ', _bar(filling, console), numbers, (notes, 'bold red'))
         yield Text.assemble(*line, style='' if inventory.used else 'dim')
+        if explanation := tree.explain_over_commitment(provider, name):
+            yield Text(f'{name}: {explanation}', 'red')
 
 
-def _bar(inventory: provider_trees.InventoryUsage, console: Console) -> Text:
+def _bar(filling: capacity.Utilization, console: Console) -> Text:
     """Return a bar for the used share of an inventory: not empty if anything is used, and full only if all is used."""
     full, empty = ('#', '.') if console.options.ascii_only else ('█', '░')
-    share = inventory.used / inventory.capacity if inventory.capacity else float(inventory.used > 0)
-    length = min(int(share * _BAR_WIDTH), _BAR_WIDTH)
-    if inventory.used > 0:
+    length = max(min(int(filling.share * _BAR_WIDTH), _BAR_WIDTH), 0)
+    if filling.used > 0:
         length = max(length, 1)
-    colour = next(colour for bound, colour in _COLOURS if share >= bound)
-    return Text.assemble((full * length, colour), (empty * (_BAR_WIDTH - length), 'dim'))
+    color = next(color for bound, color in _COLORS if filling.share >= bound)
+    return Text.assemble((full * length, color), (empty * (_BAR_WIDTH - length), 'dim'))

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
-from typing import Any
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from rich import box
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from placement import units
-from placement.reports.capacity import Summary
+from placement.ops.reports.capacity import Summary
+from placement.ops.reports.consumers import ConsumerReport
 
+T = TypeVar('T')
+
+#: A progress bar appears after this delay.
+_PROGRESS_DELAY_SECONDS = 2.0
 #: The width of output that is not to a terminal: more than any line has, so that rich breaks none.
 _UNBROKEN = 10_000
 
@@ -34,6 +42,22 @@ def waiting(what: str) -> Iterator[None]:
     console = Console(stderr=True)
     with console.status(what) if console.is_terminal else contextlib.nullcontext():
         yield
+
+
+def with_progress(title: str, items: list[T]) -> Iterable[T]:
+    """Yield the items. After ``_PROGRESS_DELAY_SECONDS`` seconds a terminal shows a progress bar, on standard error."""
+    started = time.monotonic()
+    console = Console(stderr=True)
+    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
+    task = progress.add_task(title, total=len(items))
+    try:
+        for item in items:
+            if not progress.live.is_started and time.monotonic() - started > _PROGRESS_DELAY_SECONDS:
+                progress.start()
+            yield item
+            progress.advance(task)
+    finally:
+        progress.stop()
 
 
 @contextlib.contextmanager
@@ -56,8 +80,11 @@ def paged(console: Console, what: str) -> Iterator[None]:
 
 
 def print_json(data: Any) -> None:
-    """Print ``data`` as indented JSON in ASCII; other characters and control characters are escaped."""
-    console().out(json.dumps(data, indent=2), highlight=False)
+    """Print ``data`` as indented JSON in ASCII; other characters and control characters are escaped.
+
+    Times are texts as in ISO 8601.
+    """
+    console().out(json.dumps(data, indent=2, default=dt.datetime.isoformat), highlight=False)
 
 
 def table(name: str, *headings: str) -> Table:
@@ -65,11 +92,11 @@ def table(name: str, *headings: str) -> Table:
 
     Figures are aligned to the right and never shortened.
     """
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    made.add_column(name, overflow='fold')
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(name, overflow='fold')
     for heading in headings:
-        made.add_column(heading, justify='right', no_wrap=True)
-    return made
+        table.add_column(heading, justify='right', no_wrap=True)
+    return table
 
 
 def figure(text: str) -> Text:
@@ -80,21 +107,22 @@ def figure(text: str) -> Text:
 def print_summary(summary: Summary) -> None:
     """Print the figures of some trees by resource class: the amounts, and the providers on which no allocation fits."""
     to = console()
-    what = 'resource provider' if summary.providers == 1 else 'resource providers'
-    to.print(f'{summary.providers:,} {what} in {summary.trees:,} {"tree" if summary.trees == 1 else "trees"}')
+    to.print(f'{units.plural(summary.providers, "resource provider")} in {units.plural(summary.trees, "tree")}')
     if not summary.classes:
         return
     amounts = table('Class', 'Used of capacity', 'Share', 'Free', 'Max\nallocatable')
     providers = table('Class', 'Providers', 'Fully\nallocated', 'Reserved', 'Over-\ncommitted')
-    for one in summary.classes:
-        name = one.resource_class
-        used = units.used_of_capacity(name, one.used, one.capacity)
-        free, largest = (units.amount(name, value, round_down=True) for value in (one.free, one.max_allocatable))
-        amounts.add_row(name, *map(figure, (used, units.percent(one.used, one.capacity), free, largest)))
-        counts = (one.providers, one.providers_fully_allocated, one.providers_reserved)
-        over = f'{one.providers_over_committed:,}'
-        if one.over_committed:
-            over += f' by {units.amount(name, one.over_committed)}'
+    for figures in summary.classes:
+        name = figures.resource_class
+        used = units.used_of_capacity(name, figures.used, figures.capacity)
+        free, largest = (
+            units.amount(name, value, round_down=True) for value in (figures.free, figures.max_allocatable)
+        )
+        amounts.add_row(name, *map(figure, (used, units.percent(figures.used, figures.capacity), free, largest)))
+        counts = (figures.providers, figures.providers_fully_allocated, figures.providers_reserved)
+        over = f'{figures.providers_over_committed:,}'
+        if figures.over_committed:
+            over += f' by {units.amount(name, figures.over_committed)}'
         providers.add_row(name, *(figure(f'{count:,}') for count in counts), figure(over))
     for shown in (amounts, providers):
         to.print()
@@ -107,10 +135,18 @@ def printable(text: str, to: Console) -> str:
     return shown.encode(to.encoding, 'backslashreplace').decode(to.encoding)
 
 
+def describe_consumer(consumer: ConsumerReport, to: Console) -> str:
+    """Return the type, project and user of a consumer, as ``printable``."""
+    if consumer.project is None:
+        return 'has no record of its project and user'
+    owner = f'of project {consumer.project}, user {consumer.user}'
+    return printable(f'{consumer.type} {owner}' if consumer.type else owner, to)
+
+
 def warn_of_usage_mismatches(count: int) -> None:
     """Print on standard error that the usage of ``count`` inventories is wrong; nothing if it is 0."""
     if count:
-        inventories = '1 inventory' if count == 1 else f'{count} inventories'
+        inventories = units.plural(count, 'inventory', 'inventories')
         print(
             f'Warning: the recorded usage of {inventories} is not the sum of the allocations. Another program wrote to'
             ' the database. See: placement-manage audit',

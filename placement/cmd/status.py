@@ -13,10 +13,10 @@ from oslo_upgradecheck import upgradecheck
 
 from placement import conf as placement_conf
 from placement import exception
-from placement.audit import checks
 from placement.cmd import command
 from placement.db import migration
 from placement.db.api import Database
+from placement.ops.audit import checks
 from placement.web import authentication
 
 #: Exit code of a command that failed.
@@ -26,11 +26,11 @@ FAILED = 255
 _WIDTH = 100
 
 _DESCRIPTION = """\
-Check whether the database is ready for this release: the schema has its version, every provider has the root that
-follows from its parents, every allocation has a record of its consumer, every recorded usage is the sum of the
+Check whether the database is ready for this release: the schema has the right revision, every provider has the root
+that follows from its parents, every allocation has a record of its consumer, every recorded usage is the sum of the
 allocations, and there are no tables of another placement service. Also check whether options are set that the service
 does not have. Changes nothing; safe while the service runs."""
-_EPILOG = 'Exit code: 0 ready, perhaps with warnings, 2 not ready, 255 the check failed.'
+_EPILOG = 'Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed.'
 
 _SKIPPED = upgradecheck.Result(upgradecheck.Code.WARNING, 'Skipped, because the schema is not that of this release.')
 
@@ -67,47 +67,38 @@ class Checks(upgradecheck.UpgradeCommands):
             return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
         return upgradecheck.Result(upgradecheck.Code.SUCCESS)
 
-    def _trees(self) -> upgradecheck.Result:
-        # Searches do not find a provider whose root is wrong.
-        return self._audited('invalid_tree', upgradecheck.Code.FAILURE)
-
-    def _consumers(self) -> upgradecheck.Result:
-        return self._audited('allocation_without_consumer', upgradecheck.Code.WARNING)
-
-    def _usages(self) -> upgradecheck.Result:
-        # If a recorded usage is too low, more is allocated than there is.
-        return self._audited('usage_mismatch', upgradecheck.Code.FAILURE)
-
     def _other_tables(self) -> upgradecheck.Result:
         if self._schema().code != upgradecheck.Code.SUCCESS:
             return _SKIPPED
-        others = self._db.foreign_tables()
-        if not others:
+        foreign = self._db.foreign_tables()
+        if not foreign:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
         details = (
-            f'The database also has tables of another placement service ({", ".join(others)}). Neither service sees'
+            f'The database also has tables of another placement service ({", ".join(foreign)}). Neither service sees'
             ' what the other one writes: stop the other service, and drop its tables.'
         )
         return upgradecheck.Result(upgradecheck.Code.WARNING, details)
 
     def _audited(self, kind: str, failure: upgradecheck.Code) -> upgradecheck.Result:
-        """Success when an audit finds nothing of this kind, else ``failure`` with the first finding."""
+        """Return success if an audit finds nothing of this kind, else ``failure`` with the first finding."""
         if self._schema().code != upgradecheck.Code.SUCCESS:
             return _SKIPPED
-        found = checks.find(self._db, self._conf, kind)
-        if not found:
+        findings = checks.find(self._db, self._conf, kind)
+        if not findings:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
-        first = ', '.join(f'{name} {value}' for name, value in found[0].subject.items())
-        more = f' and {len(found) - 1} more' if len(found) > 1 else ''
-        details = f'{first}{more}: {found[0].detail}. See: placement-manage audit'
+        first = ', '.join(f'{name} {value}' for name, value in findings[0].subject.items())
+        rest = f' and {len(findings) - 1} more' if len(findings) > 1 else ''
+        details = f'{first}{rest}: {findings[0].detail}. See: placement-manage audit'
         return upgradecheck.Result(failure, details)
 
     _upgrade_checks = (
         ('Configuration', _configuration),
         ('Schema', _schema),
-        ('Provider trees', _trees),
-        ('Consumers', _consumers),
-        ('Usages', _usages),
+        # Searches do not find a provider whose root is wrong.
+        ('Provider trees', (_audited, {'kind': 'invalid_tree', 'failure': upgradecheck.Code.FAILURE})),
+        ('Consumers', (_audited, {'kind': 'allocation_without_consumer', 'failure': upgradecheck.Code.WARNING})),
+        # If a recorded usage is too low, more is allocated than there is.
+        ('Usages', (_audited, {'kind': 'usage_mismatch', 'failure': upgradecheck.Code.FAILURE})),
         ('Tables of another service', _other_tables),
     )
 
@@ -119,15 +110,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit code.
     """
     args = _parser().parse_args(argv)
-    return command.run('placement-status', FAILED, functools.partial(_check, args))
+    return command.run_command('placement-status', FAILED, functools.partial(_check, args))
 
 
 def _parser() -> command.CommandParser:
     parser = command.CommandParser(
         prog='placement-status',
         description='Check an installation of the placement service.',
-        epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
-        ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
+        epilog='[placement_database] connection in the configuration file, or the environment variable'
+        ' OS_PLACEMENT_DATABASE__CONNECTION, names the database.',
     )
     parser.add_information()
     summary = 'checks before and after an upgrade'
@@ -142,7 +133,7 @@ def _check(args: argparse.Namespace) -> int:
     db = Database(conf)
     try:
         # Fails here with one line if the database is unavailable; in a check it would be a traceback.
-        db.schema_version()
+        db.schema_revision()
         # oslo.upgradecheck parses a command line itself. It gets one made of ours, whose help is better.
         arguments = ['upgrade', 'check', *(['--json'] if args.format == 'json' else [])]
         worst = upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), arguments, [])

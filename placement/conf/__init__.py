@@ -6,13 +6,13 @@ A value comes from the last of these that has one: the default, the configuratio
 
 from __future__ import annotations
 
-import contextlib
 import copy
+import difflib
 import functools
+import itertools
 import logging
 import os
 import pathlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
@@ -23,7 +23,6 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 from oslo_policy import opts as policy_opts
 
 from placement import exception
-from placement.conf import ignored as ignored_options
 from placement.conf.options import GROUPS
 
 #: The directory of the configuration file, unless ``OS_PLACEMENT_CONFIG_DIR`` names another one.
@@ -38,7 +37,7 @@ _REFERENCE_SERVICE = 'openstack-placement'
 
 _ENFORCE_SCOPE = cfg.BoolOpt(
     'enforce_scope',
-    default=False,
+    default=True,
     help='Whether tokens that are scoped to the system or to a domain are rejected with 403. All operations are for'
     ' tokens of a project.',
 )
@@ -65,6 +64,37 @@ _CORS_DEFAULTS: dict[str, Any] = {
     ],
 }
 
+_RETRIES = 'a request does not wait for an unavailable database: it gets 503, and the next request connects again'
+_NO_PART = 'nothing here depends on it'
+_TOKENS = 'only validated tokens are cached outside of the processes: [keystone_authtoken] memcached_servers'
+#: Advice on common options of other services of this API.
+COUNTERPARTS = {
+    (
+        'placement_database',
+        'slave_connection',
+    ): 'all requests use [placement_database] connection; most reads come from memory',
+    ('placement_database', 'max_retries'): _RETRIES,
+    ('placement_database', 'retry_interval'): _RETRIES,
+    ('placement_database', 'use_db_reconnect'): _RETRIES,
+    ('placement_database', 'db_max_retries'): _RETRIES,
+    ('placement_database', 'db_retry_interval'): _RETRIES,
+    ('placement_database', 'db_inc_retry_interval'): _RETRIES,
+    ('placement_database', 'db_max_retry_interval'): _RETRIES,
+    ('placement_database', 'mysql_sql_mode'): 'sessions always use TRADITIONAL',
+    ('placement_database', 'connection_debug'): 'use [DEFAULT] default_log_levels = sqlalchemy.engine=INFO',
+    ('placement_database', 'connection_trace'): _NO_PART,
+    ('placement_database', 'sqlite_synchronous'): _NO_PART,
+    ('placement_database', 'synchronous_reader'): _NO_PART,
+    ('placement_database', 'backend'): _NO_PART,
+    ('placement', 'allocation_conflict_retry_count'): 'use [placement_database] max_transaction_retries',
+    ('placement', 'allocation_candidates_generation_strategy'): 'use [placement] randomize_allocation_candidates',
+    ('api', 'use_forwarded_for'): 'use [oslo_middleware] enable_proxy_headers_parsing',
+    ('oslo_concurrency', 'lock_path'): 'the service locks no files',
+    ('cache', 'enabled'): _TOKENS,
+    ('cache', 'backend'): _TOKENS,
+    ('cache', 'memcache_servers'): _TOKENS,
+}
+
 
 def load(
     argv: Sequence[str] = (),
@@ -83,11 +113,16 @@ def load(
     """
     variables = os.environ if environ is None else environ
     directory = pathlib.Path(variables.get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY)
-    if config_files is None:
-        config_files = [] if '--config-file' in argv else _default_files(directory, variables)
     conf = cfg.ConfigOpts()
     _register(conf)
     try:
+        if config_files is None:
+            # The default directory may be missing, because all options can be set in the environment.
+            if '--config-file' not in argv and variables.get('OS_PLACEMENT_CONFIG_DIR') and not directory.is_dir():
+                reason = f'OS_PLACEMENT_CONFIG_DIR names {directory}, which is not a directory.'
+                raise exception.ConfigurationInvalid(reason=reason)
+            file = directory / FILE_NAME
+            config_files = [str(file)] if '--config-file' not in argv and file.exists() else []
         conf(
             list(argv),
             project='placement',
@@ -100,21 +135,18 @@ def load(
         elif conf.config_dir:
             directory = pathlib.Path(conf.config_dir[0]).absolute()
         conf.set_default('policy_file', str(directory / POLICY_FILE_NAME), group='placement')
-        _override(conf, _from_environment(conf, environ or {}), variables)
-        _override(conf, overrides or {})
-        _check(conf, variables)
+        for group, values in (overrides or {}).items():
+            for name, value in values.items():
+                conf.set_override(name, value, group=None if group == 'DEFAULT' else group)
+        for group, option in _options():
+            unread = environ is not None and option.dest not in (overrides or {}).get(group, ())
+            _read(conf, group, option.dest, variables, override=unread)
+    except cfg.ConfigFilesPermissionDeniedError as error:
+        reason = f'Permission denied: {", ".join(error.config_files)} cannot be read.'
+        raise exception.ConfigurationInvalid(reason=reason) from error
     except (cfg.Error, ValueError, OSError) as error:
         raise exception.ConfigurationInvalid(reason=' '.join(str(error).split())) from error
     return conf
-
-
-def _default_files(directory: pathlib.Path, environ: Mapping[str, str]) -> list[str]:
-    """Return the file in the directory of the configuration, if there is one."""
-    # The default directory may be missing, because all options can be set in the environment.
-    if environ.get('OS_PLACEMENT_CONFIG_DIR') and not directory.is_dir():
-        reason = f'OS_PLACEMENT_CONFIG_DIR names {directory}, which is not a directory.'
-        raise exception.ConfigurationInvalid(reason=reason)
-    return [str(path) for path in [directory / FILE_NAME] if path.exists()]
 
 
 def set_up_log(conf: cfg.ConfigOpts) -> None:
@@ -128,27 +160,49 @@ def set_up_log(conf: cfg.ConfigOpts) -> None:
         raise exception.ConfigurationInvalid(reason=f'The log cannot be written: {error}') from error
 
 
-def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
+def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
     """Return every option that the service reads, by group, for ``oslo-config-generator --namespace placement``."""
     from keystonemiddleware import opts as keystone_opts
 
-    cors_opts = copy.deepcopy(cors.OPTS)
-    cfg.set_defaults(cors_opts, **_CORS_DEFAULTS)
-    return [
-        *((group, list(opts)) for group, opts in GROUPS),
-        ('cors', cors_opts),
-        *_library_opts(),
-        *keystone_opts.list_auth_token_opts(),
-    ]
+    registered = copy.deepcopy(_registered())
+    cfg.set_defaults([option for _, options in registered for option in options], **_CORS_DEFAULTS)
+    return [*registered, *keystone_opts.list_auth_token_opts()]
 
 
 def ignored(conf: cfg.ConfigOpts) -> list[str]:
-    """Return a line for each option that is set in the files of ``conf`` or the environment but does not exist.
+    """Return a line for each option that is set but unknown: ``[group] name in FILE`` or ``the variable OS_...``.
 
-    Options of [keystone_authtoken] are not checked, because they depend on the auth plugin.
+    The line ends with what does the same here, or with the option that was probably meant, if there is one. Options of
+    [keystone_authtoken] are not checked: they depend on the auth plugin, which itself reports missing ones.
     """
-    ours: list[tuple[str | None, list[cfg.Opt]]] = [(str(group), list(opts)) for group, opts in GROUPS]
-    return ignored_options.find(conf, [*ours, ('cors', cors.OPTS), *_library_opts()], os.environ)
+    # oslo.config itself reads the first three.
+    names = {'DEFAULT': {'config_file', 'config_dir', 'config_source'}}
+    for group, option in _options():
+        names.setdefault(group, set()).update(_plain(name) for name in (option.dest, option.name))
+        for former in option.deprecated_opts:
+            names.setdefault(former.group or group, set()).add(_plain(former.name or option.name))
+
+    def line(place: str, group: str, name: str) -> str:
+        similar = difflib.get_close_matches(name, sorted(names.get(group, ())), 1)
+        advice = COUNTERPARTS.get((group, name)) or ''.join(f'did you mean {option}?' for option in similar)
+        return f'{place}: {advice}' if advice else place
+
+    files = {path: _settings(path) for path in _files(conf)}
+    # [keystone_authtoken] auth_section is the name of another section for the options of the auth plugin.
+    section = 'keystone_authtoken'
+    skipped = {section, *(settings.get((section, 'auth_section')) for settings in files.values())}
+    lines = [
+        line(f'[{group}] {name} in {path}', group, _plain(name))
+        for path, settings in files.items()
+        for group, name in settings
+        if group not in skipped and _plain(name) not in names.get(group, ())
+    ]
+    for variable in sorted(os.environ):
+        group, _, name = variable.removeprefix('OS_').lower().partition('__')
+        # Variables of groups that are not ours may be meant for other programs.
+        if variable.startswith('OS_') and group in names and name not in names[group]:
+            lines.append(line(f'the variable {variable}', group, name))
+    return lines
 
 
 def describe(conf: cfg.ConfigOpts) -> str:
@@ -175,99 +229,83 @@ def warn_once(logger: logging.LoggerAdapter[logging.Logger], text: str) -> None:
     logger.warning(text)
 
 
-def _library_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
+def _registered() -> list[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]]:
+    """Return the options that ``load`` registers, by group."""
     from oslo_log import _options as log_opts
 
-    return [('oslo_middleware', list(http_proxy_to_wsgi.OPTS)), *_policy_opts(), *log_opts.list_opts()]
-
-
-def _policy_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
-    """Return the options of oslo.policy, with the one that it has no longer since version 6."""
-    found: list[tuple[str | None, list[cfg.Opt]]] = [(group, list(opts)) for group, opts in policy_opts.list_opts()]
-    if not any(option.name == _ENFORCE_SCOPE.name for _, opts in found for option in opts):
-        found.append(('oslo_policy', [_ENFORCE_SCOPE]))
-    return found
+    policy = [(group, list(opts)) for group, opts in policy_opts.list_opts()]
+    if not any(option.name == _ENFORCE_SCOPE.name for _, opts in policy for option in opts):
+        # oslo.policy does not have it since version 6.
+        policy.append(('oslo_policy', [_ENFORCE_SCOPE]))
+    return [
+        *GROUPS,
+        ('cors', cors.OPTS),
+        ('oslo_middleware', http_proxy_to_wsgi.OPTS),
+        *policy,
+        *log_opts.list_opts(),
+    ]
 
 
 def _register(conf: cfg.ConfigOpts) -> None:
-    for option_group, opts in GROUPS:
+    # Also those of the command line.
+    log.register_options(conf)
+    for option_group, opts in _registered():
         # A copy, because oslo.config stores registered options in the group, and every ConfigOpts needs its own.
         conf.register_opts(opts, group=copy.deepcopy(option_group))
-    for group, opts in _policy_opts():
-        conf.register_opts(opts, group=group)
-    conf.set_default(_ENFORCE_SCOPE.name, _ENFORCE_SCOPE.default, group='oslo_policy')
-    conf.register_opts(http_proxy_to_wsgi.OPTS, group='oslo_middleware')
-    conf.register_opts(cors.OPTS, group='cors')
     for name, default in _CORS_DEFAULTS.items():
         conf.set_default(name, default, group='cors')
-    log.register_options(conf)
     # Alembic logs a line for each of its plug-ins.
     conf.set_default('default_log_levels', [*log.get_default_log_levels(), 'alembic=WARN'])
 
 
-def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str, str]]:
-    """Yield group and name of every option."""
-    for name in conf:
-        # ``conf`` has groups and the options of DEFAULT in one namespace. Telling them apart reads the option's value.
-        with _naming('DEFAULT', name, os.environ):
-            member = conf[name]
-        if isinstance(member, Mapping):
-            yield from ((name, option) for option in member)
-        else:
-            yield 'DEFAULT', name
+def _options() -> Iterator[tuple[str, cfg.Opt]]:
+    """Yield the name of the group and the option, for each one that ``load`` registers."""
+    for group, options in _registered():
+        yield from ((str(group or 'DEFAULT'), option) for option in options)
 
 
-def _check(conf: cfg.ConfigOpts, environ: Mapping[str, str]) -> None:
-    """Read every value, because oslo.config validates a value of a file or the environment only when it is read."""
-    for group, name in _options(conf):
-        with _naming(group, name, environ):
-            _ = conf[name] if group == 'DEFAULT' else conf[group][name]
+def _read(conf: cfg.ConfigOpts, group: str, name: str, environ: Mapping[str, str], *, override: bool) -> None:
+    """Read an option, because oslo.config validates the value of a file or the environment only when it is read.
 
-
-@contextlib.contextmanager
-def _naming(group: str, name: str, environ: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Make errors in the block say which option has an invalid value and where it is set.
-
-    :param environ: the variables that override files. oslo.config's own message names the file even if the invalid
-        value is that of a variable.
-    :raises ValueError: with such a message, which does not contain secrets.
+    :param override: whether to set the value of the variable first, which oslo.config has not read.
+    :raises ValueError: it is invalid. The message says where it is set; it does not contain secrets.
     """
+    variable = f'OS_{group}__{name}'.upper()
     try:
-        yield
+        if override and variable in environ:
+            conf.set_override(name, environ[variable], group=None if group == 'DEFAULT' else group)
+        _ = conf[name] if group == 'DEFAULT' else conf[group][name]
     except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
         # The name after the dollar sign is not repeated, because it may be part of a password.
-        reason = 'a dollar sign refers to an option that does not exist; $$ is a dollar sign'
+        reason = 'a dollar sign refers to an option that does not exist; write a dollar sign as $$'
         raise ValueError(f'[{group}] {name}: {reason}') from error
     except ValueError as error:
-        # oslo.config says: Value for option NAME from LocationInfo(..., detail='FILE') is not valid: REASON
-        before, _, reason = str(error).rpartition(' is not valid: ')
-        variable = _variable(group, name)
-        if variable in (environ or {}):
-            place = f' in the environment ({variable})'
-        else:
-            file = re.search(r"detail='(.+?)'\)", before)
-            place = f' in {file[1]}' if file else ''
+        # oslo.config names the file even if the invalid value is that of a variable, which overrides it.
+        places = [
+            path
+            for path in _files(conf)
+            if (group, name) in {(of_group, _plain(key)) for of_group, key in _settings(path)}
+        ]
+        if variable in environ:
+            places.append(f'the environment ({variable})')
+        place = f' in {places[-1]}' if places else ''
+        # oslo.config says: Value for option NAME from LOCATION is not valid: REASON
+        reason = str(error).rpartition(' is not valid: ')[2]
         raise ValueError(f'[{group}] {name}{place}: {reason}') from error
 
 
-def _variable(group: str, name: str) -> str:
-    return f'OS_{group.upper()}__{name.upper()}'
+def _files(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the files that ``conf`` was read from."""
+    in_directories = [sorted(pathlib.Path(directory).glob('*.conf')) for directory in conf.config_dir]
+    return [*conf.config_file, *map(str, itertools.chain(*in_directories))]
 
 
-def _from_environment(conf: cfg.ConfigOpts, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the options that ``environ`` sets, by group, with the variable names that oslo.config uses."""
-    found: dict[str, dict[str, str]] = {}
-    for group, name in _options(conf) if environ else ():
-        variable = _variable(group, name)
-        if variable in environ:
-            found.setdefault(group, {})[name] = environ[variable]
-    return found
+def _settings(path: str) -> dict[tuple[str, str], str]:
+    """Return the last value of each option that a file sets, by group and name."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(path, sections).parse()
+    return {(group, name): values[-1] for group, options in sections.items() for name, values in options.items()}
 
 
-def _override(
-    conf: cfg.ConfigOpts, values: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str] | None = None
-) -> None:
-    for group, options in values.items():
-        for name, value in options.items():
-            with _naming(group, name, environ):
-                conf.set_override(name, value, group=None if group == 'DEFAULT' else group)
+def _plain(name: str) -> str:
+    return name.replace('-', '_')

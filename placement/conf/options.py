@@ -17,15 +17,14 @@ _API = [
                 'For tests and development: the token is USER or USER:PROJECT, and user admin has the role admin.',
             ),
         ],
-        help='How callers are authenticated. With noauth2 they are not, so every client that can reach the service can'
-        ' do anything.',
+        help='How callers are authenticated. With noauth2, every client that can reach the service can do anything.',
     ),
     cfg.IntOpt(
         'max_request_body_size',
         default=1048576,
         min=1024,
-        help='Maximum size of a request body, in bytes. A larger one is answered with 413. One inventory record'
-        ' takes about 150 bytes, one allocation about 100.',
+        help='Maximum size of a request body, in bytes; a larger one is rejected with 413. One inventory record takes'
+        ' about 150 bytes, one allocation about 100.',
     ),
 ]
 
@@ -34,9 +33,9 @@ _HEALTHCHECK = [
         'path',
         type=types.String(regex=r'^(/[A-Za-z0-9_.-]+)+$'),
         sample_default='/healthcheck',
-        help='Path, below the mount prefix, that answers 200 while the process responds; followed by /ready, it answers'
-        ' 200 while the process can serve requests from the database and 503 while it cannot. Neither needs a token. If'
-        ' unset, neither path exists.',
+        help='Path of the health check, below the mount prefix: 200 while the process responds. With /ready appended:'
+        ' 200 while the process can use the database, and 503 while it cannot. Neither needs a token. Unset: neither'
+        ' path exists.',
     ),
 ]
 
@@ -45,34 +44,33 @@ _METRICS = [
         'bind',
         type=types.String(regex=r'^(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):[0-9]{1,5}$'),
         sample_default='127.0.0.1:9178',
-        help='Address and port, as HOST:PORT or [IPV6]:PORT, on which the metrics are served, not that of the'
-        ' API. Unset: nothing is counted and nothing is served. placement-api starts a process that listens there and'
-        ' ends with it. Under another WSGI server set the environment variable PROMETHEUS_MULTIPROC_DIR to an empty'
-        ' directory for the server and for "python -m placement.cmd.exporter", and run the latter beside the'
-        ' former. There is no authentication: use an address that only the monitoring reaches.',
+        help='Address and port, as HOST:PORT or [IPV6]:PORT, on which the metrics are served; it must differ from that'
+        ' of the API. Unset: nothing is counted or served. placement-api starts an exporter that listens there and'
+        ' ends with the service. Under another WSGI server, run "python -m placement.cmd.exporter" beside the server,'
+        ' with the same environment variable PROMETHEUS_MULTIPROC_DIR, which names an empty directory. There is no'
+        ' authentication: use an address that only the monitoring reaches.',
     ),
     cfg.Opt(
         'aggregates',
         type=types.List(types.String(regex=r'^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$')),
         default=[],
         sample_default='7d2c5d6a-0f6b-4a1e-9b7e-6f0c7a3b1d55',
-        help='UUIDs of aggregates for each of which there are also metrics of inventories, usage, resource providers,'
-        ' trees, consumers and allocations. Each aggregate adds several time series for each resource class.',
+        help='UUIDs of aggregates, separated by commas. Each gets its own metrics of inventories, usage, resource'
+        ' providers, trees, consumers and allocations, which are several time series for each resource class.',
     ),
     cfg.IntOpt(
         'inventory_refresh_interval',
         default=60,
         min=0,
-        help='Seconds for which the sums over all inventories and the numbers of providers, consumers and allocations'
-        ' are kept before a scrape reads them from the database again.',
+        help='Maximum age, in seconds, of the sums over all inventories and of the numbers of providers, consumers and'
+        ' allocations. A scrape reads older ones again from the database.',
     ),
     cfg.IntOpt(
         'allocation_refresh_interval',
         default=600,
         min=-1,
-        help='Seconds for which the number of usage mismatches, and the numbers of consumers and allocations in each'
-        ' aggregate, are kept before a scrape reads them from the database again, which reads all allocations. -1:'
-        ' they are never read.',
+        help='Maximum age, in seconds, of the number of usage mismatches, and of the consumers and allocations of'
+        ' aggregates. To read these again, a scrape reads all allocations. -1: they are never read.',
     ),
     cfg.BoolOpt(
         'page',
@@ -92,73 +90,72 @@ _PLACEMENT = [
         'max_microversion',
         default=MAX_MICROVERSIONS[0],
         choices=MAX_MICROVERSIONS,
-        help='The newest microversion that is served. A request for a newer one is answered with 406. Compute services'
-        ' from release Train on need 1.36 or later. Processes behind one endpoint must have the same value.',
+        help='The newest microversion that is served. A request for a newer one is rejected with 406. Current compute'
+        ' services need 1.36 or later. Processes behind one endpoint must have the same value.',
     ),
     cfg.BoolOpt(
         'randomize_allocation_candidates',
         default=False,
-        help='Whether allocation candidates are returned in random order. Then a limit takes a uniform sample of the'
-        ' candidates, which spreads load over hosts. Otherwise the order is the same each time, which fills one host'
-        ' after the other.',
+        help='Whether allocation candidates are returned in random order, so that a limit selects a uniform sample and'
+        ' spreads load. Otherwise the order is always the same, and hosts fill up one after the other.',
     ),
     cfg.StrOpt(
         'incomplete_consumer_project_id',
         default=_INCOMPLETE,
         max_length=255,
-        help='Project of consumers whose allocations were written below microversion 1.8, which does not name one.',
+        help='Project of consumers that are written below microversion 1.8, where requests name none.',
     ),
     cfg.StrOpt(
         'incomplete_consumer_user_id',
         default=_INCOMPLETE,
         max_length=255,
-        help='User of consumers whose allocations were written below microversion 1.8, which does not name one.',
+        help='User of consumers that are written below microversion 1.8, where requests name none.',
     ),
     cfg.IntOpt(
         'max_allocation_candidates',
         default=100000,
         min=-1,
-        help='Maximum number of candidates that one GET /allocation_candidates finds, even if the request sets no limit'
-        ' or a higher one. Reaching it is logged. With -1 or 0 only max_allocation_candidates_size limits them.',
+        help='Maximum number of candidates that one GET /allocation_candidates finds, even if the request sets no'
+        ' limit or a higher one. Reaching it is logged. With -1 or 0 only max_allocation_candidates_size limits them.',
     ),
     cfg.IntOpt(
         'max_allocation_candidates_size',
         default=400000,
         min=1000,
-        help='Maximum size of a response to GET /allocation_candidates, in entries: one for each resource class of each'
-        ' provider of each candidate, one for each provider in its mappings, and one for each provider summary.'
+        help='Maximum size of a response to GET /allocation_candidates, in entries: one for each resource class of'
+        ' each provider of each candidate, one for each provider in its mappings, and one for each provider summary.'
         ' Reaching it is logged.',
     ),
     cfg.IntOpt(
         'max_search_steps',
-        default=3000000,
+        default=1000000,
         min=1000,
         help='Maximum number of steps of the search in one GET /allocation_candidates. Checking one class of one'
-        ' provider for one part of the request is a step, which takes about half a microsecond. When the limit is'
-        ' reached, the candidates found so far are returned, and that is logged. Steps are counted, and not time, so'
-        ' that equal requests get equal responses.',
+        ' provider for one part of the request is a step, which takes about a microsecond. When the limit is reached,'
+        ' the candidates found so far are returned, and that is logged. Steps are counted instead of time, so that'
+        ' equal requests get equal responses.',
     ),
     cfg.IntOpt(
         'max_search_steps_per_tree',
         default=200000,
         min=100,
-        help='Maximum number of steps of the search in one provider tree without finding a candidate, or another one.'
+        help='Maximum number of steps of the search in one provider tree since its last candidate, or since the start.'
         ' When the limit is reached, the search continues with the other trees, and that is logged.',
     ),
     cfg.IntOpt(
         'cache_refresh_interval',
         default=1,
         min=0,
-        help='Seconds after which a process of placement-api refreshes its provider cache if no search has done so,'
-        ' with one statement if nothing has changed. So the first search after many changes does not have to read them'
-        ' all. 0: only searches refresh the cache. Responses are the same in both cases.',
+        help='Seconds after which a process of placement-api refreshes its provider cache if no search has done so. So'
+        ' the first search after many changes does not have to read them all. If nothing has changed, a refresh is one'
+        ' statement. 0: only searches refresh the cache. Responses are the same in both cases.',
     ),
     cfg.StrOpt(
         'policy_file',
         default='placement-policy.yaml',
         help='YAML file that overrides policy rules. A relative path is relative to the directory of the configuration'
-        ' file. The file is read again when it changes. It need not exist unless this option is set. When [oslo_policy]'
-        ' policy_file is set too, that one is used.',
+        ' file. The file is read again when it changes. It need not exist unless this option is set. If [oslo_policy]'
+        ' policy_file is set as well, it takes precedence.',
     ),
 ]
 
@@ -173,15 +170,15 @@ _DATABASE = [
     cfg.StrOpt(
         'connection_parameters',
         secret=True,
-        help='Parameters that are added to the URL, as NAME=VALUE&NAME=VALUE; they replace those of the same name in'
-        ' it. For example, to turn TLS on: ssl_ca=/etc/ssl/db-ca.pem (MariaDB, MySQL), or'
+        help='Parameters that are added to the URL, as NAME=VALUE&NAME=VALUE; they override those in the URL. For'
+        ' example, to turn TLS on: ssl_ca=/etc/ssl/db-ca.pem (MariaDB, MySQL), or'
         ' sslmode=verify-full&sslrootcert=/etc/ssl/db-ca.pem (PostgreSQL).',
     ),
     cfg.BoolOpt(
         'sync_on_startup',
         default=False,
-        help='Whether the schema is upgraded when the service starts, as by placement-manage db sync.'
-        ' Processes that start at the same time wait for each other.',
+        help='Whether the schema is created or upgraded at start, as placement-manage db sync does. Processes that'
+        ' start at the same time wait for each other.',
     ),
     cfg.IntOpt(
         'max_pool_size',
@@ -201,31 +198,38 @@ _DATABASE = [
         'pool_timeout',
         default=10,
         min=1,
-        help='Seconds that a request waits for a free connection before it is answered with 503.',
+        help='Seconds that a request waits for a free connection before it fails with 503.',
     ),
     cfg.IntOpt(
         'connection_recycle_time',
         default=3600,
         min=1,
-        help='Age in seconds from which on a connection is replaced by a new one before it is used. Keep it below the'
-        " idle timeouts of the database and of proxies in front of it (MariaDB's wait_timeout, HAProxy's timeouts).",
+        help='Age in seconds at which a connection is replaced before its next use. Keep it below the idle timeouts of'
+        " the database and of proxies in front of it (MariaDB's wait_timeout, HAProxy's timeouts).",
     ),
     cfg.IntOpt(
         'socket_timeout',
         default=60,
         min=0,
-        help='Seconds without an answer after which a connection to a database server is closed and the request is'
-        ' answered with 503; 0 for no timeout. Keep it above the time that a statement may wait for a lock'
-        ' (innodb_lock_wait_timeout). Timeouts in the URL take precedence. The commands of placement-manage except page'
-        ' have no timeout, as a change of the schema may take long.',
+        help='Seconds that a request waits for data from the database before it closes the connection and fails with'
+        ' 503; 0 for no timeout. Keep it above lock_wait_timeout. Timeouts in the URL take precedence. Changes of the'
+        ' schema and the commands of placement-manage except page have no timeout.',
+    ),
+    cfg.IntOpt(
+        'lock_wait_timeout',
+        default=5,
+        min=0,
+        help='Seconds that a statement waits for a lock of another transaction on PostgreSQL (lock_timeout), MariaDB'
+        ' and MySQL (innodb_lock_wait_timeout); then its transaction is retried. With 0 the setting of the server'
+        ' applies. It always applies to changes of the schema and to commands of placement-manage except page.',
     ),
     cfg.IntOpt(
         'mysql_wsrep_sync_wait',
         min=0,
         max=15,
-        help='wsrep_sync_wait of connections to a Galera cluster: 1 makes a node wait until it has applied what other'
-        ' nodes committed before it reads, so that a client sees its own writes on every node. Unset keeps the'
-        " server's own value.",
+        help='wsrep_sync_wait of connections to a Galera cluster. With 1, a node applies everything that other nodes'
+        ' have committed before it reads, so that a client sees its own writes on every node. Unset: the value of the'
+        ' server.',
     ),
     cfg.IntOpt(
         'sqlite_busy_timeout',
@@ -237,8 +241,8 @@ _DATABASE = [
         'max_transaction_retries',
         default=10,
         min=0,
-        help='Maximum number of retries of a transaction after conflicts with concurrent ones, before the request is'
-        ' answered with 409.',
+        help='Maximum number of retries of a transaction after conflicts with concurrent ones, before the request'
+        ' fails with 409.',
     ),
 ]
 
@@ -265,31 +269,31 @@ _SERVER = [
         'request_read_timeout',
         default=30,
         min=1,
-        help='Seconds within which a request must arrive, from its first byte to its last; otherwise it is answered'
-        ' with 408. A connection is also closed when for so many seconds its client receives nothing of a response, or'
-        ' sends nothing after it has connected.',
+        help='Seconds within which a request must arrive, from its first byte to its last; otherwise it fails with'
+        ' 408. A connection is also closed if its client receives nothing of a response, or sends nothing after'
+        ' connecting, for that long.',
     ),
     cfg.IntOpt(
         'keepalive_timeout',
         default=60,
         min=1,
-        help='Seconds that a connection may be idle after a response. Keep it above the idle timeouts of clients and of'
-        ' proxies in front, so that none sends a request on a connection that is being closed.',
+        help='Seconds that a connection may be idle after a response. Keep it above the idle timeouts of clients and'
+        ' of proxies in front, so that none sends a request on a connection that is being closed.',
     ),
     cfg.IntOpt(
         'max_connections',
         default=2000,
         min=100,
-        help='Maximum number of connections that one worker process keeps open. If there are more, those that have'
-        ' waited longest, because they are idle or their clients are slow, are closed. A connection occupies no thread'
-        ' before all of its request has arrived.',
+        help='Maximum number of connections that one worker process keeps open. Beyond it, each new connection closes'
+        ' those that have waited longest for their clients. A connection occupies no thread until its request has'
+        ' arrived completely.',
     ),
     cfg.IntOpt(
         'graceful_timeout',
         default=30,
         min=2,
-        help='Seconds that requests in flight have to finish when the service is stopped or reads its configuration'
-        ' again. Requests that take longer are aborted.',
+        help='Seconds that requests in flight have to finish after a stop or a reload; requests that take longer are'
+        ' aborted.',
     ),
 ]
 

@@ -6,8 +6,8 @@ later statement failed. A check sees nothing but its count, and the exception ro
 difference that MySQL and MariaDB are sent all statements as one text, to lock rows for fewer round trips, and execute
 the statements after a wrong count, while the other databases are sent one statement at a time.
 
-So are the nodes of a Galera cluster. When another node's transaction makes one of them roll back a transaction between
-two statements of one text, MariaDB 10.11 reports nothing, and executes and commits the rest of the text by itself: a
+The nodes of a Galera cluster are also sent one statement at a time. If a transaction of another node makes a node roll
+back between two statements of one text, MariaDB 10.11 reports nothing, and executes and commits the rest of the text: a
 part of a claim. Between two texts it reports a conflict (test_galera.py, ``test_no_claim_is_written_by_halves``).
 """
 
@@ -23,28 +23,17 @@ from placement.db import change_log, connections, errors, sql
 
 #: Execution option of a text with several statements: the list to which the row count of each is appended.
 _COUNTS = 'placement_counts'
-#: CLIENT_MULTI_STATEMENTS of MySQL's protocol: the flag of a connection that may send several statements in one text.
-MULTI_STATEMENTS = 1 << 16
 
 
 class _Statement(NamedTuple):
     text: str
     values: tuple[Any, ...]
-    check: Callable[[int], None]
+    rows: int | None
+    error: Callable[[], Exception]
 
-
-def _accept_any(_count: int) -> None:
-    """Accept every row count."""
-
-
-def expect_rows(expected: int, error: Callable[[], Exception]) -> Callable[[int], None]:
-    """Return a ``check`` that raises what ``error`` makes unless a statement changed ``expected`` rows."""
-
-    def check(count: int) -> None:
-        if count != expected:
-            raise error()
-
-    return check
+    def check(self, count: int) -> None:
+        if self.rows is not None and count != self.rows:
+            raise self.error()
 
 
 class StatementBatch:
@@ -57,13 +46,21 @@ class StatementBatch:
         self.tx = tx
         self._statements: list[_Statement] = []
 
-    def add(self, text: str, *values: Any, check: Callable[[int], None] = _accept_any) -> None:
+    def add(
+        self,
+        text: str,
+        *values: Any,
+        rows: int | None = None,
+        error: Callable[[], Exception] = errors.RetryTransaction,
+    ) -> None:
         """Append a statement.
 
-        :param text: as for ``sql.run``, as are ``values``.
-        :param check: called with the row count; raises if it is not as expected. It must not use the database.
+        ``text`` and ``values`` are as for ``sql.execute_text``.
+
+        :param rows: the number of rows that the statement has to change; None for any number.
+        :param error: makes the exception to raise if it changes another number. It must not use the database.
         """
-        self._statements.append(_Statement(text, values, check))
+        self._statements.append(_Statement(text, values, rows, error))
 
     def execute(self) -> None:
         """Execute the statements, check their row counts, and empty the list.
@@ -72,8 +69,8 @@ class StatementBatch:
         """
         added, self._statements = self._statements, []
         if not sql.is_mysql(self.tx.dialect) or self.tx.info[connections.GALERA]:
-            for one in added:
-                one.check(sql.run(self.tx, one.text, *one.values).rowcount)
+            for statement in added:
+                statement.check(sql.execute_text(self.tx, statement.text, *statement.values).rowcount)
         else:
             self._send(added)
 
@@ -83,37 +80,35 @@ class StatementBatch:
         ``Database.write`` calls this if ``work`` did not.
 
         :raises DBError: as ``execute``.
-        :raises SlotTaken: another process wrote under the slot of the change log.
+        :raises RetryTransaction: another process wrote under the slot of the change log.
         """
         pending = change_log.pending_changes(self.tx)
         pending.closed = True
         if pending.changes and not pending.appended:
-            increment, *entries = pending.slot.statements(self.tx.dialect.name, pending.changes)
-            self.add(increment, check=pending.slot.check)
-            for text in entries:
-                self.add(text)
+            for text, rows in pending.slot.statements(self.tx.dialect.name, pending.changes):
+                self.add(text, rows=rows, error=pending.slot.taken)
             pending.appended = True
         self.execute()
 
-    def _send(self, sent: list[_Statement]) -> None:
-        if not sent:
+    def _send(self, statements: list[_Statement]) -> None:
+        if not statements:
             return
         counts: list[int] = []
-        text = '; '.join(one.text for one in sent)
-        values = [value for one in sent for value in one.values]
+        text = '; '.join(statement.text for statement in statements)
+        values = [value for statement in statements for value in statement.values]
         try:
-            sql.run(self.tx, text, *values, options={_COUNTS: counts})
+            sql.execute_text(self.tx, text, *values, options={_COUNTS: counts})
         except Exception as error:
-            # A wrong count before the failed statement says more than its error, which may follow from it.
+            # A wrong count before the failed statement decides: the error may be a consequence of it.
             if not errors.is_disconnect(error):
-                _check(sent, counts)
+                _check(statements, counts)
             raise
-        _check(sent, counts)
+        _check(statements, counts)
 
 
-def _check(sent: list[_Statement], counts: list[int]) -> None:
-    for one, count in zip(sent, counts, strict=False):
-        one.check(count)
+def _check(statements: list[_Statement], counts: list[int]) -> None:
+    for statement, count in zip(statements, counts, strict=False):
+        statement.check(count)
 
 
 def prepare(engine: sa.Engine) -> None:

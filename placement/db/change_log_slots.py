@@ -1,8 +1,9 @@
-"""The slots of the change log: each write transaction appends its entries under a slot that only it uses meanwhile.
+"""The slots of the change log: each write transaction appends its entries under a slot that no other uses meanwhile.
 
-There are as many slots as transactions ever wrote at the same time, in all processes together. Rows are never deleted.
+The number of slots is the largest number of transactions that ever wrote at the same time, in all processes together.
+Rows are never deleted.
 A process takes a free slot when it needs one more, keeps it, and frees its slots when it stops; a slot whose owner has
-been silent for an hour is free, too. The clock of the database only keeps the number of slots small. Correctness
+been silent for an hour is also free. The clock of the database only keeps the number of slots small. Correctness
 depends only on the UPDATE of each transaction, which matches only the sequence number and token that this process
 knows: if two processes use one slot, the transaction of one of them is retried with another slot.
 
@@ -15,53 +16,42 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import sqlalchemy as sa
-from oslo_db import api as oslo_db_api
-from oslo_db import exception as db_exc
 from oslo_log import log
 
 from placement import exception
 from placement.db import errors, sql, tables
-from placement.db.change_log import NO_PROVIDER, ChangeKind, Position
+from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot
+from placement.db.errors import RetryTransaction
+from placement.db.types import UTC_NOW, UtcNow
 
 LOG = log.getLogger(__name__)
 
-#: A process deletes old entries of a slot after each so many transactions, and keeps at least those of so many
-#: transactions, so that a snapshot can be refreshed that was not used during many writes.
+#: After each ``TRIM_INTERVAL_TRANSACTIONS`` of a slot a process deletes its old entries. It keeps those of the last
+#: ``KEPT_TRANSACTIONS``, so that a snapshot can be refreshed that was not used during many writes.
 TRIM_INTERVAL_TRANSACTIONS = 100
 KEPT_TRANSACTIONS = 5000
 
-#: Maximum number of retries of taking a slot when another node of a cluster took the same one.
-_MAX_TAKE_RETRIES = 10
-#: Seconds for which ``settle`` waits for a transaction that still locks its slot, and between two attempts.
+#: Seconds for which ``resolve_in_doubt`` waits for a transaction that still locks its slot, and between two attempts.
 _SETTLE_SECONDS = 5.0
 _SETTLE_INTERVAL_SECONDS = 0.1
 
-#: SQLite rejects a text of more than a megabyte.
-_MAX_ENTRIES_PER_STATEMENT = 10000
+#: A slot whose owner has been silent for longer is free.
+_MAX_SILENCE_MICROSECONDS = 3600 * 10**6
+
 _slots = tables.change_log_slots
 
 Begin = Callable[[], contextlib.AbstractContextManager[sa.Connection]]
 
 
-class SlotTaken(db_exc.RetryRequest):
-    """Another process wrote under the slot: the transaction is retried with another one."""
-
-    def __init__(self) -> None:
-        super().__init__(exception.ConcurrentProviderUpdate())
-
-
-class CommitFailed(Exception):
-    """COMMIT failed with ``__cause__``, but the transaction may be committed: ``ChangeLogSlots.settle`` decides."""
-
-    def __init__(self, slot: Slot) -> None:
-        super().__init__()
-        self.slot = slot
+class CommitUnknown(exception.SingleFailure):
+    """COMMIT ended with an error, so the transaction may or may not have been committed. The connection is closed."""
 
 
 class Outcome(enum.Enum):
@@ -72,71 +62,11 @@ class Outcome(enum.Enum):
     UNKNOWN = 'unknown'
 
 
-class Slot:
-    """A row of ``placement_change_log_slots``.
-
-    ``sequence`` and ``token`` are those of the newest transaction that was committed. ``next_token`` is that of the
-    running transaction, None before its last statements. ``committing``: its COMMIT may have been sent.
-    """
-
-    def __init__(self, slot_id: int, sequence: int, token: int) -> None:
-        self.slot_id = slot_id
-        self.sequence = sequence
-        self.token = token
-        self.next_token: int | None = None
-        self.committing = False
-
-    def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[str]:
-        """Yield the last statements of a transaction: they increment the slot and insert its entries.
-
-        Pass the row count of the first one to ``check``. On PostgreSQL one statement does both, unless there are more
-        than 10,000 providers. Text takes half the time of an INSERT of SQLAlchemy, and every claim executes it.
-
-        :param changes: kinds of change by provider id, at least one.
-        """
-        self.next_token = secrets.randbelow(2**48 - 1) + 1
-        key = f'{self.slot_id}, {self.sequence + 1}, {self.next_token}'
-        increment = (
-            f'UPDATE placement_change_log_slots SET sequence = {self.sequence + 1}, token = {self.next_token},'  # noqa: S608
-            f' updated_at = {sql.UTC_NOW[dialect]}'
-            f' WHERE id = {self.slot_id} AND sequence = {self.sequence} AND token = {self.token}'
-        )
-        into = 'INSERT INTO placement_change_log (slot_id, sequence, token, provider_id, kind)'
-        rows = [f'({key}, {int(id_)}, {int(kind)})' for id_, kind in sorted(changes.items())]
-        chunks = [', '.join(chunk) for chunk in sql.chunks(rows, _MAX_ENTRIES_PER_STATEMENT)]
-        if dialect == 'postgresql':
-            first = f'(VALUES {chunks.pop(0)}) AS entries'
-            yield f'WITH slot AS ({increment} RETURNING id) {into} SELECT entries.* FROM slot, {first}'  # noqa: S608
-        else:
-            yield increment
-        for chunk in chunks:
-            yield f'{into} VALUES {chunk}'
-
-    def check(self, rows: int) -> None:
-        """Verify that the first of ``statements`` changed any rows.
-
-        :raises SlotTaken: none, as the slot has another sequence number or token.
-        """
-        if not rows:
-            raise SlotTaken
-
-    def commit(self) -> None:
-        """Remember that the transaction was committed."""
-        if self.next_token is not None:
-            self.sequence, self.token = self.sequence + 1, self.next_token
-        self.rollback()
-
-    def rollback(self) -> None:
-        """Discard the transaction."""
-        self.next_token = None
-        self.committing = False
-
-
 @dataclasses.dataclass(frozen=True)
-class _Owner:
-    """A process, identified in the table by a random number, and its slots that no transaction uses."""
+class _ProcessSlots:
+    """The slots of a process that no transaction uses. ``owner`` is the random number of the process in the table."""
 
-    number: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
+    owner: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
     # ``pop`` and ``append`` of a list need no lock.
     free: list[Slot] = dataclasses.field(default_factory=list)
 
@@ -150,7 +80,7 @@ class ChangeLogSlots:
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
         # By process, so that a forked one does not use its parent's.
-        self._owners: dict[tuple[int, int], _Owner] = {}
+        self._processes: dict[tuple[int, int], _ProcessSlots] = {}
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[Slot]:
@@ -159,181 +89,151 @@ class ChangeLogSlots:
         The next number counts as used when the COMMIT succeeded, and is used again after a rollback. A slot whose
         transaction may still be open in the server is left to the next owner.
 
-        :raises CommitFailed: instead of an exception of the block that leaves open whether the COMMIT happened.
+        :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        owner = self._owner()
+        slots = self._process_slots()
         try:
-            slot = owner.free.pop()
+            slot = slots.free.pop()
         except IndexError:
-            slot = self._take(owner)
+            slot = self._take(slots.owner)
         try:
             yield slot
-        except SlotTaken:
-            # The slots in the list have been unused for longer than this one, so they were probably taken, too.
-            owner.free.clear()
-            raise
         except BaseException as error:
-            in_doubt = slot.committing and not errors.is_definitely_rolled_back(error)
-            if slot.next_token is None or not (in_doubt or isinstance(error, exception.DatabaseUnavailable)):
-                slot.rollback()
-                owner.free.append(slot)
-            if in_doubt and isinstance(error, Exception):
-                raise CommitFailed(slot) from error
+            if slot.is_taken:
+                # The other free slots have been unused for longer than this one, so they were probably also taken.
+                slots.free.clear()
+            elif slot.next_token is None or not _may_be_open(error):
+                slot.next_token = None
+                slots.free.append(slot)
             raise
-        slot.commit()
-        owner.free.append(slot)
+        if slot.next_token is not None:
+            slot.sequence, slot.token, slot.next_token = slot.sequence + 1, slot.next_token, None
+        slots.free.append(slot)
         if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0:
             self._trim(slot)
 
-    def settle(self, slot: Slot) -> Outcome:
+    def resolve_in_doubt(self, slot: Slot) -> Outcome:
         """Find out, on another connection, whether the transaction of a failed COMMIT was committed; free its slot.
 
         ``NOT_COMMITTED`` guarantees that it cannot be committed later, even if its session is still open in the server.
         So this waits for the row lock, and writes to the slot itself: that makes a late COMMIT fail on every node of a
         cluster.
 
-        :param slot: from ``CommitFailed``.
+        :param slot: that of the transaction, which has reached its last statements.
         """
-        if slot.next_token is None:
-            return Outcome.UNKNOWN
         deadline = time.monotonic() + _SETTLE_SECONDS
-        while True:
-            try:
-                with self._begin() as tx:
-                    outcome = _decide(tx, slot)
-                break
-            except exception.DatabaseUnavailable:
-                outcome = Outcome.UNKNOWN
-                break
-            except (db_exc.DBError, db_exc.RetryRequest, sa.exc.SQLAlchemyError):
-                if time.monotonic() > deadline:
-                    outcome = Outcome.UNKNOWN
-                    break
-            time.sleep(_SETTLE_INTERVAL_SECONDS)
+
+        def decide() -> Outcome:
+            with self._begin() as tx:
+                return _decide(tx, slot)
+
+        def is_temporary(error: Exception) -> bool:
+            return not isinstance(error, exception.DatabaseUnavailable) and time.monotonic() < deadline
+
+        outcome = Outcome.UNKNOWN
+        with contextlib.suppress(RetryTransaction, *errors.DATABASE_ERRORS):
+            outcome = errors.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
         LOG.warning('A COMMIT failed; according to the change log the transaction is %s.', outcome.value)
         return outcome
 
     def release(self) -> None:
         """Free the slots of this process that no transaction uses. A failure is not raised: they expire anyway."""
-        owner = self._owners.pop(_process(), None)
-        if owner is None or not owner.free:
-            return
-        with _ignoring_failures(), self._begin() as tx:
-            which = _slots.c.id.in_([slot.slot_id for slot in owner.free]) & (_slots.c.owner == owner.number)
-            tx.execute(_slots.update().where(which).values(owner=None))
+        slots = self._processes.pop(_process(), None)
+        if slots is not None and slots.free:
+            condition = _slots.c.id.in_([slot.slot_id for slot in slots.free]) & (_slots.c.owner == slots.owner)
+            self._maintain(_slots.update().where(condition).values(owner=None))
 
-    def _owner(self) -> _Owner:
-        return self._owners.setdefault(_process(), _Owner())
+    def _process_slots(self) -> _ProcessSlots:
+        return self._processes.setdefault(_process(), _ProcessSlots())
 
-    def _take(self, owner: _Owner) -> Slot:
-        """Take a free slot, or insert one, in a transaction of its own: SQLite has one write transaction at a time."""
+    def _take(self, owner: int) -> Slot:
+        """Take a free slot, or insert one, in a transaction of its own: SQLite has one write transaction at a time.
 
-        def attempt() -> Slot:
-            with self._begin() as tx:
-                return _take_free(tx, owner.number) or _insert(tx, owner.number)
+        A conflict is raised, and ``Database.write`` counts it as a conflict of the transaction that needs the slot. So
+        the limit of retries also limits how often a request waits for a lock here.
 
-        retrying = oslo_db_api.wrap_db_retry(
-            retry_interval=0.01,
-            max_retry_interval=0.25,
-            max_retries=_MAX_TAKE_RETRIES,
-            jitter=True,
-            exception_checker=errors.is_conflict,
-        )
-        slot: Slot = retrying(attempt)()
-        return slot
+        :raises RetryTransaction: another process took it first, on a database without SKIP LOCKED.
+        """
+        with self._begin() as tx:
+            updated_at, now = (
+                sql.microseconds(tx.dialect, moment) for moment in ('updated_at', UTC_NOW[tx.dialect.name])
+            )
+            # Times beyond the next hour mean that the clock was wrong.
+            is_free = _slots.c.owner.is_(None) | sa.text(f'ABS({updated_at} - {now}) > {_MAX_SILENCE_MICROSECONDS}')
+            query = sa.select(_slots.c.id, _slots.c.sequence, _slots.c.token).where(is_free).order_by(_slots.c.id)
+            if sql.has_skip_locked(tx.dialect):
+                query = query.with_for_update(skip_locked=True)
+            row = tx.execute(query.limit(1)).first()
+            if row is None:
+                return Slot(sql.new_id(tx.execute(_slots.insert().values(sequence=0, token=0, owner=owner))))
+            take = _slots.update().where(_slots.c.id == row.id, is_free).values(owner=owner, updated_at=UtcNow())
+            if not tx.execute(take).rowcount:
+                raise RetryTransaction
+            return Slot(*row)
 
     def _trim(self, slot: Slot) -> None:
-        upto = slot.sequence - KEPT_TRANSACTIONS
-        if upto > 0:
-            with _ignoring_failures(), self._begin() as tx:
-                entries = tables.change_log.c
-                which = (entries.slot_id == slot.slot_id) & (entries.sequence <= upto)
-                tx.execute(tables.change_log.delete().where(which))
+        oldest, entries = slot.sequence - KEPT_TRANSACTIONS, tables.change_log.c
+        if oldest > 0:
+            condition = (entries.slot_id == slot.slot_id) & (entries.sequence <= oldest)
+            self._maintain(tables.change_log.delete().where(condition))
+
+    def _maintain(self, statement: sa.Executable) -> None:
+        """Execute a statement whose work can be done later. Unexpected failures are logged."""
+        try:
+            with self._begin() as tx:
+                tx.execute(statement)
+        except exception.DatabaseUnavailable:
+            pass
+        except Exception as error:
+            if not errors.is_conflict(error):
+                LOG.warning('Trimming the change log or freeing its slots failed.', exc_info=True)
 
 
 def _process() -> tuple[int, int]:
-    """Return what distinguishes this process from its ancestors, even if the operating system uses a number again."""
+    """Return a key that distinguishes this process from its ancestors, even if a process id is used again."""
     return os.getpid(), os.getppid()
 
 
-def _take_free(tx: sa.Connection, owner: int) -> Slot | None:
-    """Make ``owner`` the owner of a free slot; None if there is none.
-
-    :raises SlotTaken: another process took it first, on a database without SKIP LOCKED.
-    """
-    hour_ago, in_an_hour = sql.utc_hours_from_now(tx.dialect, -1), sql.utc_hours_from_now(tx.dialect, 1)
-    # Times beyond the next hour mean that the clock was wrong.
-    is_free = _slots.c.owner.is_(None) | ~_slots.c.updated_at.between(hour_ago, in_an_hour)
-    query = sa.select(_slots.c.id, _slots.c.sequence, _slots.c.token).where(is_free).order_by(_slots.c.id).limit(1)
-    if sql.has_skip_locked(tx.dialect):
-        query = query.with_for_update(skip_locked=True)
-    row = tx.execute(query).first()
-    if row is None:
-        return None
-    take = _slots.update().where(_slots.c.id == row.id, is_free)
-    taken = tx.execute(take.values(owner=owner, updated_at=sql.utc_now(tx.dialect)))
-    if not taken.rowcount:
-        raise SlotTaken
-    return Slot(*row)
-
-
-def _insert(tx: sa.Connection, owner: int) -> Slot:
-    inserted = tx.execute(_slots.insert().values(sequence=0, token=0, owner=owner))
-    return Slot(sql.new_id(inserted), 0, 0)
+def _may_be_open(error: BaseException) -> bool:
+    """Return whether a transaction that failed with ``error`` may still be open in the server."""
+    if isinstance(error, Exception):
+        return isinstance(error, exception.DatabaseUnavailable) and not errors.is_definitely_rolled_back(error)
+    return True
 
 
 def append_reload(connection: sa.Connection) -> None:
-    """Append, under a new slot, that anything may have changed; for the adoption, which has no slots yet."""
+    """Append an entry of the kind ``RELOAD`` under a new slot; for the adoption, which has no slots yet."""
     inserted = connection.execute(_slots.insert().values(sequence=0, token=0))
-    slot = Slot(sql.new_id(inserted), 0, 0)
-    for text in slot.statements(connection.dialect.name, {NO_PROVIDER: ChangeKind.RELOAD}):
-        connection.exec_driver_sql(text)
+    _append(connection, Slot(sql.new_id(inserted)), ChangeKind.RELOAD)
+
+
+def _append(tx: sa.Connection, slot: Slot, kind: ChangeKind) -> None:
+    for text, _rows in slot.statements(tx.dialect.name, {NO_PROVIDER: kind}):
+        sql.execute_text(tx, text)
 
 
 def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
     """Decide whether the transaction of a slot was committed; prevent it from being committed later; free the slot.
 
-    :raises RetryRequest: this is a node of a cluster that has not applied the earlier transactions of the slot.
+    :raises RetryTransaction: this is a node of a cluster that has not applied the earlier transactions of the slot.
     :raises DBError: the slot is locked, so the transaction is still open in the server.
     """
-    position = sa.select(_slots.c.sequence, _slots.c.token).where(_slots.c.id == slot.slot_id)
-    row = tx.execute(position.with_for_update(nowait=True)).first()
-    found = Position(*row) if row is not None else Position(0, 0)
-    if found.sequence < slot.sequence:
-        raise db_exc.RetryRequest(exception.ConcurrentProviderUpdate())
-    if found == (slot.sequence, slot.token):
+    query = sa.select(_slots.c.sequence, _slots.c.token).where(_slots.c.id == slot.slot_id)
+    row = tx.execute(query.with_for_update(nowait=True)).first()
+    if row is None or row.sequence < slot.sequence:
+        raise RetryTransaction
+    if row == (slot.sequence, slot.token):
         outcome = Outcome.NOT_COMMITTED
-        fence = Slot(slot.slot_id, *found)
         # The smallest change that readers can refresh with.
-        for text in fence.statements(tx.dialect.name, {NO_PROVIDER: ChangeKind.NAMES}):
-            tx.exec_driver_sql(text)
-    elif found == (slot.sequence + 1, slot.next_token):
-        outcome = Outcome.COMMITTED
+        _append(tx, Slot(slot.slot_id, *row), ChangeKind.NAMES)
     else:
-        outcome = _outcome_of_entry(tx, slot)
+        # The entry that has the number of the transaction, which another process may have written.
+        entries = tables.change_log.c
+        entry = (entries.slot_id == slot.slot_id) & (entries.sequence == slot.sequence + 1)
+        token = tx.scalar(sa.select(entries.token).where(entry).limit(1))
+        outcome = Outcome.COMMITTED if token == slot.next_token else Outcome.NOT_COMMITTED
+        if token is None:
+            outcome = Outcome.UNKNOWN
     tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(owner=None))
     return outcome
-
-
-def _outcome_of_entry(tx: sa.Connection, slot: Slot) -> Outcome:
-    """Decide by the entry that has the number of the transaction, after another process continued with the slot."""
-    entry = sa.select(tables.change_log.c.token).where(
-        tables.change_log.c.slot_id == slot.slot_id, tables.change_log.c.sequence == slot.sequence + 1
-    )
-    token = tx.scalar(entry.limit(1))
-    if token is None:
-        return Outcome.UNKNOWN
-    return Outcome.COMMITTED if token == slot.next_token else Outcome.NOT_COMMITTED
-
-
-@contextlib.contextmanager
-def _ignoring_failures() -> Iterator[None]:
-    """Suppress every exception, as the work in the block can be done later. Unexpected ones are logged."""
-    try:
-        yield
-    except exception.DatabaseUnavailable:
-        pass
-    except Exception as error:
-        if not errors.is_conflict(error):
-            LOG.warning('Trimming the change log or freeing its slots failed.', exc_info=True)

@@ -1,32 +1,39 @@
-"""One pool of connections, which are all in the driver's autocommit mode; transactions begin explicitly.
+"""The URL of the database, checked and completed, and one pool of connections.
 
-So a single statement that only reads takes one round trip, on the same connections that transactions use. On MySQL and
-MariaDB the BEGIN of a transaction is sent together with its first statement.
+All connections are in the driver's autocommit mode; transactions begin explicitly. So a single statement that only
+reads takes one round trip, on the same connections that transactions use. On MySQL and MariaDB the BEGIN of a
+transaction is sent together with its first statement.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import functools
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib import parse
 
 import sqlalchemy as sa
 from oslo_db.sqlalchemy import exc_filters
 from oslo_log import log
 from sqlalchemy import event
+from sqlalchemy import exc as sa_exc
 
 from placement import exception
-from placement.db import sql, sqlite
+from placement.db import errors, sql
 
 LOG = log.getLogger(__name__)
 
 #: Execution option of a connection: how its next transaction begins. By default as ``WRITE``, but on SQLite without the
 #: write lock.
 BEGIN = 'placement_begin'
-#: Values of that option. No transaction: each statement is one by itself.
+#: Values of that option. No transaction: each statement is its own transaction.
 AUTOCOMMIT = 'autocommit'
 #: READ COMMITTED, on SQLite with the write lock. On MySQL BEGIN is sent with the first statement.
 WRITE = 'write'
 #: The same, but BEGIN is sent immediately on all databases, so that a stale connection is detected.
-WRITE_TESTED = 'write tested'
+WRITE_EAGER = 'write, BEGIN at once'
 #: One state of the database throughout. BEGIN is sent immediately.
 SNAPSHOT = 'snapshot'
 
@@ -36,26 +43,177 @@ GALERA = 'placement_galera'
 _PENDING_BEGIN = 'placement_pending_begin'
 
 _BEGIN_READ_COMMITTED = 'BEGIN ISOLATION LEVEL READ COMMITTED'
-_POSTGRESQL = {SNAPSHOT: 'BEGIN ISOLATION LEVEL REPEATABLE READ'}
-_MYSQL = {WRITE_TESTED: 'BEGIN', SNAPSHOT: 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN'}
-_SQLITE = {WRITE: 'BEGIN IMMEDIATE', WRITE_TESTED: 'BEGIN IMMEDIATE'}
+_BEGIN_ON_POSTGRESQL = {SNAPSHOT: 'BEGIN ISOLATION LEVEL REPEATABLE READ'}
+_BEGIN_ON_MYSQL = {WRITE_EAGER: 'BEGIN', SNAPSHOT: 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN'}
+#: A transaction that is going to write takes the write lock, so that a second one waits for up to the busy timeout. It
+#: would fail if it took the lock at its first write.
+_BEGIN_ON_SQLITE = {WRITE: 'BEGIN IMMEDIATE', WRITE_EAGER: 'BEGIN IMMEDIATE'}
 
 
-def create_engine(url: sa.URL, options: Any) -> sa.Engine:
+class _Backend(NamedTuple):
+    """A kind of database: the drivers that are supported, as URLs name them, and the package of the first one."""
+
+    drivers: tuple[str, ...]
+    package: str
+
+
+_POSTGRESQL = _Backend(('postgresql+psycopg',), 'psycopg[binary]')
+_MYSQL = _Backend(('mysql+pymysql', 'mysql+mysqldb', 'mariadb+pymysql', 'mariadb+mysqldb'), 'PyMySQL')
+#: By the part of the URL before the plus sign. Other programs also accept "postgres"; our error says what to write.
+_BACKENDS = {
+    'postgresql': _POSTGRESQL,
+    'postgres': _POSTGRESQL,
+    'mysql': _MYSQL,
+    'mariadb': _MYSQL,
+    'sqlite': _Backend(('sqlite', 'sqlite+pysqlite'), ''),
+}
+#: CLIENT_MULTI_STATEMENTS of MySQL's protocol: the flag of a connection that may send several statements in one text.
+_MULTI_STATEMENTS = 1 << 16
+#: Parameters of MySQL drivers that the service sets itself: another value would change how text or transactions work.
+_OWN_PARAMETERS = ('autocommit', 'conv', 'cursorclass', 'use_unicode')
+
+
+def engine_url(options: Any, *, time_limits: bool = True) -> sa.URL:
+    """Return the URL made of [placement_database] ``connection`` and ``connection_parameters``, checked and completed.
+
+    On MySQL and MariaDB it gets parameters for full Unicode and several statements in one text. Unless the operator has
+    set them, it gets timeouts, without which a thread would wait many minutes for a server that no longer answers.
+
+    :param options: the group ``placement_database``.
+    :param time_limits: whether to apply ``socket_timeout``.
+    :raises ConfigurationInvalid: there is no URL, it is invalid or unsafe, or its driver is not supported or not
+        installed.
+    """
+    url = _parsed(options.connection)
+    if options.connection_parameters:
+        try:
+            # Strict: parse_qsl would drop malformed parameters, and TLS may depend on them.
+            parameters = parse.parse_qsl(options.connection_parameters, strict_parsing=True, keep_blank_values=True)
+        except ValueError as error:
+            reason = '[placement_database] connection_parameters is not of the form NAME=VALUE&NAME=VALUE.'
+            raise exception.ConfigurationInvalid(reason=reason) from error
+        url = url.update_query_pairs(parameters)
+    _reject_unsafe(url)
+    _reject_unsupported(url)
+    return _complete(url, options.socket_timeout if time_limits else 0)
+
+
+def _parsed(text: str | None) -> sa.URL:
+    if not text:
+        raise exception.ConfigurationInvalid(
+            reason='[placement_database] connection is not set (in the environment: OS_PLACEMENT_DATABASE__CONNECTION).'
+        )
+    try:
+        url = sa.make_url(text)
+    except ValueError as error:
+        # The port is not shown: if the password has an unquoted @, it is a part of the password.
+        raise _unusable(
+            'the port is not a number. Special characters in a password must be percent-encoded.'
+        ) from error
+    except sa_exc.ArgumentError as error:
+        raise _unusable(error) from error
+    # Which driver "postgresql" means depends on the release of SQLAlchemy.
+    return url.set(drivername='postgresql+psycopg') if url.drivername == 'postgresql' else url
+
+
+def _reject_unsafe(url: sa.URL) -> None:
+    """Reject parameters that change the character set of connections.
+
+    PyMySQL and mysqlclient escape text before they encode it, so in character sets such as sjis, gbk or latin1 the
+    server may see a quote or a backslash where the driver saw none, and part of a text would be executed as SQL.
+
+    :raises ConfigurationInvalid: there is such a parameter.
+    """
+    name, charset, safe = 'charset', 'utf8mb4', {'utf8mb4', 'utf8', 'utf8mb3'}
+    if url.get_backend_name() == 'postgresql':
+        name, charset, safe = 'client_encoding', 'utf8', {'utf8', 'utf-8'}
+    elif url.get_backend_name() not in ('mysql', 'mariadb'):
+        return
+    for parameter in _OWN_PARAMETERS if name == 'charset' else ():
+        if parameter in url.query:
+            raise _unusable(f'the service sets {parameter} itself. Remove it.')
+    for value in url.normalized_query.get(name, ()):
+        if value.lower() not in safe:
+            raise _unusable(f'{name}={value} is not safe: the service connects with {charset}. Remove {name}.')
+
+
+def _reject_unsupported(url: sa.URL) -> None:
+    """Check that the driver is supported and installed and accepts its parameters.
+
+    :raises ConfigurationInvalid: otherwise; the message says what to write and what to install.
+    """
+    backend = _BACKENDS.get(url.drivername.partition('+')[0])
+    if backend is None:
+        raise _unusable(
+            f'{url.drivername}: is not a supported database. Write sqlite:, {_POSTGRESQL.drivers[0]}:'
+            f' or {_MYSQL.drivers[0]}:.'
+        )
+    advice = f"Write {backend.drivers[0]}://... and install its driver: pip install '{backend.package}'"
+    if '+' in url.drivername and url.drivername not in backend.drivers:
+        raise _unusable(f'{url.drivername}: is not supported. {advice}')
+    try:
+        for plugin in url.normalized_query.get('plugin', ()):
+            sa.dialects.plugins.load(plugin)
+    except sa_exc.NoSuchModuleError as error:
+        raise _unusable(
+            f'the SQLAlchemy plugin {plugin}, which the URL names, is not installed. Install it, or remove'
+            f' plugin={plugin}.'
+        ) from error
+    try:
+        # This does not connect, but imports the driver and checks the parameters.
+        sa.create_engine(url)
+    except (ImportError, sa_exc.NoSuchModuleError) as error:
+        raise _unusable(f'the driver of {url.drivername}: is not installed. {advice}') from error
+    except (sa_exc.ArgumentError, ValueError) as error:
+        raise _unusable(error) from error
+
+
+def _complete(url: sa.URL, socket_timeout: int) -> sa.URL:
+    """Return ``url`` with the parameters that are missing."""
+    backend, parameters = url.get_backend_name(), dict[str, str]()
+    if backend == 'sqlite':
+        return url
+    if backend == 'postgresql':
+        defaults = {'connect_timeout': '10', 'client_encoding': 'utf8'}
+        timeouts = {'tcp_user_timeout': str(socket_timeout * 1000)}
+    else:
+        defaults = {'connect_timeout': '10'}
+        timeouts = {'read_timeout': str(socket_timeout), 'write_timeout': str(socket_timeout)}
+        flags = int(str(url.query.get('client_flag', 0))) | _MULTI_STATEMENTS
+        parameters = {'charset': 'utf8mb4', 'client_flag': str(flags)}
+    if socket_timeout:
+        defaults |= timeouts
+    return url.update_query_dict({**defaults, **url.query, **parameters})
+
+
+def _unusable(reason: object) -> exception.ConfigurationInvalid:
+    return exception.ConfigurationInvalid(reason=f'[placement_database] connection cannot be used: {reason}')
+
+
+def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
     """Make the engine of a database. Nothing connects yet.
 
-    :param url: from ``placement.db.url.engine_url``.
     :param options: the group ``placement_database``.
+    :param time_limits: whether to apply ``socket_timeout`` and ``lock_wait_timeout``.
+    :raises ConfigurationInvalid: as ``engine_url``.
     """
+    url = engine_url(options, time_limits=time_limits)
+    lock_wait_timeout: int = options.lock_wait_timeout if time_limits else 0
     arguments: dict[str, Any] = {}
     if url.get_backend_name() == 'sqlite':
-        arguments['connect_args'] = {'timeout': options.sqlite_busy_timeout, 'check_same_thread': False}
+        arguments['connect_args'] = {
+            'timeout': options.sqlite_busy_timeout,
+            'check_same_thread': False,
+            # By default the driver keeps the last 128 texts, each up to a megabyte. Most have ids in them and are not
+            # used again. If it kept none, reads would take a fifth longer.
+            'cached_statements': 16,
+        }
     engine = sa.create_engine(
         url,
         poolclass=sa.QueuePool,
         isolation_level='AUTOCOMMIT',
-        # ``_roll_back`` does it. A connection in autocommit is not rolled back when it is returned to the pool, which
-        # would take a round trip; nor is it tested when it is taken: its first statement shows whether it is open.
+        # ``_roll_back`` rolls back. A connection in autocommit is not rolled back when it is returned to the pool: that
+        # would take a round trip. It is not tested when it is taken: its first statement shows whether it is open.
         skip_autocommit_rollback=True,
         pool_reset_on_return=None,
         pool_size=options.max_pool_size,
@@ -64,27 +222,65 @@ def create_engine(url: sa.URL, options: Any) -> sa.Engine:
         pool_recycle=options.connection_recycle_time,
         **arguments,
     )
+    event.listen(engine, 'handle_error', _close_if_read_only)
     exc_filters.register_engine(engine)
-    event.listen(engine, 'do_connect', _connect)
+    event.listen(engine, 'do_connect', functools.partial(_connect, options.socket_timeout if time_limits else 0))
     if sql.is_mysql(engine.dialect):
-        _set_up_mysql(engine, options)
+        _set_up_mysql(engine, options, lock_wait_timeout)
+    elif engine.dialect.name == 'postgresql' and lock_wait_timeout:
+        _set_up_each(engine, [f"SET lock_timeout = '{lock_wait_timeout}s'"])
     elif engine.dialect.name == 'sqlite':
-        sqlite.prepare(engine, options.sqlite_busy_timeout)
+        # In WAL mode readers are not blocked by a writer. When the last connection of all processes is closed, SQLite
+        # merges the write-ahead log into the database file and deletes it.
+        busy_timeout = f'PRAGMA busy_timeout = {options.sqlite_busy_timeout * 1000}'
+        _set_up_each(engine, [busy_timeout, 'PRAGMA journal_mode = WAL', 'PRAGMA foreign_keys = ON'])
     event.listen(engine, 'begin', _begin)
     event.listen(engine, 'commit', lambda connection: connection.info.pop(_PENDING_BEGIN, None))
     event.listen(engine, 'rollback', _roll_back)
     return engine
 
 
-def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
+def _close_if_read_only(context: sa.ExceptionContext) -> None:
+    """Close the connection, and the pooled ones before their next use: another server may be the primary now."""
+    if context.sqlalchemy_exception is not None and errors.is_read_only(context.sqlalchemy_exception):
+        context.is_disconnect = True
+
+
+def _connect(
+    socket_timeout: int, dialect: sa.Dialect, _record: Any, arguments: list[Any], options: dict[str, Any]
+) -> Any:
     """Connect as SQLAlchemy does. Every failure, also a wrong password or an unknown option, is answered with 503."""
     try:
-        return dialect.connect(*arguments, **options)
+        if dialect.name != 'postgresql':
+            return dialect.connect(*arguments, **options)
+        from placement.db.postgresql import LimitedConnection
+
+        connection = LimitedConnection.connect(*arguments, **options)
+        connection.socket_timeout = socket_timeout
     except Exception as error:
-        raise exception.DatabaseUnavailable from error
+        raise exception.DatabaseUnavailable from _with_file_names(error, options.get('ssl'))
+    return connection
 
 
-def _set_up_mysql(engine: sa.Engine, options: Any) -> None:
+def _with_file_names(error: Exception, tls: Any) -> Exception:
+    """Return an error that names the files for TLS with their parameters, if one of these caused ``error``.
+
+    PyMySQL reports neither.
+
+    :param tls: the parameters of the URL that begin with ``ssl_``, without that.
+    """
+    if not isinstance(error, OSError) or not tls:
+        return error
+    paths = {f'ssl_{name}={tls[name]}': pathlib.Path(tls[name]) for name in ('ca', 'cert', 'key') if tls.get(name)}
+    for parameter, path in paths.items():
+        try:
+            path.read_bytes()
+        except OSError as unreadable:
+            return OSError(f'{parameter} cannot be read: {unreadable.strerror}')
+    return OSError(f'{" or ".join(paths)} cannot be used: {error}')
+
+
+def _set_up_mysql(engine: sa.Engine, options: Any, lock_wait_timeout: int) -> None:
     # ``init_command`` may have changed the character set. The driver escapes text for utf8mb4.
     # In TRADITIONAL mode the server rejects values that do not fit, instead of truncating them.
     texts = [
@@ -92,23 +288,31 @@ def _set_up_mysql(engine: sa.Engine, options: Any) -> None:
         'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED',
         f"SET SESSION sql_mode = 'TRADITIONAL', SESSION group_concat_max_len = {sql.MAX_JOINED_BYTES}",
     ]
+    if lock_wait_timeout:
+        texts.append(f'SET SESSION innodb_lock_wait_timeout = {lock_wait_timeout}')
     if options.mysql_wsrep_sync_wait is not None:
         texts.append(f'SET SESSION wsrep_sync_wait = {int(options.mysql_wsrep_sync_wait)}')
+    _set_up_each(engine, [*texts, "SHOW VARIABLES LIKE 'wsrep_on'"])
+    event.listen(engine, 'do_executemany', _begin_before)
+    event.listen(engine, 'do_execute_no_params', _begin_before)
+
+
+def _set_up_each(engine: sa.Engine, texts: Sequence[str]) -> None:
+    """Run ``texts`` on each new connection. If the last text returns a row, it says whether the server runs Galera."""
 
     @event.listens_for(engine, 'connect')
     def set_up(dbapi_connection: Any, record: Any) -> None:
         try:
-            cursor = dbapi_connection.cursor()
-            for text in texts:
-                cursor.execute(text)
-            cursor.execute("SHOW VARIABLES LIKE 'wsrep_on'")
-            record.info[GALERA] = cursor.fetchone() == ('wsrep_on', 'ON')
-            cursor.close()
+            with contextlib.closing(dbapi_connection.cursor()) as cursor:
+                for text in texts:
+                    cursor.execute(text)
+                if cursor.description:
+                    record.info[GALERA] = cursor.fetchone() == ('wsrep_on', 'ON')
         except Exception as error:
+            # A file that is no database will not become one: the start has to stop with the driver's own error.
+            if engine.dialect.name == 'sqlite':
+                raise
             raise exception.DatabaseUnavailable from error
-
-    event.listen(engine, 'do_executemany', _begin_before)
-    event.listen(engine, 'do_execute_no_params', _begin_before)
 
 
 def _begin(connection: sa.Connection) -> None:
@@ -117,16 +321,16 @@ def _begin(connection: sa.Connection) -> None:
     if kind == AUTOCOMMIT:
         return
     dialect = connection.dialect
-    if sql.is_mysql(dialect) and kind not in _MYSQL:
+    if sql.is_mysql(dialect) and kind not in _BEGIN_ON_MYSQL:
         connection.info[_PENDING_BEGIN] = True
         return
     try:
         if dialect.name == 'postgresql':
-            connection.exec_driver_sql(_POSTGRESQL.get(kind, _BEGIN_READ_COMMITTED))
+            connection.exec_driver_sql(_BEGIN_ON_POSTGRESQL.get(kind, _BEGIN_READ_COMMITTED))
         elif dialect.name == 'sqlite':
-            connection.exec_driver_sql(_SQLITE.get(kind, 'BEGIN'))
+            connection.exec_driver_sql(_BEGIN_ON_SQLITE.get(kind, 'BEGIN'))
         else:
-            connection.exec_driver_sql(_MYSQL[kind])
+            connection.exec_driver_sql(_BEGIN_ON_MYSQL[kind])
     except BaseException:
         connection.invalidate()
         raise

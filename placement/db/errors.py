@@ -1,80 +1,135 @@
 """Classifies database errors: whether to retry the transaction, to answer 503, or neither.
 
-oslo.db has exceptions for most kinds. The others are recognised by the error number (MySQL, MariaDB) or SQLSTATE
-(PostgreSQL), and not by the message, whose language may vary. Only SQLite before Python 3.11 has nothing but a message.
+oslo.db has exceptions for most kinds. The others are recognized by the error number (MySQL, MariaDB), SQLSTATE
+(PostgreSQL) or name of the error (SQLite), and not by the message, whose language may vary.
 """
 
 from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
 
 from placement import exception
 
+T = TypeVar('T')
+
 #: The exceptions that a transaction raises when the database is unavailable, rejects it, or lacks our tables.
 DATABASE_ERRORS = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
 
+
+class RetryTransaction(Exception):
+    """Raised in a transaction of ``Database.write`` to have it rolled back and run again.
+
+    :param error: what ``Database.write`` raises when the retries are used up; ``ConcurrentProviderUpdate`` by default.
+    """
+
+    def __init__(self, error: exception.PlacementError | None = None) -> None:
+        super().__init__(error)
+        self.error = error or exception.ConcurrentProviderUpdate()
+
+
+def retry(
+    call: Callable[[], T], is_temporary: Callable[[Exception], bool], *, retries: float, interval: float = 0
+) -> T:
+    """Call ``call`` until it succeeds, and return its result. ``Database.write`` retries transactions.
+
+    :param is_temporary: returns whether another call may succeed after this error. Any other error is raised.
+    :param retries: maximum number of calls in addition to the first. The error of the last one is raised.
+    :param interval: mean time between two calls, in seconds. It varies, so that two processes do not stay in step.
+    """
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            if retries <= 0 or not is_temporary(error):
+                raise
+        retries -= 1
+        time.sleep(random.uniform(0.5, 1.5) * interval)  # noqa: S311
+
+
+class _Codes(NamedTuple):
+    """Error numbers of MySQL and MariaDB, and the beginnings of SQLSTATEs of PostgreSQL and of names of SQLite."""
+
+    numbers: frozenset[int] = frozenset()
+    prefixes: tuple[str, ...] = ()
+
+    def match(self, error: BaseException) -> bool:
+        """Return whether the driver gave ``error`` one of these codes."""
+        code = _code(error)
+        return code in self.numbers if isinstance(code, int) else code is not None and code.startswith(self.prefixes)
+
+
 #: Query interrupted: by KILL QUERY, or by Galera, which aborts a transaction that conflicts with another node.
 _MYSQL_INTERRUPTED = 1317
-#: The above, and the time limits of statements: ``max_statement_time`` of MariaDB, ``max_execution_time`` of MySQL.
-_MYSQL_CANCELLED = frozenset({_MYSQL_INTERRUPTED, 1969, 3024})
-#: Deadlock, or on Galera a failed certification.
-_MYSQL_DEADLOCK = 1213
-#: The two above, lock wait timeout (1205), record has changed since last read (1020).
-_MYSQL_CONFLICTS = frozenset({1205, _MYSQL_DEADLOCK, 1020, _MYSQL_INTERRUPTED})
-#: Cannot connect (2002, 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients
-#: (1040, 1203), server shuts down (1053), Galera node is not ready (1047).
-_MYSQL_UNAVAILABLE = frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055})
-_MYSQL_NO_TABLE = 1146
-#: Errors of a change of the schema that another node has made or is making: table exists (1050), index exists
-#: (1061), version is recorded (1062), table was renamed (1146), table definition changes (1412, 1684). By number,
-#: because SQLAlchemy's reflection turns oslo.db's translation off for a connection.
-_MYSQL_SCHEMA_CONFLICTS = frozenset({1050, 1061, 1062, _MYSQL_NO_TABLE, 1684, 1412})
-_POSTGRESQL_NO_TABLE = '42P01'
-_POSTGRESQL_DEADLOCK = '40P01'
-#: Serialization failure (40001), deadlock, lock not available (55P03).
-_POSTGRESQL_CONFLICTS = frozenset({'40001', _POSTGRESQL_DEADLOCK, '55P03'})
-#: Connection exceptions (08...), shutting down or starting (57P..), too many connections (53300).
-_POSTGRESQL_UNAVAILABLE = ('08', '57P', '53300')
+#: Query interrupted, ``max_statement_time`` of MariaDB, ``max_execution_time`` of MySQL. On PostgreSQL
 #: ``pg_cancel_backend`` or ``statement_timeout`` (57014), ``idle_in_transaction_session_timeout`` (25P03),
 #: ``transaction_timeout`` (25P04).
-_POSTGRESQL_CANCELLED = frozenset({'57014', '25P03', '25P04'})
+_CANCELED = _Codes(frozenset({_MYSQL_INTERRUPTED, 1969, 3024}), ('57014', '25P03', '25P04'))
+#: A deadlock; on Galera also a failed certification.
+_DEADLOCK = _Codes(frozenset({1213}), ('40P01',))
+#: A deadlock, query interrupted, lock wait timeout (1205), record has changed since last read (1020), and on Group
+#: Replication a COMMIT that the plugin rejected (3100, 3101); serialization failure (40001), lock not available
+#: (55P03); another connection holds the lock of SQLite. None of these transactions is committed.
+_CONFLICTS = _Codes(
+    _DEADLOCK.numbers | {1205, 1020, _MYSQL_INTERRUPTED, 3100, 3101},
+    (*_DEADLOCK.prefixes, '40001', '55P03', 'SQLITE_BUSY', 'SQLITE_LOCKED'),
+)
+#: COMMIT failed with an error of the storage engine, whose number the message has. 149 is a deadlock.
+_MYSQL_COMMIT_FAILED = _Codes(frozenset({1180}))
+_ENGINE_DEADLOCK = re.compile(r'\b149\b')
+#: Cannot connect (2002, 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients
+#: (1040, 1203), server shuts down (1053), Galera node is not ready (1047). On PostgreSQL connection exceptions (08...),
+#: shutting down or starting (57P..), too many connections (53300).
+_UNAVAILABLE = _Codes(
+    frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055}),
+    ('08', '57P', '53300'),
+)
+#: The option read_only or super_read_only (1290), InnoDB or a transaction is read-only (1836, 1792).
+_MYSQL_READ_ONLY = _Codes(frozenset({1290, 1792, 1836}))
+#: The above; the disk (1021, 53100) or the table space (1114) is full; a transaction is read-only, as on a standby
+#: (25006).
+_READ_ONLY = _Codes(_MYSQL_READ_ONLY.numbers | {1021, 1114}, ('25006', '53100', 'SQLITE_READONLY', 'SQLITE_FULL'))
+_NO_TABLE = _Codes(frozenset({1146}), ('42P01',))
+#: Errors of a change of the schema that another node has made or is making: table exists (1050), index exists
+#: (1061), revision is recorded (1062), table was renamed (1146), table definition changes (1412, 1684). By number,
+#: because SQLAlchemy's reflection turns oslo.db's translation off for a connection.
+_SCHEMA_CONFLICTS = _Codes(_NO_TABLE.numbers | {1050, 1061, 1062, 1684, 1412})
 
 
 def is_conflict(error: BaseException) -> bool:
     """Return whether ``error`` says that the transaction conflicted with a concurrent one, so that a retry may succeed.
 
-    A violated foreign key says so, too: each id that we write was read before, so its row was deleted since then.
+    A violated foreign key is also a conflict: each id that we write was read before, so its row was deleted since then.
     """
-    if isinstance(error, db_exc.DBDeadlock | db_exc.DBReferenceError):
-        return True
-    cause = _driver_error(error)
-    if cause is None:
-        return False
     return (
-        _number(cause) in _MYSQL_CONFLICTS
-        or getattr(cause, 'sqlstate', None) in _POSTGRESQL_CONFLICTS
-        or _is_sqlite_busy(cause)
+        isinstance(error, db_exc.DBDeadlock | db_exc.DBReferenceError)
+        or _CONFLICTS.match(error)
+        or (_MYSQL_COMMIT_FAILED.match(error) and bool(_ENGINE_DEADLOCK.search(str(_driver_error(error)))))
     )
 
 
-def is_cancelled(error: BaseException) -> bool:
-    """Return whether the server cancelled the statement: an operator did that, or a time limit was exceeded.
+def is_read_only(error: BaseException) -> bool:
+    """Return whether the database rejects changes at the moment, but may accept them later, or another server may."""
+    return _READ_ONLY.match(error)
+
+
+def is_canceled(error: BaseException) -> bool:
+    """Return whether the server canceled the statement: an operator did that, or a time limit was exceeded.
 
     On Galera it may also mean a conflict: see ``is_conflict``.
     """
-    cause = _driver_error(error)
-    if cause is None:
-        return False
-    return _number(cause) in _MYSQL_CANCELLED or getattr(cause, 'sqlstate', None) in _POSTGRESQL_CANCELLED
+    return _CANCELED.match(error)
 
 
 def is_deadlock(error: BaseException) -> bool:
     """Return whether ``error`` says that the database rolled the transaction back because of a deadlock."""
-    cause = _driver_error(error)
-    if cause is None:
-        return False
-    return _number(cause) == _MYSQL_DEADLOCK or getattr(cause, 'sqlstate', None) == _POSTGRESQL_DEADLOCK
+    return _DEADLOCK.match(error)
 
 
 def is_definitely_rolled_back(error: BaseException) -> bool:
@@ -82,50 +137,47 @@ def is_definitely_rolled_back(error: BaseException) -> bool:
 
     False means that it is unknown.
     """
-    cause = _driver_error(error)
+    if isinstance(error, exception.DatabaseReadOnly) or _MYSQL_READ_ONLY.match(error):
+        return True
     # The statement that was interrupted may be a COMMIT that succeeded.
-    return is_conflict(error) and (cause is None or _number(cause) != _MYSQL_INTERRUPTED)
+    return is_conflict(error) and _code(error) != _MYSQL_INTERRUPTED
 
 
 def is_concurrent_change_of_schema(error: BaseException) -> bool:
     """Return whether ``error`` says that another node of a cluster is changing the schema at the same time."""
-    if isinstance(error, db_exc.DBDuplicateEntry) or is_conflict(error):
-        return True
-    cause = _driver_error(error)
-    return cause is not None and _number(cause) in _MYSQL_SCHEMA_CONFLICTS
+    return isinstance(error, db_exc.DBDuplicateEntry) or is_conflict(error) or _SCHEMA_CONFLICTS.match(error)
 
 
 def is_unavailable(error: BaseException) -> bool:
     """Return whether ``error`` says that the database cannot be reached at the moment."""
-    if isinstance(error, db_exc.DBConnectionError | db_exc.DBNonExistentDatabase | sa_exc.TimeoutError):
-        return True
-    if is_disconnect(error):
-        return True
-    cause = _driver_error(error)
-    if cause is None:
-        return False
-    state = getattr(cause, 'sqlstate', None)
-    if state is not None:
-        return str(state).startswith(_POSTGRESQL_UNAVAILABLE)
-    return _number(cause) in _MYSQL_UNAVAILABLE
+    return (
+        isinstance(error, db_exc.DBConnectionError | db_exc.DBNonExistentDatabase | sa_exc.TimeoutError)
+        or is_disconnect(error)
+        or _UNAVAILABLE.match(error)
+    )
 
 
 def is_missing_table(error: BaseException) -> bool:
     """Return whether ``error`` says that a table is not there."""
-    cause = _driver_error(error)
-    if cause is None:
-        return False
-    state = getattr(cause, 'sqlstate', None)
-    return state == _POSTGRESQL_NO_TABLE or _number(cause) == _MYSQL_NO_TABLE or 'no such table' in str(cause)
+    return _NO_TABLE.match(error) or 'no such table' in str(_driver_error(error))
 
 
 def is_disconnect(error: BaseException) -> bool:
-    """Return whether ``error`` says that the connection broke.
+    """Return whether ``error`` says that the connection broke, and not only that it was closed (``is_read_only``).
 
     SQLAlchemy's flag is needed: psycopg raises the same OperationalError without a SQLSTATE for a statement that it
     cannot send, such as one with too many parameters.
     """
-    return bool(getattr(_unwrapped(error), 'connection_invalidated', False))
+    return bool(getattr(_unwrapped(error), 'connection_invalidated', False)) and not is_read_only(error)
+
+
+def _code(error: BaseException) -> int | str | None:
+    """Return the number (MySQL, MariaDB), SQLSTATE (PostgreSQL) or name (SQLite) of the driver's exception, or None."""
+    cause = _driver_error(error)
+    number = cause.args[0] if cause is not None and cause.args else None
+    if isinstance(number, int):
+        return number
+    return getattr(cause, 'sqlstate', None) or getattr(cause, 'sqlite_errorname', None)
 
 
 def _driver_error(error: BaseException) -> BaseException | None:
@@ -139,16 +191,3 @@ def _unwrapped(error: BaseException) -> BaseException:
     if isinstance(error, db_exc.DBError) and error.inner_exception is not None:
         return error.inner_exception
     return error
-
-
-def _number(cause: BaseException) -> int | None:
-    return cause.args[0] if cause.args and isinstance(cause.args[0], int) else None
-
-
-def _is_sqlite_busy(cause: BaseException) -> bool:
-    if not type(cause).__module__.startswith('sqlite3'):
-        return False
-    name = getattr(cause, 'sqlite_errorname', None)
-    if name is not None:
-        return str(name).startswith(('SQLITE_BUSY', 'SQLITE_LOCKED'))
-    return 'is locked' in str(cause)

@@ -1,7 +1,7 @@
 """The generation of a provider: a number that each effective write increments.
 
-A write of one provider compares it with the value that was read before (``increment_one``, ``increment_by_uuid``), a
-reshape those of several (``increment``); a claim does not (``increment_all``).
+A write of one provider compares the generation with the value that was read before (``increment_one``,
+``increment_by_uuid``). A reshape compares those of several providers (``increment``), a claim none (``increment_all``).
 """
 
 from __future__ import annotations
@@ -12,20 +12,31 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from placement import capacity, exception
-from placement.db import api as db_api
-from placement.db import change_log, sql
-from placement.db.batch import StatementBatch, expect_rows
+from placement.db import change_log, sql, tables
+from placement.db.batch import StatementBatch
 
 
-class ProviderVersion(NamedTuple):
+class ProviderGeneration(NamedTuple):
     """A provider as it was read. A write that relies on the read checks that the generation is still the same."""
 
     id: int
     uuid: str
     generation: int
 
+    def raise_unless_equal(self, sent: int) -> None:
+        """Compare the generation that the caller ``sent`` with this one.
 
-def increment_one(batch: StatementBatch, provider: ProviderVersion) -> None:
+        :raises ProviderGenerationMismatch: they differ.
+        """
+        if sent != self.generation:
+            raise exception.ProviderGenerationMismatch
+
+    def incremented(self) -> ProviderGeneration:
+        """Return the provider as it is after ``increment_one``."""
+        return self._replace(generation=self.generation + 1)
+
+
+def increment_one(batch: StatementBatch, provider: ProviderGeneration) -> None:
     """Add the UPDATE that increments the generation of ``provider`` if it is still the one that was read.
 
     It locks the provider's row until the transaction ends. If the generation is another one, or the provider was
@@ -33,8 +44,8 @@ def increment_one(batch: StatementBatch, provider: ProviderVersion) -> None:
     """
 
     values = (sql.now(batch.tx), provider.id, provider.generation)
-    check = expect_rows(1, exception.ConcurrentProviderUpdate)
-    batch.add(f'{_INCREMENT} WHERE id = ? AND generation = ?', *values, check=check)
+    text = f'{_INCREMENT} WHERE id = ? AND generation = ?'
+    batch.add(text, *values, rows=1, error=exception.ConcurrentProviderUpdate)
     change_log.record_providers(batch.tx, [provider.id])
 
 
@@ -50,19 +61,19 @@ def increment_by_uuid(tx: sa.Connection, uuid: str, expected: int) -> int | None
         return None
     values = (sql.now(tx), uuid, expected)
     if sql.is_mysql(tx.dialect):
-        # These have no UPDATE ... RETURNING. LAST_INSERT_ID(id) makes the server report the id as lastrowid; compared
-        # with 0 it adds 1 to the generation, as ids begin at 1.
-        updated = sql.run(tx, _INCREMENT_BY_UUID_ON_MYSQL, *values)
-        found = updated.lastrowid if updated.rowcount else None
+        # MySQL and MariaDB have no UPDATE ... RETURNING. LAST_INSERT_ID(id) makes the server report the id as
+        # lastrowid. The comparison of the id with 0 adds 1 to the generation, as ids begin at 1.
+        updated = sql.execute_text(tx, _INCREMENT_BY_UUID_ON_MYSQL, *values)
+        provider_id = updated.lastrowid if updated.rowcount else None
     elif tx.dialect.update_returning:
-        found = sql.run(tx, f'{_INCREMENT_BY_UUID} RETURNING id', *values).scalar_one_or_none()
+        provider_id = sql.execute_text(tx, f'{_INCREMENT_BY_UUID} RETURNING id', *values).scalar_one_or_none()
     else:
         # SQLite before 3.35.
-        updated = sql.run(tx, _INCREMENT_BY_UUID, *values)
-        found = sql.run(tx, _ID, uuid).scalar_one() if updated.rowcount else None
-    if found is not None:
-        change_log.record_providers(tx, [found])
-    return found
+        updated = sql.execute_text(tx, _INCREMENT_BY_UUID, *values)
+        provider_id = sql.execute_text(tx, _ID, uuid).scalar_one() if updated.rowcount else None
+    if provider_id is not None:
+        change_log.record_providers(tx, [provider_id])
+    return provider_id
 
 
 def increment_all(batch: StatementBatch, provider_ids: Iterable[int]) -> None:
@@ -112,12 +123,12 @@ def increment(batch: StatementBatch, increments: Mapping[int, Increment]) -> Non
             count=len(chunk),
             condition=condition,
         )
-        batch.add(text, *values, check=expect_rows(len(chunk), db_api.RetryTransaction))
+        batch.add(text, *values, rows=len(chunk))
 
 
-_TABLE = 'placement_resource_providers'
+_TABLE = tables.resource_providers.name
 _INCREMENTED = 'generation = generation + 1, updated_at = ?'
-_INCREMENT = f'UPDATE {_TABLE} SET {_INCREMENTED}'  # noqa: S608
+_INCREMENT = sql.statement('UPDATE {table} SET {set}', table=_TABLE, set=_INCREMENTED)
 _INCREMENT_BY_UUID = f'{_INCREMENT} WHERE uuid = ? AND generation = ?'
 _INCREMENT_BY_UUID_ON_MYSQL = _INCREMENT_BY_UUID.replace('+ 1', '+ (LAST_INSERT_ID(id) > 0)')
-_ID = f'SELECT id FROM {_TABLE} WHERE uuid = ?'  # noqa: S608
+_ID = sql.statement('SELECT id FROM {table} WHERE uuid = ?', table=_TABLE)

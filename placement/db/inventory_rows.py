@@ -1,51 +1,70 @@
-"""Inserts, overwrites and deletes rows of inventories. ``used`` of a row that exists stays as it is."""
+"""Inserts, overwrites and deletes rows of inventories.
+
+``used`` of a row that exists stays as it is. ``used`` of a new row is the sum of the allocations of its provider and
+class. Another program may have left such allocations without an inventory. No claim can add to them; a claim that
+releases one deletes it, and then subtracts its amount from the inventory, if there is one by then. The INSERT locks
+these allocations. So either the claim comes later and finds the inventory, or the INSERT waits for the claim and does
+not count the deleted allocation.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from placement import capacity
+from oslo_log import log
+
+from placement.capacity import InventoryRecord
 from placement.db import sql
-from placement.db.batch import StatementBatch, expect_rows
+from placement.db.batch import StatementBatch
 
-#: The columns that a request sets, in the order of ``values``.
-FIELDS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
+LOG = log.getLogger(__name__)
+
+#: The columns that a request sets.
+FIELDS = InventoryRecord._fields[:-1]
 
 KEY = 'resource_provider_id, resource_class_id'
 _COLUMNS = ', '.join((KEY, 'used', *FIELDS))
+#: The sum of the allocations of a provider and class, which it locks.
+_ALLOCATED = (
+    '(SELECT COALESCE(SUM(used), 0) FROM (SELECT used FROM placement_allocations'
+    ' WHERE resource_provider_id = ? AND resource_class_id = ?{}) AS allocated)'
+)
 
 #: The largest number of rows that one statement overwrites.
 _MAX_ROWS_PER_UPDATE = 100
 
 
-class Record(capacity.HasCapacity, capacity.HasUnits, Protocol):
-    """An object with ``FIELDS`` as attributes."""
+def insert(
+    batch: StatementBatch,
+    records: Mapping[tuple[int, int], InventoryRecord],
+    present: Collection[tuple[int, int]] = (),
+    otherwise: str = '',
+) -> None:
+    """Add the INSERT of ``records``, which are by provider id and class id.
 
-
-def insert(batch: StatementBatch, records: Mapping[tuple[int, int], Record], otherwise: str = '') -> None:
-    """Add the INSERT of ``records``, which are by provider id and class id; nothing of them is used.
-
+    :param present: the keys of those that exist, whose allocations are not read.
     :param otherwise: the end of the statement, from ``sql.upsert_clause``, if some of them exist.
     """
-    rows = [(*key, 0, *values(record)) for key, record in sorted(records.items(), key=lambda item: item[0])]
-    for text, given in sql.bulk_insert(batch.tx, 'placement_inventories', _COLUMNS, rows):
-        batch.add(text + otherwise, *given)
+    rows = [(*key, key[0], None if key in present else key[1], *records[key][:-1]) for key in sorted(records)]
+    allocated = _ALLOCATED.format(sql.SHARED_LOCKS[batch.tx.dialect.name])
+    row = f'?, ?, {allocated}, {sql.placeholders(len(FIELDS))}'
+    for text, parameters in sql.bulk_insert(batch.tx, 'placement_inventories', _COLUMNS, rows, row):
+        batch.add(text + otherwise, *parameters)
 
 
-def overwrite(batch: StatementBatch, records: Mapping[int, Record], provider_id: int | None = None) -> None:
+def overwrite(batch: StatementBatch, records: Mapping[int, InventoryRecord], provider_id: int | None = None) -> None:
     """Add the UPDATE of inventories that exist, one for every 100 of them.
 
     :param records: by row id; if ``provider_id`` is given, by class id.
     :param provider_id: the provider of all of them. Its rows are then locked in order of class, as claims lock them.
     """
-    for some in sql.chunks(sorted(records), _MAX_ROWS_PER_UPDATE):
-        columns = zip(*(values(records[id_]) for id_ in some), strict=True)
-        cases = [item for column in columns for case in zip(some, column, strict=True) for item in case]
+    for chunk in sql.chunks(sorted(records), _MAX_ROWS_PER_UPDATE):
+        columns = zip(*(records[id_][:-1] for id_ in chunk), strict=True)
+        cases = [item for column in columns for case in zip(chunk, column, strict=True) for item in case]
         provider = [] if provider_id is None else [provider_id]
-        text = _overwriting(len(some), provider_id is not None)
-        batch.add(text, *cases, sql.now(batch.tx), *provider, *some)
+        text = _overwriting(len(chunk), provider_id is not None)
+        batch.add(text, *cases, sql.now(batch.tx), *provider, *chunk)
 
 
 @functools.lru_cache(maxsize=2 * _MAX_ROWS_PER_UPDATE)
@@ -54,8 +73,9 @@ def _overwriting(count: int, of_one_provider: bool) -> str:
     key = 'resource_class_id' if of_one_provider else 'id'
     cases = ' '.join(['WHEN ? THEN ?'] * count)
     changed = ', '.join(f'{name} = CASE {key} {cases} END' for name in FIELDS)
-    which = f'{"resource_provider_id = ? AND " if of_one_provider else ""}{key} IN ({sql.placeholders(count)})'
-    return f'UPDATE placement_inventories SET {changed}, updated_at = ? WHERE {which}'  # noqa: S608
+    condition = f'{"resource_provider_id = ? AND " if of_one_provider else ""}{key} IN ({sql.placeholders(count)})'
+    template = 'UPDATE placement_inventories SET {set}, updated_at = ? WHERE {condition}'
+    return sql.statement(template, set=changed, condition=condition)
 
 
 def delete_unused(batch: StatementBatch, ids: Sequence[int], error: Callable[[], Exception]) -> None:
@@ -64,10 +84,21 @@ def delete_unused(batch: StatementBatch, ids: Sequence[int], error: Callable[[],
     :param ids: as many as one statement takes.
     :param error: makes the exception to raise when some are in use or do not exist.
     """
-    unused = f'id IN ({sql.placeholders(len(ids))}) AND used = 0'
-    batch.add(f'DELETE FROM placement_inventories WHERE {unused}', *ids, check=expect_rows(len(ids), error))  # noqa: S608
+    template = 'DELETE FROM placement_inventories WHERE id IN ({ids}) AND used = 0'
+    text = sql.statement(template, ids=sql.placeholders(len(ids)))
+    batch.add(text, *ids, rows=len(ids), error=error)
 
 
-def values(record: Record) -> tuple[Any, ...]:
-    """Return the values of ``FIELDS``, in their order."""
-    return tuple(getattr(record, name) for name in FIELDS)
+def warn_of_overcommitment(uuid: str, used: Mapping[str, int], records: Mapping[str, InventoryRecord]) -> None:
+    """Log which of ``records``, which were just written, have less capacity than is used.
+
+    :param uuid: the provider's uuid.
+    :param used: by class name, as are ``records``; a missing class has 0.
+    """
+    over = [
+        f'{name} ({used[name]} used of {record.capacity})'
+        for name, record in records.items()
+        if used.get(name, 0) > max(record.capacity, 0)
+    ]
+    if over:
+        LOG.warning('Resource provider %s is now over-committed: %s', uuid, ', '.join(over))

@@ -1,21 +1,24 @@
-"""The versions of the schema: upgrade a database, read which version it has, or record one.
+"""The schema: upgrade a database, read its revision, or record one; and the standard names in its tables.
 
-The version is in a table of our own, so an adopted database keeps the version table of the service that made it.
+The revision is in a table of our own, so an adopted database keeps that of the service that made it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
+import os_resource_classes
+import os_traits
 import sqlalchemy as sa
 from alembic import command, config, migration, script
 from alembic.util import CommandError
-from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import connections, sqlite, tables
+from placement.db import connections, errors, sql, tables
 
 VERSION_TABLE = 'placement_alembic_version'
 SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
@@ -23,12 +26,20 @@ SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
 _ADVISORY_LOCK_ID = 0x706C6163
 _NAMED_LOCK = 'placement_schema'
 _LOCK_TIMEOUT_SECONDS = 120
+#: Maximum number of retries, about one a second, while a process on another node of a cluster is changing the schema.
+_MAX_SYNC_RETRIES = 60
+
+Rows = list[dict[str, object]]
 
 
 class WrongSchema(exception.PlacementError):
     template = (
-        'The schema of the database is at version {present}, not {head}. Upgrade it with: placement-manage db sync'
+        'The schema of the database is at revision {present}, not {head}. Upgrade it with: placement-manage db sync'
     )
+
+
+class MissingSchema(WrongSchema):
+    template = 'The database does not have the tables of this service. Create them with: placement-manage db sync'
 
 
 class ForeignSchema(WrongSchema):
@@ -45,19 +56,30 @@ class SchemaLocked(exception.PlacementError):
 
 
 class UnknownRevision(exception.PlacementError):
-    template = 'There is no schema version {revision}. Known versions: {known}'
+    template = 'There is no schema revision {revision}. Known revisions: {known}'
 
 
 def sync(engine: sa.Engine) -> None:
-    """Create the schema, or upgrade it to the newest version. Processes that do so at the same time wait for another.
+    """Create the schema, or upgrade it to the newest revision. Processes that do so together wait for one another.
 
-    :raises ForeignSchema: there are tables but no version of ours.
+    :raises ForeignSchema: there are tables but no revision of ours.
     :raises UnknownRevision: the schema is that of a later release.
     :raises SchemaLocked: another process has been changing the schema for two minutes.
-    :raises RetryRequest: a process on another node of a cluster is upgrading the schema, too.
     """
+
+    # No lock covers all nodes of a Galera cluster: a process on another node may upgrade the database at the same time.
+    # A change of the schema there can also interrupt a statement here in the middle of a row, at which PyMySQL fails
+    # with AssertionError.
+    def is_temporary(error: Exception) -> bool:
+        overtaken = isinstance(error, CommandError | AssertionError) and sql.is_mysql(engine.dialect)
+        return overtaken or errors.is_concurrent_change_of_schema(error)
+
+    errors.retry(functools.partial(_sync, engine), is_temporary, retries=_MAX_SYNC_RETRIES, interval=1)
+
+
+def _sync(engine: sa.Engine) -> None:
     with locked(engine) as connection:
-        present = version_on(connection)
+        present = _settle_revision(connection)
         if present is None:
             _reject_foreign_tables(connection)
             # Before the other tables: without it, tables that an interrupted attempt left would look like those of
@@ -67,33 +89,29 @@ def sync(engine: sa.Engine) -> None:
             return
         else:
             _resolve(present)
-        try:
-            command.upgrade(_config(connection), 'head')
-        except CommandError as error:
-            if connection.dialect.name not in ('mysql', 'mariadb'):
-                raise
-            # No lock covers all nodes of a Galera cluster: a process on another node upgraded the database since.
-            raise db_exc.RetryRequest(error) from error
+        command.upgrade(_config(connection), 'head')
 
 
-def version(engine: sa.Engine) -> str | None:
+def recorded_revision(engine: sa.Engine) -> str | None:
     """Return the revision that is recorded in the database, None for a database without our schema."""
     with engine.connect() as connection:
-        return version_on(connection)
+        return recorded_revision_on(connection)
 
 
-def check(engine: sa.Engine) -> None:
+def check_revision(engine: sa.Engine) -> None:
     """Make sure that the schema is the one that this code was written for.
 
     :raises ForeignSchema: the tables are those of another Placement service.
-    :raises WrongSchema: the database has another version, or none.
+    :raises MissingSchema: there are no tables.
+    :raises WrongSchema: the database has another revision.
     """
     with engine.connect() as connection:
-        present = version_on(connection)
+        present = recorded_revision_on(connection)
         if present is None:
             _reject_foreign_tables(connection)
+            raise MissingSchema
     if present != head():
-        raise WrongSchema(present=present or 'none', head=head())
+        raise WrongSchema(present=present, head=head())
 
 
 def head() -> str:
@@ -102,7 +120,7 @@ def head() -> str:
 
 
 def stamp(engine: sa.Engine, revision: str) -> None:
-    """Record ``revision`` as the version of the schema, without changing anything else.
+    """Record ``revision`` as that of the schema, without changing anything else.
 
     :raises UnknownRevision: no such revision.
     :raises ForeignSchema: the tables are those of another Placement service.
@@ -110,7 +128,7 @@ def stamp(engine: sa.Engine, revision: str) -> None:
     """
     target = _resolve(revision)
     with locked(engine) as connection:
-        if version_on(connection) is None:
+        if _settle_revision(connection) is None:
             _reject_foreign_tables(connection, theirs_only=True)
         stamp_on(connection, target)
 
@@ -132,8 +150,8 @@ def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
     :raises SchemaLocked: MySQL and MariaDB: another process has had it for two minutes.
     """
     with engine.connect() as connection:
-        connection.execution_options(**{connections.BEGIN: connections.WRITE_TESTED})
-        with _named_lock(connection), sqlite.without_foreign_keys(connection), connection.begin():
+        connection.execution_options(**{connections.BEGIN: connections.WRITE_EAGER})
+        with _named_lock(connection), _without_foreign_keys(connection), connection.begin():
             if connection.dialect.name == 'postgresql':
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK_ID)))
             # On SQLite the transaction itself holds the write lock of the whole file.
@@ -141,12 +159,31 @@ def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 @contextlib.contextmanager
+def _without_foreign_keys(connection: sa.Connection) -> Iterator[None]:
+    """Turn off the checks of foreign keys for a transaction that begins in the block.
+
+    With them no table could be replaced. Does nothing on other databases.
+    """
+    if connection.dialect.name != 'sqlite':
+        yield
+        return
+    driver: Any = connection.connection.dbapi_connection
+    (checked,) = driver.execute('PRAGMA foreign_keys').fetchone()
+    driver.execute('PRAGMA foreign_keys = OFF')
+    try:
+        yield
+    finally:
+        driver.execute(f'PRAGMA foreign_keys = {checked}')
+
+
+@contextlib.contextmanager
 def _named_lock(connection: sa.Connection) -> Iterator[None]:
     """Hold a lock of MySQL that belongs to the connection, because MySQL commits at each change of the schema.
 
-    It is released after the last commit, so that the next process sees the new version. Does nothing on others.
+    The lock is released after the last commit, so that the next process sees the new revision. On other databases this
+    does nothing.
     """
-    if connection.dialect.name not in ('mysql', 'mariadb'):
+    if not sql.is_mysql(connection.dialect):
         yield
         return
     if connection.scalar(sa.select(sa.func.get_lock(_NAMED_LOCK, _LOCK_TIMEOUT_SECONDS))) != 1:
@@ -160,35 +197,75 @@ def _named_lock(connection: sa.Connection) -> Iterator[None]:
 
 
 def _config(connection: sa.Connection | None = None) -> config.Config:
-    made = config.Config()
+    options = config.Config()
     # ConfigParser would read a percent sign in the path as the start of an interpolation.
-    made.set_main_option('script_location', str(SCRIPTS).replace('%', '%%'))
-    made.set_main_option('path_separator', 'os')
-    made.attributes['connection'] = connection
-    return made
+    options.set_main_option('script_location', str(SCRIPTS).replace('%', '%%'))
+    options.set_main_option('path_separator', 'os')
+    options.attributes['connection'] = connection
+    return options
 
 
 def _resolve(revision: str) -> str:
     scripts = script.ScriptDirectory.from_config(_config())
-    try:
-        found = scripts.get_revision(revision)
-    except CommandError:
-        found = None
-    if found is None:
-        known = ', '.join(reversed([known.revision for known in scripts.walk_revisions()]))
-        raise UnknownRevision(revision=revision, known=known)
-    return found.revision
+    with contextlib.suppress(CommandError):
+        if (target := scripts.get_revision(revision)) is not None:
+            return target.revision
+    revisions = ', '.join(reversed([script.revision for script in scripts.walk_revisions()]))
+    raise UnknownRevision(revision=revision, known=revisions)
 
 
-def version_on(connection: sa.Connection) -> str | None:
-    """Return the version that ``version`` returns, on a connection of the caller."""
+def recorded_revision_on(connection: sa.Connection) -> str | None:
+    """Return what ``recorded_revision`` returns, on a connection of the caller."""
+    return max(_recorded_revisions(connection), default=None)
+
+
+def _recorded_revisions(connection: sa.Connection) -> tuple[str, ...]:
+    """Return the recorded revisions, which are numbered.
+
+    There are two if a process on another node of a Galera cluster finished the next step before this process recorded
+    the previous one. Both steps are complete then, because no step changes what exists.
+    """
     context = migration.MigrationContext.configure(connection, opts={'version_table': VERSION_TABLE})
-    return context.get_current_revision()
+    return context.get_current_heads()
+
+
+def _settle_revision(connection: sa.Connection) -> str | None:
+    """Return the recorded revision, and remove those before it, with which Alembic would not continue."""
+    recorded = _recorded_revisions(connection)
+    newest = max(recorded, default=None)
+    if len(recorded) > 1:
+        rows = sa.table(VERSION_TABLE, sa.column('version_num'))
+        connection.execute(sa.delete(rows).where(rows.c.version_num != newest))
+    return newest
 
 
 def _reject_foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> None:
     present = set(sa.inspect(connection).get_table_names())
     foreign = sorted(present & (tables.FOREIGN if theirs_only else tables.FOREIGN | set(tables.metadata.tables)))
-    # A version table without a version: a process on another node of a cluster is creating the schema.
+    # A table for the revision without one: a process on another node of a cluster is creating the schema.
     if foreign and VERSION_TABLE not in present:
         raise ForeignSchema(tables=', '.join(foreign))
+
+
+def has_standard_names(tx: sa.Connection) -> bool:
+    """Return whether the database has all standard resource classes and traits."""
+    return not any(rows for _, rows in _missing_names(tx))
+
+
+def insert_standard_names(tx: sa.Connection) -> None:
+    """Insert each standard class and trait that the database lacks; nothing is ever removed or renamed.
+
+    Several processes may do this at the same time: a row that exists is not changed. The caller records the change in
+    the log (``change_log.record_names``).
+    """
+    for table, rows in _missing_names(tx):
+        if rows:
+            tx.execute(sql.insert_unless_present(tx, table), rows)
+
+
+def _missing_names(tx: sa.Connection) -> Iterator[tuple[sa.Table, Rows]]:
+    classes: Rows = [{'id': id_, 'name': name} for id_, name in enumerate(os_resource_classes.STANDARDS)]
+    traits: Rows = [{'name': name} for name in sorted(os_traits.get_traits())]
+    for table, rows in ((tables.resource_classes, classes), (tables.traits, traits)):
+        present = set(tx.scalars(sa.select(table.c.name)))
+        yield table, [row for row in rows if row['name'] not in present]

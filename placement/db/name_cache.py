@@ -45,23 +45,18 @@ class NameCache:
 
         :raises ResourceClassNotFound, TraitNotFound: some do not exist.
         """
-        known = self._known(tx, names)
-        self._not_found.check(names, known)
-        return known
-
-    def _known(self, tx: sa.Connection, names: Iterable[str]) -> dict[str, int]:
-        wanted = set(names)
-        if not self._standard and not all(is_custom(name) for name in wanted):
+        if not self._standard and not all(is_custom(name) for name in names):
             columns = self._table.c
             standard = ~columns.name.startswith(CUSTOM_PREFIX, autoescape=True)
-            found = tx.execute(sa.select(columns.name, columns.id).where(standard))
-            self._standard.update({row.name: row.id for row in found})
-        known = {name: self._standard[name] for name in wanted if name in self._standard}
+            rows = tx.execute(sa.select(columns.name, columns.id).where(standard))
+            self._standard.update({row.name: row.id for row in rows})
+        ids = {name: self._standard[name] for name in names if name in self._standard}
         # Names that cannot be stored do not exist, and some drivers reject them.
-        missing = sorted(name for name in wanted - known.keys() if sql.storable(name))
+        missing = sorted(name for name in set(names) - ids.keys() if sql.storable(name))
         for chunk in sql.chunks(missing):
-            known.update(self._look_up(tx, chunk))
-        return known
+            ids.update(self._look_up(tx, chunk))
+        self._not_found.raise_unless_known(names, ids)
+        return ids
 
     def _look_up(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
         columns = self._table.c
@@ -72,9 +67,9 @@ class NameCache:
             .order_by(columns.id)
             .with_for_update(read=True, key_share=True)
         )
-        found = {row.name: row.id for row in tx.execute(query)}
-        self._standard.update((name, id_) for name, id_ in found.items() if not is_custom(name))
-        return found
+        ids = {row.name: row.id for row in tx.execute(query)}
+        self._standard.update((name, id_) for name, id_ in ids.items() if not is_custom(name))
+        return ids
 
 
 #: The largest number of cached aggregates, which take some ten megabytes.
@@ -87,14 +82,14 @@ class KnownAggregates:
     def __init__(self) -> None:
         self._uuids: set[str] = set()
 
-    def add(self, uuids: Iterable[str]) -> None:
-        """Add these; if the cache is full, remove all others."""
+    def remember(self, uuids: Iterable[str]) -> None:
+        """Add ``uuids`` to the cache; if it is full, remove all others."""
         if len(self._uuids) > MAX_KNOWN_AGGREGATES:
             self._uuids.clear()
         self._uuids.update(uuids)
 
     def invalidate(self, uuids: Iterable[str]) -> None:
-        """Remove these from the cache."""
+        """Remove ``uuids`` from the cache."""
         self._uuids.difference_update(uuids)
 
     def unknown(self, uuids: Iterable[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def of(parents: Mapping[int, int | None]) -> dict[int, int | None]:
+def find_roots(parents: Mapping[int, int | None]) -> dict[int, int | None]:
     """Return the id of the root of each provider, by provider id; None where following the parents ends in a loop.
 
     :param parents: the parent id of each provider by its id, None for a root. A provider whose parent is not among the
@@ -22,6 +22,6 @@ def of(parents: Mapping[int, int | None]) -> dict[int, int | None]:
                 roots[current] = current
             else:
                 current = parent_id
-        # If ``current`` has no root by now, it was passed twice, which means a loop.
+        # If ``current`` still has no root, it was passed twice, which means a loop.
         roots.update(dict.fromkeys(passed, roots.get(current)))
     return roots

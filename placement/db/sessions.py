@@ -7,11 +7,13 @@ import time
 
 import sqlalchemy as sa
 
+from placement.db import sql
+
 #: Seconds to wait until other connections are closed, or wait for our lock on the schema.
 _DISCONNECT_GRACE_SECONDS = 3
 
-#: By dialect, what selects the other connections, without those that wait for our lock because they want to change the
-#: schema, too. SQLite has no such list.
+#: By dialect, the query of the other connections, without those that wait for our lock to change the schema. SQLite has
+#: no list of connections.
 _QUERIES = {
     'postgresql': (
         'SELECT usename AS account, host(client_addr) AS address, application_name AS program,'
@@ -56,13 +58,13 @@ def list_others(connection: sa.Connection) -> list[Session]:
     if connection.dialect.name == 'postgresql':
         # Otherwise PostgreSQL shows the same connections throughout a transaction.
         connection.execute(sa.select(sa.func.pg_stat_clear_snapshot()))
-    rows = connection.exec_driver_sql(query).all()
+    rows = sql.execute_text(connection, query).all()
     return [Session(row.account, row.address or '', row.program or '', bool(row.own)) for row in rows]
 
 
 def wait_for_disconnects(connection: sa.Connection) -> list[Session]:
     """Wait for up to three seconds until there are no other connections, and return those that remain."""
     deadline = time.monotonic() + _DISCONNECT_GRACE_SECONDS
-    while (found := list_others(connection)) and time.monotonic() <= deadline:
+    while (others := list_others(connection)) and time.monotonic() <= deadline:
         time.sleep(0.1)
-    return found
+    return others

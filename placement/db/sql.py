@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,8 +16,8 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 #: on MariaDB makes a temporary table of the list, and may then read the whole other table to join them.
 MAX_VALUES_PER_STATEMENT = 900
 
-#: The largest number of rows that one statement changes to values of their own. SQLite rejects a chain of more than
-#: 1,000 conditions.
+#: The largest number of rows to which one statement gives different values. SQLite rejects a chain of more than 1,000
+#: conditions.
 MAX_ROWS_PER_STATEMENT = 300
 
 #: ``group_concat_max_len`` of connections to MariaDB and MySQL. The text is also limited by ``max_allowed_packet``.
@@ -35,23 +34,25 @@ class TruncatedResult(RuntimeError):
 
 
 def chunks(values: Sequence[V], size: int = MAX_VALUES_PER_STATEMENT) -> Iterator[Sequence[V]]:
-    """Yield ``values``, in their order, in lists of at most ``size``, one for each statement. None of them is empty."""
+    """Yield ``values``, in their order, in lists of at most ``size``, one for each statement. No list is empty."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
 
-def lock_rows_in_id_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+def lock_rows_in_id_order(
+    tx: sa.Connection, table: sa.Table, condition: sa.ColumnElement[bool]
+) -> sa.ColumnElement[bool]:
     """Return the WHERE clause of an UPDATE or DELETE that locks its rows in order of ``id``.
 
     MariaDB and MySQL find, and so lock, the rows in that order anyway. PostgreSQL promises no order, so there a
-    subquery locks them first; ``which`` is evaluated again after that, as it may not be true any more.
+    subquery locks them first; ``condition`` is evaluated again after that, as it may no longer be true.
 
-    :param which: the condition on the rows of ``table``.
+    :param condition: the condition on the rows of ``table``.
     """
     if tx.dialect.name != 'postgresql':
-        return which
-    locked = sa.select(table.c.id).where(which).order_by(table.c.id).with_for_update(key_share=True).cte()
-    return sa.and_(table.c.id == locked.c.id, which)
+        return condition
+    locked = sa.select(table.c.id).where(condition).order_by(table.c.id).with_for_update(key_share=True).cte()
+    return sa.and_(table.c.id == locked.c.id, condition)
 
 
 def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
@@ -63,24 +64,32 @@ def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
     return mysql.insert(table).prefix_with('IGNORE')
 
 
-# Plain text, for the statements of claims and other frequent writes. A statement takes the database about 0.1 ms; an
-# expression of SQLAlchemy would add as much each time that it is run, even though it is compiled only once.
+# Plain text, for the statements of claims and other frequent writes. A statement takes the database about 0.1 ms. An
+# expression of SQLAlchemy adds as much each time that it is run, even though it is compiled only once.
 
 
-def run(tx: sa.Connection, text: str, *values: Any, options: Mapping[str, Any] | None = None) -> sa.CursorResult[Any]:
-    """Run ``text``.
+def statement(template: str, **parts: object) -> str:
+    """Return the SQL in which ``parts`` replace their names in braces in ``template``.
+
+    :param parts: names of tables and columns, expressions, question marks, and numbers of our own. What a client or an
+        operator wrote is passed to ``execute_text`` as a value.
+    """
+    return template.format(**parts)
+
+
+def execute_text(
+    tx: sa.Connection, text: str, *values: Any, options: Mapping[str, Any] | None = None
+) -> sa.CursorResult[*tuple[Any, ...]]:
+    """Execute ``text``.
 
     :param text: has a question mark for each of ``values``, and no other question mark or percent sign.
     :param values: integers, floats, texts, None, or moments as ``now`` makes them.
     :param options: execution options.
     """
-    spelled = _spelled(text, tx.dialect.paramstyle) if values else text
-    return tx.exec_driver_sql(spelled, values, execution_options=options)
-
-
-@functools.lru_cache(maxsize=1024)
-def _spelled(text: str, paramstyle: str) -> str:
-    return text if paramstyle == 'qmark' else text.replace('?', '%s')
+    # Not cached: most texts have ids in them, or are joined of several, so they are not used again.
+    if values and tx.dialect.paramstyle != 'qmark':
+        text = text.replace('?', '%s')
+    return tx.exec_driver_sql(text, values, execution_options=options)
 
 
 def placeholders(count: int) -> str:
@@ -89,45 +98,45 @@ def placeholders(count: int) -> str:
 
 
 def now(tx: sa.Connection) -> Any:
-    """Return the present moment in UTC, for ``created_at`` and ``updated_at``, as ``run`` takes it."""
+    """Return the present moment in UTC, for ``created_at`` and ``updated_at``, as ``execute_text`` takes it."""
     moment = timeutils.utcnow()
     # On SQLite, the text that SQLAlchemy would store.
     return moment.isoformat(' ', 'microseconds') if tx.dialect.name == 'sqlite' else moment
 
 
+def with_utc(moment: dt.datetime | None) -> dt.datetime | None:
+    """Return the aware time for a value of ``created_at`` or ``updated_at``, which are in UTC without a time zone."""
+    return moment and moment.replace(tzinfo=dt.UTC)
+
+
 def bulk_insert(
-    tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[Any]]
+    tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[Any]], row: str = ''
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the texts and values, for ``run``, of INSERT statements: one for every 900 rows.
+    """Yield the texts and values, for ``execute_text``, of INSERT statements: one for every 900 rows.
 
     :param columns: their names, joined with commas, without ``created_at``, which is set to ``now``.
-    :param rows: values as ``run`` takes them, in the order of ``columns``.
+    :param rows: values as ``execute_text`` takes them, in the order of the question marks in ``row``.
+    :param row: the expressions for ``columns``, joined with commas; by default a question mark for each.
     """
     moment = now(tx)
     for chunk in chunks(rows):
-        yield (
-            _insertion(table, columns, len(chunk[0]) + 1, len(chunk)),
-            [value for row in chunk for value in (*row, moment)],
-        )
+        values = ', '.join([f'({row or placeholders(len(chunk[0]))}, ?)'] * len(chunk))
+        template = 'INSERT INTO {table} ({columns}, created_at) VALUES {values}'
+        text = statement(template, table=table, columns=columns, values=values)
+        yield text, [value for items in chunk for value in (*items, moment)]
 
 
 def insertion_unless_present(
     tx: sa.Connection, table: str, column: str, values: Sequence[Any]
 ) -> tuple[str, list[Any]]:
-    """Return the text and values, for ``run``, of an INSERT of one row for each value that skips rows whose key exists.
+    """Return an INSERT of one row for each value that skips rows whose key exists, for ``execute_text``.
 
     :param values: at most ``MAX_VALUES_PER_STATEMENT``, for ``column``.
     """
-    ((text, given),) = bulk_insert(tx, table, column, [(value,) for value in values])
+    ((text, parameters),) = bulk_insert(tx, table, column, [(value,) for value in values])
     if is_mysql(tx.dialect):
-        return text.replace('INSERT', 'INSERT IGNORE', 1), given
-    return f'{text} ON CONFLICT DO NOTHING', given
-
-
-@functools.lru_cache(maxsize=256)
-def _insertion(table: str, columns: str, width: int, count: int) -> str:
-    rows = ', '.join([f'({placeholders(width)})'] * count)
-    return f'INSERT INTO {table} ({columns}, created_at) VALUES {rows}'  # noqa: S608
+        return text.replace('INSERT', 'INSERT IGNORE', 1), parameters
+    return f'{text} ON CONFLICT DO NOTHING', parameters
 
 
 def update_in_order(
@@ -143,7 +152,7 @@ def update_in_order(
     order: str = 'id',
     index: str = 'PRIMARY',
 ) -> tuple[str, list[Any]]:
-    """Return the text and values, for ``run``, of an UPDATE that locks several rows in a fixed order.
+    """Return the text and values, for ``execute_text``, of an UPDATE that locks several rows in a fixed order.
 
     SQLite has one writer at a time. MySQL and MariaDB lock rows in the order in which they find them, so the statement
     names the index. PostgreSQL promises no order, so there a query locks the rows first.
@@ -154,26 +163,33 @@ def update_in_order(
     :param condition: selects the rows to update, without values; by default ``rows``. It has to imply ``rows``.
     :param order: the columns of ``index``.
     """
+    parts = {'table': table, 'set': assignments, 'rows': rows, 'condition': condition or rows, 'order': order}
     if count == 1 or dialect.name != 'postgresql':
         hint = f' FORCE INDEX ({index})' if is_mysql(dialect) else ''
-        given = [*values] if condition else [*values, *row_values]
-        return f'UPDATE {table}{hint} SET {assignments} WHERE {condition or rows}', given  # noqa: S608
-    lock = f'SELECT id AS locked_id FROM {table} WHERE {rows} ORDER BY {order} FOR NO KEY UPDATE'  # noqa: S608
-    where = f'id = locked_id AND ({condition})' if condition else 'id = locked_id'
-    text = f'WITH locked AS ({lock}) UPDATE {table} SET {assignments} FROM locked WHERE {where}'  # noqa: S608
-    return text, [*row_values, *values]
+        text = statement('UPDATE {table}{hint} SET {set} WHERE {condition}', hint=hint, **parts)
+        return text, [*values] if condition else [*values, *row_values]
+    text = statement(
+        'WITH locked AS (SELECT id AS locked_id FROM {table} WHERE {rows} ORDER BY {order} FOR NO KEY UPDATE)'
+        ' UPDATE {table} SET {set} FROM locked WHERE id = locked_id',
+        **parts,
+    )
+    return f'{text} AND ({condition})' if condition else text, [*row_values, *values]
 
 
-def delete_in_id_order(dialect: sa.Dialect, table: str, condition: str, ids: Iterable[int]) -> str:
-    """Return the text of a DELETE that locks several rows in order of id, as ``update_in_order`` does.
+def delete_in_id_order(dialect: sa.Dialect, table: str, condition: str, ids: Sequence[int]) -> str:
+    """Return the text of a DELETE that locks rows in order of id, as ``update_in_order`` does.
 
     :param condition: selects the rows to delete. It has to imply that the id is one of ``ids``.
     """
-    if dialect.name != 'postgresql':
-        return f'DELETE FROM {table} WHERE {condition}'  # noqa: S608
-    which = ', '.join(f'{id_:d}' for id_ in ids)
-    lock = f'SELECT id AS locked_id FROM {table} WHERE id IN ({which}) ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
-    return f'WITH locked AS ({lock}) DELETE FROM {table} USING locked WHERE id = locked_id AND ({condition})'  # noqa: S608
+    if len(ids) == 1 or dialect.name != 'postgresql':
+        return statement('DELETE FROM {table} WHERE {condition}', table=table, condition=condition)
+    return statement(
+        'WITH locked AS (SELECT id AS locked_id FROM {table} WHERE id IN ({ids}) ORDER BY id FOR NO KEY UPDATE)'
+        ' DELETE FROM {table} USING locked WHERE id = locked_id AND ({condition})',
+        table=table,
+        condition=condition,
+        ids=', '.join(f'{id_:d}' for id_ in ids),
+    )
 
 
 def upsert_clause(tx: sa.Connection, key: str, columns: Mapping[str, str]) -> str:
@@ -193,13 +209,6 @@ def for_update(dialect: sa.Dialect) -> str:
     return '' if dialect.name == 'sqlite' else ' FOR UPDATE'
 
 
-#: The text of the present moment in UTC, by name of the dialect.
-UTC_NOW = {
-    'sqlite': 'CURRENT_TIMESTAMP',
-    'postgresql': "timezone('utc', now())",
-    'mysql': 'utc_timestamp()',
-    'mariadb': 'utc_timestamp()',
-}
 #: The first releases that have SKIP LOCKED.
 _SKIP_LOCKED_SINCE = {'mysql': (8, 0, 1), 'mariadb': (10, 6)}
 
@@ -211,11 +220,6 @@ SHARED_LOCKS = {
     'mysql': ' LOCK IN SHARE MODE',
     'mariadb': ' LOCK IN SHARE MODE',
 }
-
-
-def utc_now(dialect: sa.Dialect) -> sa.ColumnElement[dt.datetime]:
-    """Return the present moment in UTC by the clock of the database."""
-    return sa.literal_column(UTC_NOW[dialect.name], sa.DateTime)
 
 
 def microseconds(dialect: sa.Dialect, moment: str) -> str:
@@ -239,35 +243,29 @@ def fetch_integers(tx: sa.Connection, *queries: tuple[Sequence[str], str]) -> li
     :returns: for each query an array with a row for each of its rows, of signed 64-bit integers.
     :raises TruncatedResult: a text was longer than the database allows.
     """
+    template = 'SELECT {number} AS number, COUNT(*), {joined} FROM {source}'
     parts = [
-        f'SELECT {number} AS number, COUNT(*), {_joined(tx.dialect, columns)} FROM {rest}'  # noqa: S608
-        for number, (columns, rest) in enumerate(queries)
+        statement(template, number=number, joined=joined(tx.dialect, columns), source=source)
+        for number, (columns, source) in enumerate(queries)
     ]
-    found: dict[int, NDArray[np.int64]] = {}
-    for number, count, text in tx.exec_driver_sql(' UNION ALL '.join(parts)):
+    arrays: dict[int, NDArray[np.int64]] = {}
+    for number, count, text in execute_text(tx, ' UNION ALL '.join(parts)):
         columns = len(queries[number][0])
-        # A seventh of the time of ``int`` for each.
+        # Takes a seventh of the time of ``int`` for each number.
         values = np.fromstring(text, np.int64, sep=' ') if count else np.empty(0, np.int64)
         if len(values) != count * columns:
             raise TruncatedResult(f'{count} rows of {queries[number][1][:80]}')
-        found[number] = values.reshape(count, columns)
-    return [found[number] for number in range(len(queries))]
+        arrays[number] = values.reshape(count, columns)
+    return [arrays[number] for number in range(len(queries))]
 
 
-def _joined(dialect: sa.Dialect, columns: Sequence[str]) -> str:
-    """Return the aggregate function that joins the columns of all rows with spaces."""
+def joined(dialect: sa.Dialect, columns: Sequence[str]) -> str:
+    """Return the aggregate function that joins all rows, in any order: a line for each, its columns with spaces."""
     if dialect.name == 'sqlite':
         row = " || ' ' || ".join(f'({column})' for column in columns)
-        return f"group_concat({row}, ' ')"
+        return f"group_concat({row}, '\n')"
     row = f"concat_ws(' ', {', '.join(columns)})"
-    return f"GROUP_CONCAT({row} SEPARATOR ' ')" if is_mysql(dialect) else f"string_agg({row}, ' ')"
-
-
-def utc_hours_from_now(dialect: sa.Dialect, hours: int) -> sa.ColumnElement[dt.datetime]:
-    """Return the moment in so many hours, or so many hours ago, by the clock of the database."""
-    if dialect.name == 'sqlite':
-        return sa.literal_column(f"datetime('now', '{hours:+d} hours')", sa.DateTime)
-    return sa.literal_column(f"{UTC_NOW[dialect.name]} + INTERVAL '{hours:d}' HOUR", sa.DateTime)
+    return f"GROUP_CONCAT({row} SEPARATOR '\n')" if is_mysql(dialect) else f"string_agg({row}, '\n')"
 
 
 def has_skip_locked(dialect: sa.Dialect) -> bool:

@@ -1,11 +1,15 @@
 """The tables, as SQLAlchemy Core.
 
-Tables and columns have the names that they have in the database of any OpenStack deployment, with ``placement_`` before
-those of the tables. So another Placement service does not find its tables in our database, and cannot write without
+Tables and columns have the names that they have in the database of any OpenStack deployment; those of tables have the
+prefix ``placement_``. So another Placement service does not find its tables in our database, and cannot write without
 updating ``inventories.used`` and the change log (doc/adopt.md).
 
 ``inventories.used`` is a column that only this service has: the sum of ``allocations.used`` of that provider and class.
 A claim updates it in the transaction that writes the allocations; adoption and repairs of the audit compute it again.
+
+``allocations.consumer_project_id``, ``consumer_user_id`` and ``consumer_type_id`` are also ours: copies of the columns
+of the consumer, so that the usage of a project is read from one index. A claim replaces the rows of a consumer whenever
+it writes the consumer. All three are NULL in rows that another release wrote; their owner is that of the consumer.
 """
 
 from __future__ import annotations
@@ -88,6 +92,9 @@ allocations = _table(
     sa.Column('consumer_id', types.Text(36), nullable=False),
     sa.Column('resource_class_id', sa.Integer, nullable=False),
     sa.Column('used', sa.Integer, nullable=False),
+    sa.Column('consumer_project_id', sa.Integer, nullable=True),
+    sa.Column('consumer_user_id', sa.Integer, nullable=True),
+    sa.Column('consumer_type_id', sa.Integer, nullable=True),
     sa.UniqueConstraint(
         'consumer_id',
         'resource_provider_id',
@@ -95,6 +102,14 @@ allocations = _table(
         name='uniq_allocations0consumer_provider_class',
     ),
     sa.Index('allocations_provider_class_used_idx', 'resource_provider_id', 'resource_class_id', 'used'),
+    sa.Index(
+        'allocations_owner_class_used_idx',
+        'consumer_project_id',
+        'consumer_user_id',
+        'consumer_type_id',
+        'resource_class_id',
+        'used',
+    ),
 )
 
 projects = _with_unique_ids(
@@ -125,7 +140,7 @@ consumers = _with_unique_ids(
     # NULL for a consumer that was never written at microversion 1.38 or later.
     sa.Column('consumer_type_id', sa.Integer, sa.ForeignKey('placement_consumer_types.id'), nullable=True),
     sa.UniqueConstraint('uuid', name='uniq_consumers0uuid'),
-    sa.Index('consumers_project_id_user_id_idx', 'project_id', 'user_id'),
+    sa.Index('consumers_project_user_type_uuid_idx', 'project_id', 'user_id', 'consumer_type_id', 'uuid'),
     sa.Index('consumers_user_id_idx', 'user_id'),
     sa.Index('consumers_consumer_type_id_idx', 'consumer_type_id'),
 )
@@ -224,23 +239,41 @@ change_log = sa.Table(
     mysql_charset='utf8mb4',
 )
 
+#: The condition of a join of inventories and allocations.
+ALLOCATION_OF_INVENTORY = sa.and_(
+    allocations.c.resource_provider_id == inventories.c.resource_provider_id,
+    allocations.c.resource_class_id == inventories.c.resource_class_id,
+)
+
 #: In a query of inventories: the sum of the allocations of each, which its ``used`` has to be.
 ALLOCATED = (
     sa.select(sa.func.coalesce(sa.func.sum(allocations.c.used), 0))
-    .where(allocations.c.resource_provider_id == inventories.c.resource_provider_id)
-    .where(allocations.c.resource_class_id == inventories.c.resource_class_id)
+    .where(ALLOCATION_OF_INVENTORY)
     .correlate(inventories)
     .scalar_subquery()
 )
+
+#: In a query of allocations: the correct value of each copy of a column of the consumer, by name of the copy.
+OWNER = {
+    copy: sa.select(column)
+    .where(consumers.c.uuid == allocations.c.consumer_id)
+    .correlate(allocations)
+    .scalar_subquery()
+    for copy, column in (
+        ('consumer_project_id', consumers.c.project_id),
+        ('consumer_user_id', consumers.c.user_id),
+        ('consumer_type_id', consumers.c.consumer_type_id),
+    )
+}
 
 
 #: The tables of the change log, which only this service has.
 LOG = (change_log_slots, change_log)
 #: The tables that every Placement service has.
 SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, resource_class_sequence))
-#: The names of those in another service. That of ``placement_aggregates`` is the same.
-THEIR_NAMES = {
+#: The names of the shared tables in another service. ``placement_aggregates`` has the same name there.
+UPSTREAM_NAMES = {
     table: table.name if table is placement_aggregates else table.name.removeprefix('placement_') for table in SHARED
 }
 #: Names of tables that only another service has.
-FOREIGN = frozenset(THEIR_NAMES.values()) - frozenset(metadata.tables)
+FOREIGN = frozenset(UPSTREAM_NAMES.values()) - frozenset(metadata.tables)

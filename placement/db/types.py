@@ -34,25 +34,23 @@ def _mysql(type_: Text, compiler: TypeCompiler, **_kw: Any) -> str:
     return f'VARCHAR({type_.length}) CHARACTER SET utf8mb4 COLLATE {collation}'
 
 
+#: The present moment by the clock of the database, in UTC without a time zone, by name of the dialect. MySQL wants an
+#: expression that is the default of a column in parentheses.
+UTC_NOW = {
+    'sqlite': 'CURRENT_TIMESTAMP',
+    'postgresql': "timezone('utc', now())",
+    'mysql': '(utc_timestamp())',
+    'mariadb': '(utc_timestamp())',
+}
+
+
 class UtcNow(FunctionElement[Any]):
-    """The time by the clock of the database, in UTC without a time zone. Can be the default of a column."""
+    """``UTC_NOW`` as an expression, which can be the default of a column."""
 
     inherit_cache = True
     type = sa.DateTime()
 
 
 @compiles(UtcNow)
-def _now_on_sqlite(_element: UtcNow, _compiler: SQLCompiler, **_kw: Any) -> str:
-    return 'CURRENT_TIMESTAMP'
-
-
-@compiles(UtcNow, 'postgresql')
-def _now_on_postgresql(_element: UtcNow, _compiler: SQLCompiler, **_kw: Any) -> str:
-    return "timezone('utc', now())"
-
-
-@compiles(UtcNow, 'mysql')
-@compiles(UtcNow, 'mariadb')
-def _now_on_mysql(_element: UtcNow, _compiler: SQLCompiler, **_kw: Any) -> str:
-    # MySQL wants an expression that is the default of a column in parentheses.
-    return '(utc_timestamp())'
+def _utc_now(_element: UtcNow, compiler: SQLCompiler, **_kw: Any) -> str:
+    return UTC_NOW[compiler.dialect.name]

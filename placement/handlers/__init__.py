@@ -1,1 +1,1 @@
-"""Handlers, one module per resource: parse the request, act on an object, serialise the outcome. No SQL."""
+"""Handlers, one module per resource: parse the request, act on an object, serialize the result. No SQL."""

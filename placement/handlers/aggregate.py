@@ -7,25 +7,25 @@ from typing import Any
 
 import webob
 
-from placement import exception, policies, schemas
-from placement.handlers.resource_provider import missing_provider_first
+from placement import exception, policies, validation
+from placement.handlers.resource_provider import require_provider
 from placement.objects import aggregate
-from placement.objects.provider_query import ProviderVersion
+from placement.objects.base import ProviderGeneration
 from placement.objects.resource_provider import ResourceProvider
 from placement.schemas import aggregate as schema
 from placement.schemas import responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, SinceVersion, operation
+from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy, operation
 
 
 def _with_generation(req: webob.Request) -> bool:
-    return microversion.wanted(req) >= (1, 19)
+    return microversion.requested(req) >= (1, 19)
 
 
 def _response(
-    req: webob.Request, provider: ResourceProvider | ProviderVersion, aggregates: Iterable[str]
+    req: webob.Request, provider: ResourceProvider | ProviderGeneration, aggregates: Iterable[str]
 ) -> webob.Response:
     body: dict[str, Any] = {'aggregates': list(aggregates)}
     if _with_generation(req):
@@ -34,33 +34,35 @@ def _response(
 
 
 @operation(
-    Consumes(JSON), SinceVersion('1.1'), RequiresPolicy(policies.AGGREGATES_LIST), responses={200: responses.AGGREGATES}
+    RequiresAccept(JSON),
+    Microversions('1.1'),
+    RequiresPolicy(policies.AGGREGATES_LIST),
+    responses={200: responses.AGGREGATES},
 )
-def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_resource_provider_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the aggregates that a provider is in."""
-    provider, aggregates = aggregate.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
+    provider, aggregates = aggregate.get_with_provider(context, util.path_variable(req, 'uuid'))
     return _response(req, provider, aggregates)
 
 
 @operation(
-    Produces(JSON, schema.PUT),
-    SinceVersion('1.1'),
+    RequiresContentType(JSON, schema.PUT),
+    Microversions('1.1'),
     RequiresPolicy(policies.AGGREGATES_UPDATE),
     failures=(
         ErrorMapping(exception.ProviderGenerationMismatch),
         ErrorMapping(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
     responses={200: responses.AGGREGATES},
+    path_error=require_provider,
 )
-def set_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
+def replace_resource_provider_aggregates(req: webob.Request, context: RequestContext, data: Any) -> webob.Response:
     """Replace the aggregates of a provider; from 1.19 its generation is compared and incremented."""
-    uuid = util.wsgi_path_item(req.environ, 'uuid')
+    uuid = util.path_variable(req, 'uuid')
     guarded = _with_generation(req)
-    with missing_provider_first(context, uuid):
-        data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
     sent = data['aggregates'] if guarded else data
     provider = ResourceProvider.reference(context, uuid, data['resource_provider_generation'] if guarded else None)
-    # Two spellings of one uuid are one aggregate; the answer keeps the order of the request.
-    aggregates = list(dict.fromkeys(map(util.canonical_uuid, sent)))
+    # Two spellings of one uuid are one aggregate; the response keeps the order of the request.
+    aggregates = list(dict.fromkeys(map(validation.canonical_uuid, sent)))
     provider.set_aggregates(aggregates, increment_generation=guarded)
     return _response(req, provider, aggregates)

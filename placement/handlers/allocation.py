@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import webob
 from webob import exc
 
-from placement import exception, policies, schemas
+from placement import exception, policies, validation
+from placement.claims import claim
 from placement.claims.request import UNSET, ConsumerClaim
-from placement.objects.allocation import Allocation, AllocationList
+from placement.objects.allocation import AllocationList
 from placement.objects.consumer import Consumer
-from placement.objects.provider_query import ProviderVersion
 from placement.schemas import allocation as schema
 from placement.schemas import responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, SinceVersion, operation
+from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy, operation
 
 _CHANGED = ErrorMapping(
     exception.ConcurrentUpdate, 'Inventory and/or allocations changed while attempting to allocate: {error}'
@@ -27,56 +27,20 @@ _CHANGED = ErrorMapping(
 _WRONG_GENERATION = ErrorMapping(exception.ConsumerGenerationConflict)
 
 
-def _consumer_body(req: webob.Request, consumer: Consumer | None, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Make the body for the allocations of one consumer; ``consumer`` is None when there is no such consumer."""
-    version = microversion.wanted(req)
-    entries: dict[str, dict[str, Any]] = {}
-    body: dict[str, Any] = {'allocations': entries}
-    for allocation in allocations:
-        entry = entries.setdefault(
-            allocation.resource_provider_uuid,
-            {'generation': allocation.resource_provider_generation, 'resources': {}},
-        )
-        entry['resources'][allocation.resource_class] = allocation.used
-    if consumer is not None and version >= (1, 12):
-        body['project_id'], body['user_id'] = consumer.project_id, consumer.user_id
-    if consumer is not None and version >= (1, 28):
-        body['consumer_generation'] = consumer.generation
-    if consumer is not None and version >= (1, 38):
-        body['consumer_type'] = consumer.consumer_type
-    return body
-
-
-def _provider_body(req: webob.Request, provider: ProviderVersion, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Make the body for the allocations on one provider."""
-    with_generation = microversion.wanted(req) >= (1, 28)
-    entries: dict[str, dict[str, Any]] = {}
-    for allocation in allocations:
-        entry = entries.setdefault(allocation.consumer_uuid, {'resources': {}})
-        entry['resources'][allocation.resource_class] = allocation.used
-        if with_generation:
-            entry['consumer_generation'] = allocation.consumer_generation
-    return {'allocations': entries, 'resource_provider_generation': provider.generation}
-
-
-def _amounts(allocations: Any) -> dict[str, dict[str, int]]:
-    """Return the amounts by provider uuid and class name, from the list form or the object form of ``allocations``.
-
-    When the list has several entries for a provider, the last one counts.
-    """
-    if isinstance(allocations, list):
-        return {entry['resource_provider']['uuid']: entry['resources'] for entry in allocations}
-    return {uuid: entry['resources'] for uuid, entry in allocations.items()}
-
-
 def _claim(context: RequestContext, consumer_uuid: str, data: dict[str, Any]) -> ConsumerClaim:
     """Make the claim of one consumer from its part of a validated body."""
-    defaults = context.conf.placement
+    defaults, allocations = context.conf.placement, data['allocations']
+    # Below 1.12 the allocations are a list. If a provider is listed twice, its last entry counts.
+    entries = (
+        [(entry['resource_provider']['uuid'], entry) for entry in allocations]
+        if isinstance(allocations, list)
+        else allocations.items()
+    )
     return ConsumerClaim(
         consumer_uuid=consumer_uuid,
         project_id=data.get('project_id', defaults.incomplete_consumer_project_id),
         user_id=data.get('user_id', defaults.incomplete_consumer_user_id),
-        allocations=_amounts(data['allocations']),
+        allocations={uuid: entry['resources'] for uuid, entry in entries},
         generation=data.get('consumer_generation', UNSET),
         consumer_type=data.get('consumer_type', UNSET),
     )
@@ -90,39 +54,71 @@ def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[Consu
     """
     claims: dict[str, ConsumerClaim] = {}
     for key, entry in entries.items():
-        if not util.is_uuid(key):
+        if not validation.is_uuid(key):
             raise exc.HTTPBadRequest(f"JSON does not validate: '{key}' is not a 'uuid'")
-        consumer = util.canonical_uuid(key)
+        consumer = validation.canonical_uuid(key)
         if consumer in claims:
             raise exc.HTTPBadRequest(f'JSON does not validate: consumer {consumer} is named more than once')
         claims[consumer] = _claim(context, consumer, entry)
     return list(claims.values())
 
 
-@operation(Consumes(JSON), RequiresPolicy(policies.ALLOCATIONS_LIST), responses={200: responses.CONSUMER_ALLOCATIONS})
-def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
+@operation(
+    RequiresAccept(JSON), RequiresPolicy(policies.ALLOCATIONS_LIST), responses={200: responses.CONSUMER_ALLOCATIONS}
+)
+def list_consumer_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the allocations of a consumer; an unknown consumer has none."""
-    uuid = util.canonical_uuid(util.wsgi_path_item(req.environ, 'consumer_uuid'))
+    uuid = validation.canonical_uuid(util.path_variable(req, 'consumer_uuid'))
     consumer, allocations = Consumer.get_with_allocations(context, uuid)
-    body = _consumer_body(req, consumer, allocations)
+    entries: dict[str, dict[str, Any]] = {}
+    for allocation in allocations:
+        new = {'generation': allocation.resource_provider_generation, 'resources': {}}
+        entry = entries.setdefault(allocation.resource_provider_uuid, new)
+        entry['resources'][allocation.resource_class] = allocation.used
+    body: dict[str, Any] = {'allocations': entries}
+    version = microversion.requested(req)
+    if consumer is not None and version >= (1, 12):
+        body['project_id'], body['user_id'] = consumer.project_id, consumer.user_id
+    if consumer is not None and version >= (1, 28):
+        body['consumer_generation'] = consumer.generation
+    if consumer is not None and version >= (1, 38):
+        body['consumer_type'] = consumer.consumer_type
     return util.json_response(req, body, last_modified=util.last_modified(allocations))
 
 
 @operation(
-    Consumes(JSON),
+    RequiresAccept(JSON),
     RequiresPolicy(policies.PROVIDER_ALLOCATIONS_LIST),
     failures=(ErrorMapping(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
     responses={200: responses.PROVIDER_ALLOCATIONS},
 )
-def list_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_resource_provider_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the allocations on a provider, by consumer."""
-    provider, allocations = AllocationList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
-    body = _provider_body(req, provider, allocations)
+    provider, allocations = AllocationList.get_with_provider(context, util.path_variable(req, 'uuid'))
+    with_generation = microversion.requested(req) >= (1, 28)
+    entries: dict[str, dict[str, Any]] = {}
+    for allocation in allocations:
+        entry = entries.setdefault(allocation.consumer_uuid, {'resources': {}})
+        entry['resources'][allocation.resource_class] = allocation.used
+        if with_generation:
+            entry['consumer_generation'] = allocation.consumer_generation
+    body = {'allocations': entries, 'resource_provider_generation': provider.generation}
     return util.json_response(req, body, last_modified=util.last_modified(allocations))
 
 
+def _consumer_uuid(req: webob.Request, _context: RequestContext) -> str:
+    """Return the canonical uuid of the consumer in the path.
+
+    :raises HTTPBadRequest: it is no uuid.
+    """
+    uuid = util.path_variable(req, 'consumer_uuid')
+    if not validation.is_uuid(uuid):
+        raise exc.HTTPBadRequest(f'Malformed consumer_uuid: {uuid}')
+    return validation.canonical_uuid(uuid)
+
+
 @operation(
-    Produces(JSON, schema.PUT),
+    RequiresContentType(JSON, schema.PUT),
     RequiresPolicy(policies.ALLOCATIONS_UPDATE),
     failures=(
         _WRONG_GENERATION,
@@ -134,20 +130,17 @@ def list_for_resource_provider(req: webob.Request, context: RequestContext) -> w
         ),
     ),
     responses={204: None},
+    path_error=_consumer_uuid,
 )
-def set_allocations_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
+def replace_consumer_allocations(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
     """Replace all allocations of one consumer."""
-    sent = util.wsgi_path_item(req.environ, 'consumer_uuid')
-    if not util.is_uuid(sent):
-        raise exc.HTTPBadRequest(f'Malformed consumer_uuid: {sent}')
-    data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
-    AllocationList.replace_all(context, [_claim(context, util.canonical_uuid(sent), data)])
+    claim.replace_allocations(context.db, [_claim(context, _consumer_uuid(req, context), data)])
     return util.empty_response(req, 204)
 
 
 @operation(
-    SinceVersion('1.13'),
-    Produces(JSON, schema.POST),
+    Microversions('1.13'),
+    RequiresContentType(JSON, schema.POST),
     RequiresPolicy(policies.ALLOCATIONS_MANAGE),
     failures=(
         _WRONG_GENERATION,
@@ -156,10 +149,9 @@ def set_allocations_for_consumer(req: webob.Request, context: RequestContext) ->
     ),
     responses={204: None},
 )
-def set_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
+def set_allocations(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
     """Replace all allocations of every consumer that the body names, together or not at all."""
-    data = util.extract_json(req.body, schemas.for_version(schema.POST, microversion.wanted(req)))
-    AllocationList.replace_all(context, claims_of(context, data))
+    claim.replace_allocations(context.db, claims_of(context, data))
     return util.empty_response(req, 204)
 
 
@@ -168,8 +160,8 @@ def set_allocations(req: webob.Request, context: RequestContext) -> webob.Respon
     failures=(ErrorMapping(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
     responses={204: None},
 )
-def delete_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
+def delete_consumer_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all allocations of a consumer, whatever its generation."""
-    uuid = util.canonical_uuid(util.wsgi_path_item(req.environ, 'consumer_uuid'))
-    AllocationList.delete_all_by_consumer(context, uuid)
+    uuid = validation.canonical_uuid(util.path_variable(req, 'consumer_uuid'))
+    claim.delete_allocations(context.db, uuid)
     return util.empty_response(req, 204)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import random
+import time
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -13,25 +15,25 @@ from oslo_utils import timeutils
 from webob import exc
 
 from placement import exception, policies
-from placement.candidates.providers import Provider
-from placement.candidates.search_units import Assignment
-from placement.handlers import candidate_query
-from placement.objects import search_limits
-from placement.objects.allocation_candidate import AllocationCandidates
-from placement.reports import funnel
+from placement.cache.providers import Provider
 from placement.schemas import allocation_candidate as schema
 from placement.schemas import responses
+from placement.search import find_candidates, parsing
+from placement.search.budget import SearchBudget, describe_limits
+from placement.search.request import CandidateRequest
+from placement.search.search_units import Assignment
+from placement.search.selection import AllocationCandidates
 from placement.web import microversion, request_log, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
-from placement.web.operation import JSON, Consumes, RequiresPolicy, SinceVersion, operation
+from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresPolicy, operation
 
 LOG = log.getLogger(__name__)
 
 
 @operation(
-    SinceVersion('1.10'),
-    Consumes(JSON),
+    Microversions('1.10'),
+    RequiresAccept(JSON),
     RequiresPolicy(policies.CANDIDATES_LIST),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
@@ -39,44 +41,55 @@ LOG = log.getLogger(__name__)
     ),
     query=schema.GET,
     responses={200: responses.CANDIDATES},
+    parse_query=parsing.parse,
 )
-def list_allocation_candidates(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_allocation_candidates(
+    req: webob.Request, context: RequestContext, request: CandidateRequest
+) -> webob.Response:
     """Find the candidates for the request in the query string."""
-    version = microversion.wanted(req)
-    request = candidate_query.parse(req.environ.get('QUERY_STRING', ''), version)
-    found = AllocationCandidates.get_by_request(context, request)
-    _log(req.query_string, found, context)
+    started = time.monotonic()
+    version, options, metrics = microversion.requested(req), context.conf.placement, context.db.metrics
+    rng = random.SystemRandom() if options.randomize_allocation_candidates else None
+    # A committed state of the database that is no older than this call.
+    snapshot = context.provider_cache.up_to_date()
+    candidates = find_candidates(snapshot, request, SearchBudget.for_search(options), rng)
+    count = req.environ[request_log.CANDIDATES_KEY] = sum(map(len, candidates.candidate_sets))
+    metrics.search_finished(count, time.monotonic() - started)
+    for limit in candidates.limits_reached:
+        metrics.search_truncated(limit.value)
+    _log(req.query_string, candidates, context)
     members = {
-        'allocation_requests': ('[]', _allocation_requests(found, as_list=version < (1, 12))),
-        'provider_summaries': ('{}', _summaries(found, version)),
+        'allocation_requests': ('[]', _allocation_requests(candidates, as_list=version < (1, 12))),
+        'provider_summaries': ('{}', _summaries(candidates, version)),
     }
     return util.fragments_response(req, members, last_modified=timeutils.utcnow(with_timezone=True))
 
 
-def _log(query: str, found: AllocationCandidates, context: RequestContext) -> None:
+def _log(query: str, candidates: AllocationCandidates, context: RequestContext) -> None:
     """Log that the search reached a limit, or why it found nothing, which the response does not contain."""
     options = context.conf.placement
-    if found.limits_reached:
-        limits = search_limits.describe(found.limits_reached, options)
+    if candidates.limits_reached:
+        limits = describe_limits(candidates.limits_reached, options)
         LOG.warning('Stopped at [placement] %s for %s', limits, request_log.quote(query))
-    if found.families or not LOG.isEnabledFor(log.INFO):
+    explain = context.empty_searches.explain
+    if candidates.candidate_sets or explain is None or not LOG.isEnabledFor(log.INFO):
         return
-    suppressed = context.empty_searches.count(query)
+    suppressed = context.empty_searches.count_search(query)
     if suppressed is not None:
-        diagnosis = search_limits.for_diagnosis(options)
-        reason = funnel.explain_empty(found.snapshot, found.request, diagnosis, found.limits_reached)
-        more = f' ({suppressed} more since the last such line)' if suppressed else ''
-        LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), reason, more)
+        diagnosis = SearchBudget.for_diagnosis(options)
+        reason = explain(candidates.snapshot, candidates.request, diagnosis, candidates.limits_reached)
+        omitted = f' ({suppressed} more since the last such line)' if suppressed else ''
+        LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), reason, omitted)
 
 
-# A response may have many thousand similar entries, so it is joined from fragments of JSON. Candidates of one family
+# A response may have many thousand similar entries, so it is joined from fragments of JSON. The candidates of a set
 # differ only in the uuids of the providers, and the cache keeps the fragments of provider summaries.
 
 
 class _Template(NamedTuple):
-    """The JSON of a family: for each candidate the ``constants``, after each the uuid of the provider at a position.
+    """The JSON of a set: for each candidate the ``constants``, each followed by the uuid of a provider.
 
-    The first constant ends the candidate before and begins the next one: it is ``closing`` and ``opening``.
+    The first constant ends the previous candidate and begins the next one: it is ``closing`` and ``opening``.
     """
 
     opening: str
@@ -85,18 +98,18 @@ class _Template(NamedTuple):
     positions: list[int]
 
 
-def _allocation_requests(found: AllocationCandidates, as_list: bool) -> list[bytes]:
+def _allocation_requests(candidates: AllocationCandidates, as_list: bool) -> list[bytes]:
     """Encode the candidates as JSON."""
     templates: dict[int, _Template] = {}
     written: list[str] = []
-    suffixes = [group.suffix for group in found.request.groups]
-    for family in found.families:
-        template = templates.get(id(family.assignment))
+    suffixes = [group.suffix for group in candidates.request.groups]
+    for candidate_set in candidates.candidate_sets:
+        template = templates.get(id(candidate_set.assignment))
         if template is None:
-            template = templates[id(family.assignment)] = _template(family.assignment, as_list, suffixes)
-        uuids = family.search_unit.uuids(template.positions)
+            template = templates[id(candidate_set.assignment)] = _template(candidate_set.assignment, as_list, suffixes)
+        uuids = candidate_set.search_unit.uuids(template.positions)
         pieces = [''] * (2 * len(uuids))
-        pieces[::2], pieces[1::2] = template.constants * len(family), uuids
+        pieces[::2], pieces[1::2] = template.constants * len(candidate_set), uuids
         pieces[0] = template.opening
         written += pieces
         written.append(template.closing)
@@ -104,9 +117,9 @@ def _allocation_requests(found: AllocationCandidates, as_list: bool) -> list[byt
 
 
 def _template(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) -> _Template:
-    """Make the template of the families with ``assignment``.
+    """Make the template of the candidate sets with ``assignment``.
 
-    :param suffixes: those of the groups, in the order of the mappings of ``assignment``.
+    :param suffixes: the suffix of each group, in the order of the mappings of ``assignment``.
     """
     by_position: dict[int, dict[str, int]] = {}
     for position, name, amount in assignment.amounts:
@@ -122,32 +135,32 @@ def _template(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) ->
     members = [f'"allocations":{f"[{inside}]" if as_list else f"{{{inside}}}"}']
     if assignment.mappings:
         mapped, uuid = [], '"\0"'
-        for suffix, some in zip(suffixes, assignment.mappings, strict=True):
-            mapped.append(f'"{suffix}":[{",".join([uuid] * len(some))}]')
-            positions += some
+        for suffix, of_group in zip(suffixes, assignment.mappings, strict=True):
+            mapped.append(f'"{suffix}":[{",".join([uuid] * len(of_group))}]')
+            positions += of_group
         members.append(f'"mappings":{{{",".join(mapped)}}}')
     # JSON has no NUL, so it marks the places of the uuids.
-    opening, *others = f'{{{",".join(members)}}},'.split('\0')
-    closing = others.pop()
-    return _Template(opening, [closing + opening, *others], closing, positions)
+    opening, *constants = f'{{{",".join(members)}}},'.split('\0')
+    closing = constants.pop()
+    return _Template(opening, [closing + opening, *constants], closing, positions)
 
 
-def _summaries(found: AllocationCandidates, version: Any) -> list[bytes]:
+def _summaries(candidates: AllocationCandidates, version: Any) -> list[bytes]:
     """Encode the summaries of the providers in the response as JSON."""
-    included = None if version >= (1, 27) else found.request.classes
-    form = ('summary', version >= (1, 17), version >= (1, 29), included)
+    included = None if version >= (1, 27) else candidates.request.classes
+    cache_key = ('summary', version >= (1, 17), version >= (1, 29), included)
     write = functools.partial(_summary, included, version)
     written: list[bytes] = []
-    for partition, positions in found.providers().items():
-        written += partition.fragments(form, positions, write)
+    for partition, positions in candidates.providers().items():
+        written += partition.fragments(cache_key, positions, write)
     return written
 
 
 def _summary(included: Collection[str] | None, version: Any, provider: Provider) -> bytes:
     """Encode one summary; ``included`` are the resource classes that it shows, None for all."""
     resources = ','.join(
-        f'{_json(name)}:{{"capacity":{one.capacity},"used":{one.used}}}'
-        for name, one in provider.inventories.items()
+        f'{_json(name)}:{{"capacity":{inventory.capacity},"used":{inventory.used}}}'
+        for name, inventory in provider.inventories.items()
         if included is None or name in included
     )
     traits = f',"traits":{_traits(provider.traits)}' if version >= (1, 17) else ''

@@ -2,68 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import webob
 from webob import exc
 
-from placement import exception, policies
-from placement.objects import inventory as objects
-from placement.objects.inventory import Inventory, InventoryList
-from placement.objects.provider_query import ProviderVersion
-from placement.objects.resource_provider import ResourceProvider
+from placement import exception, policies, validation
+from placement.capacity import InventoryRecord
+from placement.handlers.resource_provider import require_provider
+from placement.objects.base import ProviderGeneration
+from placement.objects.inventory import Inventory, InventoryList, read_inventories
 from placement.schemas import inventory as schema
 from placement.schemas import responses
 from placement.web import error_document, microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, SinceVersion, operation
+from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy, operation
 
-_FIELDS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
+_FIELDS = InventoryRecord._fields[:-1]
 
 
-def _record(inventory: Inventory) -> dict[str, Any]:
+def _fields(inventory: Inventory | InventoryRecord) -> dict[str, Any]:
     return {field: getattr(inventory, field) for field in _FIELDS}
 
 
-def _single(provider: ResourceProvider | ProviderVersion, inventory: Inventory) -> dict[str, Any]:
-    return {**_record(inventory), 'resource_provider_generation': provider.generation}
+def _single(provider: ProviderGeneration, inventory: Inventory | InventoryRecord) -> dict[str, Any]:
+    return {**_fields(inventory), 'resource_provider_generation': provider.generation}
 
 
-def _collection(provider: ResourceProvider | ProviderVersion, inventories: Iterable[Inventory]) -> dict[str, Any]:
+def _collection(provider: ProviderGeneration, inventories: Mapping[str, Inventory | InventoryRecord]) -> dict[str, Any]:
     return {
         'resource_provider_generation': provider.generation,
-        'inventories': {inventory.resource_class: _record(inventory) for inventory in inventories},
+        'inventories': {name: _fields(inventory) for name, inventory in inventories.items()},
     }
 
 
-def _provider(req: webob.Request, context: RequestContext) -> ResourceProvider:
-    uuid = util.wsgi_path_item(req.environ, 'uuid')
-    return ResourceProvider.get_with(context, uuid, objects.read_inventories)
+def record_of(entry: Mapping[str, Any]) -> InventoryRecord:
+    """Make a record of an inventory in a body, which is valid by its JSON schema. Missing members have defaults."""
+    values = {field: entry[field] for field in _FIELDS if field in entry}
+    # Adding 0.0 makes a float of an integer, and 0.0 of -0.0, whose sign not every database keeps.
+    return InventoryRecord(**{**values, 'allocation_ratio': entry.get('allocation_ratio', 1.0) + 0.0})
 
 
-def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, record: dict[str, Any]) -> Inventory:
-    """Make an inventory from a record of the body.
+def _checked(
+    req: webob.Request, provider: ProviderGeneration, resource_class: str, entry: Mapping[str, Any]
+) -> InventoryRecord:
+    """Make a record of an inventory in the body.
 
-    :raises exception.InvalidInventoryCapacity: the microversion does not allow its capacity
+    :raises InvalidInventoryCapacity: the microversion does not allow its capacity
         (api-ref/capacity.md#capacity-that-may-be-stored).
     """
-    inventory = Inventory.from_request(resource_class, record)
-    if error := inventory.capacity_error(provider.uuid, zero_allowed=microversion.wanted(req) >= (1, 26)):
-        raise error
-    return inventory
+    record = record_of(entry)
+    zero_allowed = microversion.requested(req) >= (1, 26)
+    validation.check_capacity(record, resource_class, provider.uuid, zero_allowed)
+    return record
 
 
-@operation(Consumes(JSON), RequiresPolicy(policies.INVENTORIES_LIST), responses={200: responses.INVENTORIES})
-def get_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
+@operation(RequiresAccept(JSON), RequiresPolicy(policies.INVENTORIES_LIST), responses={200: responses.INVENTORIES})
+def list_resource_provider_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show all inventories of a provider."""
-    provider, inventories = InventoryList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
-    return util.json_response(req, _collection(provider, inventories), last_modified=util.last_modified(inventories))
+    provider, inventories = InventoryList.get_with_provider(context, util.path_variable(req, 'uuid'))
+    by_class = {inventory.resource_class: inventory for inventory in inventories}
+    return util.json_response(req, _collection(provider, by_class), last_modified=util.last_modified(inventories))
 
 
 @operation(
-    Produces(JSON, schema.POST_ONE),
+    RequiresContentType(JSON, schema.POST_ONE),
     RequiresPolicy(policies.INVENTORIES_CREATE),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
@@ -76,20 +81,24 @@ def get_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
         ErrorMapping(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
     responses={201: responses.INVENTORY},
+    path_error=require_provider,
 )
-def create_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
+def create_resource_provider_inventory(
+    req: webob.Request, context: RequestContext, data: dict[str, Any]
+) -> webob.Response:
     """Add the inventory of one class."""
-    provider = _provider(req, context)
-    record = util.extract_json(req.body, schema.POST_ONE)
-    inventory = _make(req, provider, record['resource_class'], record)
-    provider.add_inventory(inventory)
-    response = util.json_response(req, _single(provider, inventory), 201, last_modified=util.now())
-    response.location = req.host_url + util.inventory_url(req.environ, provider.uuid, inventory.resource_class)
+    provider, _present = read_inventories(context, util.path_variable(req, 'uuid'))
+    resource_class = data['resource_class']
+    record = _checked(req, provider, resource_class, data)
+    provider = Inventory.create(context, provider, resource_class, record)
+    response = util.json_response(req, _single(provider, record), 201, last_modified=util.now())
+    path = util.url(req.environ, 'resource_providers', provider.uuid, 'inventories', resource_class)
+    response.location = req.host_url + path
     return response
 
 
 @operation(
-    Produces(JSON, schema.PUT_ALL),
+    RequiresContentType(JSON, schema.PUT_ALL),
     RequiresPolicy(policies.INVENTORIES_UPDATE),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
@@ -103,41 +112,44 @@ def create_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
         ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
     responses={200: responses.INVENTORIES},
+    path_error=require_provider,
 )
-def set_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
+def replace_resource_provider_inventories(
+    req: webob.Request, context: RequestContext, data: dict[str, Any]
+) -> webob.Response:
     """Replace all inventories of a provider by those in the body."""
-    provider = _provider(req, context)
-    data = util.extract_json(req.body, schema.PUT_ALL)
-    provider.check_generation(data['resource_provider_generation'])
-    inventories = [_make(req, provider, name, record) for name, record in data['inventories'].items()]
-    provider.set_inventories(inventories)
+    provider, present = read_inventories(context, util.path_variable(req, 'uuid'))
+    provider.raise_unless_equal(data['resource_provider_generation'])
+    inventories = {name: _checked(req, provider, name, entry) for name, entry in data['inventories'].items()}
+    provider = InventoryList.replace(context, provider, present, inventories)
     return util.json_response(req, _collection(provider, inventories), last_modified=util.now())
 
 
 @operation(
-    SinceVersion('1.5', otherwise=405),
+    Microversions('1.5', otherwise=405),
     RequiresPolicy(policies.INVENTORIES_DELETE),
     failures=(
         ErrorMapping(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),
     ),
     responses={204: None},
 )
-def delete_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
+def delete_resource_provider_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all inventories of a provider."""
-    _provider(req, context).delete_inventories()
+    provider, present = read_inventories(context, util.path_variable(req, 'uuid'))
+    InventoryList.replace(context, provider, present, {})
     return util.empty_response(req, 204)
 
 
-@operation(Consumes(JSON), RequiresPolicy(policies.INVENTORIES_SHOW), responses={200: responses.INVENTORY})
-def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
+@operation(RequiresAccept(JSON), RequiresPolicy(policies.INVENTORIES_SHOW), responses={200: responses.INVENTORY})
+def get_resource_provider_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the inventory of one class."""
-    uuid, resource_class = (util.wsgi_path_item(req.environ, name) for name in ('uuid', 'resource_class'))
+    uuid, resource_class = (util.path_variable(req, name) for name in ('uuid', 'resource_class'))
     provider, inventory = Inventory.get_with_provider(context, uuid, resource_class)
     return util.json_response(req, _single(provider, inventory), last_modified=inventory.modified)
 
 
 @operation(
-    Produces(JSON, schema.PUT_ONE),
+    RequiresContentType(JSON, schema.PUT_ONE),
     RequiresPolicy(policies.INVENTORIES_UPDATE),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
@@ -145,15 +157,18 @@ def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response
         ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
     responses={200: responses.INVENTORY},
+    path_error=require_provider,
 )
-def update_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
+def update_resource_provider_inventory(
+    req: webob.Request, context: RequestContext, data: dict[str, Any]
+) -> webob.Response:
     """Overwrite the inventory of one class, which must exist."""
-    provider = _provider(req, context)
-    record = util.extract_json(req.body, schema.PUT_ONE)
-    provider.check_generation(record['resource_provider_generation'])
-    inventory = _make(req, provider, util.wsgi_path_item(req.environ, 'resource_class'), record)
-    provider.update_inventory(inventory)
-    return util.json_response(req, _single(provider, inventory), last_modified=util.now())
+    provider, present = read_inventories(context, util.path_variable(req, 'uuid'))
+    provider.raise_unless_equal(data['resource_provider_generation'])
+    resource_class = util.path_variable(req, 'resource_class')
+    record = _checked(req, provider, resource_class, data)
+    provider = Inventory.update(context, provider, present, resource_class, record)
+    return util.json_response(req, _single(provider, record), last_modified=util.now())
 
 
 @operation(
@@ -171,7 +186,8 @@ def update_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
     ),
     responses={204: None},
 )
-def delete_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
+def delete_resource_provider_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove the inventory of one class."""
-    _provider(req, context).delete_inventory(util.wsgi_path_item(req.environ, 'resource_class'))
+    provider, present = read_inventories(context, util.path_variable(req, 'uuid'))
+    Inventory.delete(context, provider, present, util.path_variable(req, 'resource_class'))
     return util.empty_response(req, 204)

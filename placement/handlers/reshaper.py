@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import webob
 from webob import exc
 
-from placement import exception, policies, schemas
+from placement import exception, policies
+from placement.claims import claim
+from placement.claims.request import ReshapedProvider
 from placement.handlers import allocation
-from placement.objects import inventory as objects
-from placement.objects.inventory import Inventory
+from placement.handlers.inventory import record_of
 from placement.schemas import reshaper as schema
-from placement.web import error_document, microversion, util
+from placement.web import error_document, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Produces, RequiresPolicy, SinceVersion, operation
+from placement.web.operation import JSON, Microversions, RequiresContentType, RequiresPolicy, operation
 
 
 @operation(
-    SinceVersion('1.30'),
-    Produces(JSON, schema.POST),
+    Microversions('1.30'),
+    RequiresContentType(JSON, schema.POST),
     RequiresPolicy(policies.RESHAPE),
     failures=(
         ErrorMapping(
@@ -37,17 +40,16 @@ from placement.web.operation import JSON, Produces, RequiresPolicy, SinceVersion
     ),
     responses={204: None},
 )
-def reshape(req: webob.Request, context: RequestContext) -> webob.Response:
+def reshape(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
     """Replace the inventories of several providers and the allocations of several consumers in one change."""
-    data = util.extract_json(req.body, schemas.for_version(schema.POST, microversion.wanted(req)))
     claims = allocation.claims_of(context, data['allocations'])
     providers = [
-        objects.ReshapedProvider(
+        ReshapedProvider(
             uuid,
             entry['resource_provider_generation'],
-            [Inventory.from_request(name, record) for name, record in entry['inventories'].items()],
+            {name: record_of(inventory) for name, inventory in entry['inventories'].items()},
         )
         for uuid, entry in data['inventories'].items()
     ]
-    objects.reshape(context, providers, claims)
+    claim.reshape(context.db, providers, claims)
     return util.empty_response(req, 204)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
 import webob
 from oslo_utils import uuidutils
 from webob import exc
+from webob.multidict import MultiDict
 
-from placement import exception, policies, schemas
-from placement.cache import provider_list
+from placement import exception, policies, validation
 from placement.cache.partition import Partition
-from placement.cache.provider_list import ProviderFilters
-from placement.candidates.providers import Provider
-from placement.objects import resource_provider as objects
+from placement.cache.providers import Provider
+from placement.objects.resource_provider import ResourceProvider
 from placement.schemas import resource_provider as schema
 from placement.schemas import responses
-from placement.web import error_mapping, microversion, query, util
+from placement.search import filter_providers, syntax
+from placement.search.request import RequestGroup
+from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
-from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, operation
+from placement.web.operation import JSON, RequiresAccept, RequiresContentType, RequiresPolicy, operation
 
 # The name of each link besides ``self``, and the first microversion that has it.
 _SUB_RESOURCES = (
@@ -34,9 +34,9 @@ _SUB_RESOURCES = (
 )
 
 
-def _serialize(req: webob.Request, provider: objects.ResourceProvider | Provider) -> dict[str, Any]:
-    url = util.resource_provider_url(req.environ, provider.uuid)
-    version = microversion.wanted(req)
+def _serialize(req: webob.Request, provider: ResourceProvider | Provider) -> dict[str, Any]:
+    url = util.url(req.environ, 'resource_providers', provider.uuid)
+    version = microversion.requested(req)
     below = [{'rel': name, 'href': f'{url}/{name}'} for name, since in _SUB_RESOURCES if version >= since]
     body = {
         'uuid': provider.uuid,
@@ -51,31 +51,32 @@ def _serialize(req: webob.Request, provider: objects.ResourceProvider | Provider
 
 
 def _canonical(uuid: str | None) -> str | None:
-    return None if uuid is None else util.canonical_uuid(uuid)
+    return None if uuid is None else validation.canonical_uuid(uuid)
 
 
-def _filters(req: webob.Request) -> ProviderFilters:
-    """Read the query string, as the microversion allows it."""
-    version = microversion.wanted(req)
-    params = util.validate_query_params(req, schemas.for_version(schema.LIST, version))
-    member_of = query.parse_member_of(params.getall('member_of'), version)
-    resources = query.parse_resources(params['resources']) if 'resources' in params else {}
-    traits = query.parse_required(params.getall('required'), version)
-    return ProviderFilters(
-        name=params.get('name') or None,
-        uuid=_canonical(params.get('uuid')),
-        in_tree=_canonical(params.get('in_tree')),
-        member_of=member_of.any_of,
-        forbidden_aggregates=member_of.forbidden,
+def _filters(params: MultiDict, version: Any) -> RequestGroup:
+    """Read the filters that a search also has, as the microversion allows them."""
+    member_of = syntax.parse_member_of(params.getall('member_of'), version)
+    amounts, required = params.get('resources'), params.getall('required')
+    if version < (1, 30):
+        resources = {} if amounts is None else syntax.parse_resources(amounts)
+        traits = syntax.parse_required(required, version)
+    else:
+        # Malformed traits are reported before malformed amounts.
+        traits = syntax.parse_required(required, version)
+        resources = {} if amounts is None else syntax.parse_resources(amounts)
+    return RequestGroup(
+        suffix='',
+        use_same_provider=True,
         resources=resources,
-        required=traits.required,
-        forbidden=traits.forbidden,
-        required_any=traits.any_of,
+        in_tree=_canonical(params.get('in_tree')),
+        **traits._asdict(),
+        **member_of._asdict(),
     )
 
 
 @operation(
-    Consumes(JSON),
+    RequiresAccept(JSON),
     RequiresPolicy(policies.PROVIDERS_LIST),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
@@ -84,17 +85,25 @@ def _filters(req: webob.Request) -> ProviderFilters:
     query=schema.LIST,
     responses={200: responses.PROVIDERS},
 )
-def list_resource_providers(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_resource_providers(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:
     """List the providers that pass every filter of the query string."""
-    listed = list(provider_list.filter_providers(context.provider_cache.current(), _filters(req)))
+    group = _filters(params, microversion.requested(req))
+    name, uuid = params.get('name') or None, _canonical(params.get('uuid'))
+    listed = list(filter_providers(context.provider_cache.up_to_date(), group, name, uuid))
     members = {'resource_providers': ('[]', _entries(req, listed))}
-    return util.fragments_response(req, members, last_modified=provider_list.latest_change(listed))
+    times = [partition.providers[position].modified for partition, positions in listed for position in positions]
+    latest = max(filter(None, times), default=util.now())
+    return util.fragments_response(req, members, last_modified=latest)
 
 
 def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]]]) -> list[bytes]:
     """Encode each provider as ``_serialize`` describes it. The cache keeps the result for later requests."""
-    version = microversion.wanted(req)
-    form = ('entry', util.resource_provider_url(req.environ, ''), *(version >= since for _, since in _SUB_RESOURCES))
+    version = microversion.requested(req)
+    form = (
+        'entry',
+        util.url(req.environ, 'resource_providers', ''),
+        *(version >= since for _, since in _SUB_RESOURCES),
+    )
     form += (version >= (1, 14),)
 
     def write(provider: Provider) -> bytes:
@@ -105,44 +114,45 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]
 
 
 @operation(
-    Produces(JSON, schema.POST),
+    RequiresContentType(JSON, schema.POST),
     RequiresPolicy(policies.PROVIDERS_CREATE),
     responses=(((1, 20), {200: responses.PROVIDER}), ((1, 0), {201: None})),
 )
-def create_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
+def create_resource_provider(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
     """Create a provider; the response is 201 without a body below 1.20, and 200 with the provider from 1.20 on."""
-    version = microversion.wanted(req)
-    data = util.extract_json(req.body, schemas.for_version(schema.POST, version))
     name, uuid = data['name'], _canonical(data.get('uuid')) or uuidutils.generate_uuid()
-    lead = 'Unable to create resource provider "{name}", {uuid}: '
+    parent = _canonical(data.get('parent_provider_uuid'))
     if not name:
-        raise exc.HTTPBadRequest(lead.format(name=name, uuid=uuid) + 'the name must not be empty')
-    with error_mapping.mapped(
-        ErrorMapping(exception.ParentProviderIsSelf, lead + '{error}'),
-        ErrorMapping(exception.ParentProviderNotFound, lead + '{error}'),
-        name=name,
-        uuid=uuid,
-    ):
-        provider = objects.ResourceProvider.create(
-            context, name=name, uuid=uuid, parent_provider_uuid=_canonical(data.get('parent_provider_uuid'))
-        )
-    location = util.resource_provider_url(req.environ, uuid)
-    if version < (1, 20):
+        raise exc.HTTPBadRequest(f'Unable to create resource provider "", {uuid}: the name must not be empty')
+    try:
+        provider = ResourceProvider.create(context, name=name, uuid=uuid, parent_provider_uuid=parent)
+    except (exception.ParentProviderIsSelf, exception.ParentProviderNotFound) as error:
+        raise exc.HTTPBadRequest(f'Unable to create resource provider "{name}", {uuid}: {error}') from error
+    location = util.url(req.environ, 'resource_providers', uuid)
+    if microversion.requested(req) < (1, 20):
         return util.empty_response(req, 201, location=location)
     response = util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
     response.location = req.host_url + location
     return response
 
 
-@operation(Consumes(JSON), RequiresPolicy(policies.PROVIDERS_SHOW), responses={200: responses.PROVIDER})
+def require_provider(req: webob.Request, context: RequestContext) -> ResourceProvider:
+    """Return the provider in the path.
+
+    :raises ResourceProviderNotFound: it does not exist.
+    """
+    return ResourceProvider.get_by_uuid(context, util.path_variable(req, 'uuid'))
+
+
+@operation(RequiresAccept(JSON), RequiresPolicy(policies.PROVIDERS_SHOW), responses={200: responses.PROVIDER})
 def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one provider."""
-    provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
+    provider = require_provider(req, context)
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 
 
 @operation(
-    Produces(JSON, schema.PUT),
+    RequiresContentType(JSON, schema.PUT),
     RequiresPolicy(policies.PROVIDERS_UPDATE),
     failures=(
         ErrorMapping(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
@@ -150,20 +160,17 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
         ErrorMapping(exception.DuplicateProviderName, 'Conflicting resource provider {name} already exists'),
     ),
     responses={200: responses.PROVIDER},
+    path_error=require_provider,
 )
-def update_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
+def update_resource_provider(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
     """Rename a provider and, from 1.14, give a root a parent, from 1.37 change any parent.
 
-    Without the member for it the parent stays as it is.
+    If the body has no ``parent_provider_uuid``, the parent stays as it is.
     """
-    version = microversion.wanted(req)
-    uuid = util.wsgi_path_item(req.environ, 'uuid')
-    with missing_provider_first(context, uuid):
-        data = util.extract_json(req.body, schemas.for_version(schema.PUT, version))
-    provider = objects.ResourceProvider.reference(context, uuid)
+    provider = ResourceProvider.reference(context, util.path_variable(req, 'uuid'))
     if 'parent_provider_uuid' in data:
         parent = _canonical(data['parent_provider_uuid'])
-        provider.rename_and_move(data['name'], parent, reparenting=version >= (1, 37))
+        provider.rename_and_move(data['name'], parent, reparenting=microversion.requested(req) >= (1, 37))
     else:
         provider.rename(data['name'])
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
@@ -176,21 +183,5 @@ def update_resource_provider(req: webob.Request, context: RequestContext) -> web
 )
 def delete_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a provider with its inventories and associations."""
-    objects.ResourceProvider.destroy(context, util.wsgi_path_item(req.environ, 'uuid'))
+    ResourceProvider.destroy(context, util.path_variable(req, 'uuid'))
     return util.empty_response(req, 204)
-
-
-@contextlib.contextmanager
-def missing_provider_first(context: RequestContext, uuid: str) -> Iterator[None]:
-    """Report a provider that does not exist before an invalid body, which the block reads.
-
-    If the block succeeds, no statement is executed: the write that follows detects a missing provider.
-
-    :param uuid: of the provider in the path.
-    :raises ResourceProviderNotFound: the block raised HTTPBadRequest, and there is no such provider.
-    """
-    try:
-        yield
-    except exc.HTTPBadRequest:
-        objects.ResourceProvider.get_by_uuid(context, uuid)
-        raise

@@ -11,9 +11,9 @@ from placement.web.operation import operation
 
 
 @operation(responses={200: responses.VERSIONS})
-def home(req: webob.Request, _context: RequestContext) -> webob.Response:
+def list_versions(req: webob.Request, _context: RequestContext) -> webob.Response:
     """Show which microversions are served. An empty href means the URL of the document, below any mount prefix."""
-    version = microversion.wanted(req)
+    version = microversion.requested(req)
     document = {
         'id': 'v1.0',
         'max_version': str(version.max_version),

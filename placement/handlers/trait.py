@@ -6,20 +6,20 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 import webob
 from webob import exc
+from webob.multidict import MultiDict
 
-from placement import exception, policies
-from placement.objects import trait
-from placement.objects.provider_query import ProviderVersion
-from placement.objects.resource_provider import ResourceProvider
-from placement.objects.trait import Trait, TraitList
+from placement import exception, policies, validation
+from placement.objects.base import ProviderGeneration
+from placement.objects.trait import ASSOCIATED, NOT_ASSOCIATED, Trait, TraitList, read_traits
 from placement.schemas import responses
 from placement.schemas import trait as schema
-from placement.web import util, validation
+from placement.web import util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, SinceVersion, operation
+from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy, operation
 
 _INVALID_NAME = (
     'The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "CUSTOM_" '
@@ -27,48 +27,47 @@ _INVALID_NAME = (
 )
 
 
-def _for_provider(
-    req: webob.Request, provider: ResourceProvider | ProviderVersion, traits: Sequence[Trait]
-) -> webob.Response:
+def _for_provider(req: webob.Request, provider: ProviderGeneration, traits: Sequence[Trait]) -> webob.Response:
     body = {
-        'traits': [one.name for one in traits],
+        'traits': [trait.name for trait in traits],
         'resource_provider_generation': provider.generation,
     }
     return util.json_response(req, body, last_modified=util.last_modified(traits))
 
 
 @operation(
-    SinceVersion('1.6'),
-    Consumes(JSON),
+    Microversions('1.6'),
+    RequiresAccept(JSON),
     RequiresPolicy(policies.PROVIDER_TRAITS_LIST),
     responses={200: responses.PROVIDER_TRAITS},
 )
-def list_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_resource_provider_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the traits of a provider."""
-    provider, traits = TraitList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
+    provider, traits = TraitList.get_with_provider(context, util.path_variable(req, 'uuid'))
     return _for_provider(req, provider, traits)
 
 
 @operation(
-    SinceVersion('1.6'),
-    Produces(JSON, schema.PUT_FOR_PROVIDER),
+    Microversions('1.6'),
+    RequiresContentType(JSON, schema.PUT_FOR_PROVIDER),
     RequiresPolicy(policies.PROVIDER_TRAITS_UPDATE),
     failures=(ErrorMapping(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),),
     responses={200: responses.PROVIDER_TRAITS},
 )
-def update_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
+def replace_resource_provider_traits(
+    req: webob.Request, context: RequestContext, data: dict[str, Any]
+) -> webob.Response:
     """Replace the traits of a provider by the set in the body."""
-    data = util.extract_json(req.body, schema.PUT_FOR_PROVIDER)
-    read = functools.partial(trait.read_traits, wanted=data['traits'])
-    provider = ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), read)
-    provider.check_generation(data['resource_provider_generation'])
-    return _for_provider(req, provider, provider.set_traits(data['traits']))
+    provider, rows = read_traits(context, util.path_variable(req, 'uuid'), data['traits'])
+    provider.raise_unless_equal(data['resource_provider_generation'])
+    return _for_provider(req, *TraitList.replace(context, provider, rows, data['traits']))
 
 
-@operation(SinceVersion('1.6'), RequiresPolicy(policies.PROVIDER_TRAITS_DELETE), responses={204: None})
-def delete_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
+@operation(Microversions('1.6'), RequiresPolicy(policies.PROVIDER_TRAITS_DELETE), responses={204: None})
+def delete_resource_provider_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all traits from a provider."""
-    ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), trait.read_traits).clear_traits()
+    provider, rows = read_traits(context, util.path_variable(req, 'uuid'))
+    TraitList.replace(context, provider, rows, [])
     return util.empty_response(req, 204)
 
 
@@ -81,20 +80,19 @@ def _name_filter(value: str) -> dict[str, Any]:
             f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{value}"'
         )
     if operator == 'in':
-        return {'names': operand.split(',')}
+        return {'names': frozenset(operand.split(','))}
     return {'prefix': operand} if operator == 'startswith' else {}
 
 
 @operation(
-    SinceVersion('1.6'),
-    Consumes(JSON),
+    Microversions('1.6'),
+    RequiresAccept(JSON),
     RequiresPolicy(policies.TRAITS_LIST),
     query=schema.LIST,
     responses={200: responses.TRAITS},
 )
-def list_traits(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_traits(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:
     """List the traits, all or those that the query string selects."""
-    params = util.validate_query_params(req, schema.LIST)
     filters: dict[str, Any] = {}
     if 'name' in params:
         filters.update(_name_filter(params['name']))
@@ -102,38 +100,43 @@ def list_traits(req: webob.Request, context: RequestContext) -> webob.Response:
         value = params['associated']
         if value.lower() not in ('true', 'false'):
             raise exc.HTTPBadRequest(f'The query parameter "associated" only accepts "true" or "false". Got: "{value}"')
-        filters['associated'] = value.lower() == 'true'
-    traits = TraitList.get_all(context, **filters)
-    body = {'traits': [one.name for one in traits]}
-    return util.json_response(req, body, last_modified=util.last_modified(traits))
+        filters['condition'] = ASSOCIATED if value.lower() == 'true' else NOT_ASSOCIATED
+    names, modified = Trait.get_names(context, **filters)
+    return util.json_response(req, _serialize(names), last_modified=modified or util.now())
 
 
-@operation(SinceVersion('1.6'), RequiresPolicy(policies.TRAITS_SHOW), responses={204: None})
+@functools.lru_cache(maxsize=8)
+def _serialize(names: tuple[str, ...]) -> orjson.Fragment:
+    """Return the body of a list of traits. An unchanged list is not serialized again."""
+    return orjson.Fragment(orjson.dumps({'traits': names}))
+
+
+@operation(Microversions('1.6'), RequiresPolicy(policies.TRAITS_SHOW), responses={204: None})
 def get_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Check whether a trait exists."""
-    found = Trait.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
-    return util.empty_response(req, 204, last_modified=found.modified)
+    trait = Trait.get_by_name(context, util.path_variable(req, 'name'))
+    return util.empty_response(req, 204, last_modified=trait.modified)
 
 
-@operation(SinceVersion('1.6'), RequiresPolicy(policies.TRAITS_UPDATE), responses={201: None, 204: None})
-def put_trait(req: webob.Request, context: RequestContext) -> webob.Response:
+@operation(Microversions('1.6'), RequiresPolicy(policies.TRAITS_UPDATE), responses={201: None, 204: None})
+def create_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom trait, or confirm that it exists."""
-    name = util.wsgi_path_item(req.environ, 'name')
+    name = util.path_variable(req, 'name')
     try:
         validation.validate(name, schema.CUSTOM_TRAIT_NAME)
     except validation.ValidationError as error:
         raise exc.HTTPBadRequest(_INVALID_NAME) from error
-    found, created = Trait.ensure(context, name)
+    trait, created = Trait.ensure(context, name)
     return util.empty_response(
         req,
         201 if created else 204,
-        location=util.trait_url(req.environ, name),
-        last_modified=found.modified,
+        location=util.url(req.environ, 'traits', name),
+        last_modified=trait.modified,
     )
 
 
-@operation(SinceVersion('1.6'), RequiresPolicy(policies.TRAITS_DELETE), responses={204: None})
+@operation(Microversions('1.6'), RequiresPolicy(policies.TRAITS_DELETE), responses={204: None})
 def delete_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a custom trait that no provider has."""
-    Trait.destroy(context, util.wsgi_path_item(req.environ, 'name'))
+    Trait.destroy(context, util.path_variable(req, 'name'))
     return util.empty_response(req, 204)

@@ -6,25 +6,26 @@ from collections.abc import Iterable
 from typing import Any
 
 import webob
+from webob.multidict import MultiDict
 
-from placement import policies, schemas
+from placement import policies
+from placement.exception import BadQuery
 from placement.objects.usage import Usage, UsageGroup, UsageList
 from placement.schemas import responses
 from placement.schemas import usage as schema
 from placement.web import microversion, util
 from placement.web.context import RequestContext
-from placement.web.operation import JSON, Consumes, RequiresPolicy, SinceVersion, operation
-from placement.web.query import BadQuery
+from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresPolicy, operation
 
 
 def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
     return {usage.resource_class: usage.usage for usage in usages}
 
 
-@operation(Consumes(JSON), RequiresPolicy(policies.PROVIDER_USAGES), responses={200: responses.PROVIDER_USAGES})
-def list_usages(req: webob.Request, context: RequestContext) -> webob.Response:
+@operation(RequiresAccept(JSON), RequiresPolicy(policies.PROVIDER_USAGES), responses={200: responses.PROVIDER_USAGES})
+def list_resource_provider_usages(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the amount consumed of each inventory of a provider."""
-    provider, usages = UsageList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
+    provider, usages = UsageList.get_with_provider(context, util.path_variable(req, 'uuid'))
     body = {'resource_provider_generation': provider.generation, 'usages': _by_class(usages)}
     return util.json_response(req, body, last_modified=util.now())
 
@@ -42,21 +43,19 @@ def _project_of_query(req: webob.Request) -> dict[str, str]:
 
 
 @operation(
-    SinceVersion('1.9'),
-    Consumes(JSON),
+    Microversions('1.9'),
+    RequiresAccept(JSON),
     RequiresPolicy(policies.TOTAL_USAGES, _project_of_query),
     query=schema.TOTAL,
     responses={200: responses.USAGES},
 )
-def get_total_usages(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_usages(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:
     """Show the amount of each class that a project, or one of its users, consumes on all providers."""
-    version = microversion.wanted(req)
-    params = util.validate_query_params(req, schemas.for_version(schema.TOTAL, version))
     project, user = params['project_id'], params.get('user_id')
     usages: dict[str, Any]
-    if version >= (1, 38):
+    if microversion.requested(req) >= (1, 38):
         groups = UsageGroup.get_all(context, project, user, params.get('consumer_type'))
-        usages = {one.consumer_type: {'consumer_count': one.consumer_count, **one.usages} for one in groups}
+        usages = {group.consumer_type: {'consumer_count': group.consumer_count, **group.usages} for group in groups}
     else:
         usages = _by_class(UsageList.get_all_by_project_user(context, project, user))
     return util.json_response(req, {'usages': usages}, last_modified=util.now())

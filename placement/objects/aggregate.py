@@ -8,28 +8,27 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
-from placement.db import api as db_api
-from placement.db import name_cache, sql, tables
+from placement.db import errors, name_cache, sql, tables
 from placement.db.batch import StatementBatch
-from placement.db.generation import ProviderVersion
-from placement.objects import provider_query
+from placement.db.generation import ProviderGeneration
+from placement.objects import base
 from placement.objects.base import Context
 
 _aggregates = tables.placement_aggregates
 _members, _providers = tables.resource_provider_aggregates, tables.resource_providers
 
 
-def get_with_provider(context: Context, uuid: str) -> tuple[ProviderVersion, list[str]]:
+def get_with_provider(context: Context, uuid: str) -> tuple[ProviderGeneration, list[str]]:
     """Read a provider and the uuids of its aggregates.
 
     :param uuid: canonical.
     :raises ResourceProviderNotFound: no such provider.
     """
-    provider, rows = provider_query.read_with_parts(context, _WITH_PROVIDER, uuid)
+    provider, rows = base.read_with_provider(context, _WITH_PROVIDER, uuid)
     return provider, [row.uuid for row in rows]
 
 
-_WITH_PROVIDER = provider_query.statement(
+_WITH_PROVIDER = base.with_provider(
     _providers.outerjoin(_members, _members.c.resource_provider_id == _providers.c.id).outerjoin(
         _aggregates, _aggregates.c.id == _members.c.aggregate_id
     ),
@@ -38,46 +37,48 @@ _WITH_PROVIDER = provider_query.statement(
 )
 
 
-def replace(tx: sa.Connection, known: name_cache.KnownAggregates, provider_id: int, uuids: Sequence[str]) -> None:
+def replace(
+    tx: sa.Connection, known_aggregates: name_cache.KnownAggregates, provider_id: int, uuids: Sequence[str]
+) -> None:
     """Put a provider into exactly the aggregates ``uuids``, and create those that do not exist.
 
-    The last change of a transaction, which has locked the provider's row.
+    This has to be the last change of a transaction, which has locked the provider's row.
 
-    :param known: aggregates for which no INSERT is needed; ``uuids`` are added to it.
+    :param known_aggregates: aggregates for which no INSERT is needed; ``uuids`` are added to it.
     :param uuids: sorted and distinct, so that concurrent requests insert new aggregates in the same order.
     :raises RetryTransaction: an audit deleted one of the aggregates meanwhile.
     """
     batch = StatementBatch(tx)
-    # All are deleted, not only those that were read before: below microversion 1.19 a write does not increment
+    # All rows are deleted, not only those that were read before: below microversion 1.19 a write does not increment
     # the generation, so nothing shows whether they have changed.
     batch.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
     moment = sql.now(tx)
     for chunk in sql.chunks(uuids):
-        if unknown := known.unknown(chunk):
+        if unknown := known_aggregates.unknown(chunk):
             text, values = sql.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unknown)
             batch.add(text, *values)
-        check = functools.partial(_expect, known, chunk)
-        batch.add(_insertion(tx.dialect.name, len(chunk)), provider_id, moment, *chunk, check=check)
+
+        def deleted(uuids: Sequence[str] = chunk) -> errors.RetryTransaction:
+            # An audit deleted an aggregate that had no providers.
+            known_aggregates.invalidate(uuids)
+            return errors.RetryTransaction()
+
+        text = _insertion(tx.dialect.name, len(chunk))
+        batch.add(text, provider_id, moment, *chunk, rows=len(chunk), error=deleted)
     try:
         batch.execute_final()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # An audit on another node of a cluster deleted an aggregate that had no providers.
-        raise db_api.RetryTransaction from error
-    known.add(uuids)
-
-
-def _expect(known: name_cache.KnownAggregates, uuids: Sequence[str], inserted: int) -> None:
-    if inserted != len(uuids):
-        # An audit deleted an aggregate that had no providers.
-        known.invalidate(uuids)
-        raise db_api.RetryTransaction
+        raise errors.RetryTransaction from error
+    known_aggregates.remember(uuids)
 
 
 @functools.lru_cache(maxsize=64)
 def _insertion(dialect: str, count: int) -> str:
     """Return the INSERT into ``count`` aggregates. Its shared locks keep audits from deleting them."""
-    which = f'uuid IN ({sql.placeholders(count)}) ORDER BY id{sql.SHARED_LOCKS[dialect]}'
-    return (
-        'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'  # noqa: S608
-        f' SELECT ?, id, ? FROM placement_aggregates WHERE {which}'
+    return sql.statement(
+        'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'
+        ' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({uuids}) ORDER BY id{lock}',
+        uuids=sql.placeholders(count),
+        lock=sql.SHARED_LOCKS[dialect],
     )

@@ -1,6 +1,6 @@
-"""The base classes of our versioned objects.
+"""The base classes of our versioned objects, and the functions that read those of one provider.
 
-A class declares its fields as annotations, which the type checker reads, too; ``PlacementObject`` makes the fields of
+A class declares its fields as annotations, which the type checker also reads; ``PlacementObject`` makes the fields of
 oslo.versionedobjects from them. A change of the fields of a class requires a higher ``VERSION``
 (``tests/unit/test_objects.py`` has the fingerprints).
 """
@@ -15,20 +15,23 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_utils import timeutils
 
+from placement import exception
+from placement.db import sql, tables
 from placement.db.api import Database
+from placement.db.generation import ProviderGeneration as ProviderGeneration  # Also for handlers, which import no db.
 
 
 @contextlib.contextmanager
 def _without_messaging() -> Iterator[None]:
     """Let oslo.versionedobjects import an empty oslo.messaging (doc/dependencies.md#a-substitute-module).
 
-    Does nothing if the process has imported the real one.
+    Do nothing if the process has imported the real oslo.messaging.
     """
     if 'oslo_messaging' in sys.modules:
         yield
@@ -47,7 +50,6 @@ with _without_messaging():
     from oslo_versionedobjects import fields as ovo_fields
 
 P = TypeVar('P', bound='PlacementObject')
-L = TypeVar('L', bound='ObjectList[Any]')
 
 register = ovo_base.VersionedObjectRegistry.register
 
@@ -73,17 +75,6 @@ _FIELDS: Mapping[type, Callable[..., ovo_fields.Field[Any]]] = {
 }
 
 
-def _is_field(name: str, type_: Any) -> bool:
-    return not name.startswith('_') and typing.get_origin(type_) is not ClassVar
-
-
-def _field(type_: Any) -> ovo_fields.Field[Any]:
-    """Return the field for an annotation, which is a key of ``_FIELDS`` or such a type ``| None``."""
-    alternatives = typing.get_args(type_) if isinstance(type_, types.UnionType) else (type_,)
-    (value,) = (one for one in alternatives if one is not types.NoneType)
-    return _FIELDS[value](nullable=types.NoneType in alternatives)
-
-
 class PlacementObject(ovo_base.VersionedObject):
     """Base of all objects, which are made of rows and know the context of one request.
 
@@ -97,26 +88,32 @@ class PlacementObject(ovo_base.VersionedObject):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        annotations = inspect.get_annotations(cls, eval_str=True)
         # oslo.versionedobjects adds the fields of base classes.
-        cls.fields = {name: _field(type_) for name, type_ in annotations.items() if _is_field(name, type_)}
+        cls.fields = {}
+        annotations: dict[str, Any] = inspect.get_annotations(cls, eval_str=True)
+        for name, type_ in annotations.items():
+            if not name.startswith('_') and typing.get_origin(type_) is not ClassVar:
+                # A key of ``_FIELDS``, or such a type ``| None``.
+                alternatives = typing.get_args(type_) if isinstance(type_, types.UnionType) else (type_,)
+                (value,) = (alternative for alternative in alternatives if alternative is not types.NoneType)
+                cls.fields[name] = _FIELDS[value](nullable=types.NoneType in alternatives)
 
     @classmethod
-    def from_row(cls: type[P], context: Context, row: sa.Row[Any]) -> P:
+    def from_row(cls, context: Context, row: sa.Row[Any]) -> Self:
         """Make an object of ``row``. Columns that are not named like a field are ignored."""
         return cls.from_each(context, [row])[0]
 
     @classmethod
-    def from_each(cls: type[P], context: Context, rows: Sequence[sa.Row[Any]]) -> list[P]:
+    def from_each(cls, context: Context, rows: Sequence[sa.Row[Any]]) -> list[Self]:
         """Make an object of each of ``rows``, all of one query."""
         columns = enumerate(rows[0]._fields) if rows else ()
         # Written to the attributes in which oslo.versionedobjects keeps the values. The setters would take twenty times
         # as long to convert values that have the right type already, and would mark them as changed.
-        kept = [(f'_obj_{name}', at) for at, name in columns if name in cls.fields]
-        made = [cls(context) for _ in rows]
-        for one, row in zip(made, rows, strict=True):
-            one.__dict__.update({attribute: row[at] for attribute, at in kept})
-        return made
+        attributes = [(f'_obj_{name}', index) for index, name in columns if name in cls.fields]
+        objects = [cls(context) for _ in rows]
+        for object_, row in zip(objects, rows, strict=True):
+            object_.__dict__.update({attribute: row[index] for attribute, index in attributes})
+        return objects
 
 
 class Timestamped(PlacementObject):
@@ -128,7 +125,8 @@ class Timestamped(PlacementObject):
     @property
     def modified(self) -> dt.datetime:
         """The aware time of the last update or, if there was none, of the creation; now if neither is recorded."""
-        return modified(self.updated_at, self.created_at)
+        when = self.updated_at or self.created_at or timeutils.utcnow()
+        return when if when.tzinfo else when.replace(tzinfo=dt.UTC)
 
 
 class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
@@ -136,6 +134,8 @@ class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
 
     #: The class of the objects in the list.
     MEMBER: ClassVar[type[PlacementObject]]
+    #: Made by ``with_provider``, if the objects belong to a provider.
+    WITH_PROVIDER: ClassVar[sa.Executable]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -144,18 +144,75 @@ class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
         cls.fields = {'objects': ovo_fields.ListOfObjectsField(cls.MEMBER.__name__)}
 
     @classmethod
-    def from_rows(cls: type[L], context: Context, rows: Sequence[sa.Row[Any]]) -> L:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[ProviderGeneration, Self]:
+        """Read a provider and its objects of this class.
+
+        :param uuid: canonical.
+        :raises ResourceProviderNotFound: no such provider.
+        """
+        provider, rows = read_with_provider(context, cls.WITH_PROVIDER, uuid)
+        return provider, cls.from_rows(context, rows)
+
+    @classmethod
+    def from_rows(cls, context: Context, rows: Sequence[sa.Row[Any]]) -> Self:
         """Make a list with an object of each of ``rows``, all of one query."""
-        made = cls(context)
+        list_ = cls(context)
         # The setter would check each object again.
-        made.__dict__['_obj_objects'] = cls.MEMBER.from_each(context, rows)
-        return made
+        list_.__dict__['_obj_objects'] = cls.MEMBER.from_each(context, rows)
+        return list_
 
 
-def modified(updated_at: dt.datetime | None, created_at: dt.datetime | None) -> dt.datetime:
-    """Return the time of a row's last change as an aware datetime in UTC.
+# A provider and its related rows (inventories, traits, aggregates, allocations or usages) are read in one statement.
+# That takes one round trip, and the generation of the provider and the rows are of one state of the database.
 
-    :param updated_at: the column, in UTC with or without a time zone, as is ``created_at``.
+_providers = tables.resource_providers
+
+#: The column that is NULL in the one row of a provider without related rows, as the outer join gives it.
+_RELATED_ID = 'related_id'
+
+
+def with_provider(
+    join: sa.Join,
+    related_id: sa.ColumnElement[int],
+    *columns: sa.ColumnElement[Any],
+    order: sa.ColumnElement[int] | None = None,
+) -> sa.Select[Any]:
+    """Make a query for ``read_with_provider``. To be called once, at import.
+
+    :param join: the providers and, by outer joins one after another, the tables of the related rows. Do not join these
+        tables with one another before the outer join: SQLite would first read all their rows.
+    :param related_id: the id in the last of the tables: NULL where a provider has no related row.
+    :param columns: the columns of ``join`` to select.
+    :param order: the column to sort by, ``related_id`` if it is not given.
     """
-    when = updated_at or created_at or timeutils.utcnow()
-    return when if when.tzinfo else when.replace(tzinfo=dt.timezone.utc)
+    return (
+        sa.select(
+            _providers.c.id.label('owner_id'),
+            _providers.c.generation.label('owner_generation'),
+            related_id.label(_RELATED_ID),
+            *columns,
+        )
+        .select_from(join)
+        .where(_providers.c.uuid == sa.bindparam('owner_uuid'))
+        .order_by(related_id if order is None else order)
+    )
+
+
+def read_with_provider(
+    context: Context, query: sa.Executable, uuid: str, **parameters: Any
+) -> tuple[ProviderGeneration, list[sa.Row[Any]]]:
+    """Read a provider and its related rows.
+
+    :param query: made by ``with_provider``.
+    :param uuid: canonical.
+    :param parameters: values of further bind parameters of ``query``.
+    :returns: the provider, and its related rows, with the columns of ``query``.
+    :raises ResourceProviderNotFound: there is no such provider.
+    """
+    # No provider has a uuid that cannot be stored.
+    rows = context.db.fetch_all(query, {'owner_uuid': uuid, **parameters}) if sql.storable(uuid) else []
+    if not rows:
+        raise exception.ResourceProviderNotFound(uuid=uuid)
+    first = rows[0]
+    provider = ProviderGeneration(first.owner_id, uuid, first.owner_generation)
+    return provider, [row for row in rows if getattr(row, _RELATED_ID) is not None]

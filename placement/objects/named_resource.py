@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
+import datetime as dt
+import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import api as db_api
-from placement.db import change_log, name_cache, sql
+from placement.db import change_log, errors, name_cache, sql
 from placement.objects import base
 from placement.objects.base import Context
 
-N = TypeVar('N', bound='NamedResource')
-
-#: Maximum number of times that ``ensure`` reads a name and tries to create it, while others create and delete it.
-_MAX_ATTEMPTS = 10
+#: Maximum number of retries of ``ensure``, while others create and delete the name.
+_MAX_RETRIES = 9
 
 
-class Failures(NamedTuple):
+class ErrorFactories(NamedTuple):
     """Make the exceptions of a class, given a name: it does not exist, it is standard, it is in use."""
 
     not_found: Callable[[str], exception.NotFound]
     standard: Callable[[str], exception.Invalid]
     in_use: Callable[[str], exception.Conflict]
+
+
+class NameList(NamedTuple):
+    """Names in order of id, and the aware time of the latest change; None if it is unknown or there are no names."""
+
+    names: tuple[str, ...]
+    modified: dt.datetime | None
 
 
 class NamedResource(base.Timestamped):
@@ -36,13 +41,13 @@ class NamedResource(base.Timestamped):
 
     TABLE: ClassVar[sa.Table]
     USES: ClassVar[sa.Select[Any]]
-    FAILURES: ClassVar[Failures]
+    ERRORS: ClassVar[ErrorFactories]
 
     id: int
     name: str
 
     @classmethod
-    def create(cls: type[N], context: Context, name: str) -> N:
+    def create(cls, context: Context, name: str) -> Self:
         """Insert a name, which has to be a valid custom one.
 
         :raises NameTaken: it exists.
@@ -50,61 +55,90 @@ class NamedResource(base.Timestamped):
         raise NotImplementedError
 
     @classmethod
-    def get_by_name(cls: type[N], context: Context, name: str) -> N:
+    def get_names(
+        cls, context: Context, *, names: frozenset[str] | None = None, prefix: str = '', condition: str = '1 = 1'
+    ) -> NameList:
+        """Read the names that pass all filters, in one row, as a driver in Python takes 10 microseconds for each.
+
+        :param names: the name is one of these; None is no filter.
+        :param prefix: the name starts with this.
+        :param condition: SQL.
+        :raises TruncatedResult: the text of the names is longer than the database allows.
+        """
+        dialect = context.db.engine.dialect
+        columns = ['id', sql.microseconds(dialect, 'COALESCE(updated_at, created_at)'), 'name']
+        query = sql.statement(
+            'SELECT COUNT(*), {lines} FROM {table} WHERE {condition}',
+            lines=sql.joined(dialect, columns),
+            table=cls.TABLE.name,
+            condition=condition,
+        )
+        # ``_parsed`` filters, because LIKE ignores case on some databases, and there are only hundreds of names.
+        return _parsed(*context.db.fetch_all(sa.text(query))[0], names, prefix)
+
+    @classmethod
+    def get_by_name(cls, context: Context, name: str) -> Self:
         """Read the row of ``name``.
 
-        :raises NotFound: there is none: ``FAILURES.not_found``.
+        :raises NotFound: there is none: ``ERRORS.not_found``.
         """
         rows = context.db.fetch_all(cls.by_name(name)) if sql.storable(name) else []
         if not rows:
-            raise cls.FAILURES.not_found(name)
+            raise cls.ERRORS.not_found(name)
         return cls.from_row(context, rows[0])
 
     @classmethod
-    def ensure(cls: type[N], context: Context, name: str) -> tuple[N, bool]:
+    def ensure(cls, context: Context, name: str) -> tuple[Self, bool]:
         """Read the row of ``name``, a valid custom name, and insert it if it does not exist.
 
         :returns: the object, and whether this call created it.
         :raises ConcurrentUpdate: other clients created and deleted it during each attempt.
         """
-        for _attempt in range(_MAX_ATTEMPTS):
+
+        def get_or_create() -> tuple[Self, bool]:
             try:
                 return cls.get_by_name(context, name), False
             except exception.NotFound:
-                pass
-            # If another client creates it at the same time, the next attempt reads it, unless it was deleted again.
-            with contextlib.suppress(exception.NameTaken):
                 return cls.create(context, name), True
-        raise exception.ConcurrentUpdate
+
+        try:
+            # If another client creates it at the same time, the next call reads it, unless it was deleted again.
+            return errors.retry(
+                get_or_create, lambda error: isinstance(error, exception.NameTaken), retries=_MAX_RETRIES
+            )
+        except exception.NameTaken as error:
+            raise exception.ConcurrentUpdate from error
 
     @classmethod
-    def get_in_transaction(cls: type[N], context: Context, tx: sa.Connection, name: str) -> N:
-        """As ``get_by_name``, in the transaction ``tx``."""
+    def get_in_transaction(cls, context: Context, tx: sa.Connection, name: str) -> Self:
+        """Read the row of ``name`` in the transaction ``tx``, as ``get_by_name`` does."""
         row = tx.execute(cls.by_name(name)).first() if sql.storable(name) else None
         if row is None:
-            raise cls.FAILURES.not_found(name)
+            raise cls.ERRORS.not_found(name)
         return cls.from_row(context, row)
 
     @classmethod
     def destroy(cls, context: Context, name: str) -> None:
         """Delete a custom name.
 
-        :raises NotFound: there is none: ``FAILURES.not_found``.
-        :raises Invalid: it is standard: ``FAILURES.standard``.
-        :raises Conflict: it is in use: ``FAILURES.in_use``.
+        :raises NotFound: there is none: ``ERRORS.not_found``.
+        :raises Invalid: it is standard: ``ERRORS.standard``.
+        :raises Conflict: it is in use: ``ERRORS.in_use``.
         """
 
         def work(tx: sa.Connection) -> None:
-            found = cls.get_in_transaction(context, tx, name)
+            resource = cls.get_in_transaction(context, tx, name)
             if not name_cache.is_custom(name):
-                raise cls.FAILURES.standard(name)
-            if tx.execute(cls.USES, {'sought': found.id}).first() is not None:
-                raise cls.FAILURES.in_use(name)
-            # If another transaction has begun to use it since, a foreign key fails, and the next attempt finds the use.
-            deleted = tx.execute(cls.TABLE.delete().where(cls.TABLE.c.id == found.id, cls.TABLE.c.name == found.name))
+                raise cls.ERRORS.standard(name)
+            if tx.execute(cls.USES, {'sought': resource.id}).first() is not None:
+                raise cls.ERRORS.in_use(name)
+            # If another transaction has used the name since, a foreign key fails, and the next attempt finds the use.
+            deleted = tx.execute(
+                cls.TABLE.delete().where(cls.TABLE.c.id == resource.id, cls.TABLE.c.name == resource.name)
+            )
             if deleted.rowcount != 1:
                 # It was deleted or renamed since it was read.
-                raise db_api.RetryTransaction
+                raise errors.RetryTransaction
             change_log.record_names(tx)
 
         context.db.write(work)
@@ -113,3 +147,20 @@ class NamedResource(base.Timestamped):
     def by_name(cls, name: str) -> sa.Select[Any]:
         """Return the query of the row of ``name``."""
         return sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(count: int, lines: str | None, names: frozenset[str] | None, prefix: str) -> NameList:
+    """Select names from the rows that ``get_names`` read. A list that has not changed is not made again.
+
+    :raises TruncatedResult: the rows are fewer than ``count``.
+    """
+    rows = [line.split(' ', 2) for line in (lines.split('\n') if lines else ())]
+    if len(rows) != count:
+        raise sql.TruncatedResult(f'{count} names')
+    rows.sort(key=lambda row: int(row[0]))
+    selected = [row for row in rows if (names is None or row[2] in names) and row[2].startswith(prefix)]
+    moments = [int(moment) for _, moment, _ in selected]
+    is_known = bool(moments) and sql.NO_MOMENT not in moments
+    modified = dt.datetime.fromtimestamp(max(moments) // 10**6, dt.UTC) if is_known else None
+    return NameList(tuple(name for _, _, name in selected), modified)

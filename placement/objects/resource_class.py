@@ -6,14 +6,20 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import api as db_api
-from placement.db import change_log, name_cache, tables
+from placement.db import change_log, errors, name_cache, sql, tables
+from placement.db.batch import StatementBatch
 from placement.objects import base, named_resource
 from placement.objects.base import Context
 
 _classes = tables.resource_classes
-_sequence = tables.resource_class_sequence
 _inventories = tables.inventories
+#: The largest id that a class ever had, the largest one of a class, and the id of the class with a name. With a lock on
+#: the first, transactions that create a class follow one another.
+_SEQUENCE = (
+    'SELECT last, (SELECT MAX(id) FROM placement_resource_classes),'
+    ' (SELECT id FROM placement_resource_classes WHERE name = ?)'
+    ' FROM placement_resource_class_sequence'
+)
 
 
 @base.register
@@ -23,7 +29,7 @@ class ResourceClass(named_resource.NamedResource):
     VERSION = '1.0'
     TABLE = _classes
     USES = sa.select(_inventories.c.id).where(_inventories.c.resource_class_id == sa.bindparam('sought')).limit(1)
-    FAILURES = named_resource.Failures(
+    ERRORS = named_resource.ErrorFactories(
         not_found=lambda name: exception.ResourceClassNotFound(resource_class=name),
         standard=lambda name: exception.CannotDeleteStandardResourceClass(resource_class=name),
         in_use=lambda name: exception.ResourceClassInUse(resource_class=name),
@@ -33,25 +39,33 @@ class ResourceClass(named_resource.NamedResource):
     def create(cls, context: Context, name: str) -> ResourceClass:
         """Insert a class with ``name``, a valid custom name.
 
+        :returns: the class, with nothing but its id and name.
         :raises ResourceClassExists: there is such a class.
         :raises MaxRetriesExceeded: other transactions took the name or the id in each attempt.
         """
 
-        def work(tx: sa.Connection) -> ResourceClass:
-            new_id = _next_id(tx)
-            if tx.scalar(sa.select(_classes.c.id).where(_classes.c.name == name)) is not None:
+        def work(tx: sa.Connection) -> int:
+            last, largest, existing = sql.execute_text(tx, _SEQUENCE + sql.for_update(tx.dialect), name).one()
+            if existing is not None:
                 raise exception.ResourceClassExists(resource_class=name)
+            # An id that no class ever had. ``largest`` exceeds the recorded id only if a row was inserted by hand.
+            new_id: int = max(last, largest) + 1
+            batch = StatementBatch(tx)
+            batch.add('UPDATE placement_resource_class_sequence SET last = ?', new_id)
+            for text, values in sql.bulk_insert(tx, _classes.name, 'id, name', [(new_id, name)]):
+                batch.add(text, *values)
+            change_log.record_new_class(tx, new_id)
             try:
-                tx.execute(_classes.insert().values(id=new_id, name=name))
+                batch.execute_final()
             except db_exc.DBDuplicateEntry as error:
-                # Since the query above a rename took the name, or a transaction on another node of a cluster the id.
-                raise db_api.RetryTransaction(
+                # While that query waited for the lock, the name was created; since then it was given to another class,
+                # or a transaction on another node of a cluster took the id.
+                raise errors.RetryTransaction(
                     exception.MaxRetriesExceeded(action=f'create resource class {name}')
                 ) from error
-            change_log.record_names(tx)
-            return cls.get_in_transaction(context, tx, name)
+            return new_id
 
-        return context.db.write(work)
+        return cls(context, id=context.db.write(work), name=name)
 
     def rename(self, new_name: str) -> None:
         """Give a custom class another valid custom name; inventories and allocations follow.
@@ -76,28 +90,3 @@ class ResourceClass(named_resource.NamedResource):
         except db_exc.DBDuplicateEntry as error:
             raise exception.ResourceClassExists(resource_class=new_name) from error
         self.id, self.name, self.updated_at = fresh.id, fresh.name, fresh.updated_at
-
-
-@base.register
-class ResourceClassList(base.ObjectList[ResourceClass]):
-    """Resource classes: the standard ones in the library's order, then the custom ones in order of creation."""
-
-    VERSION = '1.0'
-
-    @classmethod
-    def get_all(cls, context: Context) -> ResourceClassList:
-        """Read all classes."""
-        return cls.from_rows(context, context.db.fetch_all(_ALL))
-
-
-_ALL = sa.select(_classes).order_by(_classes.c.id)
-
-
-def _next_id(tx: sa.Connection) -> int:
-    """Return an id that no class ever had, and make other transactions that create a class wait until this one ends."""
-    last: int = tx.execute(sa.select(_sequence.c.last).with_for_update()).scalar_one()
-    # Larger than the recorded id only if rows were inserted by hand.
-    largest = tx.scalar(sa.select(sa.func.max(_classes.c.id))) or 0
-    new_id = max(last, largest) + 1
-    tx.execute(_sequence.update().values(last=new_id))
-    return new_id

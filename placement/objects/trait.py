@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,12 +11,17 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import change_log, generation, name_cache, sql, tables
 from placement.db.batch import StatementBatch
-from placement.db.generation import ProviderVersion
-from placement.objects import base, named_resource, provider_query
+from placement.db.generation import ProviderGeneration
+from placement.objects import base, named_resource
 from placement.objects.base import Context
 
 _traits, _providers = tables.traits, tables.resource_providers
 _provider_traits = tables.resource_provider_traits
+
+
+_JOINED = _providers.outerjoin(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id).outerjoin(
+    _traits, _traits.c.id == _provider_traits.c.trait_id
+)
 
 
 @base.register
@@ -26,7 +31,7 @@ class Trait(named_resource.NamedResource):
     VERSION = '1.0'
     TABLE = _traits
     USES = sa.select(_provider_traits.c.trait_id).where(_provider_traits.c.trait_id == sa.bindparam('sought')).limit(1)
-    FAILURES = named_resource.Failures(
+    ERRORS = named_resource.ErrorFactories(
         not_found=lambda name: exception.TraitNotFound(names=name),
         standard=lambda name: exception.CannotDeleteStandardTrait(name=name),
         in_use=lambda name: exception.TraitInUse(name=name),
@@ -40,8 +45,8 @@ class Trait(named_resource.NamedResource):
         """
 
         def work(tx: sa.Connection) -> Trait:
-            tx.execute(_traits.insert().values(name=name))
-            change_log.record_names(tx)
+            inserted = tx.execute(_traits.insert().values(name=name))
+            change_log.record_new_trait(tx, sql.new_id(inserted))
             return cls.get_in_transaction(context, tx, name)
 
         try:
@@ -50,98 +55,83 @@ class Trait(named_resource.NamedResource):
             raise exception.TraitExists(name=name) from error
 
 
+#: Conditions for ``Trait.get_names``: at least one provider has the trait, or none has.
+ASSOCIATED = 'EXISTS (SELECT 1 FROM placement_resource_provider_traits WHERE trait_id = placement_traits.id)'
+NOT_ASSOCIATED = f'NOT {ASSOCIATED}'
+
+
 @base.register
 class TraitList(base.ObjectList[Trait]):
     """Traits in order of id."""
 
     VERSION = '1.0'
+    WITH_PROVIDER = base.with_provider(_JOINED, _traits.c.id, *_traits.c)
 
     @classmethod
-    def get_all(
-        cls,
-        context: Context,
-        *,
-        names: Collection[str] | None = None,
-        prefix: str | None = None,
-        associated: bool | None = None,
-    ) -> TraitList:
-        """Read the traits that pass all filters; None is no filter.
+    def replace(
+        cls, context: Context, provider: ProviderGeneration, rows: Sequence[sa.Row[Any]], names: Iterable[str]
+    ) -> tuple[ProviderGeneration, TraitList]:
+        """Give the provider exactly these traits. The generation is incremented only if that changes anything.
 
-        :param names: the name is one of these.
-        :param prefix: the name starts with this.
-        :param associated: True: at least one provider has the trait. False: none has.
+        :param rows: the rows that ``read_traits`` returned for ``names``, along with ``provider``.
+        :returns: the changed provider and its new traits.
+        :raises TraitNotFound: some do not exist; names them all.
+        :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
-        query = _LISTED[associated]
-        # Filtered here, because LIKE ignores case on some databases, and there are only hundreds of traits.
-        rows = [
-            row
-            for row in context.db.fetch_all(query)
-            if (names is None or row.name in names) and (prefix is None or row.name.startswith(prefix))
-        ]
-        return cls.from_rows(context, rows)
+        diff = TraitDiff(rows, sorted(set(names)))
+        if diff.missing:
+            raise exception.TraitNotFound(names=', '.join(diff.missing))
 
-    @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[ProviderVersion, TraitList]:
-        """Read a provider and its traits.
+        def work(tx: sa.Connection) -> None:
+            batch = StatementBatch(tx)
+            diff.add_statements(batch, context.db.traits, provider)
+            batch.execute_final()
 
-        :param uuid: canonical.
-        :raises ResourceProviderNotFound: no such provider.
-        """
-        provider, rows = provider_query.read_with_parts(context, _WITH_PROVIDER, uuid)
-        return provider, cls.from_rows(context, rows)
+        if not diff.is_empty:
+            context.db.write(work)
+            provider = provider.incremented()
+        return provider, cls.from_rows(context, diff.result)
 
 
-_ALL = sa.select(_traits).order_by(_traits.c.id)
-_ASSOCIATED = sa.exists().where(_provider_traits.c.trait_id == _traits.c.id)
-#: By the parameter ``associated`` of ``get_all``.
-_LISTED = {None: _ALL, True: _ALL.where(_ASSOCIATED), False: _ALL.where(~_ASSOCIATED)}
-
-_JOINED = _providers.outerjoin(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id).outerjoin(
-    _traits, _traits.c.id == _provider_traits.c.trait_id
-)
-_WANTED = _providers.outerjoin(_traits, _traits.c.name.in_(sa.bindparam('wanted', expanding=True)))
-_WITH_PROVIDER = provider_query.statement(_JOINED, _traits.c.id, *_traits.c)
+_NAMED = _providers.outerjoin(_traits, _traits.c.name.in_(sa.bindparam('names', expanding=True)))
 #: The traits of a provider, and those that a request names.
-_WITH_WANTED = sa.union_all(
-    provider_query.statement(_JOINED, _traits.c.id, *_traits.c, sa.literal(1).label('present')).order_by(None),
-    provider_query.statement(_WANTED, _traits.c.id, *_traits.c, sa.literal(0).label('present')).order_by(None),
+_WITH_NAMED = sa.union_all(
+    base.with_provider(_JOINED, _traits.c.id, *_traits.c, sa.literal(1).label('present')).order_by(None),
+    base.with_provider(_NAMED, _traits.c.id, *_traits.c, sa.literal(0).label('present')).order_by(None),
 )
 
 
-def read_traits(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[ProviderVersion, list[sa.Row[Any]]]:
-    """Read a provider, its traits, and the traits ``wanted``.
+def read_traits(context: Context, uuid: str, names: Sequence[str] = ()) -> tuple[ProviderGeneration, list[sa.Row[Any]]]:
+    """Read a provider, its traits, and the traits with ``names``.
 
     :param uuid: canonical.
-    :param wanted: names.
-    :returns: the provider, and the rows of its traits, with ``present`` 1, and of those of ``wanted`` that exist, with
+    :returns: the provider, and the rows of its traits, with ``present`` 1, and of those of ``names`` that exist, with
         0.
     :raises ResourceProviderNotFound: no such provider.
     """
-    sought = [name for name in wanted if sql.storable(name)]
-    provider, rows = provider_query.read_with_parts(
-        context, _WITH_WANTED, uuid, wanted=sought[: sql.MAX_VALUES_PER_STATEMENT]
-    )
-    for chunk in sql.chunks(sought[sql.MAX_VALUES_PER_STATEMENT :]):
-        more = provider_query.read_with_parts(context, _WITH_WANTED, uuid, wanted=chunk)[1]
-        rows += [row for row in more if not row.present]
+    storable = [name for name in names if sql.storable(name)]
+    provider, rows = base.read_with_provider(context, _WITH_NAMED, uuid, names=storable[: sql.MAX_VALUES_PER_STATEMENT])
+    for chunk in sql.chunks(storable[sql.MAX_VALUES_PER_STATEMENT :]):
+        chunk_rows = base.read_with_provider(context, _WITH_NAMED, uuid, names=chunk)[1]
+        rows += [row for row in chunk_rows if not row.present]
     return provider, rows
 
 
 class TraitDiff:
-    """The difference between the traits that a provider has and those ``wanted``.
+    """The difference between the traits that a provider has and ``names``.
 
-    :param rows: the rows that ``read_traits`` returned for ``wanted``. They are valid as long as the generation of the
+    :param rows: the rows that ``read_traits`` returned for ``names``. They are valid as long as the generation of the
         provider stays the same, except for custom traits to be added, which may be deleted meanwhile.
     """
 
-    def __init__(self, rows: Sequence[sa.Row[Any]], wanted: Collection[str]) -> None:
+    def __init__(self, rows: Sequence[sa.Row[Any]], names: Collection[str]) -> None:
         present = {row.name: row for row in rows if row.present}
-        known = {row.name: row for row in rows}
-        #: The names that do not exist, in the order of ``wanted``.
-        self.missing = [name for name in wanted if name not in known]
+        by_name = {row.name: row for row in rows}
+        #: The names that do not exist, in the order of ``names``.
+        self.missing = [name for name in names if name not in by_name]
         #: The rows of the traits that the provider has after that, in order of id.
-        self.result = sorted((known[name] for name in wanted if name in known), key=lambda row: row.id)
-        self._removed = sorted(row.id for name, row in present.items() if name not in wanted)
+        self.result = sorted((by_name[name] for name in names if name in by_name), key=lambda row: row.id)
+        self._removed = sorted(row.id for name, row in present.items() if name not in names)
         self._added = {row.name: row.id for row in self.result if row.name not in present}
 
     @property
@@ -149,8 +139,8 @@ class TraitDiff:
         """Whether no trait is added or removed."""
         return not (self._removed or self._added)
 
-    def add_statements(self, batch: StatementBatch, traits: name_cache.NameCache, provider: ProviderVersion) -> None:
-        """Lock the custom traits to be added, shared. Add to ``batch`` the increment of the generation and the changes.
+    def add_statements(self, batch: StatementBatch, traits: name_cache.NameCache, provider: ProviderGeneration) -> None:
+        """Take a shared lock on the custom traits to be added. Add to ``batch`` the changes and the new generation.
 
         :raises TraitNotFound: some of the custom traits were deleted meanwhile; names them all.
         """
@@ -158,8 +148,9 @@ class TraitDiff:
         added = self._added | traits.lock_ids(batch.tx, custom)
         generation.increment_one(batch, provider)
         for chunk in sql.chunks(self._removed):
-            which = f'resource_provider_id = ? AND trait_id IN ({sql.placeholders(len(chunk))})'
-            batch.add(f'DELETE FROM placement_resource_provider_traits WHERE {which}', provider.id, *chunk)  # noqa: S608
+            template = 'DELETE FROM {table} WHERE resource_provider_id = ? AND trait_id IN ({ids})'
+            text = sql.statement(template, table=_provider_traits.name, ids=sql.placeholders(len(chunk)))
+            batch.add(text, provider.id, *chunk)
         rows = [(provider.id, id_) for id_ in sorted(added.values())]
         columns = 'resource_provider_id, trait_id'
         for text, values in sql.bulk_insert(batch.tx, 'placement_resource_provider_traits', columns, rows):

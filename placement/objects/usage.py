@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.db import sql, tables
-from placement.db.generation import ProviderVersion
-from placement.objects import base, consumer, inventory, provider_query
+from placement.objects import base, consumer, inventory
 from placement.objects.base import Context
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -33,16 +32,13 @@ class UsageList(base.ObjectList[Usage]):
     """Usages in order of class id, each class once."""
 
     VERSION = '1.0'
-
-    @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[ProviderVersion, UsageList]:
-        """Read a provider, and one usage (perhaps 0) for each class that it has inventory of.
-
-        :param uuid: canonical.
-        :raises ResourceProviderNotFound: no such provider.
-        """
-        provider, rows = provider_query.read_with_parts(context, _WITH_PROVIDER, uuid)
-        return provider, cls.from_rows(context, rows)
+    #: The usages of a provider: one (perhaps 0) for each class of its inventories.
+    WITH_PROVIDER = base.with_provider(
+        inventory.JOINED,
+        _classes.c.id,
+        _classes.c.name.label('resource_class'),
+        _inventories.c.used.label('usage'),
+    )
 
     @classmethod
     def get_all_by_project_user(cls, context: Context, project_id: str, user_id: str | None = None) -> UsageList:
@@ -52,7 +48,7 @@ class UsageList(base.ObjectList[Usage]):
         """
         if not all(sql.storable(text) for text in (project_id, user_id or '')):
             return cls.from_rows(context, [])
-        query = _OF_PROJECT if user_id is None else _OF_PROJECT_AND_USER
+        query = _totals(of_user=user_id is not None)
         return cls.from_rows(context, context.db.fetch_all(query, {'project': project_id, 'user': user_id}))
 
 
@@ -81,7 +77,8 @@ class UsageGroup(NamedTuple):
         amounts: dict[str, dict[str, int]] = {}
         for row in rows:
             amounts.setdefault(row.consumer_type, {})[row.resource_class] = row.amount
-        return [cls(name, usages.pop(_COUNT), usages) for name, usages in amounts.items()]
+        # Allocations whose consumer was deleted by hand make no group.
+        return [cls(name, usages.pop(_COUNT), usages) for name, usages in amounts.items() if _COUNT in usages]
 
 
 #: The name of the group of all consumers.
@@ -89,67 +86,83 @@ ALL = 'all'
 #: In place of a class name: the row has the number of consumers. No class has such a name.
 _COUNT = ''
 
-_WITH_PROVIDER = provider_query.statement(
-    inventory.JOINED,
-    _classes.c.id,
-    _classes.c.name.label('resource_class'),
-    _inventories.c.used.label('usage'),
-)
+_PROJECT = sa.select(_projects.c.id).where(_projects.c.external_id == sa.bindparam('project')).scalar_subquery()
+_USER = sa.select(_users.c.id).where(_users.c.external_id == sa.bindparam('user')).scalar_subquery()
 
-# On some databases the sum of integers is a decimal.
-_TOTAL = sa.cast(sa.func.sum(_allocations.c.used), sa.BigInteger)
-_OF_PROJECT = (
-    sa.select(_classes.c.name.label('resource_class'), _TOTAL.label('usage'))
-    .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
-    .join(_projects, _projects.c.id == _consumers.c.project_id)
-    .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
-    .where(_projects.c.external_id == sa.bindparam('project'))
-    .group_by(_classes.c.id, _classes.c.name)
-    .order_by(_classes.c.id)
-)
-_OF_PROJECT_AND_USER = _OF_PROJECT.join(_users, _users.c.id == _consumers.c.user_id).where(
-    _users.c.external_id == sa.bindparam('user')
-)
+
+def _amounts(*, of_user: bool) -> list[sa.Select[Any]]:
+    """Return queries of amounts by type of consumer and class; a type and class may have several rows.
+
+    Where the allocations have copies of the columns of their consumer, an index has all that is read, in the order of
+    the groups, so no row is looked up or sorted.
+    """
+    copies, copied = _allocations.c, _allocations.c.consumer_project_id
+    amount = sa.func.sum(_allocations.c.used).label('amount')
+    read_from_copies = (
+        sa.select(copies.consumer_type_id, copies.resource_class_id, amount)
+        .where(copied == _PROJECT, *([copies.consumer_user_id == _USER] if of_user else []))
+        .group_by(copies.consumer_user_id, copies.consumer_type_id, copies.resource_class_id)
+    )
+    read_from_consumers = (
+        sa.select(_consumers.c.consumer_type_id, copies.resource_class_id, amount)
+        .join(_consumers, _consumers.c.uuid == copies.consumer_id)
+        # 0 is added so that no database begins with all consumers of the project: there are few rows without copies.
+        .where(copied.is_(None), _consumers.c.project_id + 0 == _PROJECT)
+        .where(*([_consumers.c.user_id + 0 == _USER] if of_user else []))
+        .group_by(_consumers.c.consumer_type_id, copies.resource_class_id)
+    )
+    return [read_from_copies, read_from_consumers]
 
 
 @functools.cache
-def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.CompoundSelect[Any]:
+def _totals(*, of_user: bool) -> sa.Select[str, Any, int]:
+    """Select the sums by class. The parameters are ``project``, and ``user`` if ``of_user``."""
+    rows = sa.union_all(*_amounts(of_user=of_user)).subquery()
+    return (
+        # On some databases the sum of integers is a decimal.
+        sa.select(
+            _classes.c.name.label('resource_class'), sa.cast(sa.func.sum(rows.c.amount), sa.BigInteger).label('usage')
+        )
+        .join(_classes, _classes.c.id == rows.c.resource_class_id)
+        .group_by(_classes.c.id, _classes.c.name)
+        .order_by(_classes.c.id)
+    )
+
+
+@functools.cache
+def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.Select[str, Any, int]:
     """Select the number of consumers of each group and their sums by class, with the number first.
 
     The parameters are ``project``, ``user`` if ``of_user``, and ``type`` if ``of_type``.
 
     :param all_types: make one group of all types.
     """
-    name = sa.literal_column(f"'{ALL}'", sa.String) if all_types else consumer.TYPE_NAME
-    by_name = [] if all_types else [consumer.TYPE_NAME]
-    consumers = _consumers.join(_projects, _projects.c.id == _consumers.c.project_id)
-    consumers = consumers.outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
-    which = [_projects.c.external_id == sa.bindparam('project')]
-    if of_user:
-        consumers = consumers.join(_users, _users.c.id == _consumers.c.user_id)
-        which.append(_users.c.external_id == sa.bindparam('user'))
-    if of_type:
-        which.append(sa.bindparam('type') == consumer.TYPE_NAME)
     count: sa.Function[int] = sa.func.count()
     counts = (
         sa.select(
-            name.label('consumer_type'),
-            sa.literal_column(f"'{_COUNT}'", sa.String).label('resource_class'),
-            sa.literal_column('-1', sa.Integer).label('class_id'),
+            _consumers.c.consumer_type_id,
+            sa.literal_column('-1', sa.Integer).label('resource_class_id'),
             count.label('amount'),
         )
-        .select_from(consumers)
+        .where(_consumers.c.project_id == _PROJECT, *([_consumers.c.user_id == _USER] if of_user else []))
         # A record without allocations, as an adopted database may have, is no consumer.
-        .where(*which, sa.exists().where(_allocations.c.consumer_id == _consumers.c.uuid))
-        .group_by(*by_name)
-        .having(count > 0)
+        .where(sa.exists().where(_allocations.c.consumer_id == _consumers.c.uuid))
+        .group_by(_consumers.c.consumer_type_id)
     )
-    sums = (
-        sa.select(name, _classes.c.name, _classes.c.id, _TOTAL)
-        .select_from(consumers)
-        .join(_allocations, _allocations.c.consumer_id == _consumers.c.uuid)
-        .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
-        .where(*which)
-        .group_by(*by_name, _classes.c.id, _classes.c.name)
+    rows = sa.union_all(counts, *_amounts(of_user=of_user)).subquery()
+    type_name = sa.literal_column(f"'{ALL}'", sa.String) if all_types else consumer.TYPE_NAME
+    class_name = sa.func.coalesce(_classes.c.name, sa.literal_column(f"'{_COUNT}'", sa.String))
+    keys = [rows.c.resource_class_id, class_name] if all_types else [type_name, rows.c.resource_class_id, class_name]
+    return (
+        sa.select(
+            type_name.label('consumer_type'),
+            class_name.label('resource_class'),
+            sa.cast(sa.func.sum(rows.c.amount), sa.BigInteger).label('amount'),
+        )
+        .select_from(rows)
+        .outerjoin(_types, _types.c.id == rows.c.consumer_type_id)
+        .outerjoin(_classes, _classes.c.id == rows.c.resource_class_id)
+        .where(*([sa.bindparam('type') == consumer.TYPE_NAME] if of_type else []))
+        .group_by(*keys)
+        .order_by(rows.c.resource_class_id)
     )
-    return sa.union_all(counts, sums).order_by('class_id')

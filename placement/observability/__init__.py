@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING, Any, cast
+
 from oslo_config import cfg
 
-from placement.observability.metrics import Metrics
+if TYPE_CHECKING:
+    # The first import of prometheus_client reads PROMETHEUS_MULTIPROC_DIR, which decides where values are stored.
+    from placement.observability.metrics import Metrics
+
+#: The ``result`` of a claim that succeeded.
+ACCEPTED = 'accepted'
+
+_NO_MEASUREMENT = contextlib.nullcontext()
+
+
+class _NoMetrics:
+    """Has every method of ``Metrics``, and each does nothing but return an empty context manager."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_args, **_options: _NO_MEASUREMENT
 
 
 def create(conf: cfg.ConfigOpts) -> Metrics:
     """Make the metrics of one application: real ones when ``[metrics] bind`` is set, else some that count nothing.
 
-    prometheus_client is imported here because a service without metrics does not need it, and because it reads
-    ``PROMETHEUS_MULTIPROC_DIR``, which decides where values are stored, when it is first imported.
+    A service without metrics does not import prometheus_client.
     """
     if not conf.metrics.bind:
-        return Metrics()
-    from placement.observability.prometheus import PrometheusMetrics
+        return cast('Metrics', _NoMetrics())
+    from placement.observability.metrics import Metrics
 
-    return PrometheusMetrics()
+    return Metrics()

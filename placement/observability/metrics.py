@@ -1,16 +1,34 @@
-"""The events that the service counts. The class here counts nothing; an application has it while metrics are off."""
+"""The metrics of one application, in a Prometheus registry of their own.
+
+If ``PROMETHEUS_MULTIPROC_DIR`` is in the environment when this is imported, each process keeps the values in files in
+that directory, and ``processes.registry`` adds them up. A process can have only one application then.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import os
+import pathlib
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple, cast
 
 import sqlalchemy as sa
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 
 from placement import exception
+from placement.observability import ACCEPTED, timing
+from placement.observability.processes import ProcessNumber
 
-#: The ``result`` of a claim that succeeded.
-ACCEPTED = 'accepted'
+if directory := os.environ.get('PROMETHEUS_MULTIPROC_DIR'):
+    values.ValueClass = values.MultiProcessValue(ProcessNumber(pathlib.Path(directory)))  # type: ignore[no-untyped-call]
+
+DURATION_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+CANDIDATE_COUNT_BUCKETS = (0, 1, 10, 100, 1000, 10000, 100000)
+#: A thread sets the gauges of threads and connections this often, so that requests do not spend time on them.
+UPDATE_INTERVAL_SECONDS = 1.0
 
 #: The ``result`` of a rejected claim, by exception. The first class that matches an exception counts.
 CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
@@ -25,33 +43,162 @@ CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
     (exception.ConcurrentUpdate, 'concurrent_update'),
 )
 
-#: The exceptions after which a transaction is retried, as values of a label, as far as they are known beforehand.
+#: The names of exceptions after which a transaction is retried, as values of a label. Others are possible.
 RETRY_REASONS = ('DBDeadlock', 'DBReferenceError', 'RetryTransaction')
 
-_NO_MEASUREMENT = contextlib.nullcontext()
+#: How the values of a gauge in several processes become one.
+_Mode = Literal['livesum', 'max', 'mostrecent']
+
+
+class _ResponseMetrics(NamedTuple):
+    """The metrics of responses with one route, method, microversion and status."""
+
+    counter: Counter
+    duration: Histogram
+    phases: Mapping[str, Counter]
 
 
 class Metrics:
-    """One method for each event that is counted. ``PrometheusMetrics`` implements them."""
+    """One method for each event that is counted, in ``registry``; doc/observability.md says what each metric means."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        #: The number of threads that wait for a connection, by pool.
+        self.waiting_threads: dict[str, timing.ThreadCount] = {}
+        self._busy_threads = timing.ThreadCount()
+        self._engines: dict[str, tuple[sa.Engine, int]] = {}
+        self._updating = False
+        self._lock = threading.Lock()
+        self._phase_times = timing.PhaseTimes()
+        #: By route, method, microversion and status. Looking them up in the registry takes as long as counting.
+        self._responses: dict[tuple[str, str, str, int], _ResponseMetrics] = {}
+
+        self._requests = self._counter(
+            'placement_requests', 'Requests answered.', 'route', 'method', 'microversion', 'status'
+        )
+        self._request_duration = self._duration(
+            'placement_request_duration_seconds', 'Time to answer a request.', 'route', 'method'
+        )
+        self._request_phases = self._counter(
+            'placement_request_phase_seconds', 'Time of requests by phase.', 'route', 'method', 'phase'
+        )
+        self._errors = self._counter(
+            'placement_server_errors', 'Requests answered with a status of 500 or above.', 'route', 'status'
+        )
+        self._tokens_not_cached = self._counter(
+            'placement_tokens_not_cached', 'Tokens that Keystone validated and memcached did not keep.'
+        )
+        self._claims = self._counter('placement_claims', 'Claims, by result.', 'result')
+        self._retries = self._counter('placement_transaction_retries', 'Retries of transactions.', 'reason')
+        self._candidates_returned = Histogram(
+            'placement_allocation_candidates_returned',
+            'Candidates returned by a search.',
+            registry=self.registry,
+            buckets=CANDIDATE_COUNT_BUCKETS,
+        )
+        self._search_duration = self._duration(
+            'placement_allocation_candidates_duration_seconds', 'Time of a search for candidates.'
+        )
+        self._searches_truncated = self._counter(
+            'placement_allocation_candidates_truncated', 'Searches for candidates that reached a limit.', 'limit'
+        )
+        self._cache_providers = self._gauge(
+            'placement_cache_providers', 'Resource providers in the cache.', mode='mostrecent'
+        )
+        self._cache_checked = self._gauge(
+            'placement_cache_checked_timestamp_seconds',
+            'When a cache was last compared with the change log.',
+            mode='max',
+        )
+        self._cache_updates = self._counter(
+            'placement_cache_updates', 'Changed resource providers that refreshes of caches read.'
+        )
+        self._cache_reloads = self._counter(
+            'placement_cache_reloads', 'Refreshes of caches that read all tables again.'
+        )
+        self._refresh_duration = self._duration('placement_cache_refresh_duration_seconds', 'Time to refresh a cache.')
+        self._config_reload_success = self._gauge(
+            'placement_config_reload_success',
+            'Whether the configuration was valid when it was last loaded.',
+            mode='mostrecent',
+        )
+        self._threads = self._gauge('placement_threads', 'Threads that process requests.')
+        self._threads_busy = self._gauge('placement_threads_busy', 'Threads that are processing a request.')
+        self._requests_waiting = self._gauge('placement_requests_waiting', 'Requests that wait for a thread.')
+        self._connections = self._gauge(
+            'placement_database_connections', 'Connections to the database.', 'pool', 'field'
+        )
+        self._connections_waiting = self._gauge(
+            'placement_database_connections_waiting', 'Threads that wait for a connection to the database.', 'pool'
+        )
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _duration(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(name, text, labels, registry=self.registry, buckets=DURATION_BUCKETS_SECONDS)
+
+    def _gauge(self, name: str, text: str, *labels: str, mode: _Mode = 'livesum') -> Gauge:
+        # By default a scrape shows the sum of the values of all living processes.
+        return Gauge(name, text, labels, registry=self.registry, multiprocess_mode=mode)
 
     def initialize(self, operations: Iterable[tuple[str, str]], limits: Iterable[str]) -> None:
         """Create counters with the value 0, which would otherwise not exist before the first event.
 
-        :param operations: declared path and method of each.
+        :param operations: pairs of declared path and method.
         :param limits: the possible arguments of ``search_truncated``.
         """
+        for route, method in operations:
+            self._request_duration.labels(route, method)
+            for phase in timing.PHASES:
+                self._request_phases.labels(route, method, phase)
+            for status in ('500', '503'):
+                self._errors.labels(route, status)
+        for limit in limits:
+            self._searches_truncated.labels(limit)
+        for result in (ACCEPTED, *(result for _, result in CLAIM_REJECTIONS)):
+            self._claims.labels(result)
+        for reason in RETRY_REASONS:
+            self._retries.labels(reason)
 
     def request_started(self) -> None:
-        """This thread starts to process a request."""
+        """Count that this thread starts to process a request."""
+        self._phase_times.clear()
+        self._busy_threads.change_by(1)
+        if self._updating:
+            return
+        # Started by the first request, because a forked process does not have the threads started before the fork.
+        with self._lock:
+            if not self._updating:
+                self._updating = True
+                threading.Thread(target=_update, args=(weakref.ref(self),), name='saturation', daemon=True).start()
 
     def request_finished(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
-        """This thread has finished a request. ``route`` is the declared path, not the path in the URL."""
+        """Count a request that this thread has finished. ``route`` is the declared path, not the path in the URL."""
+        self._busy_threads.change_by(-1)
+        key = (route, method, microversion, status)
+        response = self._responses.get(key)
+        if response is None:
+            response = self._responses[key] = _ResponseMetrics(
+                self._requests.labels(route, method, microversion, str(status)),
+                self._request_duration.labels(route, method),
+                {phase: self._request_phases.labels(route, method, phase) for phase in timing.PHASES},
+            )
+        response.counter.inc()
+        response.duration.observe(seconds)
+        for phase, phase_seconds in self._phase_times.seconds.items():
+            if phase_seconds:
+                response.phases[phase].inc(phase_seconds)
+        if status >= 500:
+            self._errors.labels(route, str(status)).inc()
 
     def set_threads(self, count: int) -> None:
-        """This process has ``count`` threads that process requests."""
+        """Set the number of threads that process requests."""
+        self._threads.set(count)
 
     def set_requests_waiting(self, count: int) -> None:
-        """``count`` requests wait for a thread of this process at the moment."""
+        """Set the number of requests that wait for a thread of this process."""
+        self._requests_waiting.set(count)
 
     def instrument(self, pool: str, engine: sa.Engine, limit: int) -> None:
         """Measure the connections of ``engine``, and the time that its statements take, from now on.
@@ -59,38 +206,35 @@ class Metrics:
         :param pool: the label of its connection pool.
         :param limit: the maximum number of connections that it opens.
         """
+        timing.time_statements(engine, self._phase_times)
+        self.waiting_threads[pool] = timing.ThreadCount()
+        # Other kinds of pools keep no connections, such as the NullPool for transactions on SQLite.
+        if isinstance(engine.pool, sa.QueuePool):
+            self._engines[pool] = (engine, limit)
 
-    def connection_wait(self, pool: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+    def update_saturation(self) -> None:
+        """Set the gauges of busy threads and connections to the current values."""
+        self._threads_busy.set(self._busy_threads.count)
+        for pool, threads in tuple(self.waiting_threads.items()):
+            self._connections_waiting.labels(pool).set(threads.count)
+        for pool, (engine, limit) in tuple(self._engines.items()):
+            connections = cast('sa.QueuePool', engine.pool)
+            in_use = connections.checkedout()
+            self._connections.labels(pool, 'in_use').set(in_use)
+            self._connections.labels(pool, 'open').set(in_use + connections.checkedin())
+            self._connections.labels(pool, 'limit').set(limit)
+
+    def connection_wait(self, pool: str) -> contextlib.AbstractContextManager[None]:
         """Return a context manager for a block that waits for a connection of ``pool``, one given to ``instrument``."""
-        return _NO_MEASUREMENT
+        return timing.Span(self._phase_times, timing.CONNECTION, self.waiting_threads[pool])
 
-    def phase(self, name: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+    def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Return a context manager for a block whose time belongs to the phase ``name``, one of ``timing.PHASES``."""
-        return _NO_MEASUREMENT
+        return timing.Span(self._phase_times, name)
 
-    def claim_finished(self, result: str) -> None:
-        """One request for allocations has ended. ``result`` is ``ACCEPTED`` or a value of ``CLAIM_REJECTIONS``."""
-
-    def transaction_retried(self, reason: str) -> None:
-        """One transaction is retried. ``reason`` is the name of the exception, such as ``DBDeadlock``."""
-
-    def search_finished(self, candidates: int, seconds: float) -> None:
-        """One search for allocation candidates returned ``candidates`` of them and took ``seconds``."""
-
-    def search_truncated(self, limit: str) -> None:
-        """One search for allocation candidates reached a limit. ``limit`` is the value of a ``Limit``."""
-
-    def cache_checked(self) -> None:
-        """This process compared the version of its provider cache with the change log in the database."""
-
-    def cache_refreshed(self, providers: int, changes: int, seconds: float, reloaded: bool) -> None:
-        """The provider cache of this process was refreshed.
-
-        :param providers: how many providers it has now.
-        :param changes: how many of them were read because they had changed.
-        :param seconds: how long the refresh took.
-        :param reloaded: whether all tables were read.
-        """
+    def token_not_cached(self) -> None:
+        """Count a token that Keystone validated and memcached did not keep."""
+        self._tokens_not_cached.inc()
 
     @contextlib.contextmanager
     def claim(self) -> Iterator[None]:
@@ -100,7 +244,49 @@ class Metrics:
         except exception.PlacementError as error:
             for kind, result in CLAIM_REJECTIONS:
                 if isinstance(error, kind):
-                    self.claim_finished(result)
+                    self._claims.labels(result).inc()
                     break
             raise
-        self.claim_finished(ACCEPTED)
+        self._claims.labels(ACCEPTED).inc()
+
+    def transaction_retried(self, reason: str) -> None:
+        """Count a retry of a transaction. ``reason`` is the name of the exception, such as ``DBDeadlock``."""
+        self._retries.labels(reason).inc()
+
+    def search_finished(self, candidates: int, seconds: float) -> None:
+        """Count a search for allocation candidates that returned ``candidates`` of them and took ``seconds``."""
+        self._candidates_returned.observe(candidates)
+        self._search_duration.observe(seconds)
+
+    def search_truncated(self, limit: str) -> None:
+        """Count a search for allocation candidates that reached a limit. ``limit`` is the value of a ``Limit``."""
+        self._searches_truncated.labels(limit).inc()
+
+    def cache_checked(self) -> None:
+        """Set when this process compared the position of its provider cache with the change log in the database."""
+        self._cache_checked.set_to_current_time()
+
+    def cache_refreshed(self, providers: int, changes: int, seconds: float, reloaded: bool) -> None:
+        """Count a refresh of the provider cache of this process.
+
+        :param providers: how many providers it has now.
+        :param changes: how many of them were read because they had changed.
+        :param seconds: how long the refresh took.
+        :param reloaded: whether all tables were read again.
+        """
+        self._cache_providers.set(providers)
+        self._cache_updates.inc(changes)
+        self._cache_reloads.inc(reloaded)
+        self._refresh_duration.observe(seconds)
+
+    def config_reloaded(self, success: bool) -> None:
+        """Set whether the configuration was valid when it was loaded; if it was not, the previous one stays."""
+        self._config_reload_success.set(success)
+
+
+def _update(reference: weakref.ref[Metrics]) -> None:
+    """Update the gauges periodically until nothing but this thread refers to the metrics."""
+    while (metrics := reference()) is not None:
+        metrics.update_saturation()
+        del metrics
+        time.sleep(UPDATE_INTERVAL_SECONDS)

@@ -12,14 +12,16 @@ Schema = dict[str, Any]
 Windows = tuple[tuple[tuple[int, int], Schema], ...]
 
 
-def for_version(windows: Windows, version: tuple[int, int]) -> Schema:
+def for_version(windows: Schema | Windows, version: tuple[int, int]) -> Schema:
     """Return the schema that applies at a microversion.
 
-    :param windows: pairs of the first microversion of a window and its schema, newest first; the last window begins
-        with 1.0 or the first microversion of the operation.
+    :param windows: a schema that always applies, or pairs of the first microversion of a window and its schema, newest
+        first; the last window begins with 1.0 or the first microversion of the operation.
     :param version: the negotiated microversion.
     :raises LookupError: the version is older than every window.
     """
+    if isinstance(windows, dict):
+        return windows
     for since, schema in windows:
         if version >= since:
             return schema

@@ -1,6 +1,6 @@
 """Schemas of the query string of /allocation_candidates: its keys, and the values of ``limit`` and ``group_policy``.
 
-The values of the other parameters are parsed by ``placement.handlers.candidate_query`` and ``placement.web.query``.
+The values of the other parameters are parsed by ``placement.search.parsing`` and ``placement.search.syntax``.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ GET_1_17: Schema = {**GET_1_16, 'properties': {**GET_1_16['properties'], 'requir
 GET_1_21: Schema = {**GET_1_17, 'properties': {**GET_1_17['properties'], 'member_of': _TEXT}}
 
 
-def _by_pattern(group_key: str, *others: str) -> Schema:
-    """Return the schema of a query string with keys of groups, since 1.25. ``others`` are later keys without suffix."""
+def _by_pattern(group_key: str, *keys: str) -> Schema:
+    """Return the schema of a query string with keys of groups, since 1.25. ``keys`` are later keys without suffix."""
     return {
         'type': 'object',
         'additionalProperties': False,
@@ -47,7 +47,7 @@ def _by_pattern(group_key: str, *others: str) -> Schema:
             group_key: _TEXT,
             r'^limit\Z': _LIMIT,
             r'^group_policy\Z': {'type': 'string', 'enum': _POLICIES},
-            **{rf'^{key}\Z': _TEXT for key in others},
+            **{rf'^{key}\Z': _TEXT for key in keys},
         },
     }
 

@@ -7,20 +7,25 @@ import dataclasses
 import functools
 import re
 import socket
+import sys
 import time
+from collections.abc import Iterable
 from typing import Any
+from wsgiref.types import WSGIApplication
 
+import waitress
 import webob
 from oslo_log import log
-from oslo_middleware import request_id
-from waitress import task, utilities
-from waitress.channel import HTTPChannel
+from waitress import receiver, rfc7230, task, utilities
+from waitress.channel import ClientDisconnected, HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError, TransferEncodingNotImplemented
 from waitress.server import BaseWSGIServer
 from webob import exc
 
 from placement.serving.socket_map import SocketMap
-from placement.web import body_limits, request_log, wsgi
+from placement.serving.threads import Threads
+from placement.web import body_limits, context, error_document, request_log
+from placement.web.health import SERVER_PROBLEM
 
 LOG = log.getLogger(__name__)
 
@@ -28,18 +33,22 @@ LOG = log.getLogger(__name__)
 _IDLE_SECONDS_AT_STOP = 2.0
 #: How long a client has to close the connection after an error response to a request that could not be read.
 _DRAIN_SECONDS = 2.0
-#: Above this size of the unsent responses on a connection it is closed after the current response. Further requests
-#: that the client has pipelined are not processed then.
+#: A connection with more than this of unsent responses is closed after the current response. Further requests that the
+#: client has pipelined are not processed then.
 _MAX_CONNECTION_UNSENT_BYTES = 1024 * 1024
 #: The limit of the unsent responses on all connections of one process.
 _MAX_PROCESS_UNSENT_BYTES = 128 * 1024 * 1024
-#: The limit of one call that sends the rest of a response after the first call.
+#: The limit of each call that sends a part of a response, except for the first call.
 _MAX_SEND_BYTES = 256 * 1024
-#: When there are too many connections, one in so many of the waiting ones is closed.
+#: When there are too many connections, the number of waiting ones divided by this, plus one, is closed.
 _EVICTION_DIVISOR = 20
 
 
 _NOT_ASCII = re.compile(rb'[\x80-\xff]')
+
+# The expressions of waitress end with ``$``, which also matches before a line feed: ``0\n`` would be the last chunk.
+receiver.ONLY_HEXDIG_RE = re.compile(rfc7230.ONLY_HEXDIG_RE.pattern[:-1] + rb'\Z')
+receiver.CHUNK_EXT_RE = re.compile(rfc7230.CHUNK_EXT_RE.pattern[:-1] + rb'\Z')
 
 
 class _Timeout(utilities.Error):
@@ -55,39 +64,72 @@ class _NotFound(utilities.Error):
 class _Parser(HTTPRequestParser):
     """The parser of one request."""
 
-    #: The HTTP version of the response if the request ends before its version is known.
-    version = '1.1'
+    #: The values for a request that ends before it is parsed. ``version`` is that of the response.
+    command, path, query, version = '-', '', '', '1.1'
 
     def parse_header(self, header_plus: bytes) -> None:
         """Parse the request line and the headers.
 
-        :raises ParsingError: they are malformed.
+        :raises ParsingError: they are malformed, or the end of the request is ambiguous (RFC 9112, 6.3): a proxy could
+            find another one, so that a client could hide a request in the body of another.
         """
         line, end, headers = header_plus.partition(b'\r\n')
         # curl sends a URL as it was typed, which is not always ASCII, and waitress accepts only ASCII.
         line = _NOT_ASCII.sub(lambda byte: b'%%%02X' % ord(byte[0]), line)
+        fields = [field.partition(b':') for field in headers.split(b'\r\n')]
+        encodings = [value.strip(b' \t').lower() for name, _, value in fields if name.lower() == b'transfer-encoding']
+        problem = None
         try:
             super().parse_header(line + end + headers)
-        except TransferEncodingNotImplemented as error:
-            # The text that the application sends under other WSGI servers.
-            raise ParsingError('transfer-encoding header must be chunked, and nothing else') from error
-        except (ParsingError, ValueError) as error:
+        except (ParsingError, TransferEncodingNotImplemented, ValueError) as error:
             # waitress does not catch ValueError: a URL with an unclosed IPv6 address, or a number of 5000 digits.
-            if not body_limits.CONTENT_LENGTH.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
-                raise ParsingError('content-length header must be an integer') from error
-            raise ParsingError(str(error)) from error
-        if self.chunked and 'CONTENT_LENGTH' in self.headers:
-            raise ParsingError('There must not be both transfer-encoding and content-length.')
+            problem = str(error)
+        # The first and the last text are those that the application sends under other WSGI servers.
+        if encodings not in ([], [b'chunked']):
+            problem = 'transfer-encoding header must be chunked, and nothing else'
+        elif encodings and self.version != '1.1':
+            problem = 'There must not be a transfer-encoding header unless the version is HTTP/1.1.'
+        elif encodings and 'CONTENT_LENGTH' in self.headers:
+            problem = 'There must not be both transfer-encoding and content-length.'
+        elif any(name.startswith((b' ', b'\t')) for name, _, _ in fields):
+            problem = 'A header must not be continued on another line.'
+        elif not body_limits.CONTENT_LENGTH.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
+            problem = 'content-length header must be an integer'
+        if problem is not None:
+            # Otherwise the client would be told to send a body.
+            self.expect_continue = False
+            raise ParsingError(problem)
         if self.adj.url_prefix and not f'{self.path}/'.startswith(f'{self.adj.url_prefix}/'):
             self.error = _NotFound('')
 
 
-class _Task(task.WSGITask):
+class _Response(task.Task):
+    """What all responses have in common, also those to requests that could not be read."""
+
+    def service(self) -> None:
+        """Process the request, and log if its client does not wait for the response."""
+        try:
+            super().service()
+        except ClientDisconnected:
+            # waitress would log the path as the client sent it, which may contain a newline.
+            method, path = request_log.quote(self.request.command), request_log.quote(self.request.path)
+            LOG.info('The client closed its connection before the response to "%s %s" was sent', method, path)
+            self.close_on_finish = True
+
+    def set_close_on_finish(self) -> None:
+        """Close the connection after this response."""
+        # Otherwise waitress would tell an HTTP/1.0 client that asks to keep the connection that it is kept.
+        self.request.headers['CONNECTION'] = 'close'
+        super().set_close_on_finish()
+
+
+class _Task(_Response, task.WSGITask):
     """Passes a request to the application and sends the response."""
 
     def get_environment(self) -> dict[str, Any]:
         """Return the WSGI environment of the request."""
         environ = super().get_environment()
+        environ[SERVER_PROBLEM] = self.channel.server.task_dispatcher.problem
         # waitress reduces several slashes at the start of the path to one.
         environ['PATH_INFO'] = self.request.path.removeprefix(environ['SCRIPT_NAME'])
         if self.channel.addr[1] is None:
@@ -112,25 +154,22 @@ class _Task(task.WSGITask):
         channel = self.channel
         return (
             self.request.connection_close
-            or channel.clients.stopped
+            or channel.connections.stopped_at
             or channel.total_outbufs_len > _MAX_CONNECTION_UNSENT_BYTES
         )
 
 
-class _ErrorTask(task.ErrorTask):
+class _ErrorTask(_Response, task.ErrorTask):
     """Sends an error response to a request that cannot be passed to the application, and logs the request."""
 
     def execute(self) -> None:
         """Send an error document of the API (api-ref/errors.md) and close the connection."""
-        parsed = vars(self.request)
-        request = webob.Request.blank('/', accept='application/json', method=parsed.get('command', '-'))
-        request.environ.update(
-            PATH_INFO=parsed.get('path', ''),
-            QUERY_STRING=parsed.get('query', ''),
-            REMOTE_ADDR=self.channel.addr[0],
-        )
-        error = exc.status_map[self.request.error.code](self.request.error.body)
-        response = request.get_response(request_id.RequestId(request_log.RequestLog(wsgi.for_error(error))))
+        parsed = self.request
+        request = webob.Request.blank('/', accept='application/json', method=parsed.command)
+        request.environ.update(PATH_INFO=parsed.path, QUERY_STRING=parsed.query, REMOTE_ADDR=self.channel.addr[0])
+        error = exc.status_map[parsed.error.code](parsed.error.body)
+        respond = functools.partial(error_document.respond, error)
+        response = request.get_response(context.with_request_id(request_log.RequestLog(respond)))
         self.status = response.status
         self.response_headers.extend(response.headerlist)
         self.content_length = len(response.body)
@@ -141,7 +180,7 @@ class _ErrorTask(task.ErrorTask):
 
 
 @dataclasses.dataclass
-class Clients:
+class ConnectionTable:
     """Keeps the connections of one process within their limits.
 
     :param max_connections: limit of open connections. To accept another one, those that have waited longest are closed.
@@ -155,20 +194,55 @@ class Clients:
     request_read_timeout: float
     keepalive_timeout: float
     sockets: SocketMap = dataclasses.field(default_factory=SocketMap)
-    #: When the process began to stop, as ``time.monotonic``; 0 before that.
-    stopped: float = 0.0
+    #: When the process began to stop, as ``time.monotonic``; None before that.
+    stopped_at: float | None = None
     _evicted: int = 0
 
-    def accept_from(self, server: BaseWSGIServer) -> None:
-        """Let a server of waitress make its connections ``Channel``, which are kept within the limits."""
-        server.channel_class = functools.partial(Channel, self)
-        # waitress would wake the loop after each response.
-        server.pull_trigger = lambda: None
+    def listen(
+        self,
+        application: WSGIApplication,
+        listeners: list[socket.socket],
+        threads: int,
+        health_paths: Iterable[str] = (),
+        **options: Any,
+    ) -> Any:
+        """Make a server of waitress whose connections are kept within the limits. Its dispatcher is a ``Threads``.
+
+        :param threads: the number of threads that process requests.
+        :param health_paths: requests for these paths do not wait for such a thread.
+        :param options: more settings of waitress.
+        """
+        server = waitress.create_server(
+            application,
+            _dispatcher=Threads(threads, health_paths),
+            map=self.sockets,
+            sockets=listeners,
+            ident='',
+            # oslo.middleware decides whether the headers of proxies are used.
+            clear_untrusted_proxy_headers=False,
+            # Connections that clients close early are not logged.
+            log_socket_errors=False,
+            # No limits of waitress, with which a thread would wait for a client: this object has all limits.
+            outbuf_high_watermark=sys.maxsize,
+            connection_limit=sys.maxsize,
+            channel_timeout=sys.maxsize,
+            **options,
+        )
+        for listening in self.servers:
+            listening.channel_class = functools.partial(Channel, self)
+            # waitress would wake the loop after each response.
+            listening.pull_trigger = lambda: None
+        return server
+
+    @property
+    def servers(self) -> list[BaseWSGIServer]:
+        """The servers of waitress, one for each listening socket."""
+        return [dispatcher for dispatcher in self.sockets.values() if isinstance(dispatcher, BaseWSGIServer)]
 
     @property
     def channels(self) -> list[Channel]:
-        """The connections to clients."""
-        return [each for each in self.sockets.values() if isinstance(each, Channel)]
+        """The open connections."""
+        return [dispatcher for dispatcher in self.sockets.values() if isinstance(dispatcher, Channel)]
 
     def evict_idle(self) -> None:
         """If there are too many connections, close several that have waited longest, because finding them is slow."""
@@ -180,7 +254,7 @@ class Clients:
 
     def _waiting(self) -> list[Channel]:
         """Return the connections without a complete request to process, the one that has waited longest first."""
-        return sorted((each for each in self.channels if not each.requests), key=lambda channel: channel.since)
+        return sorted((channel for channel in self.channels if not channel.requests), key=lambda channel: channel.since)
 
     def _evict(self, channel: Channel) -> None:
         channel.close()
@@ -216,9 +290,9 @@ class Channel(HTTPChannel):
     error_task_class = _ErrorTask
     parser_class = _Parser
 
-    def __init__(self, clients: Clients, *args: Any, **kwargs: Any) -> None:
-        self.clients = clients
-        clients.evict_idle()
+    def __init__(self, connections: ConnectionTable, *args: Any, **kwargs: Any) -> None:
+        self.connections = connections
+        connections.evict_idle()
         #: Start of the current wait: the time when the client connected or began a request, or a response began.
         self.since = time.monotonic()
         #: Whether an error response was sent to a request that could not be read.
@@ -257,10 +331,10 @@ class Channel(HTTPChannel):
     def _wake_loop(self) -> None:
         """Wake the loop if the work of this thread requires it, and let it check this connection.
 
-        A listener that accepts nothing does so because all threads were busy, and this one soon is not.
+        A listener accepts nothing while all threads are busy, and this thread is about to be free.
         """
-        if self.connected and (self.clients.sockets.is_outdated(self) or not self.server.accepting):
-            self.server.trigger.pull_trigger(functools.partial(self.clients.sockets.update, self))
+        if self.connected and (self.connections.sockets.is_outdated(self) or not self.server.accepting):
+            self.server.trigger.pull_trigger(functools.partial(self.connections.sockets.update, self))
 
     def handle_read(self) -> None:
         """Receive data from the client."""
@@ -312,18 +386,18 @@ class Channel(HTTPChannel):
         waited = time.monotonic() - self.since
         if self.total_outbufs_len:
             # waitress sets ``last_activity`` whenever something was sent.
-            timed_out = time.time() - self.last_activity > self.clients.request_read_timeout
+            timed_out = time.time() - self.last_activity > self.connections.request_read_timeout
         elif self._draining:
             timed_out = waited > _DRAIN_SECONDS
         elif self.request is not None:
-            if waited > self.clients.request_read_timeout:
+            if waited > self.connections.request_read_timeout:
                 self._send_error(self.request, _Timeout('The request did not arrive completely in time.'))
             return
-        elif self.clients.stopped:
-            timed_out = time.monotonic() - max(self.clients.stopped, self.since) > _IDLE_SECONDS_AT_STOP
+        elif self.connections.stopped_at:
+            timed_out = time.monotonic() - max(self.connections.stopped_at, self.since) > _IDLE_SECONDS_AT_STOP
         else:
             timed_out = waited > (
-                self.clients.keepalive_timeout if self._responded else self.clients.request_read_timeout
+                self.connections.keepalive_timeout if self._responded else self.connections.request_read_timeout
             )
         if timed_out:
             self.close()

@@ -14,11 +14,11 @@ WORKER_STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGQUIT, signal.SIGINT})
 
 
 class Master(Arbiter):
-    """gunicorn's master, which informs its workers when the service stops, and stops also during a reload.
+    """gunicorn's master, which also watches the exporter, informs workers of a stop, and stops during a reload.
 
     Its gunicorn application (``cmd.api``) has an attribute ``stopping``, a byte of memory shared with the workers. The
     byte becomes 1 before SIGTERM reaches them if their listening sockets are the last ones, so that no other process
-    accepts the connections that wait there.
+    accepts the connections that wait there. Its attribute ``exporter`` is None without metrics.
     """
 
     _reloading = False
@@ -33,13 +33,19 @@ class Master(Arbiter):
     def spawn_worker(self) -> int:
         """Start a worker, in which the signals that end it are blocked until it handles them itself.
 
-        Until then it has the handlers of the master, which would only queue the signal.
+        Until then the worker has the handlers of the master, which would only queue the signal.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, WORKER_STOP_SIGNALS)
         try:
             return int(super().spawn_worker())
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, WORKER_STOP_SIGNALS)
+
+    def manage_workers(self) -> None:
+        """Start workers and the exporter again if they have ended. The master calls this once a second."""
+        super().manage_workers()
+        if self.app.exporter is not None:
+            self.app.exporter.keep_running()
 
     def reload(self) -> None:
         """Replace the workers, and wait until the old ones have ended."""
@@ -53,7 +59,7 @@ class Master(Arbiter):
         """Collect workers that have ended. Waiting for them in a reload ends when a signal stops the service."""
         super().reap_workers()
         if self._reloading and self._terminated:
-            # As gunicorn does when it takes SIGTERM from its queue, which it does not while it reloads.
+            # gunicorn raises this when it takes SIGTERM from its queue, but it takes nothing while it reloads.
             raise StopIteration
 
     def stop(self, graceful: bool = True) -> None:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-import socketserver
 from collections.abc import Callable, Iterable
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.types import WSGIApplication
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import make_wsgi_app
 
-from placement.db.api import Database
-from placement.web.health import HealthCheck
-from placement.web.wsgi import WSGIApplication
+from placement.serving.channel import ConnectionTable
+from placement.web.health import READY, HealthCheck
 
 METRICS_PATH = '/metrics'
 HEALTH_PATH = '/healthcheck'
 PAGE_PATH = '/page'
 
+#: The limits for connections, as those of ``[server]`` are for the API.
+_MAX_CONNECTIONS, _REQUEST_READ_TIMEOUT, _KEEPALIVE_TIMEOUT = 100, 5.0, 75.0
+_THREADS = 8
 
-def application(db: Database, registry: CollectorRegistry, page: WSGIApplication | None = None) -> WSGIApplication:
+
+def application(
+    check: Callable[[], str | None], registry: CollectorRegistry, page: WSGIApplication | None = None
+) -> WSGIApplication:
     """Return the application for ``/metrics``, ``/healthcheck`` and ``/healthcheck/ready``; 404 for anything else.
 
+    :param check: returns a sentence that says why the database cannot be used, or None.
     :param registry: what ``/metrics`` shows.
     :param page: served below ``/page``, when it is given.
     """
@@ -40,34 +46,23 @@ def application(db: Database, registry: CollectorRegistry, page: WSGIApplication
         start_response('404 Not Found', [('Content-Type', 'text/plain'), ('Content-Length', str(len(body)))])
         return [body]
 
-    return HealthCheck(route, db, HEALTH_PATH)
+    return HealthCheck(route, HEALTH_PATH, check)
 
 
-class _Handler(WSGIRequestHandler):
-    def log_message(self, *_arguments: Any) -> None:
-        """Log nothing, as there is a scrape every few seconds."""
-
-
-class _Server(socketserver.ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-    timeout = 1
-
-
-class _ServerV6(_Server):
-    address_family = socket.AF_INET6
-
-
-def serve(app: WSGIApplication, bind: str, between: Callable[[], None] = lambda: None) -> None:
+def serve(app: WSGIApplication, bind: str) -> None:
     """Serve ``app`` on ``bind`` (``host:port`` or ``[v6]:port``) until the parent process has ended.
 
-    :param between: called between requests, at least every second.
     :raises OSError: the address cannot be listened on.
     """
     parent = os.getppid()
     host, _, port = bind.rpartition(':')
-    kind = _ServerV6 if ':' in host else _Server
-    with kind((host.strip('[]'), int(port)), _Handler) as server:
-        server.set_app(app)
+    family = socket.AF_INET6 if ':' in host else socket.AF_INET
+    connections = ConnectionTable(_MAX_CONNECTIONS, _REQUEST_READ_TIMEOUT, _KEEPALIVE_TIMEOUT)
+    # waitress warns whenever a request waits for a thread.
+    logging.getLogger('waitress.queue').setLevel(logging.ERROR)
+    with socket.create_server((host.strip('[]'), int(port)), family=family) as listener:
+        server = connections.listen(app, [listener], _THREADS, (HEALTH_PATH, HEALTH_PATH + READY))
         while os.getppid() == parent:
-            server.handle_request()
-            between()
+            connections.sockets.run_once(1.0)
+            connections.reap()
+            server.task_dispatcher.watch()

@@ -41,7 +41,7 @@ class SocketMap(dict[int, Any]):
         super().__delitem__(fd)
 
     def run_once(self, timeout: float) -> None:
-        """Wait until sockets are ready, at most so many seconds, and let their dispatchers handle them."""
+        """Wait until sockets are ready, at most ``timeout`` seconds, and let their dispatchers handle them."""
         for key, events in self._selector.select(timeout):
             dispatcher = key.data
             # An event handled before may have closed it.

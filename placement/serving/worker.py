@@ -12,13 +12,13 @@ import sys
 import threading
 import time
 
-import waitress
 from gunicorn.workers.base import Worker
 from oslo_log import log
 from waitress import wasyncore
-from waitress.server import BaseWSGIServer
 
+from placement.serving.channel import ConnectionTable
 from placement.serving.master import WORKER_STOP_SIGNALS
+from placement.web.health import READY
 
 LOG = log.getLogger(__name__)
 
@@ -26,10 +26,10 @@ LOG = log.getLogger(__name__)
 _MAX_HEAD_BYTES = 128 * 1024
 #: From these sizes on waitress moves a request body, or the unsent part of a response, to a temporary file.
 _MAX_BODY_MEMORY_BYTES, _MAX_RESPONSE_MEMORY_BYTES = 64 * 1024, 16 * 1024 * 1024
-#: waitress receives bodies up to so many times the allowed size, so that the application can reject them with its own
-#: error document. The chunk headers of a chunked body count too.
+#: waitress receives bodies up to this multiple of the allowed size, so that the application can reject them with its
+#: own error document. The chunk headers of a chunked body also count.
 _BODY_SIZE_FACTOR = 8
-#: File descriptors that a process needs besides those for clients, and file descriptors for each client.
+#: File descriptors that a process needs besides those for connections, and file descriptors for each connection.
 _OTHER_FILE_DESCRIPTORS, _CLIENT_FILE_DESCRIPTORS = 512, 2
 #: A stopping worker ends this long before gunicorn would kill it.
 _STOP_MARGIN_SECONDS = 1.0
@@ -46,8 +46,7 @@ _LOOP_INTERVAL_SECONDS = 1.0
 class WaitressWorker(Worker):
     """A worker of gunicorn that serves with waitress.
 
-    Its gunicorn application (``cmd.api``) has attributes ``clients``, the limits, ``max_body``, in bytes, and
-    ``stopping`` (``master.Master``).
+    Its gunicorn application (``cmd.api``) has attributes ``conf``, and ``stopping`` (``master.Master``).
     """
 
     def init_signals(self) -> None:
@@ -58,10 +57,10 @@ class WaitressWorker(Worker):
     def load_wsgi(self) -> None:
         """Build the application.
 
-        gunicorn kills a worker that does not notify it for 30 seconds. To load the cache may take longer, if that of
-        the master is too old to be refreshed, or was not loaded.
+        gunicorn kills a worker that does not notify it for 30 seconds. If the cache of the master is too old to be
+        refreshed, or was not loaded, the worker loads its own, which may take longer.
         """
-        # One arena of malloc for all threads: each of several would keep the memory of the longest response that its
+        # One arena of malloc for all threads: with several, each would keep the memory of the longest response that its
         # threads have made. The threads hardly ever allocate at the same time. Other C libraries have no ``mallopt``.
         if mallopt := getattr(ctypes.CDLL(None), 'mallopt', None):
             mallopt(_MALLOC_ARENA_MAX, 1)
@@ -79,8 +78,10 @@ class WaitressWorker(Worker):
 
     def run(self) -> None:
         """Serve until the service stops, then finish the requests in flight, within ``graceful_timeout``."""
-        self._clients = clients = self.app.clients
-        clients.max_connections = _raise_file_limit(clients.max_connections)
+        server = self.app.conf.server
+        self._connections = connections = ConnectionTable(
+            _raise_file_limit(server.max_connections), server.request_read_timeout, server.keepalive_timeout
+        )
         self._start()
         self.wsgi.background_refresh.start()
         while self.alive and self.ppid == os.getppid():
@@ -88,63 +89,53 @@ class WaitressWorker(Worker):
         deadline = time.monotonic() + max(
             self.cfg.graceful_timeout - _STOP_MARGIN_SECONDS, self.cfg.graceful_timeout / 2
         )
-        clients.stopped = time.monotonic()
+        connections.stopped_at = time.monotonic()
         self._stop_listening()
-        while clients.channels and time.monotonic() < deadline:
+        while connections.channels and time.monotonic() < deadline:
             self._run_once()
-        if count := sum(len(channel.requests) for channel in clients.channels):
+        if count := sum(len(channel.requests) for channel in connections.channels):
             LOG.warning('Stopped before %d requests were answered: graceful_timeout is over', count)
             self.log.info('Worker exiting (pid: %s)', self.pid)
             # A normal exit would let the threads run while the interpreter is being finalized.
             os._exit(0)
-        clients.sockets.close()
+        connections.sockets.close()
         self.wsgi.background_refresh.stop()
         self.wsgi.db.dispose()
 
     def _start(self) -> None:
         # waitress warns whenever a request waits for a thread.
         logging.getLogger('waitress.queue').setLevel(logging.ERROR)
-        # The main loop runs twice for each request, briefly, and each time may wait that long for the interpreter lock.
+        # The main loop runs briefly twice for each request, and may wait this long for the interpreter lock each time.
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
-        clients = self._clients
-        _SignalPipe(self.PIPE[0], clients.sockets)
-        server = waitress.create_server(
+        connections = self._connections
+        _SignalPipe(self.PIPE[0], connections.sockets)
+        prefix, health_path = os.environ.get('SCRIPT_NAME', '').rstrip('/'), self.app.conf.healthcheck.path
+        server = connections.listen(
             self.wsgi,
-            map=clients.sockets,
-            sockets=[listener.sock for listener in self.sockets],
-            threads=self.cfg.threads,
+            [listener.sock for listener in self.sockets],
+            self.cfg.threads,
+            [prefix + health_path, prefix + health_path + READY] if health_path else [],
             backlog=self.cfg.backlog,
-            url_prefix=os.environ.get('SCRIPT_NAME', '').rstrip('/'),
+            url_prefix=prefix,
             server_name='localhost',
-            ident='',
-            # oslo.middleware decides whether the headers of proxies are used.
-            clear_untrusted_proxy_headers=False,
-            # Connections that clients close early are not logged.
-            log_socket_errors=False,
             max_request_header_size=_MAX_HEAD_BYTES,
-            max_request_body_size=_BODY_SIZE_FACTOR * self.app.max_body,
+            max_request_body_size=_BODY_SIZE_FACTOR * self.app.conf.api.max_request_body_size,
             inbuf_overflow=_MAX_BODY_MEMORY_BYTES,
             outbuf_overflow=_MAX_RESPONSE_MEMORY_BYTES,
-            # No limits of waitress, with which a thread would wait for a client: ``Clients`` has all limits.
-            outbuf_high_watermark=sys.maxsize,
-            connection_limit=sys.maxsize,
-            channel_timeout=sys.maxsize,
         )
         self._dispatcher = server.task_dispatcher
         self._metrics = self.wsgi.db.metrics
         self._metrics.set_threads(self.cfg.threads)
-        self._servers = [each for each in clients.sockets.values() if isinstance(each, BaseWSGIServer)]
-        for each in self._servers:
-            clients.accept_from(each)
+        self._servers = connections.servers
         self._paused = False
         self._checked_at = 0.0
 
     def _stop_listening(self) -> None:
         """Close the listening sockets of this process. The last one first accepts the waiting connections.
 
-        When all processes have closed them, connections fail and proxies immediately choose another server. In a reload
-        the new workers have them, too, and accept the waiting connections; in a restart the next service does, if
-        systemd keeps the sockets.
+        When all processes have closed the sockets, connections fail and proxies immediately choose another server. In a
+        reload the new workers also have the sockets, and accept the waiting connections. In a restart the next service
+        accepts them, if systemd keeps the sockets.
         """
         for server in self._servers:
             if self.app.stopping[0]:
@@ -155,29 +146,30 @@ class WaitressWorker(Worker):
                     if not waiting.poll(0):
                         break
                     server.handle_accept()
-            # The server's own method closes what its connections need, too.
+            # The server's own method would also close what its connections need.
             wasyncore.dispatcher.close(server)
 
     def _run_once(self) -> None:
-        """Wait for sockets, at most a second, and handle those that are ready; check timeouts once a second.
+        """Wait for sockets, at most a second, and handle those that are ready; check timeouts and threads each second.
 
         While all threads are busy, connections are accepted only if no other worker has accepted them during a pause.
         """
         busy = self._dispatcher.active_count >= self.cfg.threads
         self._paused = busy and not self._paused
         for server in self._servers:
-            server.accepting = not self._paused and not self._clients.stopped
-            self._clients.sockets.update(server)
+            server.accepting = not self._paused and not self._connections.stopped_at
+            self._connections.sockets.update(server)
         wait = _LOOP_INTERVAL_SECONDS
         if busy:
             wait = _ACCEPT_PAUSE_SECONDS if self._paused else 0.0
-        self._clients.sockets.run_once(wait)
+        self._connections.sockets.run_once(wait)
         now = time.monotonic()
         if now - self._checked_at >= _LOOP_INTERVAL_SECONDS:
             self._checked_at = now
             self.notify()
             self._metrics.set_requests_waiting(len(self._dispatcher.queue))
-            self._clients.reap()
+            self._dispatcher.watch()
+            self._connections.reap()
 
 
 class _SignalPipe(wasyncore.file_dispatcher):
@@ -191,11 +183,11 @@ class _SignalPipe(wasyncore.file_dispatcher):
 
 
 def _raise_file_limit(connections: int) -> int:
-    """Raise the limit of open files as far as so many connections need, and return how many connections it allows."""
+    """Raise the limit of open files to what ``connections`` need, and return how many connections it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections * _CLIENT_FILE_DESCRIPTORS + _OTHER_FILE_DESCRIPTORS
+    limit = connections * _CLIENT_FILE_DESCRIPTORS + _OTHER_FILE_DESCRIPTORS
     if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return min(connections, max(wanted - _OTHER_FILE_DESCRIPTORS, wanted // 2) // _CLIENT_FILE_DESCRIPTORS)
+        limit = min(limit, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return min(connections, max(limit - _OTHER_FILE_DESCRIPTORS, limit // 2) // _CLIENT_FILE_DESCRIPTORS)

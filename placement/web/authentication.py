@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+from wsgiref.types import WSGIApplication
 
 import webob
 import webob.dec
 from oslo_config import cfg
 from oslo_context import context
 from oslo_log import log
-from oslo_middleware import request_id
 from webob import exc
 
 from placement import exception
-from placement.observability.metrics import Metrics
 from placement.observability.timing import KEYSTONE
-from placement.web import request_log, wsgi
-from placement.web.wsgi import WSGIApplication
+from placement.web import error_document, request_log
+
+if TYPE_CHECKING:
+    from placement.observability.metrics import Metrics
 
 LOG = log.getLogger(__name__)
 
@@ -70,6 +72,38 @@ def check_token_cache(conf: cfg.ConfigOpts) -> None:
     warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
 
 
+class _SharedTokenCache:
+    """The token cache of keystonemiddleware on memcached. It finds out whether memcached keeps the tokens.
+
+    keystonemiddleware says nothing if memcached is unavailable: Keystone validates the token of every request then.
+    """
+
+    def __init__(self, cache: Any, servers: Sequence[str], metrics: Metrics) -> None:
+        self._cache = cache
+        self._servers = ', '.join(servers)
+        self._metrics = metrics
+        self._is_working = True
+
+    def initialize(self, environ: dict[str, Any]) -> None:
+        """Connect to memcached."""
+        self._cache.initialize(environ)
+
+    def get(self, token: str) -> Any:
+        """Return what Keystone said about a token; None if it is not in the cache."""
+        return self._cache.get(token)
+
+    def set(self, token: str, data: Any) -> None:
+        """Store what Keystone said about a token, and read it again."""
+        self._cache.set(token, data)
+        was_working, self._is_working = self._is_working, self._cache.get(token) is not None
+        if not self._is_working:
+            self._metrics.token_not_cached()
+        if was_working and not self._is_working:
+            LOG.warning('memcached (%s) does not keep tokens, so Keystone validates each of them again', self._servers)
+        elif self._is_working and not was_working:
+            LOG.info('memcached keeps tokens again')
+
+
 class _Authentication:
     """Base of both strategies: needs no token for the root path, and answers and logs rejected requests."""
 
@@ -77,16 +111,14 @@ class _Authentication:
         self._application = application
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        # Creating a context makes it the current one of this thread, so that log lines written before the identity is
-        # known have the id of this request and not of the one before.
-        context.RequestContext(request_id=environ[request_id.ENV_REQUEST_ID])
         environ.pop(IDENTITY, None)
         environ[request_log.STARTED_KEY] = time.perf_counter()
         if not is_root(environ):
             try:
                 environ[IDENTITY] = self._identify(environ)
             except exc.HTTPError as error:
-                return request_log.RequestLog(wsgi.for_error(error))(environ, start_response)
+                response = functools.partial(error_document.respond, error)
+                return request_log.RequestLog(response)(environ, start_response)
         return self._application(environ, start_response)
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
@@ -100,8 +132,8 @@ class _Authentication:
 class NoAuth(_Authentication):
     """WSGI middleware that takes the token, ``USER`` or ``USER:PROJECT``, as the identity without validation.
 
-    ``X-Roles`` and ``OpenStack-System-Scope`` give the caller other roles and make it system-scoped, so that policy
-    rules can be tested (api-ref/rules.md#authentication).
+    ``X-Roles`` and ``X-Project-Id`` give the caller other roles and another project, and ``OpenStack-System-Scope``
+    makes it system-scoped, so that policy rules can be tested (api-ref/rules.md#authentication).
     """
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
@@ -113,10 +145,10 @@ class NoAuth(_Authentication):
         if 'HTTP_X_ROLES' in environ:
             roles = [role.strip() for role in environ['HTTP_X_ROLES'].split(',') if role.strip()]
         if environ.get('HTTP_OPENSTACK_SYSTEM_SCOPE'):
-            # A token of Keystone has one scope, so it is of no project.
+            # A token of Keystone has one scope, so a system-scoped one has no project.
             scope = {'project_id': None, 'system_scope': environ['HTTP_OPENSTACK_SYSTEM_SCOPE']}
         else:
-            scope = {'project_id': project or user}
+            scope = {'project_id': environ.get('HTTP_X_PROJECT_ID') or project or user}
         return {'user_id': user, 'roles': roles, **scope}
 
 
@@ -138,11 +170,9 @@ class KeystoneAuth(_Authentication):
         super().__init__(application)
         self._metrics = metrics
         loading.register_auth_conf_options(conf, _GROUP)
-        section = conf[_GROUP].auth_section or _GROUP
-        if not conf[section].auth_type:
-            reason = (
-                f'[{section}] is missing from the configuration, or has no auth_type, so no token can be validated.'
-            )
+        name = conf[_GROUP].auth_section or _GROUP
+        if not conf[name].auth_type:
+            reason = f'[{name}] is missing from the configuration, or has no auth_type, so no token can be validated.'
             raise exception.ConfigurationInvalid(reason=reason)
         # With delay_auth_decision, a token that cannot be validated because Keystone is unavailable counts as invalid.
         try:
@@ -150,12 +180,17 @@ class KeystoneAuth(_Authentication):
                 _accept, {'oslo_config_config': conf, 'delay_auth_decision': False}
             )
         except cfg.NoSuchOptError as error:
-            # Its message is not repeated: the name after the dollar sign may be part of a password.
-            reason = 'it refers to an option or a group that does not exist; a dollar sign is written $$.'
+            # The error's message is not repeated: the name after the dollar sign may be part of a password.
+            reason = 'a value refers to an option or a group that does not exist; write a dollar sign as $$.'
             raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {reason}') from error
         except Exception as error:  # The libraries involved have no common base exception.
             raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {error}') from error
         check_token_cache(conf)
+        section = conf[_GROUP]
+        if section.memcached_servers and section.token_cache_time >= 0:
+            # keystonemiddleware has no public name for its token cache.
+            cache = self._validate._token_cache  # noqa: SLF001
+            self._validate._token_cache = _SharedTokenCache(cache, section.memcached_servers, metrics)  # noqa: SLF001
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
@@ -174,11 +209,11 @@ class KeystoneAuth(_Authentication):
         identity = context.RequestContext.from_environ(environ, overwrite=False, auth_token=None)
         if response.status_code != exc.HTTPNoContent.code or not identity.user_id:
             raise exc.HTTPUnauthorized(_UNAUTHORIZED, headers)
-        return {name: getattr(identity, name) for name in _KEPT}
+        return {name: getattr(identity, name) for name in _IDENTITY_FIELDS}
 
 
 #: The attributes of a token that policy rules can refer to. The token itself and the service catalog are not kept.
-_KEPT = (
+_IDENTITY_FIELDS = (
     'user_id',
     'user_domain_id',
     'project_id',

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
+from wsgiref.types import WSGIApplication
 
 from webob import exc
 
-from placement.web import wsgi
-from placement.web.wsgi import WSGIApplication
+from placement.web import error_document
 
 #: The form of a valid ``Content-Length``.
 CONTENT_LENGTH = re.compile(r'[0-9]{1,18}')
@@ -29,7 +29,7 @@ class BodyHeaders:
         """Pass the request on, or answer 400 or 413."""
         error = self._check(environ)
         if error is not None:
-            return wsgi.for_error(error)(environ, start_response)
+            return error_document.respond(error, environ, start_response)
         return self._application(environ, start_response)
 
     def _check(self, environ: dict[str, Any]) -> exc.HTTPError | None:
@@ -39,7 +39,7 @@ class BodyHeaders:
         if not length:
             if environ.get('wsgi.input_terminated'):
                 # A chunked body, whose length is not known before it has been read.
-                environ['wsgi.input'] = _Bounded(environ['wsgi.input'], self._max_size)
+                environ['wsgi.input'] = _LimitedBody(environ['wsgi.input'], self._max_size)
                 # WebOb may have set it for the original stream, for example when a test makes the request.
                 environ['webob.is_body_seekable'] = False
             return None
@@ -52,21 +52,19 @@ class BodyHeaders:
         return None
 
 
-class _Bounded:
+class _LimitedBody:
     """A body of unknown length. Reading more than ``size`` bytes of it, or a broken body, raises an HTTP error."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self._stream = stream
         self._size = size
-        self._left = size
+        self._remaining = size
 
     def read(self, size: int = -1) -> bytes:
-        wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
-        return self._count(self._stream.read, wanted)
+        return self._count(self._stream.read, size)
 
     def readline(self, size: int = -1) -> bytes:
-        wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
-        return self._count(self._stream.readline, wanted)
+        return self._count(self._stream.readline, size)
 
     def readlines(self, _hint: int = -1) -> list[bytes]:
         return list(self)
@@ -74,13 +72,13 @@ class _Bounded:
     def __iter__(self) -> Any:
         return iter(self.readline, b'')
 
-    def _count(self, read: Callable[[int], bytes], wanted: int) -> bytes:
+    def _count(self, read: Callable[[int], bytes], size: int) -> bytes:
         try:
-            data = read(wanted)
+            data = read(self._remaining + 1 if size < 0 else min(size, self._remaining + 1))
         except Exception as error:  # Each WSGI server has its own for malformed chunks and broken connections.
             raise exc.HTTPBadRequest('The request body could not be read.') from error
-        self._left -= len(data)
-        if self._left < 0:
+        self._remaining -= len(data)
+        if self._remaining < 0:
             raise _too_long(self._size)
         return data
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
+from wsgiref.types import WSGIApplication
 
 from oslo_config import cfg
 from oslo_context import context
@@ -13,11 +14,18 @@ from oslo_middleware import request_id
 
 from placement import exception
 from placement.cache.refresh import ProviderCache
+from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
-from placement.web import authentication, policy
-from placement.web.wsgi import WSGIApplication
+from placement.search.budget import Limit, SearchBudget
+from placement.search.request import CandidateRequest
+from placement.web import authentication
+from placement.web.policy import Enforcer
 
 ENVIRON_KEY = 'placement.context'
+
+#: Explains in one line why a search found nothing (``ops.explain.document.explain_empty``).
+ExplainEmpty = Callable[[Snapshot, CandidateRequest, SearchBudget, Collection[Limit]], str]
+
 #: Seconds between two lines of the log about the same empty search.
 LOG_INTERVAL_SECONDS = 60.0
 #: Maximum number of queries that are remembered. When there are more, the query that was logged longest ago is removed.
@@ -25,28 +33,33 @@ _MAX_QUERIES = 1000
 
 
 class EmptySearches:
-    """Remembers which empty searches of one process were logged, and counts those that were not."""
+    """Remembers which empty searches of one process were logged, and counts those that were not.
 
-    def __init__(self) -> None:
+    :param explain: returns the line of the log; None if nothing is logged.
+    """
+
+    def __init__(self, explain: ExplainEmpty | None) -> None:
+        self.explain = explain
         self._lock = threading.Lock()
-        #: By query, oldest line first: when it was last logged, and how many searches were not logged since.
-        self._logged: dict[str, tuple[float, int]] = {}
+        #: By hash of the query, oldest line first: when it was last logged, and the searches not logged since then.
+        self._logged: dict[int, tuple[float, int]] = {}
 
-    def count(self, query: str) -> int | None:
+    def count_search(self, query: str) -> int | None:
         """Count a search that found nothing.
 
-        :returns: None when the query was logged less than ``LOG_INTERVAL_SECONDS`` ago, so that this search shall not
-            be logged; else how many searches with this query were not logged since the last line.
+        :returns: None if this search shall not be logged, because the query was logged less than
+            ``LOG_INTERVAL_SECONDS`` ago; else the number of searches with this query that were not logged since then.
         """
         now = time.monotonic()
+        key = hash(query)
         with self._lock:
-            logged_at, suppressed = self._logged.get(query, (-LOG_INTERVAL_SECONDS, 0))
+            logged_at, suppressed = self._logged.get(key, (-LOG_INTERVAL_SECONDS, 0))
             if now - logged_at < LOG_INTERVAL_SECONDS:
-                self._logged[query] = logged_at, suppressed + 1
+                self._logged[key] = logged_at, suppressed + 1
                 return None
             # Removed first, so that it becomes the last entry.
-            self._logged.pop(query, None)
-            self._logged[query] = now, 0
+            self._logged.pop(key, None)
+            self._logged[key] = now, 0
             if len(self._logged) > _MAX_QUERIES:
                 del self._logged[next(iter(self._logged))]
             return suppressed
@@ -55,11 +68,9 @@ class EmptySearches:
 class RequestContext(context.RequestContext):
     """The identity of a caller, and the parts of the application that serve the request.
 
-    :param conf: the application's configuration.
-    :param db: the application's database.
-    :param enforcer: the application's policy; None makes one from ``conf`` when it is first needed.
-    :param provider_cache: the application's cache; None creates one from ``db`` when it is first needed.
-    :param empty_searches: which empty searches the application has logged; None makes an empty record.
+    :param policy: enforced by ``can``.
+    :param provider_cache: the providers in memory, from which searches are answered.
+    :param empty_searches: which empty searches the application has logged.
     :param identity: arguments of ``oslo_context.context.RequestContext``: ``user_id``, ``project_id``, ``roles``, ...
     """
 
@@ -68,31 +79,17 @@ class RequestContext(context.RequestContext):
         *,
         conf: cfg.ConfigOpts,
         db: Database,
-        enforcer: policy.Enforcer | None = None,
-        provider_cache: ProviderCache | None = None,
-        empty_searches: EmptySearches | None = None,
+        policy: Enforcer,
+        provider_cache: ProviderCache,
+        empty_searches: EmptySearches,
         **identity: Any,
     ) -> None:
         super().__init__(**identity)
         self.conf = conf
         self.db = db
-        self._enforcer = enforcer
-        self._provider_cache = provider_cache
-        self.empty_searches = empty_searches or EmptySearches()
-
-    @property
-    def provider_cache(self) -> ProviderCache:
-        """The providers in memory, from which searches are answered."""
-        if self._provider_cache is None:
-            self._provider_cache = ProviderCache(self.db)
-        return self._provider_cache
-
-    @property
-    def policy(self) -> policy.Enforcer:
-        """The policy that ``can`` enforces."""
-        if self._enforcer is None:
-            self._enforcer = policy.Enforcer(self.conf)
-        return self._enforcer
+        self.policy = policy
+        self.provider_cache = provider_cache
+        self.empty_searches = empty_searches
 
     def can(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
         """Check that a policy rule allows the caller an operation.
@@ -108,33 +105,36 @@ class RequestContext(context.RequestContext):
 
 
 class ContextMiddleware:
-    """WSGI middleware that makes the context from the identity that authentication established."""
+    """WSGI middleware that puts the context into ``environ['placement.context']``.
 
-    def __init__(
-        self,
-        application: WSGIApplication,
-        conf: cfg.ConfigOpts,
-        db: Database,
-        enforcer: policy.Enforcer,
-        provider_cache: ProviderCache,
-    ) -> None:
+    :param make_context: makes the context from the authenticated identity and the ids of the request.
+    """
+
+    def __init__(self, application: WSGIApplication, make_context: Callable[..., RequestContext]) -> None:
         self._application = application
-        self._conf = conf
-        self._db = db
-        self._enforcer = enforcer
-        self._provider_cache = provider_cache
-        self._empty_searches = EmptySearches()
+        self._make_context = make_context
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Put the context into ``environ['placement.context']`` and pass the request on."""
-        environ[ENVIRON_KEY] = RequestContext(
-            conf=self._conf,
-            db=self._db,
-            enforcer=self._enforcer,
-            provider_cache=self._provider_cache,
-            empty_searches=self._empty_searches,
+        """Pass the request on with its context."""
+        environ[ENVIRON_KEY] = self._make_context(
             request_id=environ[request_id.ENV_REQUEST_ID],
             global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
             **environ.get(authentication.IDENTITY, {}),
         )
         return self._application(environ, start_response)
+
+
+def with_request_id(application: WSGIApplication) -> WSGIApplication:
+    """Give each request an id, for its response, and a context with nothing but ids, for lines of the log.
+
+    A thread keeps the context of the last request, with its user, until another one is made.
+    """
+
+    def start(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        context.RequestContext(
+            request_id=environ[request_id.ENV_REQUEST_ID], global_request_id=environ.get(request_id.GLOBAL_REQ_ID)
+        )
+        return application(environ, start_response)
+
+    wrapped: WSGIApplication = request_id.RequestId(start)
+    return wrapped

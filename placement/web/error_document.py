@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -24,7 +24,7 @@ QUERY_DUPLICATE_KEY = 'placement.query.duplicate_key'
 QUERY_BAD_VALUE = 'placement.query.bad_value'
 QUERY_MISSING_VALUE = 'placement.query.missing_value'
 
-#: Maximum number of characters of a detail text. The text may quote input, which may be a megabyte long.
+#: Maximum number of characters of a detail text. The reason may quote input, which may be a megabyte long.
 _MAX_DETAIL = 8192
 _SHORTENED = ' [...] '
 
@@ -34,15 +34,20 @@ _PAGE = (
 )
 
 
+def respond(error: exc.HTTPException, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Answer a request with ``error``: a WSGI application with one more argument."""
+    return response_for(error, environ)(environ, start_response)
+
+
 def response_for(error: exc.HTTPException, environ: Mapping[str, Any]) -> webob.Response:
     """Make the response for ``error``.
 
-    :param error: its ``detail`` is the text, its ``comment`` the error code (None for the default), and its headers,
-        such as ``Allow``, are sent too. A mapping in an attribute ``members`` is added to the JSON object.
+    :param error: its ``detail`` is the reason, its ``comment`` the error code (None for the default). Its headers, such
+        as ``Allow``, are also sent. A mapping in an attribute ``members`` is added to the JSON object.
     :param environ: of the request. Its Accept header decides between JSON, HTML and plain text.
     :returns: the response, without a body for HEAD.
     """
-    detail = _shorten(_detail(error, environ))
+    detail = _detail(error, environ)
     if environ['REQUEST_METHOD'] == 'HEAD':
         response = _response(error.status, '', '')
     else:
@@ -87,24 +92,19 @@ def _document(error: exc.HTTPException, detail: str, environ: Mapping[str, Any])
 
 
 def _detail(error: exc.HTTPException, environ: Mapping[str, Any]) -> str:
-    # Clients print only the last line of a detail, so the whole reason is one line. Its line ends come from input.
-    specific = (error.detail or '').replace('\r', '\\r').replace('\n', '\\n')
+    """Return the detail as WebOb writes it: the sentence for the status, an empty line, a space and the reason."""
+    general = error.explanation
     if error.code == exc.HTTPMethodNotAllowed.code:
         general = f'The method {environ["REQUEST_METHOD"]} is not allowed for this resource.'
-    elif error.code == exc.HTTPNotFound.code or not specific:
-        general = error.explanation
-    else:
-        return specific
-    return f'{general}\n\n{specific}' if specific else general
-
-
-def _shorten(text: str) -> str:
+    # Clients print only the last line of a detail, so the whole reason is one line. Its line ends come from input.
+    reason = (error.detail or '').replace('\r', '\\r').replace('\n', '\\n')
+    detail = f'{general}\n\n {reason}' if reason else general
     # Surrogates, which cannot be encoded as UTF-8, come from headers, or from servers that decode in their own way.
-    text = text.encode(errors='replace').decode()
-    if len(text) <= _MAX_DETAIL:
-        return text
+    detail = detail.encode(errors='replace').decode()
+    if len(detail) <= _MAX_DETAIL:
+        return detail
     half = (_MAX_DETAIL - len(_SHORTENED)) // 2
-    return text[:half] + _SHORTENED + text[-half:]
+    return detail[:half] + _SHORTENED + detail[-half:]
 
 
 def _preferred(accept: str | None) -> str | None:

@@ -1,23 +1,30 @@
-"""The mapping of exceptions to HTTP errors: status, error code and text (api-ref/errors.md)."""
+"""The mapping of exceptions to HTTP errors (api-ref/errors.md): rules of single operations, and general rules."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+from wsgiref.types import WSGIApplication
 
+from oslo_log import log
 from webob import exc
+from webob import request as webob_request
 
 from placement import exception
-from placement.web import error_document, query
+from placement.web import error_document, microversion
+
+LOG = log.getLogger(__name__)
+
+#: Seconds after which a client may retry when the database is unavailable.
+_RETRY_AFTER = '2'
 
 
 class ErrorMapping(NamedTuple):
     """The HTTP error for one class of exceptions.
 
-    ``when`` is the class; subclasses match too. ``status`` is the class of the WebOb error and ``code`` the value of
-    ``errors[0].code``; where they are None, the first matching rule of ``_GENERAL`` that has one decides. ``text`` is a
-    format string: ``{error}`` is the exception's message, other fields are its data and the values given to ``mapped``.
+    ``when`` is the class; subclasses also match. ``status`` is the class of the WebOb error and ``code`` the value of
+    ``errors[0].code``. If one of them is None, the first matching rule of ``_GENERAL`` that has it decides. ``text`` is
+    a format string: ``{error}`` is the exception's message, other fields are its data and the variables of the path.
     """
 
     when: type[exception.PlacementError]
@@ -38,6 +45,10 @@ _GENERAL = (
     ErrorMapping(exception.InventoryRecordNotFound, status=exc.HTTPBadRequest),
     ErrorMapping(exception.NotFound, status=exc.HTTPNotFound),
     ErrorMapping(exception.Invalid, status=exc.HTTPBadRequest),
+    ErrorMapping(exception.DuplicateQueryKey, code=error_document.QUERY_DUPLICATE_KEY),
+    ErrorMapping(exception.BadQueryValue, code=error_document.QUERY_BAD_VALUE),
+    ErrorMapping(exception.MissingQueryValue, code=error_document.QUERY_MISSING_VALUE),
+    ErrorMapping(exception.BadQuery, status=exc.HTTPBadRequest),
     ErrorMapping(exception.ConcurrentUpdate, status=exc.HTTPConflict, code=error_document.CONCURRENT_UPDATE),
     ErrorMapping(exception.DuplicateProviderName, status=exc.HTTPConflict, code=error_document.DUPLICATE_NAME),
     ErrorMapping(exception.DuplicateProviderUuid, status=exc.HTTPConflict, code=error_document.DUPLICATE_NAME),
@@ -50,34 +61,16 @@ _GENERAL = (
 )
 
 
-@contextlib.contextmanager
-def mapped(*special: ErrorMapping, **values: str) -> Iterator[None]:
-    """Turn each ``PlacementError`` raised in the block into an HTTP error.
-
-    :param special: rules that come before the general ones; the first match counts.
-    :param values: fields of the texts of ``special`` that are not in the exception's data.
-    :raises webob.exc.HTTPError: when a rule matches; otherwise the exception itself is raised.
-    """
-    try:
-        yield
-    except exception.PlacementError as error:
-        if (mapped_error := http_error(error, special, values)) is None:
-            raise
-        raise mapped_error from error
-
-
 def http_error(
-    error: exception.PlacementError | query.BadQuery, special: Iterable[ErrorMapping], values: Mapping[str, str]
+    error: exception.PlacementError, special: Iterable[ErrorMapping], values: Mapping[str, str]
 ) -> exc.HTTPError | None:
-    """Return the HTTP error for an exception: 400 for a malformed query string, else as the rules say.
+    """Return the HTTP error for an exception, as the rules say.
 
     :param special: rules that come before the general ones. The first matching rule gives the text; the first with a
         status gives the status, the first with a code gives the code.
     :param values: fields of the texts of ``special`` that are not in the exception's data.
     :returns: None when no rule matches.
     """
-    if isinstance(error, query.BadQuery):
-        return exc.HTTPBadRequest(str(error), comment=error.code)
     rules = [rule for rule in (*special, *_GENERAL) if isinstance(error, rule.when)]
     status = next((rule.status for rule in rules if rule.status), None)
     if status is None:
@@ -85,3 +78,36 @@ def http_error(
     code = next((rule.code for rule in rules if rule.code), error_document.DEFAULT)
     fields: dict[str, Any] = {**error.data, **values, 'error': error}
     return status(rules[0].text.format(**fields), comment=code)
+
+
+class FaultHandler:
+    """WSGI middleware that turns the exceptions that no operation expects into error documents.
+
+    The text of an unexpected one is logged and not sent, because it may contain SQL or secrets.
+    """
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Pass the request on; answer 403, 503, 400 or 500 when that raises an exception."""
+        try:
+            return self._application(environ, start_response)
+        except exception.PolicyNotAuthorized as error:
+            http_error: exc.HTTPException = exc.HTTPForbidden(str(error))
+        except exception.DatabaseUnavailable as error:
+            # Logged by ``db.availability``. The reason may name hosts and accounts.
+            http_error = exc.HTTPServiceUnavailable(str(error), {'Retry-After': _RETRY_AFTER})
+        except webob_request.DisconnectionError:
+            http_error = exc.HTTPBadRequest('The request body is shorter than its content-length header says.')
+        except Exception:
+            LOG.exception('Unexpected error')
+            http_error = exc.HTTPInternalServerError(
+                'An unexpected error occurred. The log of the service has details under this request id.'
+            )
+        response = error_document.response_for(http_error, environ)
+        version = environ.get(microversion.ENVIRON_KEY)
+        if version is not None:
+            # The exception went past the middleware that otherwise adds the headers of the microversion.
+            response.headerlist = microversion.stamp(response.headerlist, version)
+        return response(environ, start_response)

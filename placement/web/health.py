@@ -4,42 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from wsgiref.types import WSGIApplication
 
 from placement.cache.refresh import ProviderCache
+from placement.db import health as database_health
 from placement.db.api import Database
-from placement.reports import database_health
-from placement.web.wsgi import WSGIApplication
+
+#: Key of the WSGI environment in which a server says why it cannot process requests; None if it can.
+SERVER_PROBLEM = 'placement.server_problem'
+#: The methods of health checks.
+METHODS = frozenset({'GET', 'HEAD'})
+#: Added to the path of the health checks: the path of the readiness check.
+READY = '/ready'
 
 
 class HealthCheck:
     """WSGI middleware that answers ``path`` (process responds) and ``path`` + ``/ready`` (process can serve requests).
 
-    A process is ready when it reaches the database, the schema exists, and its provider cache is loaded.
+    A process is ready when it reaches the database, the schema exists, its provider cache is loaded, and its server
+    has threads that do not all wait.
 
-    The response is 200 with ``OK`` as plain text; a process that is not ready answers 503 with the reason. Neither path
-    needs a token, and requests for them are neither logged nor counted. Methods other than GET and HEAD, and all other
-    paths, go to ``app``.
+    The response is 200 with ``OK`` as plain text; a process that is not ready answers 503 with the reason. One whose
+    database is read-only answers 200 and says so, because reads and searches continue. Neither path needs a token, and
+    requests for them are neither logged nor counted. Methods other than GET and HEAD, and all other paths, go to
+    ``app``.
 
-    :param path: absolute, below the mount prefix; empty for no health checks.
-    :param provider_cache: None in a process that does not search.
+    :param path: absolute, below the mount prefix.
+    :param check: returns a sentence that says why the database cannot be used; None if it can.
+    :param is_read_only: returns whether the last check found the database read-only.
     """
 
     def __init__(
-        self, app: WSGIApplication, db: Database, path: str, provider_cache: ProviderCache | None = None
+        self,
+        app: WSGIApplication,
+        path: str,
+        check: Callable[[], str | None],
+        is_read_only: Callable[[], bool] = lambda: False,
     ) -> None:
         self._app = app
-        self._db = db
-        self._provider_cache = provider_cache
-        self._checks: dict[str, Callable[[], str | None]] = {}
-        if path:
-            self._checks = {path: lambda: None, f'{path}/ready': self._ready}
+        self._is_read_only = is_read_only
+        self._path = path
+        self._check = check
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        check = self._checks.get(environ['PATH_INFO'])
-        if check is None or environ['REQUEST_METHOD'] not in ('GET', 'HEAD'):
+        path, problem, is_read_only = environ['PATH_INFO'], None, False
+        if path not in (self._path, self._path + READY) or environ['REQUEST_METHOD'] not in METHODS:
             return self._app(environ, start_response)
-        problem = check()
-        body = (problem or 'OK').encode() + b'\n'
+        if path == self._path + READY:
+            problem = environ.get(SERVER_PROBLEM) or self._check()
+            is_read_only = self._is_read_only()
+        body = (problem or ('The database is read-only.' if is_read_only else 'OK')).encode() + b'\n'
         headers = [
             ('Content-Type', 'text/plain'),
             ('Content-Length', str(len(body))),
@@ -48,10 +62,12 @@ class HealthCheck:
         start_response('503 Service Unavailable' if problem else '200 OK', headers)
         return [] if environ['REQUEST_METHOD'] == 'HEAD' else [body]
 
-    def _ready(self) -> str | None:
-        problem = database_health.trouble(self._db)
-        if problem is None and self._provider_cache is not None and not self._provider_cache.is_loaded:
-            # Loading failed when the process started, because the database was unavailable.
-            self._provider_cache.load()
-            return None if self._provider_cache.is_loaded else 'The provider cache cannot be loaded.'
-        return problem
+
+def database_check(db: Database, provider_cache: ProviderCache) -> str | None:
+    """Return why a process cannot use the database, or None. If its provider cache is not loaded, load it."""
+    problem = database_health.find_problem(db)
+    if problem is None and not provider_cache.is_loaded:
+        # Loading failed when the process started, because the database was unavailable.
+        provider_cache.load()
+        return None if provider_cache.is_loaded else 'The provider cache cannot be loaded.'
+    return problem

@@ -18,6 +18,9 @@ HEADER = 'OpenStack-API-Version'
 #: ``[placement] max_microversion``.
 VERSIONS = [f'1.{minor}' for minor in range(40)]
 
+#: Characters of the longest header whose version is cached. Others, up to 128 KiB each, would occupy much memory.
+_MAX_CACHED_HEADER = 100
+
 _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
 
 
@@ -44,12 +47,11 @@ def parse_version_string(text: str) -> microversion_parse.Version:
     return microversion_parse.parse_version_string(text)
 
 
-def wanted(req: webob.Request) -> microversion_parse.Version:
-    """Return the negotiated microversion, which compares with tuples, as in ``wanted(req) >= (1, 14)``."""
+def requested(req: webob.Request) -> microversion_parse.Version:
+    """Return the negotiated microversion, which compares with tuples, as in ``requested(req) >= (1, 14)``."""
     return req.environ[ENVIRON_KEY]
 
 
-@functools.lru_cache(maxsize=256)
 def negotiate(header: str | None, newest: str) -> microversion_parse.Version:
     """Return the microversion that a request names; without a header that is the oldest.
 
@@ -58,6 +60,12 @@ def negotiate(header: str | None, newest: str) -> microversion_parse.Version:
     :raises HTTPBadRequest: the header does not name a version.
     :raises UnacceptableVersion: it names a version that is not served.
     """
+    decide = _negotiate if header is None or len(header) <= _MAX_CACHED_HEADER else _negotiate.__wrapped__
+    return decide(header, newest)
+
+
+@functools.lru_cache(maxsize=256)
+def _negotiate(header: str | None, newest: str) -> microversion_parse.Version:
     text = microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE) or VERSIONS[0]
     if text == 'latest':
         text = newest

@@ -7,42 +7,36 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import microversion_parse
 import webob
 from webob import exc
 
-from placement import exception
+from placement import exception, schemas
 from placement.schemas import Schema, Windows
-from placement.web import context, error_document, error_mapping, microversion, query
+from placement.web import context, error_document, error_mapping, microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.wsgi import Request
 
-Handler = Callable[[webob.Request, RequestContext], webob.Response]
+#: Called with the request, its context, and the body or the query string if the operation reads one.
+Handler = Callable[..., webob.Response]
+
+#: A condition on a request: raises the HTTP error that says that the request does not satisfy it.
+Check = Callable[[webob.Request], None]
 
 JSON = 'application/json'
 
-#: A schema, or one for each window of microversions, newest first; None for no body.
+#: A schema, or one for each window of microversions; None for no body.
 Described = Schema | Windows | None
 #: The body schemas of successful responses by status; or one such mapping for each window, newest first.
 Responses = Mapping[int, Described] | tuple[tuple[tuple[int, int], Mapping[int, Described]], ...]
 
 
-# Checks -----------------------------------------------------------------------------------------------------
-
-
-class Check(Protocol):
-    """One condition on a request."""
-
-    def __call__(self, req: webob.Request) -> None:
-        """Return if the request satisfies the condition; raise the HTTP error that says it does not."""
-
-
 @dataclasses.dataclass(frozen=True)
-class SinceVersion:
+class Microversions:
     """The operation exists from microversion ``first`` to ``last``, both included; without ``last`` it has no end.
 
     At other microversions the response has the status ``otherwise``.
@@ -53,14 +47,14 @@ class SinceVersion:
     otherwise: int = exc.HTTPNotFound.code
 
     def __call__(self, req: webob.Request) -> None:
-        if not self.includes(microversion.wanted(req)):
+        if not self.includes(microversion.requested(req)):
             raise exc.status_map[self.otherwise]
 
     def includes(self, version: microversion_parse.Version) -> bool:
         """Return whether the operation exists in ``version``."""
         return self._first <= version and (self._last is None or version <= self._last)
 
-    def is_since(self, version: microversion_parse.Version) -> bool:
+    def introduced_by(self, version: microversion_parse.Version) -> bool:
         """Return whether the operation came with ``version`` or before."""
         return self._first <= version
 
@@ -74,8 +68,8 @@ class SinceVersion:
 
 
 @dataclasses.dataclass(frozen=True)
-class Produces:
-    """The Content-Type of the request is ``media_type``; else 415. The handler validates the body with ``schema``."""
+class RequiresContentType:
+    """The Content-Type of the request is ``media_type``; else 415. The operation validates the body with ``schema``."""
 
     media_type: str
     schema: Described = None
@@ -87,7 +81,7 @@ class Produces:
 
 
 @dataclasses.dataclass(frozen=True)
-class Consumes:
+class RequiresAccept:
     """The Accept header of the request allows ``media_type``; else 406."""
 
     media_type: str
@@ -114,7 +108,10 @@ class RequiresPolicy:
         req.environ[context.ENVIRON_KEY].can(self.rule, None if self.target is None else self.target(req))
 
 
-# Operations -------------------------------------------------------------------------------------------------
+class _Request(webob.Request):
+    """A request whose body stays in memory: its size is limited, and WebOb would not close a temporary file."""
+
+    request_body_tempfile_limit = sys.maxsize
 
 
 class Operation:
@@ -123,7 +120,11 @@ class Operation:
     :param checks: made in this order; the first that fails decides the response.
     :param failures: rules for the exceptions of this operation that come before the general ones; the first match
         counts. Their texts may mention the variables of the path.
-    :param query: the schema of the query string, for the OpenAPI document; None when the operation does not read it.
+    :param query: the schema of the query string; None when the operation does not read it.
+    :param parse_query: reads and validates the query string, at a microversion, for the handler; None for a MultiDict
+        that satisfies ``query``.
+    :param path_error: raises an error if there is one about the path. It is called when the body is invalid, so that
+        the error about the path is reported first; if the body is valid, the handler detects it without a statement.
     :param responses: the schemas of the successful responses, for the OpenAPI document.
     """
 
@@ -134,44 +135,62 @@ class Operation:
         failures: Iterable[ErrorMapping] = (),
         query: Described = None,
         responses: Responses | None = None,
+        parse_query: Callable[[str, microversion_parse.Version], Any] | None = None,
+        path_error: Callable[[webob.Request, RequestContext], object] | None = None,
     ) -> None:
         self.handler = handler
         self.checks = tuple(checks)
         self.failures = tuple(failures)
         self.query = query
         self.responses = responses or {}
+        self.body = next((check.schema for check in self.checks if isinstance(check, RequiresContentType)), None)
+        self._parse_query = parse_query
+        self._path_error = path_error
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Process a request."""
+        req = _Request(environ)
         try:
-            response = self._process(Request(environ))
+            for check in self.checks:
+                check(req)
+            response = self.handler(req, environ[context.ENVIRON_KEY], *self._read(req))
         except exc.HTTPException as error:
             response = error_document.response_for(error, environ)
-        return response(environ, start_response)
-
-    def _process(self, req: webob.Request) -> webob.Response:
-        for check in self.checks:
-            check(req)
-        try:
-            return self.handler(req, req.environ[context.ENVIRON_KEY])
-        except (exception.PlacementError, query.BadQuery) as error:
-            http_error = error_mapping.http_error(error, self.failures, req.environ['wsgiorg.routing_args'][1])
+        except exception.PlacementError as error:
+            http_error = error_mapping.http_error(error, self.failures, environ['wsgiorg.routing_args'][1])
             if http_error is None:
                 raise
-            raise http_error from error
+            response = error_document.response_for(http_error, environ)
+        return response(environ, start_response)
+
+    def _read(self, req: webob.Request) -> tuple[Any, ...]:
+        """Return the validated body or query string, if the operation reads one."""
+        version = microversion.requested(req)
+        if self._parse_query is not None:
+            return (self._parse_query(req.environ.get('QUERY_STRING', ''), version),)
+        if self.query is not None:
+            return (util.query_params(req, schemas.for_version(self.query, version)),)
+        if self.body is None:
+            return ()
+        try:
+            return (util.validated_json(req.body, schemas.for_version(self.body, version)),)
+        except exc.HTTPBadRequest:
+            if self._path_error is not None:
+                self._path_error(req, req.environ[context.ENVIRON_KEY])
+            raise
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Only this operation; ``Versions`` has the same attribute with several."""
+        """Only this operation; ``ByMicroversion`` has the same attribute with several."""
         return (self,)
 
     @property
-    def window(self) -> SinceVersion:
+    def window(self) -> Microversions:
         """The microversions in which the operation exists."""
-        return next((check for check in self.checks if isinstance(check, SinceVersion)), SinceVersion('1.0'))
+        return next((check for check in self.checks if isinstance(check, Microversions)), Microversions('1.0'))
 
 
-class Versions:
+class ByMicroversion:
     """A WSGI application that chooses between operations on the same path and method by microversion.
 
     :param operations: oldest first. At a microversion at which none exists, the last one gives the error.
@@ -180,27 +199,21 @@ class Versions:
 
     def __init__(self, *operations: Operation) -> None:
         for version in map(microversion.parse_version_string, microversion.VERSIONS):
-            if sum(one.window.includes(version) for one in operations) > 1:
+            if sum(operation.window.includes(version) for operation in operations) > 1:
                 raise ValueError(f'Two operations exist in {version}.')
         self.operations = operations
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Pass the request to the operation that exists at its microversion."""
         version = environ[microversion.ENVIRON_KEY]
-        chosen = next((one for one in self.operations if one.window.includes(version)), self.operations[-1])
-        return chosen(environ, start_response)
+        existing = (operation for operation in self.operations if operation.window.includes(version))
+        return next(existing, self.operations[-1])(environ, start_response)
 
 
-def operation(
-    *checks: Check, failures: Iterable[ErrorMapping] = (), query: Described = None, responses: Responses | None = None
-) -> Callable[[Handler], Operation]:
-    """Decorate a handler, which is called with the request and its context when all ``checks`` have passed.
+def operation(*checks: Check, **declarations: Any) -> Callable[[Handler], Operation]:
+    """Decorate a handler, which is called with the request, its context and what it reads when ``checks`` have passed.
 
-    The other parameters are those of ``Operation``. The schemas in ``Produces``, ``query`` and ``responses`` are for
-    the OpenAPI document (``placement.openapi``); tests compare it with what the service does.
+    :param declarations: the other parameters of ``Operation``. The OpenAPI document (``placement.openapi``) has the
+        schemas in ``RequiresContentType``, ``query`` and ``responses``.
     """
-
-    def decorate(handler: Handler) -> Operation:
-        return Operation(handler, checks, failures, query, responses)
-
-    return decorate
+    return functools.partial(Operation, checks=checks, **declarations)

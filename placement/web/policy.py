@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -21,11 +22,14 @@ from placement import exception, policies
 
 LOG = log.getLogger(__name__)
 
+#: Seconds between two lines of the log about a policy file that is missing.
+_REPORT_SECONDS = 60.0
+
 #: Path, modification time in nanoseconds, size and inode of each policy file; differs when a file has changed.
-_Signature = tuple[tuple[str, int, int, int], ...]
+_FileStates = tuple[tuple[str, int, int, int], ...]
 
 
-class _InForce(NamedTuple):
+class _LoadedPolicy(NamedTuple):
     """The rules in force, and, for each rule that only requires one of some roles, these roles in lower case.
 
     Such rules are evaluated here, because oslo.policy is slow even for them.
@@ -47,9 +51,12 @@ class Enforcer:
         enforced = policies.list_rules() if conf.oslo_policy.enforce_scope else []
         self._scopes = {rule.name: frozenset(rule.scope_types or ()) for rule in enforced}
         self._file = _policy_file(conf)
+        self._directories = [os.path.join(os.path.dirname(self._file), name) for name in conf.oslo_policy.policy_dirs]
         self._lock = threading.Lock()
-        self._signature = self._sign()
+        self._loaded_states = self._file_states()
+        self._sources = self._existing_sources()
         self._in_force = self._load()
+        self._reported_at = -_REPORT_SECONDS
 
     @property
     def rules(self) -> oslo_policy.Enforcer:
@@ -70,24 +77,44 @@ class Enforcer:
         in_force = self._in_force
         roles = in_force.roles.get(rule)
         if roles is not None:
-            return any(own.lower() in roles for own in credentials.roles)
+            return not roles.isdisjoint([role.lower() for role in credentials.roles])
         return bool(in_force.rules.authorize(rule, dict(target), credentials))
 
     def _reload_if_changed(self) -> None:
-        signature = self._sign()
-        if signature == self._signature:
+        states = self._file_states()
+        if states == self._loaded_states:
             return
         with self._lock:
-            if signature == self._signature:
+            if states == self._loaded_states:
                 return
-            self._signature = signature
+            # ``_loaded_states`` stays as it is, so that the next request looks again.
+            if self._is_source_missing():
+                return
             try:
-                self._in_force = self._load()
+                in_force = self._load()
+                # oslo.policy takes the defaults for the rules of a file that was moved away while it read.
+                if self._file_states() != states:
+                    return
+                self._in_force, self._sources = in_force, self._existing_sources()
                 LOG.info('The policy file %s has changed; its rules are in force now.', self._file)
             except exception.ConfigurationInvalid as error:
                 LOG.error('%s The previous rules stay in force.', error)
+            self._loaded_states = states
 
-    def _load(self) -> _InForce:
+    def _existing_sources(self) -> list[str]:
+        """Return the paths of the policy file and of the directories beside it, as far as they exist."""
+        return [path for path in (self._file, *self._directories) if os.path.exists(path)]
+
+    def _is_source_missing(self) -> bool:
+        """Return whether a file or directory of the rules in force no longer exists; log it once a minute."""
+        missing = next((path for path in self._sources if not os.path.exists(path)), None)
+        now = time.monotonic()
+        if missing is not None and now - self._reported_at >= _REPORT_SECONDS:
+            self._reported_at = now
+            LOG.error('The policy file %s no longer exists. The previous rules stay in force until a reload.', missing)
+        return missing is not None
+
+    def _load(self) -> _LoadedPolicy:
         enforcer = oslo_policy.Enforcer(self._conf, policy_file=self._file)
         enforcer.suppress_deprecation_warnings = True
         enforcer.register_defaults([_unscoped(rule) for rule in policies.list_rules()])
@@ -102,8 +129,8 @@ class Enforcer:
         # oslo.policy shall not reload the file; this class does.
         enforcer.use_conf = False
         # The roles, in lower case, of which a rule requires any one, if it checks nothing besides roles.
-        found = ((name, _roles_of(enforcer.rules, enforcer.rules.get(name))) for name in enforcer.registered_rules)
-        return _InForce(enforcer, {name: roles for name, roles in found if roles is not None})
+        rules = ((name, _roles_of(enforcer.rules, enforcer.rules.get(name))) for name in enforcer.registered_rules)
+        return _LoadedPolicy(enforcer, {name: roles for name, roles in rules if roles is not None})
 
     def _check(self, enforcer: oslo_policy.Enforcer) -> None:
         """Reject rules of the file that are broken, and warn of those that no operation uses.
@@ -137,15 +164,20 @@ class Enforcer:
     def _invalid(self, reason: str) -> exception.ConfigurationInvalid:
         return exception.ConfigurationInvalid(reason=f'The policy file {self._file} is invalid: {reason}.')
 
-    def _sign(self) -> _Signature:
-        signature = []
-        for path in _with_directories(self._file, self._conf.oslo_policy.policy_dirs):
+    def _file_states(self) -> _FileStates:
+        """Return the states of the policy file and of the files in the directories beside it, ``policy_dirs``."""
+        paths = [self._file]
+        for directory in self._directories:
+            if os.path.isdir(directory):
+                paths += [entry.path for entry in os.scandir(directory)]
+        states = []
+        for path in paths:
             try:
                 status = os.stat(path)
             except OSError:
                 continue
-            signature.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
-        return tuple(signature)
+            states.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
+        return tuple(states)
 
 
 def get_enforcer() -> oslo_policy.Enforcer:
@@ -163,12 +195,12 @@ def _policy_file(conf: cfg.ConfigOpts) -> str:
         if location is None or location.location in (cfg.Locations.opt_default, cfg.Locations.set_default):
             continue
         name: str = conf[group].policy_file
-        found = conf.find_file(name)
-        if found is None or not os.path.isfile(found):
+        path = conf.find_file(name)
+        if path is None or not os.path.isfile(path):
             raise exception.ConfigurationInvalid(
                 reason=f'The policy file {name}, named by [{group}] policy_file, does not exist.'
             )
-        return str(found)
+        return str(path)
     return str(conf.placement.policy_file)
 
 
@@ -176,19 +208,15 @@ def _references(check: Any) -> Iterator[str]:
     """Yield the names of the rules that a check refers to."""
     if getattr(check, 'kind', None) == 'rule':
         yield check.match
-    for part in _parts(check):
-        yield from _references(part)
+    # The operands of ``and`` and ``or``, or that of ``not``.
+    for operand in getattr(check, 'rules', None) or [getattr(check, 'rule', None)]:
+        if operand is not None:
+            yield from _references(operand)
 
 
-def _parts(check: Any) -> list[Any]:
-    """Return the operands of an ``and``, ``or`` or ``not`` check; empty for other checks."""
-    inner = getattr(check, 'rules', None) or [getattr(check, 'rule', None)]
-    return [part for part in inner if part is not None]
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
+def _hint(name: str, names: Iterable[str]) -> str:
     """Return a suggestion of the most similar known name, as the end of a sentence; empty when none is similar."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(name, list(names), n=1)
     return f' (did you mean "{close[0]}"?)' if close else ''
 
 
@@ -205,18 +233,9 @@ def _roles_of(rules: Mapping[str, Any], check: Any) -> frozenset[str] | None:
     return frozenset({str(check.match).lower()})
 
 
-def _with_directories(path: str, names: list[str]) -> Iterator[str]:
-    """Yield ``path``, and the files in the directories ``names`` beside it, which are oslo.policy's ``policy_dirs``."""
-    yield path
-    for name in names:
-        directory = os.path.join(os.path.dirname(path), name)
-        if os.path.isdir(directory):
-            yield from (entry.path for entry in os.scandir(directory))
-
-
 def _unscoped(rule: oslo_policy.RuleDefault) -> oslo_policy.RuleDefault:
-    # The scope is checked by ``Enforcer.allows`` if the option enforce_scope is set. Since version 6 oslo.policy no
-    # longer has that option and always checks it, so the rules are registered without scope types.
+    # The scope is checked by ``Enforcer.allows``, unless the option enforce_scope is off. Since version 6
+    # oslo.policy no longer has that option and always checks it, so the rules are registered without scope types.
     return oslo_policy.RuleDefault(
         rule.name,
         rule.check_str,

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib import parse
+from wsgiref.types import WSGIApplication
 
 from oslo_log import log
 
 from placement.observability.timing import KEYSTONE
 from placement.web import microversion
-from placement.web.wsgi import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
@@ -21,16 +21,19 @@ _MAX_LENGTH = 2048
 _URL_CHARACTERS = "/:@!$&'()*+,;=?%~-._"
 
 
-#: Keys of the WSGI environment. Authentication, which is in front of the log, sets when it received the request, by
-#: ``time.perf_counter``, and the seconds that the validation of the token took.
+#: Keys of the WSGI environment. Authentication, which comes before the log, sets the time (``time.perf_counter``) at
+#: which it received the request, and the seconds that the validation of the token took. A search sets the number of its
+#: candidates.
 STARTED_KEY = 'placement.started'
 KEYSTONE_SECONDS_KEY = 'placement.keystone_seconds'
+CANDIDATES_KEY = 'placement.candidates'
 
 
 class RequestLog:
     """WSGI middleware that logs each request at INFO after it was processed. Headers and bodies are not logged.
 
-    The time includes authentication. How long it took is logged too if Keystone validated the token.
+    The time includes authentication. If Keystone validated the token, the line also has the time that this took; the
+    line of a search has the number of its candidates.
     """
 
     def __init__(self, application: WSGIApplication) -> None:
@@ -58,12 +61,14 @@ class RequestLog:
 
 def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], seconds: float) -> None:
     length = next((value for name, value in answer['headers'] if name.lower() == 'content-length'), '-')
+    candidates = f' candidates: {environ[CANDIDATES_KEY]}' if CANDIDATES_KEY in environ else ''
     keystone = f' {KEYSTONE}: {environ[KEYSTONE_SECONDS_KEY]:.6f}' if KEYSTONE_SECONDS_KEY in environ else ''
     LOG.info(
         '%(remote)s "%(method)s %(url)s" status: %(status)s len: %(length)s microversion: %(version)s time: %(time).6f'
-        '%(keystone)s',
+        '%(keystone)s%(candidates)s',
         {
-            'remote': environ.get('REMOTE_ADDR', '-'),
+            # If headers of proxies are used, a client can set this text.
+            'remote': quote(environ.get('REMOTE_ADDR', '-')),
             'method': quote(environ['REQUEST_METHOD']),
             'url': url,
             'status': answer['status'].split(' ', 1)[0],
@@ -71,6 +76,7 @@ def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], second
             'version': environ.get(microversion.ENVIRON_KEY, '-'),
             'time': seconds,
             'keystone': keystone,
+            'candidates': candidates,
         },
     )
 

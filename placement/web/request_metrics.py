@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from wsgiref.types import WSGIApplication
 
-from placement.observability.metrics import Metrics
-from placement.web.wsgi import WSGIApplication
+if TYPE_CHECKING:
+    from placement.observability.metrics import Metrics
 
 METHODS = frozenset({'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'})
 NONE = 'none'

@@ -6,7 +6,7 @@ import datetime as dt
 import email.utils
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib import parse
 
 import orjson
@@ -14,16 +14,14 @@ import webob
 from oslo_utils import timeutils
 from webob import exc, multidict
 
-from placement.web import microversion, query, validation
-
-is_uuid = validation.is_uuid
-canonical_uuid = validation.canonical_uuid
-
+from placement import validation
+from placement.objects.base import Timestamped
+from placement.web import microversion
 
 # Requests ---------------------------------------------------------------------------------------------------
 
 
-def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
+def validated_json(body: bytes, schema: dict[str, Any]) -> Any:
     """Read a JSON body and check it (api-ref/rules.md#json-bodies).
 
     :param body: as sent.
@@ -43,32 +41,22 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
     return data
 
 
-def query_params(req: webob.Request) -> multidict.MultiDict:
-    """Read the query string.
-
-    :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
-    :raises BadQuery: it is too long or not UTF-8.
-    """
-    return multidict.MultiDict(query.pairs(req.environ.get('QUERY_STRING', '')))
-
-
-def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
-    """Read the query string as ``query_params``, and check it.
+def query_params(req: webob.Request, schema: dict[str, Any] | None = None) -> multidict.MultiDict:
+    """Read the query string, and check it if there is a schema.
 
     :param schema: of an object whose members are strings; the last value of each key is validated.
+    :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
     :raises BadQuery: it is too long, not UTF-8, or does not satisfy ``schema``.
     """
-    params = query_params(req)
-    try:
-        validation.validate(dict(params), schema)
-    except validation.ValidationError as error:
-        raise query.BadQuery(f'Invalid query string parameters: {error}') from error
+    params = multidict.MultiDict(validation.parse_query(req.environ.get('QUERY_STRING', '')))
+    if schema is not None:
+        validation.validate_query(dict(params), schema)
     return params
 
 
-def wsgi_path_item(environ: Mapping[str, Any], name: str) -> str:
+def path_variable(req: webob.Request, name: str) -> str:
     """Return the value of a variable of the path, percent-decoded."""
-    value: str = environ['wsgiorg.routing_args'][1][name]
+    value: str = req.environ['wsgiorg.routing_args'][1][name]
     return value
 
 
@@ -100,7 +88,7 @@ def fragments_response(
     """
     parts: list[bytes] = []
     for name, (brackets, items) in members.items():
-        # The final join puts commas between items and between members alike, so the rest goes into the items.
+        # The final join puts commas between items and between members, so all other text goes into the items.
         written = items or [b'']
         written[0] = f'{"" if parts else "{"}"{name}":{brackets[0]}'.encode() + written[0]
         written[-1] += brackets[1].encode()
@@ -118,7 +106,7 @@ def empty_response(
 ) -> webob.Response:
     """Make a response without a body.
 
-    :param location: path of the resource, mount prefix included, as the ``*_url`` functions give it.
+    :param location: path of the resource, mount prefix included, as ``url`` gives it.
     :param last_modified: aware time; None when the response has no cache headers.
     """
     response = webob.Response(status=status)
@@ -131,9 +119,9 @@ def empty_response(
 
 def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: dt.datetime | None) -> None:
     """Add Last-Modified and Cache-Control from 1.15 on (api-ref/rules.md#cache-headers)."""
-    if last_modified is not None and microversion.wanted(req) >= (1, 15):
+    if last_modified is not None and microversion.requested(req) >= (1, 15):
         response.headerlist += [
-            ('Last-Modified', email.utils.format_datetime(last_modified.astimezone(dt.timezone.utc), usegmt=True)),
+            ('Last-Modified', email.utils.format_datetime(last_modified.astimezone(dt.UTC), usegmt=True)),
             ('Cache-Control', 'no-cache'),
         ]
 
@@ -141,27 +129,8 @@ def _set_cache_headers(req: webob.Request, response: webob.Response, last_modifi
 # Links ------------------------------------------------------------------------------------------------------
 
 
-def resource_provider_url(environ: Mapping[str, Any], uuid: str) -> str:
-    """Return the path of a provider, mount prefix included."""
-    return _url(environ, 'resource_providers', uuid)
-
-
-def inventory_url(environ: Mapping[str, Any], uuid: str, resource_class: str) -> str:
-    """Return the path of one inventory of a provider, mount prefix included."""
-    return _url(environ, 'resource_providers', uuid, 'inventories', resource_class)
-
-
-def trait_url(environ: Mapping[str, Any], name: str) -> str:
-    """Return the path of a trait, mount prefix included."""
-    return _url(environ, 'traits', name)
-
-
-def resource_class_url(environ: Mapping[str, Any], name: str) -> str:
-    """Return the path of a resource class, mount prefix included."""
-    return _url(environ, 'resource_classes', name)
-
-
-def _url(environ: Mapping[str, Any], *segments: str) -> str:
+def url(environ: Mapping[str, Any], *segments: str) -> str:
+    """Return the path of a resource, mount prefix included, of unquoted segments."""
     prefix = _quoted_prefix(environ.get('SCRIPT_NAME', ''))
     return '/'.join([prefix, *(parse.quote(segment, safe='') for segment in segments)])
 
@@ -171,18 +140,11 @@ def _quoted_prefix(script_name: str) -> str:
     return parse.quote(script_name.rstrip('/').encode('latin-1', 'replace'))
 
 
-class Dated(Protocol):
-    """A stored record; ``modified`` is the time of its last write, timezone-aware and in UTC."""
-
-    @property
-    def modified(self) -> dt.datetime: ...
-
-
 def now() -> dt.datetime:
     """Return the current time, timezone-aware and in UTC."""
     return timeutils.utcnow(with_timezone=True)
 
 
-def last_modified(records: Iterable[Dated]) -> dt.datetime:
+def last_modified(records: Iterable[Timestamped]) -> dt.datetime:
     """Return the time of the record that was written last; the current time when there are no records."""
     return max((record.modified for record in records), default=now())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 
 from oslo_config import cfg
@@ -26,6 +27,11 @@ def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
         configuration.set_up_log(conf)
         if conflict := configuration.package_conflict():
             LOG.warning(conflict)
+        if (conf.metrics.bind or conf.metrics.page) and 'PROMETHEUS_MULTIPROC_DIR' not in os.environ:
+            LOG.warning(
+                'Nothing serves [metrics] bind and page: set PROMETHEUS_MULTIPROC_DIR in the environment of the server,'
+                ' and run "python -m placement.cmd.exporter" beside it (deployment.md)'
+            )
         application = deploy.loadapp(conf)
         LOG.info('%s, ready', configuration.describe(conf))
         return application

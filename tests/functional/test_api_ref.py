@@ -16,12 +16,12 @@ from oslo_config import cfg
 from placement import handler
 from placement.web import error_document, microversion
 from tests.support import applications
-from tests.support.candidates.examples import EXAMPLES, REJECTIONS, Example, Section, listed, sections
-from tests.support.candidates.examples import inventories as inventories_of
-from tests.support.candidates.oracle import assert_candidates
-from tests.support.candidates.query_strings import with_uuids
 from tests.support.http_client import ask, demand
 from tests.support.pages import rows
+from tests.support.search.examples import EXAMPLES, REJECTIONS, Example, Section, listed, sections
+from tests.support.search.examples import inventories as inventories_of
+from tests.support.search.oracle import assert_candidates
+from tests.support.search.query_strings import with_uuids
 
 API_REF = Path(__file__).resolve().parents[2] / 'api-ref'
 PAGES = sorted(page for page in API_REF.glob('*.md') if '```http' in page.read_text())
@@ -118,16 +118,16 @@ def test_examples_are_answered_as_the_page_says(app: Any, page: Path) -> None:
 @pytest.fixture
 def newest_app(tmp_path: Path) -> Iterator[Any]:
     """An application that serves the newest microversion there is."""
-    with applications.application(tmp_path / 'newest.sqlite', placement=applications.EVERY_MICROVERSION) as made:
-        yield made
+    with applications.application(tmp_path / 'newest.sqlite', placement=applications.EVERY_MICROVERSION) as app:
+        yield app
 
 
 def _build(app: Any, providers: list[dict[str, str]]) -> None:
     for row in providers:
         url = f'/resource_providers/{uuid_of(row["Provider"])}'
         parent = uuid_of(row['Parent']) if row['Parent'] else None
-        made = {'name': row['Provider'], 'uuid': uuid_of(row['Provider']), 'parent_provider_uuid': parent}
-        demand(app, 'POST', '/resource_providers', made)
+        body = {'name': row['Provider'], 'uuid': uuid_of(row['Provider']), 'parent_provider_uuid': parent}
+        demand(app, 'POST', '/resource_providers', body)
         inventories = inventories_of(row['Inventory'])
         used = {name: record.pop('used') for name, record in inventories.items() if 'used' in record}
         for name in inventories:
@@ -166,9 +166,9 @@ def _consume(app: Any, provider: str, resource_class: str, amount: int, record: 
 
 def _providers_and_amounts(allocations: Any) -> frozenset[tuple[Any, ...]]:
     if isinstance(allocations, list):
-        items = [(one['resource_provider']['uuid'], one['resources']) for one in allocations]
+        items = [(allocation['resource_provider']['uuid'], allocation['resources']) for allocation in allocations]
     else:
-        items = [(provider, one['resources']) for provider, one in allocations.items()]
+        items = [(provider, allocation['resources']) for provider, allocation in allocations.items()]
     return frozenset((provider, *amount) for provider, resources in items for amount in resources.items())
 
 
@@ -176,10 +176,10 @@ def _candidates(answer: Any) -> list[tuple[Any, ...]]:
     """The allocations of each candidate, and its mappings if it has some."""
     return [
         (
-            _providers_and_amounts(one['allocations']),
-            frozenset((suffix, frozenset(providers)) for suffix, providers in one.get('mappings', {}).items()),
+            _providers_and_amounts(candidate['allocations']),
+            frozenset((suffix, frozenset(providers)) for suffix, providers in candidate.get('mappings', {}).items()),
         )
-        for one in answer['allocation_requests']
+        for candidate in answer['allocation_requests']
     ]
 
 
@@ -200,8 +200,8 @@ def test_candidates_are_those_of_the_page(newest_app: Any, topology: Section) ->
     for row in topology.queries:
         if 'Listed' in row:
             query = with_uuids(row['Query of the list'].strip('`'), uuid_of)
-            found = ask(app, 'GET', f'/resource_providers?{query}').json
-            assert sorted(one['name'] for one in found['resource_providers']) == sorted(listed(row['Listed']))
+            providers = ask(app, 'GET', f'/resource_providers?{query}').json['resource_providers']
+            assert sorted(provider['name'] for provider in providers) == sorted(listed(row['Listed']))
     for example in EXAMPLES:
         if example.topology == topology.name:
             path = f'/allocation_candidates?{with_uuids(example.query, uuid_of)}'
@@ -231,8 +231,8 @@ GATES = {
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application for requests that are all rejected."""
     directory = tmp_path_factory.mktemp('gates')
-    with applications.application(directory / 'placement.sqlite', placement={'max_microversion': NEWEST}) as made:
-        yield made
+    with applications.application(directory / 'placement.sqlite', placement={'max_microversion': NEWEST}) as app:
+        yield app
 
 
 def operations() -> Iterator[tuple[str, str]]:

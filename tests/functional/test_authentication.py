@@ -15,14 +15,14 @@ import webob
 
 from placement import conf as configuration
 from placement import deploy, exception
-from placement.observability.prometheus import PrometheusMetrics
+from placement.observability.metrics import Metrics
 from placement.web import authentication
 from tests.support.http_client import CLAIMS
 from tests.support.keystone import keystone
 
 
 def test_identity_headers_of_a_client_do_not_make_an_administrator(app: Any) -> None:
-    """But for X-Roles, which is for trying rules out."""
+    """But for X-Roles, which like X-Project-Id is for trying rules out."""
     claims = {name: value for name, value in CLAIMS.items() if name != 'X-Roles'}
     req = webob.Request.blank('/resource_providers', headers={**claims, 'X-Auth-Token': 'user'})
     assert req.get_response(app).status_code == 403
@@ -167,7 +167,7 @@ def test_an_identity_that_a_server_in_front_left_is_not_used(app: Any) -> None:
 def test_the_time_for_validating_a_token_is_counted(tmp_path: pathlib.Path, keystone_url: str) -> None:
     app = _application(tmp_path, keystone_url, OS_METRICS__BIND='127.0.0.1:1')
     assert _send(app, '/resource_providers', 'good-admin').status_code == 200
-    assert isinstance(app.db.metrics, PrometheusMetrics)
+    assert isinstance(app.db.metrics, Metrics)
     labels = {'route': '/resource_providers', 'method': 'GET'}
     spent = [
         app.db.metrics.registry.get_sample_value(name, labels | part)

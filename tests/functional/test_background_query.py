@@ -1,16 +1,18 @@
-"""What is read for a scrape: at most once per interval, without making the scrape wait, and no outdated value."""
+"""What is read for a scrape: at most once per interval, without making the scrape wait."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from placement import exception
-from placement.serving import collectors
-from placement.serving.collectors import BackgroundQuery, refresh
+from placement.ops.metrics import collectors
+from placement.ops.metrics.collectors import BackgroundQuery, refresh
 
 
 def _counter() -> Callable[[], int]:
@@ -58,16 +60,26 @@ def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
 
 
 @pytest.mark.parametrize('error', [exception.DatabaseUnavailable, ZeroDivisionError])
-def test_a_failed_read_removes_the_value_until_it_succeeds(error: type[Exception]) -> None:
-    outcomes = iter([None, error, None])
+def test_a_failed_read_keeps_the_value_and_is_repeated_before_the_interval_is_over(
+    error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    outcomes: Iterator[Any] = iter([error, error, 1, error, 2])
 
-    def read() -> str:
+    def read() -> int:
         outcome = next(outcomes)
-        if outcome is not None:
+        if not isinstance(outcome, int):
             raise outcome
-        return 'value'
+        return outcome
 
-    query = BackgroundQuery('numbers', read, 0)
-    for expected in ('value', None, 'value'):
+    query = BackgroundQuery('numbers', read, 1000)
+    for _ in range(5):
         refresh([query])
-        assert query.result == expected
+    assert (query.result, query.succeeded_at > 0) == (1, True)
+    assert [record.levelname for record in caplog.records] == ['WARNING', 'INFO']
+    assert caplog.messages[0].startswith('Collector numbers failed; its last values stay: ')
+    query = BackgroundQuery('numbers', read, 0)
+    query.result = 1
+    for result in (1, 2):
+        refresh([query])
+        assert query.result == result

@@ -16,24 +16,24 @@ import pytest
 from placement.cache.background_refresh import BackgroundRefresh
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
+from placement.capacity import InventoryRecord
 from placement.db import change_log
 from placement.db.api import Database
-from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import applications
 from tests.support.cache_equality import assert_same, compare
 from tests.support.event_hooks import listening
-from tests.support.objects import claim, create_provider
+from tests.support.objects import claim, create_provider, set_inventories
 
 SECONDS = 60
 
 
 @pytest.fixture
 def provider_cache(db: Database) -> ProviderCache:
-    made = ProviderCache(db)
-    made.current()
-    return made
+    provider_cache = ProviderCache(db)
+    provider_cache.up_to_date()
+    return provider_cache
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def run() -> Iterator[Callable[[ProviderCache, float], BackgroundRefresh]]:
     with contextlib.ExitStack() as stack:
 
         def started(provider_cache: ProviderCache, interval: float) -> BackgroundRefresh:
-            made = BackgroundRefresh(provider_cache, interval)
-            stack.callback(made.stop)
-            made.start()
-            return made
+            refresh = BackgroundRefresh(provider_cache, interval)
+            stack.callback(refresh.stop)
+            refresh.start()
+            return refresh
 
         yield started
     assert not running()
@@ -64,9 +64,9 @@ def until(reached: Callable[[], bool]) -> None:
 
 def used(provider_cache: ProviderCache, uuid: str) -> int | None:
     """What the cache has, without a check."""
-    assert provider_cache.version is not None
-    found = provider_cache.version.snapshot.find_provider(uuid)
-    return found.inventories['VCPU'].used if found and 'VCPU' in found.inventories else None
+    assert provider_cache.state is not None
+    provider = provider_cache.state.snapshot.find_provider(uuid)
+    return provider.inventories['VCPU'].used if provider and 'VCPU' in provider.inventories else None
 
 
 def test_a_cache_that_nobody_searches_is_refreshed(
@@ -78,14 +78,14 @@ def test_a_cache_that_nobody_searches_is_refreshed(
     for host in hosts:
         claim(context, {host.uuid: {'VCPU': 3}})
     until(lambda: used(provider_cache, hosts[-1].uuid) == 3)
-    assert provider_cache.version is not None
-    assert_same(provider_cache.version.snapshot, ProviderCache(context.db).current())
+    assert provider_cache.state is not None
+    assert_same(provider_cache.state.snapshot, ProviderCache(context.db).up_to_date())
 
 
 def test_a_cache_that_was_not_loaded_is_loaded(db: Database, run: Callable[..., BackgroundRefresh]) -> None:
-    made = ProviderCache(db)
-    run(made, 0.02)
-    until(lambda: made.is_loaded)
+    provider_cache = ProviderCache(db)
+    run(provider_cache, 0.02)
+    until(lambda: provider_cache.is_loaded)
 
 
 @pytest.mark.parametrize('searched', [False, True])
@@ -100,17 +100,17 @@ def test_an_idle_process_sends_one_small_statement_per_interval(
         if threading.current_thread() in running():
             sent.append(statement)
 
-    provider_cache.current()
+    provider_cache.up_to_date()
     with listening(db.engine, 'before_cursor_execute', note):
         run(provider_cache, interval)
         end = time.monotonic() + intervals * interval
         while time.monotonic() < end:
             if searched:
-                provider_cache.current()
+                provider_cache.up_to_date()
             time.sleep(0.005)
-        found = list(sent)
-    assert set(found) <= {str(change_log.CHECK)}
-    assert found == [] if searched else 1 <= len(found) <= intervals + 1
+        statements = list(sent)
+    assert set(statements) <= {str(change_log.CHECK)}
+    assert statements == [] if searched else 1 <= len(statements) <= intervals + 1
 
 
 def test_an_outage_is_logged_once(
@@ -123,13 +123,13 @@ def test_an_outage_is_logged_once(
     attempts: list[int] = []
 
     class Counting(ProviderCache):
-        def current(self) -> Snapshot:
+        def up_to_date(self) -> Snapshot:
             attempts.append(1)
-            return super().current()
+            return super().up_to_date()
 
     host = create_provider(context, VCPU=8)
     provider_cache = Counting(context.db)
-    provider_cache.current()
+    provider_cache.up_to_date()
     with (
         applications.database(tmp_path / 'missing' / 'placement.sqlite') as unavailable,
         caplog.at_level(logging.WARNING),
@@ -144,7 +144,7 @@ def test_an_outage_is_logged_once(
             before = used(provider_cache, host.uuid)
             claim(context, {host.uuid: {'VCPU': 1}})
             until(lambda before=before: used(provider_cache, host.uuid) != before)  # type: ignore[misc]
-            lines = [one.getMessage() for one in caplog.records if 'in the background' in one.getMessage()]
+            lines = [record.getMessage() for record in caplog.records if 'in the background' in record.getMessage()]
             assert len(lines) == outages, lines
 
 
@@ -162,7 +162,7 @@ def test_a_search_does_not_wait_for_a_check_in_the_background(
     with listening(db.engine, 'before_cursor_execute', wait):
         background = run(provider_cache, 0.01)
         assert waiting.wait(SECONDS)
-        assert provider_cache.current() is provider_cache.current()
+        assert provider_cache.up_to_date() is provider_cache.up_to_date()
         started = time.monotonic()
         background.stop()
         assert time.monotonic() - started < 5
@@ -181,17 +181,17 @@ def test_searches_and_the_background_while_a_provider_is_deleted_and_created_aga
         for turn in range(8):
             consumer = claim(context, {uuid: {'VCPU': 3}})
             if turn % 2:
-                provider_cache.current()
+                provider_cache.up_to_date()
                 assert used(provider_cache, uuid) == 3
             claim(context, {}, consumer)
             ResourceProvider.destroy(context, uuid)
             if turn % 3:
-                assert provider_cache.current().find_provider(uuid) is None
+                assert provider_cache.up_to_date().find_provider(uuid) is None
             again = ResourceProvider.create(context, name=uuid, uuid=uuid, parent_provider_uuid=None)
-            again.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
-            found = provider_cache.current().find_provider(uuid)
-            assert found is not None
-            assert found.inventories['VCPU'].used == 0
+            set_inventories(again, ('VCPU', InventoryRecord(8)))
+            provider = provider_cache.up_to_date().find_provider(uuid)
+            assert provider is not None
+            assert provider.inventories['VCPU'].used == 0
             time.sleep(0.003)
 
     background = run(provider_cache, 0.002)

@@ -7,20 +7,22 @@ import uuid
 import pytest
 
 from placement import exception
-from placement.audit import checks
-from placement.cache import provider_list
-from placement.cache.provider_list import ProviderFilters
+from placement.capacity import InventoryRecord
+from placement.claims.claim import replace_allocations
 from placement.claims.request import ConsumerClaim
 from placement.db import sql
 from placement.objects import aggregate
 from placement.objects.allocation import AllocationList
 from placement.objects.consumer import Consumer
-from placement.objects.inventory import Inventory, InventoryList
+from placement.objects.inventory import InventoryList
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
+from placement.ops.audit import checks
+from placement.search import filter_providers
+from placement.search.request import RequestGroup
 from placement.web.context import RequestContext
-from tests.support.objects import create_provider
+from tests.support.objects import create_provider, set_inventories, set_traits
 
 CLASSES = [f'CUSTOM_{number}' for number in range(7)]
 COUNT = 5
@@ -42,7 +44,7 @@ def providers(context: RequestContext, short_batches: None) -> list[ResourceProv
 
 def claims(providers: list[ResourceProvider], amount: int) -> list[ConsumerClaim]:
     """Consumers, each with a project and a user of its own, that hold as much of every class of every provider."""
-    allocations = {one.uuid: dict.fromkeys(CLASSES, amount) for one in providers} if amount else {}
+    allocations = {provider.uuid: dict.fromkeys(CLASSES, amount) for provider in providers} if amount else {}
     return [
         ConsumerClaim(f'0000000{number}-0000-4000-8000-000000000000', f'p{number}', f'u{number}', allocations)
         for number in range(COUNT)
@@ -50,7 +52,7 @@ def claims(providers: list[ResourceProvider], amount: int) -> list[ConsumerClaim
 
 
 def usages(context: RequestContext, provider: ResourceProvider) -> set[int]:
-    return {one.used for one in InventoryList.get_with_provider(context, provider.uuid)[1]}
+    return {inventory.used for inventory in InventoryList.get_with_provider(context, provider.uuid)[1]}
 
 
 def nothing_is_wrong(context: RequestContext) -> bool:
@@ -59,8 +61,8 @@ def nothing_is_wrong(context: RequestContext) -> bool:
 
 def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> None:
     for amount in (1, 2, 0):
-        AllocationList.replace_all(context, claims(providers, amount))
-        assert [usages(context, one) for one in providers] == [{amount * COUNT}] * COUNT
+        replace_allocations(context.db, claims(providers, amount))
+        assert [usages(context, provider) for provider in providers] == [{amount * COUNT}] * COUNT
         assert len(AllocationList.get_with_provider(context, providers[-1].uuid)[1]) == (
             COUNT * len(CLASSES) if amount else 0
         )
@@ -69,47 +71,46 @@ def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> N
 
 def test_projects_and_users(context: RequestContext, providers: list[ResourceProvider]) -> None:
     """More users than projects, some known and some not."""
-    wanted = claims(providers, 1)
-    AllocationList.replace_all(context, wanted[:2])
-    AllocationList.replace_all(context, wanted)
-    for one in wanted:
-        consumer, _ = Consumer.get_with_allocations(context, one.consumer_uuid)
+    batch = claims(providers, 1)
+    replace_allocations(context.db, batch[:2])
+    replace_allocations(context.db, batch)
+    for claim in batch:
+        consumer, _ = Consumer.get_with_allocations(context, claim.consumer_uuid)
         assert consumer is not None
-        assert (consumer.project_id, consumer.user_id) == (one.project_id, one.user_id)
+        assert (consumer.project_id, consumer.user_id) == (claim.project_id, claim.user_id)
 
 
 def test_rejections(context: RequestContext, providers: list[ResourceProvider]) -> None:
     with pytest.raises(exception.AllocationCapacityExceeded) as rejected:
-        AllocationList.replace_all(context, claims(providers, 3))
+        replace_allocations(context.db, claims(providers, 3))
     assert (rejected.value.uuid, rejected.value.resource_class) == (providers[0].uuid, CLASSES[0])
     unknown = str(uuid.uuid4())
-    wanted = ConsumerClaim(unknown, 'p', 'u', {one: {CLASSES[0]: 1} for one in [*(p.uuid for p in providers), unknown]})
+    allocations = {uuid_: {CLASSES[0]: 1} for uuid_ in [*(provider.uuid for provider in providers), unknown]}
     with pytest.raises(exception.AllocationProviderNotFound, match=unknown):
-        AllocationList.replace_all(context, [wanted])
-    assert [usages(context, one) for one in providers] == [{0}] * COUNT
+        replace_allocations(context.db, [ConsumerClaim(unknown, 'p', 'u', allocations)])
+    assert [usages(context, provider) for provider in providers] == [{0}] * COUNT
 
 
 def test_inventories_and_their_removal(context: RequestContext, providers: list[ResourceProvider]) -> None:
-    kept = Inventory.from_request(CLASSES[3], {'total': 4})
-    providers[0].set_inventories([kept])
-    found = InventoryList.get_with_provider(context, providers[0].uuid)[1]
-    assert [(one.resource_class, one.total) for one in found] == [(CLASSES[3], 4)]
+    set_inventories(providers[0], (CLASSES[3], InventoryRecord(4)))
+    inventories = InventoryList.get_with_provider(context, providers[0].uuid)[1]
+    assert [(row.resource_class, row.total) for row in inventories] == [(CLASSES[3], 4)]
     with pytest.raises(exception.ResourceClassNotFound, match='CUSTOM_NONE'):
-        providers[0].set_inventories([Inventory.from_request(name, {'total': 1}) for name in [*CLASSES, 'CUSTOM_NONE']])
+        set_inventories(providers[0], *[(name, InventoryRecord(1)) for name in [*CLASSES, 'CUSTOM_NONE']])
 
 
 def test_traits_and_aggregates(context: RequestContext, providers: list[ResourceProvider]) -> None:
     for name in CLASSES:
         Trait.create(context, name)
     aggregates = [str(uuid.uuid4()) for _ in range(COUNT)]
-    one = providers[0]
-    one.set_traits([*CLASSES, 'HW_CPU_X86_VMX'])
-    one.set_aggregates(aggregates, increment_generation=True)
-    assert sorted(aggregate.get_with_provider(context, one.uuid)[1]) == sorted(aggregates)
-    filters = ProviderFilters(required=frozenset(CLASSES), member_of=(frozenset(aggregates),))
-    listed = provider_list.filter_providers(context.provider_cache.current(), filters)
-    assert [block.providers[row].uuid for block, rows in listed for row in rows] == [one.uuid]
-    one.set_traits(CLASSES[:1])
-    assert [trait.name for trait in TraitList.get_with_provider(context, one.uuid)[1]] == CLASSES[:1]
+    provider = providers[0]
+    set_traits(provider, [*CLASSES, 'HW_CPU_X86_VMX'])
+    provider.set_aggregates(aggregates, increment_generation=True)
+    assert sorted(aggregate.get_with_provider(context, provider.uuid)[1]) == sorted(aggregates)
+    group = RequestGroup('', True, {}, required=frozenset(CLASSES), member_of=(frozenset(aggregates),))
+    listed = filter_providers(context.provider_cache.up_to_date(), group)
+    assert [block.providers[row].uuid for block, rows in listed for row in rows] == [provider.uuid]
+    set_traits(provider, CLASSES[:1])
+    assert [trait.name for trait in TraitList.get_with_provider(context, provider.uuid)[1]] == CLASSES[:1]
     with pytest.raises(exception.TraitNotFound, match='CUSTOM_NONE, CUSTOM_NOTHING'):
-        one.set_traits(['CUSTOM_NONE', *CLASSES, 'CUSTOM_NOTHING'])
+        set_traits(provider, ['CUSTOM_NONE', *CLASSES, 'CUSTOM_NOTHING'])

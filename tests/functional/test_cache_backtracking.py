@@ -1,4 +1,4 @@
-"""The number of walks of a search: one for each shape of tree, independent of the number of trees."""
+"""The number of trees that a search tries: one of each shape, however many trees there are."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from placement.cache.prefilter import Prefilter
 from placement.cache.snapshot import Snapshot
-from placement.candidates.limits import SearchLimits
-from placement.candidates.search import AssignmentFinder, search
-from placement.candidates.search_units import Assignment, SearchUnit
-from tests.support.candidates.cached import NAMES, found, records_of
-from tests.support.candidates.oracle import RP, SHARES, Group, Oracle, Query, assert_candidates, record
-from tests.support.candidates.topologies import request_of
+from placement.search.assignments import AssignmentFinder, search
+from placement.search.budget import SearchBudget
+from placement.search.prefilter import Prefilter
+from placement.search.search_units import Assignment, SearchUnit
+from tests.support.search.cached import NAMES, find, records_of
+from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, assert_candidates, record
+from tests.support.search.topologies import request_of
 
 HOSTS = 1000
 
@@ -25,78 +25,83 @@ FROM_SHARED_DISKS = Query([Group('', {'VCPU': 2, 'DISK_GB': 1})])
 
 
 @pytest.fixture
-def walks(monkeypatch: pytest.MonkeyPatch) -> list[SearchUnit]:
-    """The anchors that were walked."""
-    walked: list[SearchUnit] = []
-    placements = AssignmentFinder.assignments
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[SearchUnit]:
+    """The search units whose assignments were computed."""
+    units: list[SearchUnit] = []
+    assignments = AssignmentFinder.assignments
 
     def noted(self: AssignmentFinder, search_unit: SearchUnit) -> Iterator[Assignment | None]:
-        walked.append(search_unit)
-        return placements(self, search_unit)
+        units.append(search_unit)
+        return assignments(self, search_unit)
 
     monkeypatch.setattr(AssignmentFinder, 'assignments', noted)
-    return walked
+    return units
 
 
 def tree(number: int, used: int = 0, traits: frozenset[str] = frozenset()) -> list[RP]:
     """A host with memory and two NUMA nodes with VCPUs, in an aggregate with shared disks."""
     host = f'host{number}'
-    nodes = [RP(f'{host} node{one}', host, {'VCPU': record(8, used=used)}, set(traits)) for one in range(2)]
+    nodes = [RP(f'{host} node{n}', host, {'VCPU': record(8, used=used)}, set(traits)) for n in range(2)]
     return [RP(host, None, {'MEMORY_MB': record(64, used=used)}, aggregates={'north'}), *nodes]
 
 
 def state(*trees: list[RP]) -> Snapshot:
     disks = RP('disks', None, {'DISK_GB': record(10000)}, {SHARES}, {'north'})
-    return Snapshot.of(NAMES, records_of([rp for one in trees for rp in one] + [disks]))
+    return Snapshot.build(NAMES, records_of([rp for members in trees for rp in members] + [disks]))
 
 
 def count(of: Snapshot, query: Query) -> int:
     """The number of candidates."""
     prefilter = Prefilter(of, request_of(query))
-    return sum(map(len, search(prefilter.search_units(), prefilter.compiled, SearchLimits())))
+    return sum(map(len, search(prefilter.search_units(), prefilter.compiled, SearchBudget())))
 
 
 @pytest.mark.parametrize(
-    ('query', 'each'), [(NODE_AND_MEMORY, 2), (TWO_OF_TWO_NODES, 1), (ANYWHERE_TWICE, 3), (FROM_SHARED_DISKS, 2)]
+    ('query', 'candidates_per_host'),
+    [(NODE_AND_MEMORY, 2), (TWO_OF_TWO_NODES, 1), (ANYWHERE_TWICE, 3), (FROM_SHARED_DISKS, 2)],
 )
-def test_hosts_of_one_shape_take_one_walk(walks: list[SearchUnit], query: Query, each: int) -> None:
-    assert count(state(*(tree(number) for number in range(HOSTS))), query) == HOSTS * each
-    assert len(walks) == 1
-
-
-@pytest.mark.parametrize(('query', 'each'), [(NODE_AND_MEMORY, 2), (FROM_SHARED_DISKS, 2)])
-def test_hosts_with_different_usage_that_leaves_room_take_one_walk(
-    walks: list[SearchUnit], query: Query, each: int
+def test_hosts_of_one_shape_are_searched_once(
+    searched: list[SearchUnit], query: Query, candidates_per_host: int
 ) -> None:
-    assert count(state(*(tree(number, used=number % 5) for number in range(HOSTS))), query) == HOSTS * each
-    assert len(walks) == 1
+    assert count(state(*(tree(number) for number in range(HOSTS))), query) == HOSTS * candidates_per_host
+    assert len(searched) == 1
 
 
-def test_hosts_with_room_for_different_sums_take_several_walks(walks: list[SearchUnit]) -> None:
+@pytest.mark.parametrize(('query', 'candidates_per_host'), [(NODE_AND_MEMORY, 2), (FROM_SHARED_DISKS, 2)])
+def test_hosts_with_different_usage_that_leaves_room_are_searched_once(
+    searched: list[SearchUnit], query: Query, candidates_per_host: int
+) -> None:
+    assert (
+        count(state(*(tree(number, used=number % 5) for number in range(HOSTS))), query) == HOSTS * candidates_per_host
+    )
+    assert len(searched) == 1
+
+
+def test_hosts_with_room_for_different_sums_are_searched_several_times(searched: list[SearchUnit]) -> None:
     """With 5 used a node has room for one of the groups, with up to 4 for both."""
     mixed = state(*(tree(number, used=number % 6) for number in range(60)))
     assert count(mixed, ANYWHERE_TWICE) == 50 * 3 + 10 * 1
-    assert 2 <= len(walks) <= 6
+    assert 2 <= len(searched) <= 6
 
 
-def test_traits_that_the_request_does_not_name_take_no_extra_walk(walks: list[SearchUnit]) -> None:
+def test_traits_that_the_request_does_not_name_cause_no_extra_search(searched: list[SearchUnit]) -> None:
     names = (frozenset[str](), frozenset(['CUSTOM_RED']))
     several = state(*(tree(number, traits=names[number % 2]) for number in range(HOSTS)))
     assert count(several, NODE_AND_MEMORY) == HOSTS * 2
-    assert len(walks) == 1
-    walks.clear()
+    assert len(searched) == 1
+    searched.clear()
     red = Query([Group('', {'VCPU': 2}, required={'CUSTOM_RED'})])
     assert count(several, red) == HOSTS
-    assert len(walks) == 1
+    assert len(searched) == 1
 
 
-def test_hosts_without_room_are_not_walked(walks: list[SearchUnit]) -> None:
+def test_hosts_without_room_are_not_searched(searched: list[SearchUnit]) -> None:
     full = state(*(tree(number, used=8) for number in range(HOSTS)))
     assert count(full, NODE_AND_MEMORY) == 0
-    assert walks == []
+    assert searched == []
 
 
-# Trees that differ in one thing. Whichever is walked first, the other must not get its placements.
+# Trees that differ in one thing. Whichever is searched first, the other must not get its assignments.
 
 
 def shared(name: str, parent: str | None, resource_class: str, *aggregates: str) -> RP:
@@ -112,7 +117,7 @@ def check(topology: list[RP], query: Query) -> None:
     expected = Oracle(topology).candidates(query)
     assert expected
     for order in (list(families.values()), list(families.values())[::-1]):
-        bodies = found(Snapshot.of(NAMES, records_of([rp for family in order for rp in family])), query)
+        bodies = find(Snapshot.build(NAMES, records_of([rp for family in order for rp in family])), query)
         assert_candidates(bodies, expected)
 
 
@@ -150,6 +155,6 @@ def test_a_provider_whose_root_is_no_root_is_known_and_not_searched() -> None:
     """Only a damaged database has a provider whose root has another root itself."""
     vcpu = {'VCPU': record(8)}
     host, child, orphan = records_of([RP('host', None, vcpu), RP('child', 'host'), RP('lost', None, vcpu)])
-    damaged = Snapshot.of(NAMES, [host, child, replace(orphan, root_id=child.id)])
-    assert found(damaged, Query([Group('', {'VCPU': 1})])) == [frozenset({('host', 'VCPU', 1)})]
+    damaged = Snapshot.build(NAMES, [host, child, replace(orphan, root_id=child.id)])
+    assert find(damaged, Query([Group('', {'VCPU': 1})])) == [frozenset({('host', 'VCPU', 1)})]
     assert damaged.find_provider(orphan.uuid) is not None

@@ -21,12 +21,12 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.cache import refresh
+from placement.cache.providers import Provider
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
-from placement.candidates.providers import Provider
+from placement.capacity import InventoryRecord
 from placement.db import change_log, tables
 from placement.db.api import Database
-from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
@@ -35,7 +35,7 @@ from tests.support import applications
 from tests.support.cache_equality import assert_same, compare
 from tests.support.event_hooks import listening
 from tests.support.fixtures import Counter
-from tests.support.objects import claim, create_provider
+from tests.support.objects import claim, create_provider, set_inventories
 
 
 class Counting(ProviderCache):
@@ -66,10 +66,10 @@ def host(context: RequestContext) -> ResourceProvider:
 @pytest.fixture
 def provider_cache(db: Database, host: ResourceProvider) -> Counting:
     """The loaded provider cache of a database with one host."""
-    made = Counting(db)
-    made.current()
-    assert made.builds == 1
-    return made
+    provider_cache = Counting(db)
+    provider_cache.up_to_date()
+    assert provider_cache.builds == 1
+    return provider_cache
 
 
 Reasons = Callable[[], list[str]]
@@ -79,8 +79,8 @@ Reasons = Callable[[], list[str]]
 def reasons(caplog: pytest.LogCaptureFixture) -> Reasons:
     """Why the cache was reloaded so far, as the log says at the default level."""
     caplog.set_level(logging.INFO, refresh.__name__)
-    found = re.compile(r'Reloading the cache: (.*)')
-    return lambda: [match[1] for record in caplog.records if (match := found.fullmatch(record.getMessage()))]
+    pattern = re.compile(r'Reloading the cache: (.*)')
+    return lambda: [match[1] for record in caplog.records if (match := pattern.fullmatch(record.getMessage()))]
 
 
 @pytest.fixture
@@ -105,10 +105,10 @@ def older(
     provider_cache: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
 ) -> Database:
     """A copy from before the host was renamed; the cache knows its new name."""
-    made = copy()
+    database = copy()
     rename(context, host, 'renamed')
-    provider_cache.current()
-    return made
+    provider_cache.up_to_date()
+    return database
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def name_in(state: Snapshot, host: ResourceProvider) -> str | None:
 
 
 def scratch(db: Database) -> Snapshot:
-    return ProviderCache(db).current()
+    return ProviderCache(db).up_to_date()
 
 
 # A database that is older than the cache ----------------------------------------------------------------
@@ -141,12 +141,12 @@ def scratch(db: Database) -> Snapshot:
 def test_the_state_of_a_lagging_node_is_not_taken(
     provider_cache: Counting, context: RequestContext, host: ResourceProvider, older: Database
 ) -> None:
-    newest = provider_cache.current()
+    newest = provider_cache.up_to_date()
     provider_cache._db = older
-    assert provider_cache.current() is newest
+    assert provider_cache.up_to_date() is newest
     provider_cache._db = context.db
     claim_one(context, host)
-    assert_same(provider_cache.current(), scratch(context.db))
+    assert_same(provider_cache.up_to_date(), scratch(context.db))
     assert provider_cache.builds == 1
 
 
@@ -154,13 +154,13 @@ def test_the_state_of_a_lagging_node_is_not_taken(
 def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
     provider_cache: Counting, context: RequestContext, older: Database
 ) -> None:
-    newest = provider_cache.current()
+    newest = provider_cache.up_to_date()
     for db in (older, context.db):
         provider_cache._db = db
-        assert provider_cache.current() is newest
+        assert provider_cache.up_to_date() is newest
     time.sleep(0.3)
     provider_cache._db = older
-    assert provider_cache.current() is newest
+    assert provider_cache.up_to_date() is newest
     assert provider_cache.builds == 1
 
 
@@ -168,13 +168,13 @@ def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
 def test_the_cache_is_loaded_again_when_a_database_stays_older(
     provider_cache: Counting, older: Database, reasons: Reasons
 ) -> None:
-    newest = provider_cache.current()
+    newest = provider_cache.up_to_date()
     provider_cache._db = older
-    assert provider_cache.current() is newest
+    assert provider_cache.up_to_date() is newest
     time.sleep(0.3)
-    assert_same(provider_cache.current(), scratch(older))
+    assert_same(provider_cache.up_to_date(), scratch(older))
     assert provider_cache.builds == 2
-    provider_cache.current()
+    provider_cache.up_to_date()
     assert provider_cache.builds == 2
     (reason,) = reasons()
     assert reason.startswith('the database has been older than the cache for ')
@@ -185,10 +185,10 @@ def test_the_cache_is_loaded_again_at_once_when_a_restored_database_was_written_
 ) -> None:
     rename(applications.administrator(older), host, 'renamed otherwise')
     provider_cache._db = older
-    assert name_in(provider_cache.current(), host) == 'renamed otherwise'
+    assert name_in(provider_cache.up_to_date(), host) == 'renamed otherwise'
     assert provider_cache.builds == 2
     assert reasons() == ['the change log is partly older and partly newer than the cache']
-    assert_same(provider_cache.current(), scratch(older))
+    assert_same(provider_cache.up_to_date(), scratch(older))
 
 
 # Changes that the log does not hold ----------------------------------------------------------------------
@@ -202,9 +202,9 @@ def test_the_cache_is_loaded_again_when_entries_of_the_log_are_missing(
     with context.db.engine.begin() as tx:
         newest = sa.select(sa.func.max(tables.change_log.c.sequence)).scalar_subquery()
         tx.execute(tables.change_log.delete().where(tables.change_log.c.sequence < newest))
-    assert name_in(provider_cache.current(), host) == 'host-2'
+    assert name_in(provider_cache.up_to_date(), host) == 'host-2'
     assert provider_cache.builds == 2
-    assert reasons() == ['the change log does not have all entries since the version of the cache']
+    assert reasons() == ['the change log does not have all entries since the cache was last refreshed']
     rename(context, host, 'host')
     compare(provider_cache, context.db)
     assert provider_cache.builds == 3  # Loading the cache that it was compared with.
@@ -215,10 +215,10 @@ def test_changes_by_hand_are_seen_after_invalidate_caches(
 ) -> None:
     with context.db.engine.begin() as tx:
         tx.execute(tables.resource_providers.update().values(name='by hand'))
-    assert name_in(provider_cache.current(), host) == 'host'
+    assert name_in(provider_cache.up_to_date(), host) == 'host'
     context.db.write(change_log.record_reload)
-    assert name_in(provider_cache.current(), host) == 'by hand'
-    provider_cache.current()
+    assert name_in(provider_cache.up_to_date(), host) == 'by hand'
+    provider_cache.up_to_date()
     assert provider_cache.builds == 2
     assert reasons() == ['a command requested it']
 
@@ -231,14 +231,36 @@ def test_names_changed_by_another_process_are_followed(
 ) -> None:
     ResourceClass.create(other_process, 'CUSTOM_ONE').rename('CUSTOM_OTHER')
     Trait.create(other_process, 'CUSTOM_ONE')
-    names = provider_cache.current().names
+    names = provider_cache.up_to_date().names
     assert 'CUSTOM_OTHER' in names.class_ids
     assert 'CUSTOM_ONE' not in names.class_ids
     assert 'CUSTOM_ONE' in names.traits
     ResourceClass.destroy(other_process, 'CUSTOM_OTHER')
     Trait.destroy(other_process, 'CUSTOM_ONE')
     compare(provider_cache, db)
-    assert 'CUSTOM_OTHER' not in provider_cache.current().names.class_ids
+    assert 'CUSTOM_OTHER' not in provider_cache.up_to_date().names.class_ids
+
+
+def test_a_refresh_reads_new_names_only(
+    provider_cache: Counting, other_process: RequestContext, db: Database, queries: Counter
+) -> None:
+    """Those of the entries of the log; all after a deletion."""
+    provider_cache.up_to_date()
+    for name in ('CUSTOM_ONE', 'CUSTOM_TWO'):
+        ResourceClass.create(other_process, name)
+        Trait.create(other_process, name)
+        with queries(at_most=9) as seen:
+            names = provider_cache.up_to_date().names
+        assert name in names.class_ids
+        assert name in names.traits
+        for table in ('placement_resource_classes', 'placement_traits'):
+            assert [table in statement and ' IN (' in statement for statement in seen if table in statement] == [True]
+    Trait.destroy(other_process, 'CUSTOM_ONE')
+    Trait.create(other_process, 'CUSTOM_THREE')
+    assert {'CUSTOM_TWO', 'CUSTOM_THREE'} == {
+        name for name in provider_cache.up_to_date().names.traits if name.startswith('CUSTOM_')
+    }
+    compare(provider_cache, db)
 
 
 def test_threads_that_wait_share_one_refresh_of_the_cache(
@@ -247,13 +269,13 @@ def test_threads_that_wait_share_one_refresh_of_the_cache(
     rename(context, host, 'renamed')
     provider_cache.gate.clear()
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        waiting = [pool.submit(provider_cache.current) for _ in range(6)]
+        waiting = [pool.submit(provider_cache.up_to_date) for _ in range(6)]
         time.sleep(0.3)
-        assert not any(one.done() for one in waiting)
+        assert not any(future.done() for future in waiting)
         provider_cache.gate.set()
-    found = [one.result() for one in waiting]
-    assert {name_in(state, host) for state in found} == {'renamed'}
-    assert len({id(state) for state in found}) == 1
+    snapshots = [future.result() for future in waiting]
+    assert {name_in(state, host) for state in snapshots} == {'renamed'}
+    assert len({id(state) for state in snapshots}) == 1
     assert provider_cache.steps == 1
 
 
@@ -263,10 +285,10 @@ def test_a_thread_finds_its_own_last_write(
     """Threads write and search at the same time."""
 
     def act(number: int) -> None:
-        own = create_provider(context, f'own-{number}')
+        provider = create_provider(context, f'own-{number}')
         for turn in range(15):
-            own.rename(f'own-{number}-{turn}')
-            assert name_in(provider_cache.current(), own) == f'own-{number}-{turn}'
+            provider.rename(f'own-{number}-{turn}')
+            assert name_in(provider_cache.up_to_date(), provider) == f'own-{number}-{turn}'
 
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         list(pool.map(act, range(6)))
@@ -309,17 +331,44 @@ def test_a_failed_step_is_made_again_by_the_next_search(
     with failing(context.db, table):
         for _ in range(2):
             with pytest.raises(db_exc.DBError, match='planted'):
-                provider_cache.current()
-    assert name_in(provider_cache.current(), host) == 'renamed'
+                provider_cache.up_to_date()
+    assert name_in(provider_cache.up_to_date(), host) == 'renamed'
     assert provider_cache.builds == 1
     compare(provider_cache, context.db)
 
 
+def test_threads_that_wait_fail_with_the_refresh_for_which_they_wait(
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    """They do not repeat it one after the other, each for as long as the database does not answer."""
+    rename(context, host, 'renamed')
+    checks = threading.Semaphore(0)
+
+    def count(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if 'placement_change_log_slots' in statement:
+            checks.release()
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool, failing(context.db, 'placement_resource_providers'):
+        with listening(context.db.engine, 'after_cursor_execute', count), provider_cache._lock:
+            calls = [pool.submit(provider_cache.up_to_date) for _ in range(6)]
+            for _ in calls:
+                assert checks.acquire(timeout=60)
+        for call in calls:
+            with pytest.raises(db_exc.DBError, match='planted'):
+                call.result()
+        assert provider_cache.steps == 1
+        # A call that begins after the failure reads by itself.
+        with pytest.raises(db_exc.DBError, match='planted'):
+            provider_cache.up_to_date()
+        assert provider_cache.steps == 2
+    assert name_in(provider_cache.up_to_date(), host) == 'renamed'
+
+
 def test_a_load_leaves_the_garbage_collector_on(db: Database) -> None:
     with failing(db, 'placement_inventories'), pytest.raises(db_exc.DBError, match='planted'):
-        ProviderCache(db).current()
+        ProviderCache(db).up_to_date()
     assert gc.isenabled()
-    ProviderCache(db).current()
+    ProviderCache(db).up_to_date()
     assert gc.isenabled()
 
 
@@ -336,10 +385,10 @@ def test_a_failure_at_commit_keeps_the_whole_new_state(
     claim_one(context, host)
     create_provider(context)
     with listening(context.db.engine, 'commit', fail), pytest.raises(exception.DatabaseUnavailable):
-        provider_cache.current()
+        provider_cache.up_to_date()
     provider_cache._db = between
     # All of the newer state, and nothing of the older one.
-    assert_same(provider_cache.current(), scratch(context.db))
+    assert_same(provider_cache.up_to_date(), scratch(context.db))
     provider_cache._db = context.db
     claim_one(context, host)
     compare(provider_cache, context.db)
@@ -352,11 +401,11 @@ def test_a_damaged_state_is_loaded_again_at_the_next_search(
     caplog: pytest.LogCaptureFixture,
     reasons: Reasons,
 ) -> None:
-    loaded = provider_cache._version
+    loaded = provider_cache._state
     assert loaded is not None
     loaded.builder._root_id_of.clear()
     claim_one(context, host)
-    assert_same(provider_cache.current(), scratch(context.db))
+    assert_same(provider_cache.up_to_date(), scratch(context.db))
     assert 'The cache could not be refreshed' in caplog.text
     assert reasons() == ['the refresh failed']
     assert provider_cache.builds == 2
@@ -373,14 +422,14 @@ def test_a_check_is_one_statement_whatever_the_number_of_slots(
     with context.db.engine.begin() as tx:
         rows = [{'id': id_, 'sequence': 0, 'token': 0, 'owner': 1} for id_ in range(2, slots + 1)]
         tx.execute(tables.change_log_slots.insert(), rows)
-    provider_cache.current()
+    provider_cache.up_to_date()
     with queries(at_most=1) as seen:
-        provider_cache.current()
+        provider_cache.up_to_date()
     assert len(seen) == 1
     assert len(context.db.fetch_all(change_log.CHECK)) == 1
     claim_one(context, host)
     with queries(at_most=4 + (slots > 64)):
-        provider_cache.current()
+        provider_cache.up_to_date()
     assert provider_cache.builds == 1
     compare(provider_cache, context.db)
 
@@ -391,11 +440,11 @@ def test_a_refresh_after_claims_is_four_statements(
 ) -> None:
     """Check, slots, entries of the log, usages."""
     hosts = [create_provider(context, VCPU=8, MEMORY_MB=64, DISK_GB=8) for _ in range(claims)]
-    provider_cache.current()
+    provider_cache.up_to_date()
     for host in hosts:
         claim(context, {host.uuid: {'VCPU': 1, 'MEMORY_MB': 2, 'DISK_GB': 3}})
     with queries(at_most=4) as seen:
-        provider_cache.current()
+        provider_cache.up_to_date()
     assert len(seen) == 4
     assert provider_cache.builds == 1
     compare(provider_cache, context.db)
@@ -406,21 +455,38 @@ def test_providers_that_a_claim_does_not_change_are_kept(
 ) -> None:
     """A claim neither makes new objects of other providers nor removes their cached JSON."""
     other = create_provider(context, VCPU=8)
-    before = provider_cache.current()
+    before = provider_cache.up_to_date()
     [partition] = before.partitions
-    both = [partition.by_uuid[one.uuid] for one in (host, other)]
-    list(partition.fragments('generation', both, lambda one: b'%d' % one.generation))
+    both = [partition.by_uuid[provider.uuid] for provider in (host, other)]
+    list(partition.fragments('generation', both, lambda provider: b'%d' % provider.generation))
     claim_one(context, host)
-    after = provider_cache.current()
+    after = provider_cache.up_to_date()
     assert after.find_provider(other.uuid) is before.find_provider(other.uuid)
     written: list[str] = []
 
-    def write(one: Provider) -> bytes:
-        written.append(one.uuid)
-        return b'%d' % one.generation
+    def write(provider: Provider) -> bytes:
+        written.append(provider.uuid)
+        return b'%d' % provider.generation
 
     assert list(after.partitions[0].fragments('generation', both, write)) == [b'2', b'1']
     assert written == [host.uuid]
+
+
+def test_a_snapshot_shows_its_own_usage_also_when_it_is_read_late(
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    """Whichever of the later ones was read before."""
+    snapshots = [provider_cache.up_to_date()]
+    for _ in range(4):
+        claim_one(context, host)
+        snapshots.append(provider_cache.up_to_date())
+    assert provider_cache.builds == 1
+    for number in (3, 0, 4, 1, 2):
+        record = snapshots[number].find_provider(host.uuid)
+        assert record is not None
+        assert (record.generation, record.inventories['VCPU'].used) == (1 + number, number)
+        assert snapshots[number].find_provider(host.uuid) is record
+    assert_same(snapshots[-1], scratch(context.db))
 
 
 @pytest.mark.parametrize('last', [2, 19], ids=['a range of ids', 'a list of ids'])
@@ -429,10 +495,10 @@ def test_a_provider_between_those_of_claims_is_refreshed_on_its_own(
 ) -> None:
     hosts = [create_provider(context, VCPU=100) for _ in range(20)]
     provider_cache = Counting(db)
-    provider_cache.current()
+    provider_cache.up_to_date()
     # Not the same kind of change: the cache has no column yet for its usage of this class.
-    hosts[1].set_inventories([Inventory.from_request('DISK_GB', {'total': 7})])
+    set_inventories(hosts[1], ('DISK_GB', InventoryRecord(7)))
     claim(context, {hosts[0].uuid: {'VCPU': 1}, hosts[last].uuid: {'VCPU': 2}})
     claim(context, {hosts[1].uuid: {'DISK_GB': 3}})
-    assert_same(provider_cache.current(), scratch(db))
+    assert_same(provider_cache.up_to_date(), scratch(db))
     assert (provider_cache.builds, provider_cache.steps) == (1, 1)

@@ -1,4 +1,4 @@
-"""Searches in which several sites share one walk, or candidates differ in little: each has its own answer."""
+"""Searches in which several sites share one search, or candidates differ in little: each has its own answer."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
 
 def sharing(app: Any, aggregate: str, parent: str | None = None, **totals: int) -> str:
     """Create a sharing provider in an aggregate."""
-    made = create_provider(app, **totals)
-    path = f'/resource_providers/{made}'
+    uuid_ = create_provider(app, **totals)
+    path = f'/resource_providers/{uuid_}'
     if parent is not None:
-        demand(app, 'PUT', path, {'name': made, 'parent_provider_uuid': parent})
+        demand(app, 'PUT', path, {'name': uuid_, 'parent_provider_uuid': parent})
     demand(app, 'PUT', f'{path}/traits', {'traits': [_SHARING], 'resource_provider_generation': 1})
     demand(app, 'PUT', f'{path}/aggregates', {'aggregates': [aggregate], 'resource_provider_generation': 2})
-    return made
+    return uuid_
 
 
 def host(app: Any, aggregate: str) -> str:
-    made = create_provider(app, VCPU=8)
+    uuid_ = create_provider(app, VCPU=8)
     body = {'aggregates': [aggregate], 'resource_provider_generation': 1}
-    demand(app, 'PUT', f'/resource_providers/{made}/aggregates', body)
-    return made
+    demand(app, 'PUT', f'/resource_providers/{uuid_}/aggregates', body)
+    return uuid_
 
 
 def mappings(app: Any, query: str) -> list[Mapping[str, Sequence[str]]]:
-    found = demand(app, 'GET', f'/allocation_candidates?{query}', version='1.36').json['allocation_requests']
-    return [one['mappings'] for one in found]
+    candidates = demand(app, 'GET', f'/allocation_candidates?{query}', version='1.36').json['allocation_requests']
+    return [candidate['mappings'] for candidate in candidates]
 
 
 @pytest.mark.parametrize('related_first', [True, False])
@@ -57,16 +57,16 @@ def test_whether_sharing_providers_are_one_below_the_other(app: Any, related_fir
         if related:
             expected = {'': [hosts[related]], '_DISK': [disk], '_PORT': [port]}
     groups = 'resources=VCPU:1&resources_DISK=DISK_GB:1&resources_PORT=SRIOV_NET_VF:1&group_policy=none'
-    found = mappings(app, groups)
-    assert {one[''][0] for one in found} == set(hosts.values())
+    assert {mapping[''][0] for mapping in mappings(app, groups)} == set(hosts.values())
     assert mappings(app, f'{groups}&same_subtree=_DISK,_PORT') == [expected]
 
 
 def test_exchanged_sharing_providers(app: Any) -> None:
     """Candidates of sharing providers alone that differ only in which provider serves which group."""
     aggregate = str(uuid.uuid4())
-    one, other = sharing(app, aggregate, DISK_GB=100), sharing(app, aggregate, DISK_GB=100)
+    first, other = sharing(app, aggregate, DISK_GB=100), sharing(app, aggregate, DISK_GB=100)
     host(app, aggregate)
-    found = mappings(app, 'resources_A=DISK_GB:5&resources_B=DISK_GB:5&group_policy=isolate')
-    pairs = sorted((found_one['_A'], found_one['_B']) for found_one in found)
-    assert pairs == sorted([([one], [other]), ([other], [one])])
+    query = 'resources_A=DISK_GB:5&resources_B=DISK_GB:5&group_policy=isolate'
+    assert sorted((mapping['_A'], mapping['_B']) for mapping in mappings(app, query)) == sorted(
+        [([first], [other]), ([other], [first])]
+    )

@@ -6,31 +6,40 @@ from typing import Any
 
 import pytest
 
-from placement.candidates.limits import Limit, SearchLimits
-from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.requirements import CompiledRequest, Reason
-from placement.candidates.search import search
-from placement.handlers import candidate_query
-from placement.reports import explanation
-from placement.reports.explanation import Explanation, Options, explain
+from placement.ops.explain import explanation
+from placement.ops.explain.blockers import CauseKind
+from placement.ops.explain.explanation import Explanation, explain
+from placement.ops.explain.sentences import (
+    cause_text,
+    causes_text,
+    explanation_sentence,
+    near_miss_text,
+    rule_text,
+    what_if_text,
+)
+from placement.search import parsing
+from placement.search.assignments import search
+from placement.search.budget import Limit, SearchBudget
+from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.requirements import CompiledRequest, Reason
 from placement.web.context import RequestContext
-from tests.support.candidates import hard
-from tests.support.candidates.examples import WORLDS
-from tests.support.candidates.oracle import RP, record, rp
-from tests.support.candidates.query_strings import uuid_of, with_uuids
-from tests.support.candidates.store import Stored, query_string
 from tests.support.fixtures import Counter
 from tests.support.http_client import demand
+from tests.support.search import hard
+from tests.support.search.examples import TOPOLOGIES
+from tests.support.search.oracle import RP, record, rp
+from tests.support.search.query_strings import uuid_of, with_uuids
+from tests.support.search.store import Stored, query_string
 
 AVX2 = 'HW_CPU_X86_AVX2'
 
 
 def _explained(context: RequestContext, *groups: RequestGroup, policy: str | None = None) -> Explanation:
-    return explain(context.provider_cache.current(), CandidateRequest(groups, policy), Options())
+    return explain(context.provider_cache.up_to_date(), CandidateRequest(groups, policy), SearchBudget())
 
 
 def test_an_explanation_counts_the_providers_that_each_rule_leaves(app: Any, context: RequestContext) -> None:
-    Stored(app, WORLDS['X1'])
+    Stored(app, TOPOLOGIES['X1'])
     group = RequestGroup(
         '1', True, {'VCPU': 4, 'MEMORY_MB': 1000}, frozenset({AVX2}), frozenset({'CUSTOM_GREEN'}), (frozenset({'x'}),)
     )
@@ -45,34 +54,36 @@ def test_an_explanation_counts_the_providers_that_each_rule_leaves(app: Any, con
     assert result.stages[0].rejected == {'total_capacity': 1}
     assert result.stages[1].rejected == {'step_size': 1}
     assert result.candidates == 0
-    assert [(one.name, one.missing) for one in result.near_misses] == [
+    assert [(near_miss.name, near_miss_text(near_miss)) for near_miss in result.near_misses] == [
         ('host2', 'would be a candidate without forbidden1 CUSTOM_GREEN and without member_of1 x')
     ]
-    assert list(map(str, result.blocking_rules)) == ['forbidden1 CUSTOM_GREEN', 'member_of1 x']
+    assert list(map(rule_text, result.blocking_rules)) == ['forbidden1 CUSTOM_GREEN', 'member_of1 x']
 
 
 def test_groups_that_do_not_fit_together(app: Any, context: RequestContext) -> None:
-    Stored(app, WORLDS['X5'])
+    Stored(app, TOPOLOGIES['X5'])
     groups = (RequestGroup('1', True, {'VCPU': 1}), RequestGroup('2', True, {'MEMORY_MB': 512}))
     result = _explained(context, *groups, policy='isolate')
-    assert [one.trees for one in result.stages] == [2, 2]
-    assert [(one.reason, one.trees) for one in result.combination_failures] == [(Reason.TOO_FEW_PROVIDERS, 2)]
-    assert [str(one) for one in result.blocking_rules] == ['group_policy=isolate']
-    assert 'resources1, resources2 need 2 different providers, and only 1 provider is eligible' in result.sentence
+    assert [stage.trees for stage in result.stages] == [2, 2]
+    assert [(failure.reason, failure.trees) for failure in result.combination_failures] == [
+        (Reason.TOO_FEW_PROVIDERS, 2)
+    ]
+    assert [rule_text(rule) for rule in result.blocking_rules] == ['group_policy=isolate']
+    assert 'groups 1, 2 need 2 different providers, but only 1 can serve them' in explanation_sentence(result)
     assert _explained(context, *groups, policy='none').candidates == 2
 
 
 def test_below_1_29_the_explanation_names_the_rule_about_trees(app: Any, context: RequestContext) -> None:
-    Stored(app, WORLDS['X4'])
+    Stored(app, TOPOLOGIES['X4'])
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 4, 'MEMORY_MB': 1024}),), nested_aware=False)
-    result = explain(context.provider_cache.current(), request, Options())
-    assert [(str(one.rule), one.trees) for one in result.stages] == [
+    result = explain(context.provider_cache.up_to_date(), request, SearchBudget())
+    assert [(rule_text(stage.rule), stage.trees) for stage in result.stages] == [
         ('resources VCPU:4', 1),
         ('resources MEMORY_MB:1024', 1),
         ('the rule of one provider per tree (below 1.29)', 0),
     ]
     assert result.candidates == 0
-    assert 'several providers of one tree' in result.sentence
+    assert 'several providers of one tree' in explanation_sentence(result)
 
 
 def test_a_request_of_thousands_of_rules_is_limited(app: Any, context: RequestContext, queries: Counter) -> None:
@@ -84,7 +95,7 @@ def test_a_request_of_thousands_of_rules_is_limited(app: Any, context: RequestCo
     assert result.candidates == 0
     assert (len(result.stages), len(result.what_ifs)) == (50, 50)
     assert result.rules_not_tried > 900
-    assert len(result.sentence) < 1000
+    assert len(explanation_sentence(result)) < 1000
 
 
 def test_searches_without_a_rule_share_the_steps_of_one_search(
@@ -92,17 +103,16 @@ def test_searches_without_a_rule_share_the_steps_of_one_search(
 ) -> None:
     topology, query = hard.packing(0, classes=3)
     Stored(app, topology)
-    request = candidate_query.parse(query_string(query), (1, 29))
-    budgets: list[SearchLimits] = []
+    request = parsing.parse(query_string(query), (1, 29))
+    trials: list[SearchBudget] = []
 
-    def recording(sites: Any, compiled: CompiledRequest, limits: SearchLimits) -> Any:
-        budgets.append(limits)
-        return search(sites, compiled, limits)
+    def recording(sites: Any, compiled: CompiledRequest, budget: SearchBudget) -> Any:
+        trials.append(budget)
+        return search(sites, compiled, budget)
 
     monkeypatch.setattr(explanation, 'search', recording)
-    whole = SearchLimits(max_steps=2000)
-    result = explain(context.provider_cache.current(), request, Options(whole))
-    _search, *trials = budgets
+    whole = SearchBudget(max_steps=2000)
+    result = explain(context.provider_cache.up_to_date(), request, whole)
     assert len(trials) >= len(result.what_ifs) > 3
     assert max(trial.max_steps for trial in trials) <= 200
     # A search notices only between two candidates that its steps are spent.
@@ -118,7 +128,10 @@ def test_searches_without_a_rule_count_fewer_candidates_when_there_are_many_rule
         demand(app, 'PUT', f'/traits/{name}')
     result = _explain_query(context, f'resources=VCPU:1&required={",".join("!" + name for name in forbidden)}')
     assert result.candidates == 120
-    assert {str(one) for one in result.what_ifs} == {'nothing else is requested', 'at least 100'}
+    assert {what_if_text(what_if.candidates, what_if.lower_bound) for what_if in result.what_ifs} == {
+        'nothing else is requested',
+        'at least 100',
+    }
 
 
 def test_groups_are_compared_only_when_every_rule_was_counted(app: Any, context: RequestContext) -> None:
@@ -131,7 +144,7 @@ def test_groups_are_compared_only_when_every_rule_was_counted(app: Any, context:
         first = RequestGroup('1', True, {'VCPU': 1}, forbidden=frozenset(forbidden))
         return _explained(context, first, RequestGroup('2', True, {'VCPU': 1}), policy='isolate')
 
-    assert [one.reason for one in isolated(*traits[:5]).combination_failures] == [Reason.TOO_FEW_PROVIDERS]
+    assert [failure.reason for failure in isolated(*traits[:5]).combination_failures] == [Reason.TOO_FEW_PROVIDERS]
     result = isolated(*traits)
     assert result.rules_not_tried > 0
     assert result.combination_failures == ()
@@ -149,7 +162,7 @@ def test_rules_without_which_most_is_found_come_first(app: Any, context: Request
     )
     result = _explain_query(context, 'resources1=VCPU:1&required1=CUSTOM_A,CUSTOM_B,CUSTOM_C')
     # The first leaves nothing when the rules are applied in their order.
-    assert [str(one.rule) for one in result.blockers] == [
+    assert [rule_text(blocker.rule) for blocker in result.blockers] == [
         'required1 CUSTOM_C',
         'required1 CUSTOM_B',
         'required1 CUSTOM_A',
@@ -157,10 +170,10 @@ def test_rules_without_which_most_is_found_come_first(app: Any, context: Request
 
 
 def test_sharing_providers_and_collective_traits(app: Any, context: RequestContext) -> None:
-    Stored(app, WORLDS['X2'])
+    Stored(app, TOPOLOGIES['X2'])
     group = RequestGroup('', False, {'VCPU': 2, 'DISK_GB': 50}, frozenset({'STORAGE_DISK_SSD'}))
     result = _explained(context, group)
-    assert [(one.rule.subject, one.trees) for one in result.stages] == [
+    assert [(stage.rule.subject, stage.trees) for stage in result.stages] == [
         ('VCPU:2', 4),
         ('DISK_GB:50', 3),
         ('STORAGE_DISK_SSD', 2),
@@ -172,35 +185,46 @@ def test_sharing_providers_and_collective_traits(app: Any, context: RequestConte
 
 
 def _explain_query(context: RequestContext, query: str, minor: int = 29) -> Explanation:
-    request = candidate_query.parse(query, (1, minor))
-    return explain(context.provider_cache.current(), request, Options())
+    request = parsing.parse(query, (1, minor))
+    return explain(context.provider_cache.up_to_date(), request, SearchBudget())
 
 
 def test_an_amount_that_breaks_the_units_of_every_host(app: Any, context: RequestContext) -> None:
     hosts = [rp(f'host{n}', VCPU={'total': 64, 'max_unit': 32, 'used': n % 30}) for n in range(96)]
     Stored(app, [*hosts, rp('large', VCPU={'total': 256, 'max_unit': 256, 'used': 100})])
     result = _explain_query(context, 'resources=VCPU:200')
-    assert result.sentence == (
+    assert explanation_sentence(result) == (
         'No provider can allocate VCPU:200: max_unit is 32, requested 200: 96 providers; free capacity below'
         ' 200 (max 156): 1 provider.'
     )
-    assert [one.name for one in result.near_misses] == ['large']
+    assert [near_miss.name for near_miss in result.near_misses] == ['large']
 
 
 def test_an_amount_and_a_trait_that_no_provider_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU={'total': 8, 'max_unit': 4})])
-    assert _explain_query(context, f'resources1=VCPU:6&required1={AVX2}').sentence == (
+    assert explanation_sentence(_explain_query(context, f'resources1=VCPU:6&required1={AVX2}')) == (
         f'No provider has the trait {AVX2}; and no provider can allocate VCPU:6: max_unit is 4, requested 6:'
         ' 1 provider.'
     )
     assert (
-        _explain_query(context, f'resources1=VCPU:4&required1={AVX2}').sentence == f'No provider has the trait {AVX2}.'
+        explanation_sentence(_explain_query(context, f'resources1=VCPU:4&required1={AVX2}'))
+        == f'No provider has the trait {AVX2}.'
+    )
+
+
+def test_a_trait_of_a_group_that_equals_another_one_without_it(app: Any, context: RequestContext) -> None:
+    Stored(app, [rp('host', VCPU=8), rp('other', traits=[AVX2], DISK_GB=8)])
+    query = f'resources1=VCPU:1&resources2=VCPU:1&required2={AVX2}&group_policy=none'
+    assert explanation_sentence(_explain_query(context, query)) == (
+        f'Each provider that satisfies the other rules of group 2 lacks the trait {AVX2}: 1 provider.'
     )
 
 
 def test_a_class_that_no_provider_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU=8)])
-    assert _explain_query(context, 'resources=VCPU:1,VGPU:1').sentence == 'No provider has inventory of VGPU.'
+    assert (
+        explanation_sentence(_explain_query(context, 'resources=VCPU:1,VGPU:1')) == 'No provider has inventory of VGPU.'
+    )
 
 
 def test_a_disk_that_is_not_shared_and_one_in_no_aggregate(app: Any, context: RequestContext) -> None:
@@ -211,10 +235,12 @@ def test_a_disk_that_is_not_shared_and_one_in_no_aggregate(app: Any, context: Re
     Stored(app, [*hosts, plain, far])
     query = f'resources1=VCPU:1&required1={AVX2}&resources=DISK_GB:100'
     result = _explain_query(context, query)
-    assert result.sentence == (
-        'No tree that satisfies the other rules (2 do) has DISK_GB or can use a sharing provider of it.'
+    assert explanation_sentence(result) == (
+        'No tree that satisfies the other rules has or can use a provider of DISK_GB that satisfies them: 2 trees.'
     )
-    without_trait, without_aggregate = result.blockers[0].notes
+    [cause] = result.blockers[0].causes
+    assert (cause.kind, cause.providers) == (CauseKind.NOT_IN_TREES, 2)
+    without_trait, without_aggregate = map(cause_text, result.blockers[0].notes)
     common = 'an aggregate in common with the trees that satisfy the other rules'
     assert without_trait == (
         f'plain could provide DISK_GB:100 with the trait MISC_SHARES_VIA_AGGREGATE (and has {common})'
@@ -225,7 +251,7 @@ def test_a_disk_that_is_not_shared_and_one_in_no_aggregate(app: Any, context: Re
     )
     assert result.near_misses == []
     Stored(app, [*hosts, small])
-    assert _explain_query(context, query).sentence == (
+    assert explanation_sentence(_explain_query(context, query)) == (
         'No provider that satisfies the other rules can allocate DISK_GB:100: total capacity below 100 GiB (max 10'
         ' GiB): 1 provider.'
     )
@@ -235,25 +261,27 @@ def test_only_hosts_with_the_trait_are_named(app: Any, context: RequestContext) 
     full = {'total': 8, 'used': 8}
     Stored(app, [rp('with', traits=[AVX2], VCPU=full), rp('without', VCPU={'total': 8, 'used': 7})])
     result = _explain_query(context, f'resources1=VCPU:2&required1={AVX2}')
-    assert [one.name for one in result.near_misses] == ['with']
-    assert result.sentence.endswith('free capacity below 2 (max 0): 1 provider.')
+    assert [near_miss.name for near_miss in result.near_misses] == ['with']
+    assert explanation_sentence(result).endswith('free capacity below 2 (max 0): 1 provider.')
 
 
 def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(app: Any, context: RequestContext) -> None:
     topology, query = hard.packing(0, classes=3)
     Stored(app, topology)
-    request = candidate_query.parse(query_string(query), (1, 29))
-    result = explain(context.provider_cache.current(), request, Options(SearchLimits(max_tree_steps=1000)))
+    request = parsing.parse(query_string(query), (1, 29))
+    result = explain(context.provider_cache.up_to_date(), request, SearchBudget(max_tree_steps=1000))
     assert result.candidates == 0
     assert result.limits_reached == {Limit.TREE_STEPS}
-    assert result.sentence.startswith('The search reached a limit before it found a candidate')
-    assert {str(one) for one in result.what_ifs} == {'unknown: the search reached a limit'}
+    assert explanation_sentence(result).startswith('The search reached a limit before it found a candidate')
+    assert {what_if_text(what_if.candidates, what_if.lower_bound) for what_if in result.what_ifs} == {
+        'unknown: the search reached a limit'
+    }
     assert result.blocking_rules == []
 
 
 def test_nothing_is_stored(app: Any, context: RequestContext) -> None:
     Stored(app, [])
-    assert _explain_query(context, 'resources=VCPU:1').sentence == 'No resource providers are stored.'
+    assert explanation_sentence(_explain_query(context, 'resources=VCPU:1')) == 'No resource providers are stored.'
 
 
 # The parameters of 1.31 and later ------------------------------------------------------------------------------
@@ -278,7 +306,7 @@ def _explain_ports(app: Any, context: RequestContext, query: str) -> Explanation
 
 
 def _rows(result: Explanation) -> list[tuple[str, str, int, int]]:
-    return [(one.rule.kind.value, one.rule.subject, one.providers, one.trees) for one in result.stages]
+    return [(stage.rule.kind.value, stage.rule.subject, stage.providers, stage.trees) for stage in result.stages]
 
 
 def test_each_trait_of_the_root_is_a_rule(app: Any, context: RequestContext) -> None:
@@ -288,13 +316,13 @@ def test_each_trait_of_the_root_is_a_rule(app: Any, context: RequestContext) -> 
         ('root_required', '!COMPUTE_STATUS_DISABLED', 0, 0),
         ('resources', 'VCPU:8', 2, 0),
     ]
-    assert [(str(one.rule), one.candidates) for one in result.what_ifs] == [
+    assert [(rule_text(what_if.rule), what_if.candidates) for what_if in result.what_ifs] == [
         (f'root_required {AVX2}', 1),
         ('root_required !COMPUTE_STATUS_DISABLED', 0),
         ('resources VCPU:8', None),
     ]
-    assert result.sentence == f'No provider has the trait {AVX2}.'
-    assert [(one.name, one.missing) for one in result.near_misses] == [
+    assert explanation_sentence(result) == f'No provider has the trait {AVX2}.'
+    assert [(near_miss.name, near_miss_text(near_miss)) for near_miss in result.near_misses] == [
         ('host1', f'would be a candidate without root_required {AVX2}')
     ]
 
@@ -302,14 +330,18 @@ def test_each_trait_of_the_root_is_a_rule(app: Any, context: RequestContext) -> 
 def test_roots_without_or_with_a_trait_of_root_required(app: Any, context: RequestContext) -> None:
     result = _explain_ports(app, context, 'resources=VCPU:8&root_required=CUSTOM_NET1')
     assert (
-        result.sentence == 'The root of each of the 2 trees that satisfy the other rules lacks the trait CUSTOM_NET1.'
+        explanation_sentence(result)
+        == 'The root of each tree that satisfies the other rules lacks the trait CUSTOM_NET1: 2 trees.'
     )
-    Stored(app, [one for one in _ports() if one.name.startswith('host2')])
+    Stored(app, [provider for provider in _ports() if provider.name.startswith('host2')])
     result = _explain_query(context, 'resources=VCPU:8&root_required=CUSTOM_NET1', 39)
-    assert result.sentence == 'The root of the one tree that satisfies the other rules lacks the trait CUSTOM_NET1.'
+    assert (
+        explanation_sentence(result)
+        == 'The root of each tree that satisfies the other rules lacks the trait CUSTOM_NET1: 1 tree.'
+    )
     result = _explain_query(context, 'resources=VCPU:8&root_required=!COMPUTE_STATUS_DISABLED', 39)
-    assert result.sentence == (
-        'The root of the one tree that satisfies the other rules has the forbidden trait COMPUTE_STATUS_DISABLED.'
+    assert explanation_sentence(result) == (
+        'The root of each tree that satisfies the other rules has the forbidden trait COMPUTE_STATUS_DISABLED: 1 tree.'
     )
 
 
@@ -317,18 +349,18 @@ def test_in_tree_is_a_rule(app: Any, context: RequestContext) -> None:
     query = 'resources_P=SRIOV_NET_VF:1&required_P=!CUSTOM_NET3&in_tree_P='
     result = _explain_ports(app, context, f'{query}host1-card1')
     assert result.candidates == 2
-    assert [(str(one.rule), one.candidates) for one in result.what_ifs][-1] == (
+    assert [(rule_text(what_if.rule), what_if.candidates) for what_if in result.what_ifs][-1] == (
         f'in_tree_P {uuid_of("host1-card1")}',
         4,
     )
     result = _explain_ports(app, context, f'{query}nobody')
     assert _rows(result)[-1] == ('in_tree', uuid_of('nobody'), 0, 0)
-    assert result.sentence == f'The provider {uuid_of("nobody")} of in_tree does not exist.'
+    assert explanation_sentence(result) == f'No provider has the uuid {uuid_of("nobody")} of in_tree.'
     result = _explain_ports(app, context, 'resources=VCPU:8&required=COMPUTE_STATUS_DISABLED&in_tree=host1')
-    assert [str(one) for one in result.blocking_rules] == ['required COMPUTE_STATUS_DISABLED']
+    assert [rule_text(rule) for rule in result.blocking_rules] == ['required COMPUTE_STATUS_DISABLED']
     result = _explain_ports(app, context, 'resources1=VCPU:8&required1=COMPUTE_STATUS_DISABLED&in_tree1=host1')
-    assert result.blockers[0].cause == (
-        f'the one provider that satisfies the other rules of group 1 is not in the tree of {uuid_of("host1")}'
+    assert causes_text(result.blockers[0].causes) == (
+        f'each provider that satisfies the other rules of group 1 is not in the tree of {uuid_of("host1")}: 1 provider'
     )
 
 
@@ -340,9 +372,10 @@ def test_each_forbidden_aggregate_is_a_rule(app: Any, context: RequestContext) -
         ('member_of', first, 1, 1),
         ('member_of', second, 0, 0),
     ]
-    assert [one.candidates for one in result.what_ifs] == [None, 1, 1]
-    assert result.sentence == (
-        f'The one provider that satisfies the other rules of group 1 is in the forbidden aggregate {second[1:]}.'
+    assert [what_if.candidates for what_if in result.what_ifs] == [None, 1, 1]
+    assert explanation_sentence(result) == (
+        'Each provider that satisfies the other rules of group 1 is in the forbidden aggregate'
+        f' {second[1:]}: 1 provider.'
     )
 
 
@@ -350,29 +383,30 @@ def test_a_forbidden_aggregate_of_the_unsuffixed_group_excludes_trees(app: Any, 
     result = _explain_ports(app, context, 'resources=SRIOV_NET_VF:1&in_tree=host1&member_of=!az-host1')
     forbidden = f'!{uuid_of("az-host1")}'
     assert [
-        (one.rule.kind.value, one.rule.subject, one.serving, one.providers, one.trees) for one in result.stages
+        (stage.rule.kind.value, stage.rule.subject, stage.serving, stage.providers, stage.trees)
+        for stage in result.stages
     ] == [
         ('member_of', forbidden, 'the root', 1, 1),
         ('resources', 'SRIOV_NET_VF:1', '', 4, 1),
         ('member_of', forbidden, 'SRIOV_NET_VF', 4, 1),
         ('in_tree', uuid_of('host1'), 'SRIOV_NET_VF', 2, 0),
     ]
-    assert [(str(one.rule), one.candidates) for one in result.what_ifs] == [
+    assert [(rule_text(what_if.rule), what_if.candidates) for what_if in result.what_ifs] == [
         (f'member_of {forbidden}', 2),
         ('resources SRIOV_NET_VF:1', None),
         (f'in_tree {uuid_of("host1")}', 2),
     ]
     result = _explain_ports(app, context, 'resources=SRIOV_NET_VF:1&required=CUSTOM_NET1&member_of=!az-host1')
-    assert [str(one) for one in result.blocking_rules] == ['required CUSTOM_NET1']
+    assert [rule_text(rule) for rule in result.blocking_rules] == ['required CUSTOM_NET1']
     result = _explain_ports(app, context, 'resources=VCPU:8&required=!COMPUTE_STATUS_DISABLED&member_of=!az-host1')
-    assert [one.cause for one in result.blockers] == [
+    assert [causes_text(blocker.causes) for blocker in result.blockers] == [
         (
-            'the one provider that satisfies the other rules of the request has the forbidden trait'
-            ' COMPUTE_STATUS_DISABLED'
+            'each provider that satisfies the other rules of the request has the forbidden trait'
+            ' COMPUTE_STATUS_DISABLED: 1 provider'
         ),
         (
-            'the one provider that satisfies the other rules of the request is, or has a root that is, in the forbidden'
-            f' aggregate {forbidden[1:]}'
+            'each provider that satisfies the other rules of the request is in the forbidden aggregate'
+            f' {forbidden[1:]}, or its root is: 1 provider'
         ),
     ]
 
@@ -385,12 +419,12 @@ def test_each_set_of_traits_of_which_one_is_required_is_a_rule(app: Any, context
         ('required', 'in:CUSTOM_NET1,CUSTOM_NET3', 0, 0),
         ('forbidden', 'CUSTOM_NET2', 0, 0),
     ]
-    assert result.sentence == (
-        'Each of the 4 providers that satisfy the other rules of group 1 has none of the traits CUSTOM_NET1,'
-        ' CUSTOM_NET3.'
+    assert explanation_sentence(result) == (
+        'Each provider that satisfies the other rules of group 1 has none of the traits CUSTOM_NET1, CUSTOM_NET3:'
+        ' 4 providers.'
     )
     result = _explain_ports(app, context, f'resources=VCPU:1&required=in:CUSTOM_NET3,{AVX2}')
-    assert result.sentence == f'No provider has any of the traits CUSTOM_NET3, {AVX2}.'
+    assert explanation_sentence(result) == f'No provider has any of the traits CUSTOM_NET3, {AVX2}.'
 
 
 def test_each_same_subtree_and_groups_without_resources_are_rules(app: Any, context: RequestContext) -> None:
@@ -402,7 +436,7 @@ def test_each_same_subtree_and_groups_without_resources_are_rules(app: Any, cont
         ('required', 'CUSTOM_NET1', 2, 2),
         ('same_subtree', '_C,_P', 2, 2),
     ]
-    assert [(str(one.rule), one.candidates) for one in result.what_ifs] == [
+    assert [(rule_text(what_if.rule), what_if.candidates) for what_if in result.what_ifs] == [
         ('resources_P SRIOV_NET_VF:1', None),
         # Any provider that is above a port, or is one, twice for that of the host.
         ('required_C CUSTOM_NET1', 12),
@@ -418,17 +452,19 @@ def test_providers_that_are_in_no_common_subtree(app: Any, context: RequestConte
         '&same_subtree=_P,_C&same_subtree=_C,_D'
     )
     result = _explain_ports(app, context, query)
-    assert [(str(one.rule), one.trees) for one in result.stages][-2:] == [
+    assert [(rule_text(stage.rule), stage.trees) for stage in result.stages][-2:] == [
         ('same_subtree _C,_P', 2),
         ('same_subtree _C,_D', 0),
     ]
-    assert list(map(str, result.blocking_rules)) == ['same_subtree _C,_D']
-    assert result.sentence == (
+    assert list(map(rule_text, result.blocking_rules)) == ['same_subtree _C,_D']
+    assert explanation_sentence(result) == (
         'No tree has a provider for one of the groups _C,_D at or above providers for the others; there would be'
         ' candidates without same_subtree _C,_D.'
     )
     assert [
-        one.name for one in result.near_misses if one.missing == 'would be a candidate without same_subtree _C,_D'
+        near_miss.name
+        for near_miss in result.near_misses
+        if near_miss_text(near_miss) == 'would be a candidate without same_subtree _C,_D'
     ] == [
         'host1',
         'host2',
@@ -441,8 +477,8 @@ def test_same_subtrees_that_can_be_met_alone_but_not_together(app: Any, context:
         '&same_subtree=_P,_C&same_subtree=_P,_D'
     )
     result = _explain_ports(app, context, query)
-    assert [one.trees for one in result.stages] == [2] * 5
-    assert result.sentence == (
+    assert [stage.trees for stage in result.stages] == [2] * 5
+    assert explanation_sentence(result) == (
         'Each part of the request can be satisfied, but not all parts together: in the tree of host1 (and 1 more) a'
         ' provider is not in one subtree with the providers of other groups; there would be candidates without'
         ' same_subtree _C,_P.'
@@ -452,5 +488,5 @@ def test_same_subtrees_that_can_be_met_alone_but_not_together(app: Any, context:
 def test_groups_without_resources_that_need_different_providers(app: Any, context: RequestContext) -> None:
     query = 'resources_P=SRIOV_NET_VF:1&required_C=CUSTOM_NET1&required_D=CUSTOM_NET1&same_subtree=_P,_C,_D'
     result = _explain_ports(app, context, f'{query}&group_policy=isolate')
-    assert [str(one) for one in result.blocking_rules] == ['group_policy=isolate']
-    assert 'group _C, group _D need 2 different providers, and only 1 provider is eligible' in result.sentence
+    assert [rule_text(rule) for rule in result.blocking_rules] == ['group_policy=isolate']
+    assert 'groups _C, _D need 2 different providers, but only 1 can serve them' in explanation_sentence(result)

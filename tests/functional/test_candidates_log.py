@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
+import tracemalloc
 from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
 from oslo_config import cfg
 
-from placement.reports import pasted_query
+from placement.ops.explain import pasted_search
 from placement.web import context
-from tests.support.candidates import hard
-from tests.support.candidates.examples import WORLDS
-from tests.support.candidates.oracle import flat, rp
-from tests.support.candidates.store import Stored
+from tests.support.search import hard
+from tests.support.search.examples import TOPOLOGIES
+from tests.support.search.oracle import flat, rp
+from tests.support.search.store import Stored
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +76,7 @@ def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     assert 'Stopped at [placement] max_search_steps_per_tree = 1000 for resources1=' in line.getMessage()
     [empty] = _logged(caplog, 'No allocation candidates')
     assert 'limit reached: tree_steps' in empty
-    assert all(len(one) < 2300 for one in _logged(caplog, 'Stopped at'))
+    assert all(len(line) < 2300 for line in _logged(caplog, 'Stopped at'))
     caplog.clear()
     conf.set_override('max_search_steps', 3000, 'placement')
     stored.candidates(query)
@@ -96,10 +97,10 @@ def test_a_complete_answer_is_not_logged_as_incomplete(
 
 
 def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
-    stored = Stored(app, WORLDS['X1'])
+    stored = Stored(app, TOPOLOGIES['X1'])
     stored.candidates('resources=VCPU:5,MEMORY_MB:5000')
     [line] = _logged(caplog, 'No allocation candidates')
-    assert 'resources VCPU:5: 1 trees, 1 providers, 1 with too little total capacity, 1 full; ' in line
+    assert 'resources VCPU:5: 1 tree, 1 provider, 1 with too little total capacity, 1 full; ' in line
     assert 'resources MEMORY_MB:5000: 0 trees' in line
     caplog.clear()
     stored.candidates('resources=VCPU:1')
@@ -107,16 +108,16 @@ def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: p
 
 
 def test_groups_that_do_not_fit_together_are_explained_with_a_tree(app: Any, caplog: pytest.LogCaptureFixture) -> None:
-    stored = Stored(app, WORLDS['X5'])
+    stored = Stored(app, TOPOLOGIES['X5'])
     stored.candidates('resources1=VCPU:1&resources2=MEMORY_MB:512&group_policy=isolate')
     [line] = _logged(caplog, 'No allocation candidates')
-    assert 'conflicting groups in 2 trees, such as host1: resources1, resources2 need 2 different providers' in line
+    assert 'conflicting groups: in the tree of host1 (and 1 more) groups 1, 2 need 2 different providers' in line
 
 
 def test_the_same_empty_search_is_explained_once_per_interval(
     app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = Stored(app, WORLDS['X1'])
+    stored = Stored(app, TOPOLOGIES['X1'])
     for _ in range(3):
         stored.candidates('resources=VCPU:100')
     stored.candidates('resources=VCPU:101')
@@ -133,25 +134,36 @@ def test_the_same_empty_search_is_explained_once_per_interval(
 
 def test_queries_of_empty_searches_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, '_MAX_QUERIES', 2)
-    searches = context.EmptySearches()
-    assert [searches.count(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
+    searches = context.EmptySearches(None)
+    assert [searches.count_search(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
+
+
+def test_long_queries_of_empty_searches_do_not_stay_in_memory() -> None:
+    searches = context.EmptySearches(None)
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            assert searches.count_search(f'resources=VCPU:{number}{"0" * 60_000}') == 0
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_explain_command_accepts_lines_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
-    stored = Stored(app, WORLDS['X1'])
+    stored = Stored(app, TOPOLOGIES['X1'])
     stored.candidates('resources=VCPU:100&member_of=in:x,y&limit=5')
-    found = {pasted_query.read(record.getMessage()) for record in caplog.records}
-    [query] = {one.query for one in found}
+    searches = {pasted_search.find_query(record.getMessage()) for record in caplog.records}
+    [query] = {query for query, _ in searches}
     assert parse_qsl(query)[0] == ('resources', 'VCPU:100')
-    assert {one.version for one in found} == {None, '1.29'}
+    assert {version for _, version in searches} == {None, '1.29'}
 
 
 def test_a_long_query_is_shortened_in_the_log(app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture) -> None:
     stored = Stored(app, flat(3))
-    others = ','.join(f'other{number}' for number in range(1000))
-    stored.candidates(f'resources=VCPU:1&member_of=in:{others}')
+    aggregates = ','.join(f'other{number}' for number in range(1000))
+    stored.candidates(f'resources=VCPU:1&member_of=in:{aggregates}')
     conf.set_override('max_allocation_candidates', 1, 'placement')
-    stored.candidates(f'resources=VCPU:1&member_of=in:{others},all')
+    stored.candidates(f'resources=VCPU:1&member_of=in:{aggregates},all')
     lines = [*_logged(caplog, 'No allocation candidates'), *_logged(caplog, 'max_allocation_candidates')]
     assert len(lines) == 2
     assert all('resources=VCPU%3A1&member_of=' in line and len(line) < 4096 for line in lines), list(map(len, lines))

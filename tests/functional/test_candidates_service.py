@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.objects.allocation_candidate import AllocationCandidates
+from placement.search import find_candidates
+from placement.search.budget import SearchBudget
+from placement.search.request import CandidateRequest, RequestGroup
 from placement.web.context import RequestContext
-from tests.support.candidates.examples import WORLDS
-from tests.support.candidates.oracle import RP, Group, Query, flat, record, rp
-from tests.support.candidates.query_strings import uuid_of
-from tests.support.candidates.store import Stored, query_string
 from tests.support.fixtures import Counter
+from tests.support.search.examples import TOPOLOGIES
+from tests.support.search.oracle import RP, Group, Query, flat, record, rp
+from tests.support.search.query_strings import uuid_of
+from tests.support.search.store import Stored, query_string
 
 HOST1, HOST2 = uuid_of('host1'), uuid_of('host2')
 AVX2 = 'HW_CPU_X86_AVX2'
@@ -26,7 +27,7 @@ FOUR = 'resources=VCPU:4,MEMORY_MB:1024'
 
 @pytest.mark.parametrize('minor', [10, 11])
 def test_list_form(app: Any, minor: int) -> None:
-    answer = Stored(app, WORLDS['X1']).candidates(FOUR, minor)
+    answer = Stored(app, TOPOLOGIES['X1']).candidates(FOUR, minor)
     amounts = {'VCPU': 4, 'MEMORY_MB': 1024}
     expected = [{'allocations': [{'resource_provider': {'uuid': key}, 'resources': amounts}]} for key in (HOST1, HOST2)]
     assert sorted(answer['allocation_requests'], key=str) == sorted(expected, key=str)
@@ -37,7 +38,7 @@ def test_list_form(app: Any, minor: int) -> None:
 
 
 def test_object_form_and_members_of_later_microversions(app: Any) -> None:
-    stored = Stored(app, WORLDS['X1'])
+    stored = Stored(app, TOPOLOGIES['X1'])
     summaries = {}
     for minor in (12, 17, 27, 29):
         answer = stored.candidates(FOUR, minor)
@@ -50,10 +51,10 @@ def test_object_form_and_members_of_later_microversions(app: Any) -> None:
 
 
 def test_headers_and_microversions(app: Any) -> None:
-    stored = Stored(app, WORLDS['X1'])
-    assert stored.ask(f'/allocation_candidates?{FOUR}', 9).status_code == 404
-    assert 'last-modified' not in stored.ask(f'/allocation_candidates?{FOUR}', 14).headers
-    response = stored.ask(f'/allocation_candidates?{FOUR}', 15)
+    stored = Stored(app, TOPOLOGIES['X1'])
+    assert stored.request(f'/allocation_candidates?{FOUR}', 9).status_code == 404
+    assert 'last-modified' not in stored.request(f'/allocation_candidates?{FOUR}', 14).headers
+    response = stored.request(f'/allocation_candidates?{FOUR}', 15)
     assert response.headers['cache-control'] == 'no-cache'
     assert response.last_modified is not None
 
@@ -76,7 +77,7 @@ def test_headers_and_microversions(app: Any) -> None:
     ],
 )
 def test_rejections(app: Any, query: str, phrases: list[str]) -> None:
-    response = Stored(app, WORLDS['X1']).ask(f'/allocation_candidates?{query}', 29)
+    response = Stored(app, TOPOLOGIES['X1']).request(f'/allocation_candidates?{query}', 29)
     assert response.status_code == 400
     [error] = response.json['errors']
     assert error['code'] == 'placement.undefined_code'
@@ -86,14 +87,14 @@ def test_rejections(app: Any, query: str, phrases: list[str]) -> None:
 
 @pytest.mark.parametrize('amount', ['2147483648', '9' * 19, '9' * 400, '9' * 30000])
 def test_amounts_larger_than_any_inventory_find_nothing(app: Any, amount: str) -> None:
-    answer = Stored(app, WORLDS['X1']).candidates(f'resources=VCPU:{amount}')
+    answer = Stored(app, TOPOLOGIES['X1']).candidates(f'resources=VCPU:{amount}')
     assert answer == {'allocation_requests': [], 'provider_summaries': {}}
 
 
 def test_huge_amounts_never_reach_sql(app: Any, context: RequestContext) -> None:
-    Stored(app, WORLDS['X1'])
+    Stored(app, TOPOLOGIES['X1'])
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 10**30}),))
-    assert AllocationCandidates.get_by_request(context, request).families == []
+    assert find_candidates(context.provider_cache.up_to_date(), request, SearchBudget()).candidate_sets == []
 
 
 def test_capacity_beyond_64_bits(app: Any) -> None:
@@ -111,8 +112,8 @@ def test_a_query_with_256_groups_and_queries_with_1500_classes(app: Any) -> None
     assert answer['allocation_requests'] == [{'allocations': {uuid_of('host'): {'resources': {'VCPU': 256}}}}]
     wide = ','.join(f'{name}:1' for name in names)
     for parameter in ('resources', 'resources1'):
-        [one] = stored.candidates(f'{parameter}={wide}')['allocation_requests']
-        assert one['allocations'][uuid_of('host')]['resources'] == dict.fromkeys(names, 1)
+        [candidate] = stored.candidates(f'{parameter}={wide}')['allocation_requests']
+        assert candidate['allocations'][uuid_of('host')]['resources'] == dict.fromkeys(names, 1)
 
 
 def test_queries_with_hundreds_of_traits_and_aggregates(app: Any) -> None:
@@ -141,7 +142,7 @@ def test_sharing_providers_in_hundreds_of_aggregates(app: Any) -> None:
 
 
 def test_random_order_and_random_samples(app: Any, conf: cfg.ConfigOpts) -> None:
-    stored = Stored(app, [*flat(40), *WORLDS['X4']])
+    stored = Stored(app, [*flat(40), *TOPOLOGIES['X4']])
     everything = stored.bodies(stored.candidates('resources=VCPU:1'))
     conf.set_override('randomize_allocation_candidates', True, 'placement')
     orders = [stored.bodies(stored.candidates('resources=VCPU:1')) for _ in range(3)]
@@ -190,16 +191,16 @@ def test_a_search_with_nothing_changed_is_one_statement(
 
 def test_memory_for_a_symmetric_tree_is_bounded_by_the_limit(app: Any) -> None:
     topology = [
-        one
+        provider
         for tree in ('east', 'west')
-        for one in [rp(tree, VCPU=64), *(rp(f'{tree}{n}', tree, SRIOV_NET_VF=8) for n in range(16))]
+        for provider in [rp(tree, VCPU=64), *(rp(f'{tree}{n}', tree, SRIOV_NET_VF=8) for n in range(16))]
     ]
     stored = Stored(app, topology)
     query = Query([Group(str(n), {'SRIOV_NET_VF': 1}) for n in range(1, 9)], 'none', 1000)
     path = f'/allocation_candidates?{query_string(query)}'
-    assert stored.ask(path, 29).status_code == 200
+    assert stored.request(path, 29).status_code == 200
     tracemalloc.start()
-    response = stored.ask(path, 29)
+    response = stored.request(path, 29)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(response.json['allocation_requests']) == 1000
@@ -208,10 +209,10 @@ def test_memory_for_a_symmetric_tree_is_bounded_by_the_limit(app: Any) -> None:
 
 def test_claims_use_up_a_lease(app: Any) -> None:
     """Example X9, with claims."""
-    stored = Stored(app, WORLDS['X9'])
+    stored = Stored(app, TOPOLOGIES['X9'])
     query = 'resources=VCPU:2,MEMORY_MB:1024,CUSTOM_LEASE_7F:1'
     [candidate] = stored.candidates(query)['allocation_requests']
     body = {**candidate, 'project_id': 'p', 'user_id': 'u', 'consumer_generation': None}
     for status in (204, 204, 204, 409):
-        assert stored.ask(f'/allocations/{uuid.uuid4()}', 29, 'PUT', body).status_code == status
+        assert stored.request(f'/allocations/{uuid.uuid4()}', 29, 'PUT', body).status_code == status
     assert stored.candidates(query)['allocation_requests'] == []

@@ -12,19 +12,19 @@ from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.db import tables
 from placement.db.api import Database
-from placement.reports import capacity, consumers, host_problems
-from placement.reports.capacity import ClassFigures, Filling
-from placement.reports.consumers import CommonSize
-from placement.reports.tree_filter import FULL, InventoryState, TreeFilter
-from placement.reports.tree_list import Order, listing
+from placement.ops.reports import capacity, consumers
+from placement.ops.reports.capacity import ClassFigures, Utilization
+from placement.ops.reports.consumers import MostCommonSize
+from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
+from placement.ops.reports.tree_list import Order, listing
 from tests.support import clouds
 from tests.support.clouds import Cloud, Provider, uuid_of
 
 
 @pytest.fixture
 def nested(db: Database) -> Snapshot:
-    clouds.plant(db, clouds.nested())
-    return ProviderCache(db).current()
+    clouds.create_cloud(db, clouds.nested())
+    return ProviderCache(db).up_to_date()
 
 
 def _figures(resource_class: str, **different: int) -> ClassFigures:
@@ -32,7 +32,7 @@ def _figures(resource_class: str, **different: int) -> ClassFigures:
     return ClassFigures(resource_class, **{name: different.get(name, 0) for name in _FIGURES})
 
 
-_FIGURES = [one.name for one in dataclasses.fields(ClassFigures)][1:]
+_FIGURES = [field.name for field in dataclasses.fields(ClassFigures)][1:]
 
 
 def test_figures_of_each_class(nested: Snapshot) -> None:
@@ -86,8 +86,8 @@ def in_all_states(db: Database) -> Snapshot:
         'two': {'over': {'VCPU': 6}},
         'three': {'over-reserved': {'VCPU': 1}},
     }
-    clouds.plant(db, cloud)
-    return ProviderCache(db).current()
+    clouds.create_cloud(db, cloud)
+    return ProviderCache(db).up_to_date()
 
 
 def test_over_commitment_is_not_free_and_full_inventories_have_a_reason(in_all_states: Snapshot) -> None:
@@ -115,38 +115,38 @@ def test_hosts_with_a_problem_are_counted_and_can_be_selected(in_all_states: Sna
         InventoryState.RESERVED: ['more-reserved', 'reserved'],
         InventoryState.FULLY_ALLOCATED: ['least'],
     }.items():
-        found = host_problems.in_state(in_all_states, inventory_state)
-        assert (found.hosts, found.inventories) == (len(names), len(names))
-        assert [row.name for row in listing(in_all_states, found.trees, Order.NAME).rows] == names
+        hosts = TreeFilter(states=frozenset({inventory_state}))
+        summary = capacity.summary(in_all_states, hosts)
+        inventories = [getattr(figures, f'providers_{inventory_state.value}') for figures in summary.classes]
+        assert (summary.trees, sum(inventories)) == (len(names), len(names))
+        assert [row.name for row in listing(in_all_states, hosts, Order.NAME).rows] == names
 
 
 def test_hosts_without_capacity_for_a_size(nested: Snapshot) -> None:
     """The shared disk supplies DISK_GB to all hosts, and is no host itself."""
     hosts = [f'compute-{number}' for number in range(4)]
     for amount, names in ((1, []), (45, hosts[:1]), (60, hosts[:2]), (65, hosts)):
-        found = host_problems.without_capacity(nested, {'VCPU': amount, 'MEMORY_MB': 1024, 'DISK_GB': 10})
-        rows = listing(nested, found.trees, Order.NAME).rows
-        assert [row.name for row in rows] == names
-        assert found.hosts == len(rows)
+        lacking = TreeFilter(lacking={'VCPU': amount, 'MEMORY_MB': 1024, 'DISK_GB': 10})
+        assert [row.name for row in listing(nested, lacking, Order.NAME).rows] == names
+        assert capacity.summary(nested, lacking).trees == len(names)
     with pytest.raises(exception.ResourceClassNotFound):
-        host_problems.without_capacity(nested, {'CUSTOM_NOTHING': 1})
+        capacity.summary(nested, TreeFilter(lacking={'CUSTOM_NOTHING': 1}))
 
 
 def test_reserved_hosts_supply_nothing(in_all_states: Snapshot) -> None:
-    found = host_problems.without_capacity(in_all_states, {'VCPU': 8})
-    names = [row.name for row in listing(in_all_states, found.trees, Order.NAME).rows]
-    assert names == ['least', 'over', 'small']
+    lacking = TreeFilter(lacking={'VCPU': 8})
+    assert [row.name for row in listing(in_all_states, lacking, Order.NAME).rows] == ['least', 'over', 'small']
 
 
 @pytest.mark.usefixtures('nested')
-def test_the_commonest_size_is_that_of_the_latest_consumers(db: Database) -> None:
+def test_the_most_common_size_is_that_of_the_latest_consumers(db: Database) -> None:
     small = {'VCPU': 4, 'MEMORY_MB': 4096, 'DISK_GB': 80}
-    assert consumers.commonest_size(db) == CommonSize(small, 6, 17)
-    assert consumers.commonest_size(db, latest=1) == CommonSize(small, 1, 1)
+    assert consumers.most_common_size(db) == MostCommonSize(small, 6, 17)
+    assert consumers.most_common_size(db, latest=1) == MostCommonSize(small, 1, 1)
 
 
-def test_without_allocations_there_is_no_commonest_size(db: Database) -> None:
-    assert consumers.commonest_size(db) is None
+def test_without_allocations_there_is_no_most_common_size(db: Database) -> None:
+    assert consumers.most_common_size(db) is None
 
 
 def test_heat_map_counts_a_tree_for_every_aggregate_of_its_providers(nested: Snapshot) -> None:
@@ -154,19 +154,18 @@ def test_heat_map_counts_a_tree_for_every_aggregate_of_its_providers(nested: Sna
     assert heat.classes == ['VCPU', 'MEMORY_MB', 'DISK_GB', 'SRIOV_NET_VF']
     fullest, other = heat.rows
     assert (fullest.aggregate, fullest.trees) == (uuid_of('rack-a'), 3)
-    assert fullest.fillings[0] == Filling(256, 152)
+    assert fullest.fillings[0] == Utilization(256, 152)
     # The shared disk is in both aggregates.
-    assert fullest.fillings[2] == other.fillings[2] == Filling(20000, 1360)
-    assert capacity.heat_map(nested, 1, 1).rows == [other]
+    assert fullest.fillings[2] == other.fillings[2] == Utilization(20000, 1360)
 
 
 def test_aggregates_come_in_the_order_of_their_fullest_class(db: Database) -> None:
-    half, most = {'VCPU': {'total': 8}, 'DISK_GB': {'total': 8}}, {'VCPU': {'total': 8}}
-    cloud = Cloud([Provider('half', half, (), ('x',)), Provider('most', most, (), ('y',))])
+    half, fuller = {'VCPU': {'total': 8}, 'DISK_GB': {'total': 8}}, {'VCPU': {'total': 8}}
+    cloud = Cloud([Provider('half', half, (), ('x',)), Provider('most', fuller, (), ('y',))])
     # Both classes of x together have a larger share in use than the one of y.
     cloud.allocations = {'one': {'half': {'VCPU': 4, 'DISK_GB': 4}}, 'two': {'most': {'VCPU': 6}}}
-    clouds.plant(db, cloud)
-    rows = capacity.heat_map(ProviderCache(db).current()).rows
+    clouds.create_cloud(db, cloud)
+    rows = capacity.heat_map(ProviderCache(db).up_to_date()).rows
     assert [row.aggregate for row in rows] == [uuid_of('y'), uuid_of('x')]
 
 
@@ -174,40 +173,45 @@ def test_aggregates_come_in_the_order_of_their_fullest_class(db: Database) -> No
 def test_an_inventory_without_capacity_is_full_if_anything_of_it_is_used(
     capacity_: int, used: int, share: float
 ) -> None:
-    assert Filling(capacity_, used).share == share
+    assert Utilization(capacity_, used).share == share
     assert capacity.shares(np.array([float(capacity_)]), np.array([float(used)])).tolist() == [share]
 
 
 def test_cells_without_inventory_are_empty(db: Database) -> None:
     members = [Provider('a', {'VCPU': {'total': 1}}, (), ('x',)), Provider('b', {'DISK_GB': {'total': 1}}, (), ('y',))]
-    clouds.plant(db, Cloud(members))
-    rows = capacity.heat_map(ProviderCache(db).current()).rows
+    clouds.create_cloud(db, Cloud(members))
+    rows = capacity.heat_map(ProviderCache(db).up_to_date()).rows
     cells = {row.aggregate: row.fillings for row in rows}
-    assert cells == {uuid_of('x'): [Filling(1, 0), None], uuid_of('y'): [None, Filling(1, 0)]}
+    assert cells == {uuid_of('x'): [Utilization(1, 0), None], uuid_of('y'): [None, Utilization(1, 0)]}
 
 
 def test_trees_are_listed_fullest_first(nested: Snapshot) -> None:
     page = listing(nested)
     assert page.trees == 5
     assert [row.name for row in page.rows] == ['compute-0', 'compute-1', 'compute-2', 'store', 'compute-3']
-    assert [one.resource_class for one in page.rows[0].classes] == ['VCPU', 'MEMORY_MB', 'SRIOV_NET_VF']
+    assert [column.resource_class for column in page.rows[0].classes] == ['VCPU', 'MEMORY_MB', 'SRIOV_NET_VF']
     assert [row.name for row in listing(nested, order=Order.NAME, first=3).rows] == ['compute-3', 'store']
     assert [row.name for row in listing(nested, first=1, count=1).rows] == ['compute-1']
 
 
 def test_trees_are_listed_by_one_class(db: Database) -> None:
     allocated = {'half': {'VCPU': 4, 'DISK_GB': 8}, 'most': {'VCPU': 6}}
-    cloud = Cloud([Provider(name, {one: {'total': 8} for one in amounts}) for name, amounts in allocated.items()])
+    cloud = Cloud(
+        [
+            Provider(name, {resource_class: {'total': 8} for resource_class in amounts})
+            for name, amounts in allocated.items()
+        ]
+    )
     cloud.providers.append(Provider('none', {}))
     cloud.allocations = {f'of-{name}': {name: amounts} for name, amounts in allocated.items()}
-    clouds.plant(db, cloud)
-    state = ProviderCache(db).current()
+    clouds.create_cloud(db, cloud)
+    state = ProviderCache(db).up_to_date()
     assert [row.name for row in listing(state).rows] == ['half', 'most', 'none']
     assert [row.name for row in listing(state, resource_class='VCPU').rows] == ['most', 'half', 'none']
 
 
 @pytest.mark.parametrize(
-    ('trees', 'names', 'found'),
+    ('trees', 'names', 'match'),
     [
         (TreeFilter(name='COMPUTE-1'), ['compute-1'], None),
         (TreeFilter(name='compute-1-nic1'), ['compute-1'], 'compute-1-nic1'),
@@ -223,52 +227,52 @@ def test_trees_are_listed_by_one_class(db: Database) -> None:
         (TreeFilter(frozenset({uuid_of('rack-b')}), name='compute-0'), [], None),
     ],
 )
-def test_trees_are_found(nested: Snapshot, trees: TreeFilter, names: list[str], found: str | None) -> None:
+def test_trees_are_found(nested: Snapshot, trees: TreeFilter, names: list[str], match: str | None) -> None:
     page = listing(nested, trees, Order.NAME)
     assert [row.name for row in page.rows] == names
     assert page.trees == len(names)
-    assert all((row.found is None) if found is None else str(row.found).endswith(found) for row in page.rows)
+    assert all((row.found is None) if match is None else str(row.found).endswith(match) for row in page.rows)
 
 
 @pytest.mark.usefixtures('nested')
 def test_consumers_of_a_tree_are_listed_with_their_allocations_there(db: Database) -> None:
-    page = consumers.of_tree(db, 1, 0, 100)
+    page = consumers.consumers_of_tree(db, 1, 0, 100)
     assert page.consumers == len(page.rows) == 7
-    by_uuid = {one.uuid: one for one in page.rows}
-    one = by_uuid[uuid_of('machine-3')]
-    assert (one.project, one.user, one.generation) == ('project-blue', 'user-ada', 1)
+    by_uuid = {row.uuid: row for row in page.rows}
+    consumer = by_uuid[uuid_of('machine-3')]
+    assert (consumer.project, consumer.user, consumer.generation) == ('project-blue', 'user-ada', 1)
     # The disk belongs to another tree.
     assert [
-        (allocation.provider_name, allocation.resource_class, allocation.amount) for allocation in one.allocations
+        (allocation.provider_name, allocation.resource_class, allocation.amount) for allocation in consumer.allocations
     ] == [
         ('compute-0-nic1', 'SRIOV_NET_VF', 2),
         ('compute-0-numa1', 'VCPU', 16),
         ('compute-0-numa1', 'MEMORY_MB', 16256),
     ]
-    assert consumers.of_tree(db, 1, 5, 100).rows == page.rows[5:]
+    assert consumers.consumers_of_tree(db, 1, 5, 100).rows == page.rows[5:]
 
 
 @pytest.mark.usefixtures('nested')
 def test_a_consumer_is_shown_with_all_its_allocations(db: Database) -> None:
-    one = consumers.one(db, uuid_of('machine-3'))
-    assert one is not None
-    assert [allocation.resource_class for allocation in one.allocations] == [
+    consumer = consumers.read_consumer(db, uuid_of('machine-3'))
+    assert consumer is not None
+    assert [allocation.resource_class for allocation in consumer.allocations] == [
         'SRIOV_NET_VF',
         'VCPU',
         'MEMORY_MB',
         'DISK_GB',
     ]
-    assert consumers.one(db, uuid_of('nobody')) is None
+    assert consumers.read_consumer(db, uuid_of('nobody')) is None
 
 
 @pytest.mark.usefixtures('nested')
 def test_the_type_of_a_consumer_is_shown(db: Database) -> None:
     with db.engine.begin() as connection:
         connection.execute(tables.consumer_types.insert(), {'id': 1, 'name': 'INSTANCE'})
-        which = tables.consumers.c.uuid == uuid_of('machine-3')
-        connection.execute(tables.consumers.update().where(which).values(consumer_type_id=1))
-    (typed, untyped) = (consumers.one(db, uuid_of(name)) for name in ('machine-3', 'machine-4'))
+        machine = tables.consumers.c.uuid == uuid_of('machine-3')
+        connection.execute(tables.consumers.update().where(machine).values(consumer_type_id=1))
+    (typed, untyped) = (consumers.read_consumer(db, uuid_of(name)) for name in ('machine-3', 'machine-4'))
     assert (typed and typed.type, untyped and untyped.type) == ('INSTANCE', None)
-    shown = {one.uuid: one.type for one in consumers.of_tree(db, 1, 0, 100).rows}
+    shown = {consumer.uuid: consumer.type for consumer in consumers.consumers_of_tree(db, 1, 0, 100).rows}
     assert shown[uuid_of('machine-3')] == 'INSTANCE'
     assert set(shown.values()) == {'INSTANCE', None}

@@ -1,11 +1,13 @@
-"""Connections to clients: time limits, bounds and errors, over real sockets in the process of the test."""
+"""Connections to connections: time limits, bounds and errors, over real sockets in the process of the test."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import resource
 import socket
+import struct
 import sys
 import threading
 import time
@@ -13,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-import waitress
 
 from placement.serving import channel
-from placement.serving.channel import Clients
+from placement.serving.channel import ConnectionTable
+from tests.support import error_details
 
 #: The time limit of clients in seconds, and a time longer than any test takes that does not wait for the limit.
 SHORT, LONG = 0.3, 60.0
@@ -29,11 +31,11 @@ RELEASED, RECEIVED = threading.Event(), threading.Event()
 
 
 def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """Answer with the path; ``/long`` is answered with some megabytes, and ``/parts`` with as many before it waits."""
+    """Answer with the path; ``/long`` is answered with some megabytes, ``/parts...`` with as many before it waits."""
     if environ['PATH_INFO'] == '/wait':
         RECEIVED.set()
         assert RELEASED.wait(LONG)
-    if environ['PATH_INFO'] == '/parts':
+    if environ['PATH_INFO'].startswith('/parts'):
         start_response('200 OK', [('Content-Length', '8000001')])
         return two_parts()
     body = b'x' * 8_000_000 if environ['PATH_INFO'] == '/long' else environ['PATH_INFO'].encode('latin-1')
@@ -52,25 +54,15 @@ class Service:
     """A server whose loop the test runs step by step."""
 
     def __init__(self, request_read_timeout: float = LONG, keepalive_timeout: float = LONG, **options: Any) -> None:
-        self.clients = Clients(100, request_read_timeout, keepalive_timeout)
+        self.connections = ConnectionTable(100, request_read_timeout, keepalive_timeout)
         listener = socket.create_server(('127.0.0.1', 0))
         self.address = listener.getsockname()
-        self._server = waitress.create_server(
-            application,
-            map=self.clients.sockets,
-            sockets=[listener],
-            threads=1,
-            outbuf_high_watermark=sys.maxsize,
-            connection_limit=sys.maxsize,
-            channel_timeout=sys.maxsize,
-            **options,
-        )
-        self.clients.accept_from(self._server)
+        self._server = self.connections.listen(application, [listener], threads=1, **options)
 
     def turn(self) -> None:
         """Run the loop once, and check the time limits."""
-        self.clients.sockets.run_once(0.02)
-        self.clients.reap()
+        self.connections.sockets.run_once(0.02)
+        self.connections.reap()
 
     @contextlib.contextmanager
     def looping(self) -> Iterator[None]:
@@ -79,7 +71,7 @@ class Service:
 
         def run() -> None:
             while not stopped.is_set():
-                self.clients.sockets.run_once(LONG)
+                self.connections.sockets.run_once(LONG)
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -99,7 +91,7 @@ class Service:
         connection.sendall(data)
         connection.setblocking(False)
         before = time.monotonic()
-        while not any(each.addr == connection.getsockname() for each in self.clients.channels):
+        while not any(peer.addr == connection.getsockname() for peer in self.connections.channels):
             assert time.monotonic() - before < LONG
             self.turn()
         return connection
@@ -118,10 +110,17 @@ class Service:
                 received += part
         return received
 
+    def finish(self) -> None:
+        """Wait until the thread has processed all requests."""
+        deadline = time.monotonic() + LONG
+        while self._server.task_dispatcher.active_count or self._server.task_dispatcher.queue:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
     def stop(self) -> None:
         """Close everything."""
         self._server.task_dispatcher.shutdown()
-        self.clients.sockets.close()
+        self.connections.sockets.close()
 
 
 @pytest.fixture
@@ -130,18 +129,18 @@ def services() -> Iterator[Any]:
     with contextlib.ExitStack() as stack:
 
         def make(**options: Any) -> Service:
-            made = Service(**options)
-            stack.callback(made.stop)
-            return made
+            service = Service(**options)
+            stack.callback(service.stop)
+            return service
 
         yield make
 
 
 def error_of(answer: bytes) -> tuple[int, str]:
-    """Status and detail of an error document."""
+    """Status and reason of an error document."""
     (error,) = json.loads(answer.partition(b'\r\n\r\n')[2])['errors']
     assert answer.startswith(f'HTTP/1.1 {error["status"]} '.encode())
-    return error['status'], error['detail']
+    return error['status'], error_details.reason(error)
 
 
 def test_pipelined_requests_are_answered_on_one_connection(services: Any) -> None:
@@ -149,7 +148,7 @@ def test_pipelined_requests_are_answered_on_one_connection(services: Any) -> Non
     with service.connect(WHOLE.replace(b'/traits', b'/a') + WHOLE.replace(b'/traits', b'//b')) as connection:
         answer = service.answer(connection, until=b'//b')
         assert answer.count(b'HTTP/1.1 200 OK') == 2
-        assert service.clients.channels != []
+        assert service.connections.channels != []
 
 
 def test_the_loop_costs_the_same_with_idle_connections(services: Any) -> None:
@@ -157,7 +156,7 @@ def test_the_loop_costs_the_same_with_idle_connections(services: Any) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 3 * idle), hard), hard))
     service = services()
-    service.clients.max_connections = 2 * idle
+    service.connections.max_connections = 2 * idle
     with contextlib.ExitStack() as stack:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         connection = stack.enter_context(service.connect())
@@ -165,10 +164,10 @@ def test_the_loop_costs_the_same_with_idle_connections(services: Any) -> None:
         for _ in range(idle):
             other = stack.enter_context(socket.create_connection(service.address))
             other.sendall(WHOLE)
-            service.clients.sockets.run_once(LONG)
-        while not all(each.last_activity > each.creation_time for each in service.clients.channels):
+            service.connections.sockets.run_once(LONG)
+        while not all(peer.last_activity > peer.creation_time for peer in service.connections.channels):
             service.turn()
-        assert len(service.clients.channels) == idle + 1
+        assert len(service.connections.channels) == idle + 1
         # The number of turns depends on the thread that processes the request.
         assert calls_of_requests(service, connection) < 3 * alone
 
@@ -186,7 +185,7 @@ def calls_of_requests(service: Service, connection: socket.socket) -> int:
         answer = b''
         while b'/traits' not in answer:
             sys.setprofile(counting)
-            service.clients.sockets.run_once(0.02)
+            service.connections.sockets.run_once(0.02)
             sys.setprofile(None)
             with contextlib.suppress(BlockingIOError):
                 answer += connection.recv(65536)
@@ -236,7 +235,7 @@ def test_a_part_of_an_answer_is_sent_whole_before_the_next_part_is_made(services
 
 
 def receive(connection: socket.socket, length: int) -> None:
-    """Receive at least so many bytes."""
+    """Receive at least ``length`` bytes."""
     while length > 0:
         received = len(connection.recv(1_000_000))
         assert received
@@ -262,18 +261,18 @@ def test_a_rejected_client_has_time_to_read_the_answer(services: Any) -> None:
     """Its time limit has passed when limits are checked before the loop has sent the whole answer."""
     service = services(request_read_timeout=SHORT)
     with service.connect(HALF) as connection:
-        (connected,) = service.clients.channels
+        (connected,) = service.connections.channels
         deadline = time.monotonic() + LONG
         while not connected.request:
             assert time.monotonic() < deadline
             service.turn()
         time.sleep(SHORT)
-        service.clients.reap()
+        service.connections.reap()
         while connected.requests:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        service.clients.reap()
-        assert service.clients.channels == [connected]
+        service.connections.reap()
+        assert service.connections.channels == [connected]
         assert error_of(service.answer(connection))[0] == 408
 
 
@@ -283,14 +282,14 @@ def test_bytes_after_a_rejected_request_are_discarded(services: Any, monkeypatch
     service = services(request_read_timeout=SHORT)
     with service.connect(HALF) as connection:
         assert error_of(service.answer(connection))[0] == 408
-        service.clients.request_read_timeout = LONG
+        service.connections.request_read_timeout = LONG
         connection.sendall(WHOLE * 1000)
         for _ in range(5):
             service.turn()
-        assert len(service.clients.channels) == 1
+        assert len(service.connections.channels) == 1
         monkeypatch.setattr(channel, '_DRAIN_SECONDS', 0.0)
         deadline = time.monotonic() + LONG
-        while service.clients.channels:
+        while service.connections.channels:
             assert time.monotonic() < deadline
             service.turn()
 
@@ -307,7 +306,7 @@ def test_an_idle_connection_is_closed_after_its_time_limit(services: Any, data: 
 def test_beyond_max_connections_the_longest_idle_connection_is_closed(services: Any) -> None:
     service = services()
     # Two of the sockets are the listener and its trigger.
-    service.clients.max_connections = len(service.clients.sockets) + 2
+    service.connections.max_connections = len(service.connections.sockets) + 2
     with contextlib.ExitStack() as stack:
         first, second, third, fourth = (stack.enter_context(service.connect()) for _ in range(4))
         assert service.answer(first) == b''
@@ -320,7 +319,7 @@ def test_a_client_that_does_not_read_its_answer_is_closed(services: Any) -> None
     service = services(request_read_timeout=SHORT)
     with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096):
         deadline = time.monotonic() + LONG
-        while service.clients.channels:
+        while service.connections.channels:
             assert time.monotonic() < deadline
             service.turn()
 
@@ -331,7 +330,7 @@ def test_closed_connections_leave_no_temporary_files(services: Any) -> None:
     half = HALF.replace(b'10', b'1000') + b'x' * 500
     long = b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n'
     with service.connect(long, SO_RCVBUF=4096), service.connect(half):
-        writing, reading = service.clients.channels
+        writing, reading = service.connections.channels
         deadline = time.monotonic() + LONG
         while writing.requests or not reading.request:
             assert time.monotonic() < deadline
@@ -347,10 +346,10 @@ def test_a_connection_with_too_much_unread_answer_is_closed(services: Any, monke
     service = services()
     with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096), service.connect() as idle:
         deadline = time.monotonic() + LONG
-        while len(service.clients.channels) > 1:
+        while len(service.connections.channels) > 1:
             assert time.monotonic() < deadline
             service.turn()
-        assert service.clients.channels[0].addr == idle.getsockname()
+        assert service.connections.channels[0].addr == idle.getsockname()
 
 
 def test_no_more_connections_are_closed_than_the_limit_of_unread_answers_needs(
@@ -361,16 +360,16 @@ def test_no_more_connections_are_closed_than_the_limit_of_unread_answers_needs(
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(service.connect(long, SO_RCVBUF=4096)) for _ in range(3)]
         deadline = time.monotonic() + LONG
-        while any(each.requests or not each.total_outbufs_len for each in service.clients.channels):
+        while any(peer.requests or not peer.total_outbufs_len for peer in service.connections.channels):
             assert time.monotonic() < deadline
             service.turn()
-        unread = [each.total_outbufs_len for each in service.clients.channels]
+        unread = [peer.total_outbufs_len for peer in service.connections.channels]
         assert len(unread) == 3
         # The one that has waited longest is too much.
         monkeypatch.setattr(channel, '_MAX_PROCESS_UNSENT_BYTES', sum(unread) - 1)
         service.turn()
-        left = {each.addr for each in service.clients.channels}
-        assert left == {connection.getsockname() for connection in connections[1:]}
+        remaining = {peer.addr for peer in service.connections.channels}
+        assert remaining == {connection.getsockname() for connection in connections[1:]}
 
 
 def test_pipelined_requests_are_not_processed_while_much_is_unread(services: Any) -> None:
@@ -393,7 +392,7 @@ def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch
     monkeypatch.setattr(channel, '_IDLE_SECONDS_AT_STOP', SHORT)
     service = services()
     with service.connect() as active, service.connect() as idle:
-        service.clients.stopped = time.monotonic()
+        service.connections.stopped_at = time.monotonic()
         active.sendall(WHOLE)
         assert b'Connection: close' in service.answer(active)
         assert service.answer(idle) == b''
@@ -406,7 +405,7 @@ def test_a_url_may_have_bytes_that_should_be_percent_encoded(services: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ('lines', 'detail'),
+    ('lines', 'reason'),
     [
         (b'Transfer-Encoding: gzip\r\n', 'transfer-encoding header must be chunked, and nothing else'),
         (b'Content-Length: five\r\n', 'content-length header must be an integer'),
@@ -418,10 +417,128 @@ def test_a_url_may_have_bytes_that_should_be_percent_encoded(services: Any) -> N
         ),
     ],
 )
-def test_an_invalid_request_head_gets_an_error_document(services: Any, lines: bytes, detail: str) -> None:
+def test_an_invalid_request_head_gets_an_error_document(services: Any, lines: bytes, reason: str) -> None:
     service = services()
     with service.connect(b'POST /traits HTTP/1.1\r\nHost: x\r\n' + lines + b'\r\n') as connection:
-        assert error_of(service.answer(connection)) == (400, detail)
+        assert error_of(service.answer(connection)) == (400, reason)
+
+
+#: A request that stands inside the body of another one.
+INNER = b'GET /inner HTTP/1.1\r\nHost: x\r\n\r\n'
+CHUNKS = b'%x\r\n%s\r\n0\r\n\r\n' % (len(INNER), INNER)
+CHUNKED, LENGTH = b'Transfer-Encoding: chunked\r\n', b'Content-Length: 4\r\n'
+
+
+@pytest.mark.parametrize(
+    ('version', 'fields', 'body'),
+    [
+        (b'1.0', b'Connection: keep-alive\r\n' + CHUNKED + LENGTH, CHUNKS),
+        (b'1.0', b'Connection: keep-alive\r\n' + CHUNKED, CHUNKS),
+        (b'1.2', b'Connection: keep-alive\r\n' + CHUNKED + LENGTH, CHUNKS),
+        (b'2.0', CHUNKED, CHUNKS),
+        (b'1.1', CHUNKED + LENGTH, CHUNKS),
+        (b'1.1', b'Transfer-Encoding:\r\n' + LENGTH, CHUNKS),
+        (b'1.1', b'Transfer-Encoding: ,\r\n' + LENGTH, CHUNKS),
+        (b'1.1', b'Transfer-Encoding: identity\r\n' + LENGTH, CHUNKS),
+        (b'1.1', b'Transfer-Encoding: gzip, chunked\r\n', CHUNKS),
+        (b'1.1', b'Transfer-Encoding: chunked, chunked\r\n', CHUNKS),
+        (b'1.1', CHUNKED + CHUNKED, CHUNKS),
+        (b'1.1', b'Transfer-Encoding : chunked\r\n' + LENGTH, CHUNKS),
+        (b'1.1', b'Transfer-Encoding: \x0bchunked\r\n' + LENGTH, CHUNKS),
+        (b'1.1', b'Transfer-Encoding:\r\n chunked\r\n', CHUNKS),
+        (b'1.1', b'X: y\r\n Transfer-Encoding: chunked\r\n' + LENGTH, CHUNKS),
+        (b'1.1', b'X: y\nTransfer-Encoding: chunked\r\n' + LENGTH, CHUNKS),
+        (b'1.1', b'X: y\rTransfer-Encoding: chunked\r\n' + LENGTH, CHUNKS),
+        (b'1.1', LENGTH + LENGTH, b'body' + INNER),
+        (b'1.1', LENGTH + b'Content-Length: 0\r\n', b'body' + INNER),
+        (b'1.1', b'Content-Length: 4, 4\r\n', b'body' + INNER),
+        (b'1.1', b'Content-Length: +4\r\n', b'body' + INNER),
+        (b'1.1', b'Content-Length:\r\n', INNER),
+        (b'1.1', b'Expect: 100-continue\r\n' + CHUNKED + LENGTH, b''),
+        (b'1.1', CHUNKED, b'0\n\r\n\r\n' + INNER),
+        (b'1.1', CHUNKED, b'1;a\n\r\nx\r\n0\r\n\r\n' + INNER),
+        (b'1.1', CHUNKED, b'0x1\r\nx\r\n0\r\n\r\n' + INNER),
+        (b'1.1', CHUNKED, b'1\r\nxyz0\r\n\r\n' + INNER),
+    ],
+    ids=range(27),
+)
+def test_a_request_whose_end_is_ambiguous_gets_400_and_ends_its_connection(
+    services: Any, version: bytes, fields: bytes, body: bytes
+) -> None:
+    """RFC 9112, 6.1 and 6.3. Else a proxy that finds another end lets a client hide a request in a body."""
+    service = services(request_read_timeout=SHORT, keepalive_timeout=SHORT)
+    with service.connect(b'POST /outer HTTP/' + version + b'\r\nHost: x\r\n' + fields + b'\r\n' + body) as connection:
+        answer = service.answer(connection)
+    assert answer.partition(b' ')[2].startswith(b'400 ')
+    assert answer.count(b'\r\n\r\n') == 1
+    assert answer.lower().count(b'\r\nconnection: ') == answer.count(b'\r\nConnection: close\r\n') == 1
+
+
+def test_a_client_that_resets_its_connection_leaves_no_traceback(
+    services: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a malformed request, when waitress reports the path of a request that has none."""
+    caplog.set_level(logging.INFO, 'placement')
+    RELEASED.clear()
+    RECEIVED.clear()
+    service = services(outbuf_overflow=100_000_000)
+    with (
+        held_log(),
+        service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n', SO_RCVBUF=4096) as connection,
+    ):
+        deadline = time.monotonic() + LONG
+        while not RECEIVED.is_set():
+            assert time.monotonic() < deadline
+            service.turn()
+        reset(service, connection)
+        RELEASED.set()
+        service.finish()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+def test_the_log_says_which_response_a_client_did_not_wait_for(services: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    RELEASED.clear()
+    service = services(outbuf_overflow=100_000_000)
+    with service.connect(b'GET /parts%0A2026 HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096) as connection:
+        reset(service, connection)
+        RELEASED.set()
+        service.finish()
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.INFO] == [
+        'The client closed its connection before the response to "GET /parts%0A2026" was sent'
+    ]
+
+
+class HeldHandler(logging.Handler):
+    """Holds a thread that logs until it is released."""
+
+    def emit(self, _record: logging.LogRecord) -> None:
+        RECEIVED.set()
+        assert RELEASED.wait(LONG)
+
+
+@contextlib.contextmanager
+def held_log() -> Iterator[None]:
+    """Hold the thread that logs a request until it is released."""
+    logger, handler = logging.getLogger('placement.web.request_log'), HeldHandler()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def reset(service: Service, connection: socket.socket) -> None:
+    """Reset a connection that has unsent data, and wait until the server has closed it."""
+    deadline = time.monotonic() + LONG
+    while not any(peer.total_outbufs_len for peer in service.connections.channels):
+        assert time.monotonic() < deadline
+        service.turn()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    connection.close()
+    while service.connections.channels:
+        assert time.monotonic() < deadline
+        service.turn()
 
 
 def test_paths_outside_of_the_prefix_are_404(services: Any) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import subprocess
-import sys
 from collections.abc import Callable
 from importlib import metadata
 
@@ -16,6 +14,7 @@ from placement import conf as configuration
 from placement.cmd import api, manage, status
 from placement.db import migration
 from placement.db.api import Database
+from tests.support import preforked
 from tests.support.fixtures import PointCommandsAt
 
 _COMMANDS = [
@@ -62,6 +61,7 @@ def test_db_version_fails_without_a_schema(
     assert manage.main(['db', 'version']) == manage.FAILED
     captured = capsys.readouterr()
     assert captured.out == ''
+    assert 'The database does not have the tables of this service. Create them with' in captured.err
     assert captured.err.endswith('placement-manage db sync\n')
     assert manage.main(['db', 'sync']) == 0
     capsys.readouterr()
@@ -96,7 +96,7 @@ def test_a_failure_is_one_line(
     captured = capsys.readouterr()
     assert captured.out == ''
     (line,) = captured.err.splitlines()
-    assert message in line
+    assert message.format(directory=tmp_path) in line
     assert 'secret' not in line
 
 
@@ -132,7 +132,7 @@ def test_the_configuration_may_be_given_anywhere(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert db.schema_version()
+    assert db.schema_revision()
     monkeypatch.delenv('OS_PLACEMENT_DATABASE__CONNECTION', raising=False)
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     path = tmp_path / 'given.conf'
@@ -142,23 +142,22 @@ def test_the_configuration_may_be_given_anywhere(
     assert main(arguments) == 0
 
 
-@pytest.mark.parametrize('module', ['manage', 'status'])
+@pytest.mark.parametrize('program', ['placement-manage', 'placement-status'])
 @pytest.mark.parametrize('position', [0, 1, 2])
 def test_the_log_may_be_asked_for_anywhere(
-    module: str, position: int, conf: cfg.ConfigOpts, db: Database, tmp_path: pathlib.Path
+    program: str, position: int, conf: cfg.ConfigOpts, db: Database, tmp_path: pathlib.Path
 ) -> None:
     """As oslo.log's options of the commands of other services. In a process of its own, whose log is set up."""
-    assert db.schema_version()
+    assert db.schema_revision()
     file = tmp_path / 'command.log'
-    arguments = ['db', 'sync'] if module == 'manage' else ['upgrade', 'check']
+    arguments = ['db', 'sync'] if program == 'placement-manage' else ['upgrade', 'check']
     arguments[position:position] = ['--log-file', str(file), '-d' if position else '--debug']
     environ = {
         'OS_PLACEMENT_DATABASE__CONNECTION': conf.placement_database.connection,
         'OS_API__AUTH_STRATEGY': 'noauth2',
         'OS_PLACEMENT_CONFIG_DIR': str(tmp_path),
     }
-    command = [sys.executable, '-m', f'placement.cmd.{module}', *arguments]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ | environ, timeout=60)
+    ended = preforked.run(program, arguments, os.environ | environ)
     assert (ended.returncode, ended.stderr) == (0, '')
     assert f' DEBUG placement.cmd.command [-] placement {metadata.version("placement")}, ' in file.read_text()
 

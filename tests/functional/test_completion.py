@@ -50,6 +50,7 @@ def _typed_in_bash(keys: str, directory: pathlib.Path, setup: str) -> str:
     ('keys', 'line'),
     [
         ('placement-manage cap\t--fo\tj\t', 'placement-manage capacity --format json'),
+        ('placement-manage con\t--fo\tj\t', 'placement-manage consumer --format json'),
         ('placement-manage db inv\t', 'placement-manage db invalidate-caches'),
         ('placement-manage --config-f\tplac\ttree', 'placement-manage --config-file placement.conf tree'),
         ('placement-manage db sync --config-d\tetc\t', 'placement-manage db sync --config-dir etc/'),

@@ -21,13 +21,13 @@ def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
     return applications.options(tmp_path / 'placement.sqlite', placement=applications.EVERY_MICROVERSION)
 
 
-def claim(provider: str, amount: int = 1, generation: int | None = None, **more: Any) -> dict[str, Any]:
+def claim(provider: str, amount: int = 1, generation: int | None = None, **members: Any) -> dict[str, Any]:
     return {
         'allocations': {provider: {'resources': {'VCPU': amount}}} if amount else {},
         'project_id': 'project',
         'user_id': 'user',
         'consumer_generation': generation,
-        **more,
+        **members,
     }
 
 
@@ -70,21 +70,25 @@ def test_types_are_kept_while_the_newest_microversion_is_lower(app: Any, tmp_pat
         ({'allocations': {}}, 204),
     ],
 )
-@pytest.mark.parametrize('known', [False, True])
-def test_a_write_that_gives_nothing_stores_no_type(app: Any, change: dict[str, Any], status: int, known: bool) -> None:
+@pytest.mark.parametrize('is_known', [False, True])
+def test_a_write_that_gives_nothing_stores_no_type(
+    app: Any, change: dict[str, Any], status: int, is_known: bool
+) -> None:
     host, consumer = create_provider(app, VCPU=10), str(uuid.uuid4())
-    if known:
+    if is_known:
         demand(app, 'PUT', f'/allocations/{consumer}', claim(host, consumer_type='INSTANCE'), '1.38')
-    body = {**claim(host, 1, 1 if known else None, consumer_type='MIGRATION'), **change}
-    body['allocations'] = {host if uuid_ == 'host' else uuid_: one for uuid_, one in body['allocations'].items()}
+    body = {**claim(host, 1, 1 if is_known else None, consumer_type='MIGRATION'), **change}
+    body['allocations'] = {
+        host if uuid_ == 'host' else uuid_: allocation for uuid_, allocation in body['allocations'].items()
+    }
     for method, path, entry in (
         ('PUT', f'/allocations/{consumer}', body),
         ('POST', '/allocations', {str(uuid.uuid4()): {**body, 'consumer_generation': None}, consumer: body}),
     ):
         if status != 204 or method == 'PUT':
             assert ask(app, method, path, entry, '1.38').status_code == status
-    assert stored(app) == (['INSTANCE'] if known else [])
-    if known and status != 204:
+    assert stored(app) == (['INSTANCE'] if is_known else [])
+    if is_known and status != 204:
         assert type_of(app, consumer) == 'INSTANCE'
 
 
@@ -94,12 +98,13 @@ def test_one_post_updates_many_consumers_of_many_types(app: Any) -> None:
 
     def post(version: str, generation: int | None, **named: str) -> None:
         body = {
-            one: claim(host, 1, generation, **({'consumer_type': named[one]} if named else {})) for one in consumers
+            consumer: claim(host, 1, generation, **({'consumer_type': named[consumer]} if named else {}))
+            for consumer in consumers
         }
         demand(app, 'POST', '/allocations', body, version)
 
     def shown() -> list[str]:
-        return [type_of(app, one) for one in consumers]
+        return [type_of(app, consumer) for consumer in consumers]
 
     post('1.37', None)
     assert shown() == ['unknown'] * 4
@@ -127,6 +132,31 @@ def test_usages_of_names_that_cannot_be_stored(app: Any, query: str) -> None:
     assert ask(app, 'GET', f'/usages?{query}', version='1.38').json == {'usages': {}}
 
 
+@pytest.mark.parametrize('copies', ['', 'WHERE consumer_id = (SELECT min(uuid) FROM placement_consumers)'])
+def test_allocations_without_a_copy_of_their_owner_are_counted_in_usages(app: Any, copies: str) -> None:
+    """As a process of the release before writes them; all, or some of them."""
+    host = create_provider(app, VCPU=10)
+    for owner in ('user', 'user', 'other'):
+        body = {**claim(host, consumer_type='INSTANCE'), 'user_id': owner}
+        demand(app, 'PUT', f'/allocations/{uuid.uuid4()}', body, '1.38')
+    demand(app, 'PUT', f'/allocations/{uuid.uuid4()}', {**claim(host), 'project_id': 'elsewhere'}, '1.37')
+    queries = ('', '&consumer_type=all', '&consumer_type=INSTANCE', '&consumer_type=unknown', '&user_id=user')
+
+    def shown() -> list[Any]:
+        paths = [f'/usages?project_id={project}{query}' for project in ('project', 'elsewhere') for query in queries]
+        shown_since_1_38 = [ask(app, 'GET', path, version='1.38').json for path in paths]
+        return shown_since_1_38 + [ask(app, 'GET', path, version='1.9').json for path in paths if 'type' not in path]
+
+    expected = shown()
+    assert expected[0] == {'usages': {'INSTANCE': {'consumer_count': 3, 'VCPU': 3}}}
+    with app.db.engine.begin() as connection:
+        connection.exec_driver_sql(
+            f'UPDATE placement_allocations SET consumer_project_id = NULL, consumer_user_id = NULL,'
+            f' consumer_type_id = NULL {copies}'
+        )
+    assert shown() == expected
+
+
 def test_a_type_that_was_stored_by_another_service_is_shown_as_it_is(app: Any) -> None:
     """Also one that cannot be sent. One that is called as consumers without a type are shown is one group with them."""
     host, consumers = create_provider(app, VCPU=10), [str(uuid.uuid4()) for _ in range(3)]
@@ -135,8 +165,10 @@ def test_a_type_that_was_stored_by_another_service_is_shown_as_it_is(app: Any) -
     with app.db.engine.begin() as connection:
         connection.execute(tables.consumer_types.insert(), [{'id': 7, 'name': 'théirs'}, {'id': 8, 'name': 'unknown'}])
         for number, consumer in enumerate(consumers[:2], 7):
-            which = tables.consumers.c.uuid == consumer
-            connection.execute(tables.consumers.update().where(which).values(consumer_type_id=number))
+            condition = tables.consumers.c.uuid == consumer
+            connection.execute(tables.consumers.update().where(condition).values(consumer_type_id=number))
+        # The copies that the adoption makes.
+        connection.execute(tables.allocations.update().values(tables.OWNER))
     assert [type_of(app, consumer) for consumer in consumers] == ['théirs', 'unknown', 'unknown']
     assert ask(app, 'GET', '/usages?project_id=project', version='1.38').json['usages'] == {
         'théirs': {'consumer_count': 1, 'VCPU': 1},

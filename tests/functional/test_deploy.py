@@ -15,7 +15,8 @@ import webob
 
 from placement import conf as configuration
 from placement import deploy, exception, handler
-from placement.web import wsgi
+from placement.web.context import RequestContext
+from placement.web.operation import Operation
 from tests.support import applications, fixtures
 
 ORIGIN = 'https://dashboard.example.com'
@@ -26,15 +27,15 @@ Load = Callable[..., deploy.Application]
 def load(tmp_path: pathlib.Path) -> Iterator[Load]:
     """Build applications from overrides, each on a database of its own."""
     with contextlib.ExitStack() as stack:
-        made: list[deploy.Application] = []
+        built: list[deploy.Application] = []
 
         def build(**overrides: dict[str, Any]) -> deploy.Application:
-            database = tmp_path / f'{len(made)}.sqlite'
+            database = tmp_path / f'{len(built)}.sqlite'
             if not database.exists():
                 fixtures.prepare(database)
-            made.append(deploy.loadapp(applications.options(database, **overrides)))
-            stack.callback(made[-1].db.dispose)
-            return made[-1]
+            built.append(deploy.loadapp(applications.options(database, **overrides)))
+            stack.callback(built[-1].db.dispose)
+            return built[-1]
 
         yield build
 
@@ -240,7 +241,9 @@ def test_a_truncated_body_is_400(load: Load) -> None:
 def test_a_transfer_encoding_other_than_chunked_is_rejected(load: Load, coding: str) -> None:
     response = _send(load(), '/', Transfer_Encoding=coding)
     assert response.status_code == 400
-    assert response.json['errors'][0]['detail'] == 'transfer-encoding header must be chunked, and nothing else'
+    assert response.json['errors'][0]['detail'].endswith(
+        '\n\n transfer-encoding header must be chunked, and nothing else'
+    )
     assert _send(load(), '/', Transfer_Encoding='Chunked').status_code == 200
 
 
@@ -326,14 +329,14 @@ def test_any_origin_can_be_allowed(load: Load) -> None:
 def test_two_applications_in_one_process_share_nothing(load: Load, tmp_path: pathlib.Path) -> None:
     policy_file = tmp_path / 'policy.yaml'
     policy_file.write_text('"placement:resource_providers:list": ""\n')
-    one = load(cors={'allowed_origin': ['*']}, placement={'policy_file': str(policy_file)})
+    first = load(cors={'allowed_origin': ['*']}, placement={'policy_file': str(policy_file)})
     other = load()
-    assert _send(one, '/resource_providers', token='user').status_code == 200
+    assert _send(first, '/resource_providers', token='user').status_code == 200
     assert _send(other, '/resource_providers', token='user').status_code == 403
-    assert _send(one, '/', Origin=ORIGIN).headers['Access-Control-Allow-Origin'] == '*'
+    assert _send(first, '/', Origin=ORIGIN).headers['Access-Control-Allow-Origin'] == '*'
     assert 'Access-Control-Allow-Origin' not in _send(other, '/', Origin=ORIGIN).headers
-    assert _post(one, b'{"name": "a"}', chunked=False).status_code == 201
-    assert len(_send(one, '/resource_providers').json['resource_providers']) == 1
+    assert _post(first, b'{"name": "a"}', chunked=False).status_code == 201
+    assert len(_send(first, '/resource_providers').json['resource_providers']) == 1
     assert _send(other, '/resource_providers').json['resource_providers'] == []
 
 
@@ -379,11 +382,11 @@ def test_a_file_that_is_no_database_stops_the_start(load: Load, tmp_path: pathli
         load()
 
 
-def _faulty(fault: Exception) -> wsgi.PlacementWsgify:
-    def fail(_req: webob.Request) -> webob.Response:
+def _faulty(fault: Exception) -> Operation:
+    def fail(_req: webob.Request, _context: RequestContext) -> webob.Response:
         raise fault
 
-    return wsgi.PlacementWsgify(fail)
+    return Operation(fail, checks=())
 
 
 @pytest.mark.parametrize(

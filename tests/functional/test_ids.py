@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import uuid
 from collections.abc import Callable
@@ -10,15 +11,17 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
+from placement.capacity import InventoryRecord
 from placement.db import migration, tables
 from placement.db.api import Database
 from placement.objects import aggregate
-from placement.objects.inventory import Inventory, InventoryList
+from placement.objects.inventory import Inventory, InventoryList, read_inventories
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
-from placement.objects.trait import TraitList
+from placement.objects.trait import TraitList, read_traits
 from placement.web.context import RequestContext
 from tests.support import corruption, lasting_ids
+from tests.support.objects import create_provider, set_traits
 
 
 def test_no_id_is_given_twice(context: RequestContext) -> None:
@@ -32,42 +35,60 @@ def test_ids_of_classes_continue_after_rows_inserted_by_others(context: RequestC
 
 
 def test_a_rename_of_a_deleted_class_is_rejected(context: RequestContext) -> None:
-    found = ResourceClass.create(context, 'CUSTOM_A')
+    resource_class = ResourceClass.create(context, 'CUSTOM_A')
     ResourceClass.destroy(context, 'CUSTOM_A')
     ResourceClass.create(context, 'CUSTOM_B')
     with pytest.raises(exception.ResourceClassNotFound):
-        found.rename('CUSTOM_C')
+        resource_class.rename('CUSTOM_C')
     assert ResourceClass.get_by_name(context, 'CUSTOM_B').name == 'CUSTOM_B'
 
 
 def test_a_rename_of_a_class_renamed_meanwhile_is_rejected(context: RequestContext) -> None:
-    found = ResourceClass.create(context, 'CUSTOM_A')
+    resource_class = ResourceClass.create(context, 'CUSTOM_A')
     ResourceClass.get_by_name(context, 'CUSTOM_A').rename('CUSTOM_B')
     with pytest.raises(exception.ResourceClassNotFound):
-        found.rename('CUSTOM_C')
-    assert ResourceClass.get_by_name(context, 'CUSTOM_B').id == found.id
+        resource_class.rename('CUSTOM_C')
+    assert ResourceClass.get_by_name(context, 'CUSTOM_B').id == resource_class.id
 
 
+def inventory_writer(write: Callable[..., object]) -> Callable[[RequestContext, str], Callable[[], object]]:
+    """Reads the inventories of a provider; the result calls ``write`` with what was read."""
+
+    def read(context: RequestContext, uuid: str) -> Callable[[], object]:
+        return functools.partial(write, context, *read_inventories(context, uuid))
+
+    return read
+
+
+def trait_writer(*names: str) -> Callable[[RequestContext, str], Callable[[], object]]:
+    """The same for a write that sets these traits."""
+
+    def read(context: RequestContext, uuid: str) -> Callable[[], object]:
+        return functools.partial(TraitList.replace, context, *read_traits(context, uuid, names), names)
+
+    return read
+
+
+VCPU = ('VCPU', InventoryRecord(4))
 #: The writes that a request can make to a provider that it has looked up.
-WRITES: dict[str, Callable[[ResourceProvider], object]] = {
-    'add inventory': lambda one: one.add_inventory(Inventory.from_request('VCPU', {'total': 4})),
-    'set inventories': lambda one: one.set_inventories([Inventory.from_request('VCPU', {'total': 4})]),
-    'clear inventories': ResourceProvider.delete_inventories,
-    'set traits': lambda one: one.set_traits(['HW_CPU_X86_VMX']),
-    'clear traits': ResourceProvider.clear_traits,
+WRITES = {
+    'add inventory': inventory_writer(lambda context, provider, _present: Inventory.create(context, provider, *VCPU)),
+    'set inventories': inventory_writer(functools.partial(InventoryList.replace, inventories=dict([VCPU]))),
+    'set traits': trait_writer('HW_CPU_X86_VMX'),
 }
 
 
-@pytest.mark.parametrize('write', WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize('read', WRITES.values(), ids=WRITES)
 def test_a_write_does_not_change_a_new_provider_with_the_same_uuid(
-    context: RequestContext, write: Callable[[ResourceProvider], object]
+    context: RequestContext, read: Callable[[RequestContext, str], Callable[[], object]]
 ) -> None:
     identity = str(uuid.uuid4())
-    found = ResourceProvider.create(context, name='provider', uuid=identity)
+    ResourceProvider.create(context, name='provider', uuid=identity)
+    write = read(context, identity)
     ResourceProvider.destroy(context, identity)
     fresh = ResourceProvider.create(context, name='provider', uuid=identity)
-    with pytest.raises((exception.ConcurrentProviderUpdate, exception.ResourceProviderNotFound)):
-        write(found)
+    with pytest.raises(exception.ConcurrentProviderUpdate):
+        write()
     assert len(InventoryList.get_with_provider(context, fresh.uuid)[1]) == 0
     assert len(TraitList.get_with_provider(context, fresh.uuid)[1]) == 0
     assert aggregate.get_with_provider(context, fresh.uuid)[1] == []
@@ -76,11 +97,11 @@ def test_a_write_does_not_change_a_new_provider_with_the_same_uuid(
 
 
 def test_setting_the_same_traits_at_an_old_generation_is_rejected(context: RequestContext) -> None:
-    identity = str(uuid.uuid4())
-    found = ResourceProvider.create(context, name='provider', uuid=identity)
-    ResourceProvider.get_by_uuid(context, identity).set_traits(['HW_CPU_X86_VMX'])
+    provider = create_provider(context)
+    write = trait_writer('HW_CPU_X86_VMX')(context, provider.uuid)
+    set_traits(provider, ['HW_CPU_X86_VMX'])
     with pytest.raises(exception.ConcurrentProviderUpdate):
-        found.set_traits(['HW_CPU_X86_VMX'])
+        write()
 
 
 def test_a_foreign_key_error_is_a_conflict(context: RequestContext) -> None:

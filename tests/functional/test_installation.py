@@ -52,6 +52,6 @@ def test_the_service_warns(beside: pathlib.Path, start: list[str]) -> None:
 def test_there_is_no_warning_otherwise(
     beside: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, 'path', [one for one in sys.path if one != str(beside)])
+    monkeypatch.setattr(sys, 'path', [directory for directory in sys.path if directory != str(beside)])
     assert manage.main(['db', 'sync']) == 0
     assert capsys.readouterr().err == ''

@@ -8,7 +8,7 @@ import pytest
 
 from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
-from placement.reports import inventory_stats
+from placement.ops.reports import inventory_stats
 from tests.support import cloud
 from tests.support.http_client import create_provider, demand
 
@@ -25,10 +25,10 @@ def test_counts_trees_aggregates_and_usage_mismatches(db: Database) -> None:
 def test_a_tree_counts_of_which_only_a_child_is_in_the_aggregate(app: Any, db: Database) -> None:
     host = create_provider(app)
     for name in ('cell0', 'cell1'):
-        child = {'name': name, 'parent_provider_uuid': host}
-        made = demand(app, 'POST', '/resource_providers', child).json['uuid']
+        body = {'name': name, 'parent_provider_uuid': host}
+        child = demand(app, 'POST', '/resource_providers', body).json['uuid']
         member = {'resource_provider_generation': 0, 'aggregates': [cloud.AGGREGATE]}
-        demand(app, 'PUT', f'/resource_providers/{made}/aggregates', member)
+        demand(app, 'PUT', f'/resource_providers/{child}/aggregates', member)
     (counted,) = inventory_stats.read_inventories(db, ProviderCache(db), [cloud.AGGREGATE]).aggregates
     assert (counted.summary.providers, counted.summary.trees) == (3, 1)
 

@@ -92,7 +92,7 @@ def test_last_modified_of_one_thing(service: Service) -> None:
 
 def test_last_modified_of_a_put_that_confirms_a_trait(service: Service) -> None:
     service.date(tables.traits, 3, 5)
-    assert service.call('PUT', f'/traits/{TRAIT}').last_modified == day(5).replace(tzinfo=dt.timezone.utc)
+    assert service.call('PUT', f'/traits/{TRAIT}').last_modified == day(5).replace(tzinfo=dt.UTC)
 
 
 @pytest.mark.parametrize('newest', [0, 1])
@@ -111,13 +111,13 @@ def test_last_modified_of_lists(service: Service, newest: int, updated: bool) ->
         (f'/allocations/{service.consumer}', allocations, allocations.c.resource_class_id == 2 * newest),
         (f'{host}/allocations', allocations, allocations.c.resource_class_id == 2 * newest),
     ]
-    for path, table, one in lists:
+    for path, table, condition in lists:
         service.date(table, 3, None)
         if updated:
             # Created before all others.
-            service.date(table, 2, 9, one)
+            service.date(table, 2, 9, condition)
         else:
-            service.date(table, 9, None, one)
+            service.date(table, 9, None, condition)
         assert service.modified(path) == day(9), path
 
 

@@ -10,80 +10,84 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import exception
+from placement.capacity import InventoryRecord
+from placement.claims.claim import delete_allocations
 from placement.cmd import manage, manage_audit
 from placement.db import change_log, generation, tables
-from placement.db.api import Database, RetryTransaction
+from placement.db.api import Database
 from placement.db.batch import StatementBatch
-from placement.db.change_log import NO_PROVIDER, ChangeKind, Position, Relation, Sums, VersionVector
-from placement.objects.allocation import AllocationList
-from placement.objects.inventory import Inventory
+from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation, Sums
+from placement.db.errors import RetryTransaction
+from placement.db.generation import ProviderGeneration
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
 from tests.support import corruption, logs
 from tests.support.fixtures import Counter, PointCommandsAt
-from tests.support.objects import claim, create_provider
+from tests.support.objects import claim, create_provider, set_inventories, set_traits
 
-Logged = Callable[[], dict[int, ChangeKind]]
+Logged = Callable[[], dict[int, int]]
 
 
 @pytest.fixture
 def logged(db: Database) -> Logged:
     """What was logged since the last call."""
 
-    def ask() -> dict[int, ChangeKind]:
+    def read_changes() -> dict[int, int]:
         with db.reader() as tx:
-            newest = change_log.read_vector(tx)
-            found = change_log.read_since(tx, known[-1], newest)
-        known.append(newest)
-        return found
+            newest = change_log.read_log_position(tx)
+            changes = change_log.read_since(tx, log_positions[-1], newest)
+        log_positions.append(newest)
+        return changes
 
-    known = [VersionVector()]
-    ask()
-    return ask
+    log_positions = [LogPosition()]
+    read_changes()
+    return read_changes
 
 
 def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext, logged: Logged) -> None:
-    one, other = create_provider(context), create_provider(context)
+    host, other = create_provider(context), create_provider(context)
     child = create_provider(context, 'child', other.uuid)
-    assert logged() == {provider.id: ChangeKind.PROVIDER for provider in (one, other, child)}
-    one.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
-    one.set_traits(['HW_CPU_X86_AVX2'])
-    one.set_aggregates([str(uuid.uuid4())], increment_generation=True)
-    assert logged() == {one.id: ChangeKind.PROVIDER}
-    one.set_aggregates([], increment_generation=False)
-    assert logged() == {one.id: ChangeKind.PROVIDER}
-    one.set_traits(['HW_CPU_X86_AVX2'])
+    assert logged() == {provider.id: ChangeKind.PROVIDER for provider in (host, other, child)}
+    set_inventories(host, ('VCPU', InventoryRecord(8)))
+    set_traits(host, ['HW_CPU_X86_AVX2'])
+    host.set_aggregates([str(uuid.uuid4())], increment_generation=True)
+    assert logged() == {host.id: ChangeKind.PROVIDER}
+    host.set_aggregates([], increment_generation=False)
+    assert logged() == {host.id: ChangeKind.PROVIDER}
+    set_traits(host, ['HW_CPU_X86_AVX2'])
     assert logged() == {}
-    other.rename_and_move('another', one.uuid)
+    other.rename_and_move('another', host.uuid)
     assert logged() == {other.id: ChangeKind.PROVIDER, child.id: ChangeKind.PROVIDER}
     ResourceProvider.destroy(context, child.uuid)
     assert logged() == {child.id: ChangeKind.PROVIDER}
 
 
 def test_claims(context: RequestContext, logged: Logged) -> None:
-    one, other = create_provider(context, VCPU=8), create_provider(context, VCPU=8)
+    host, other = create_provider(context, VCPU=8), create_provider(context, VCPU=8)
     logged()
-    consumer = claim(context, {one.uuid: {'VCPU': 1}})
-    assert logged() == {one.id: ChangeKind.USAGE}
+    consumer = claim(context, {host.uuid: {'VCPU': 1}})
+    assert logged() == {host.id: ChangeKind.USAGE}
     claim(context, {other.uuid: {'VCPU': 1}}, consumer)
-    assert logged() == {one.id: ChangeKind.USAGE, other.id: ChangeKind.USAGE}
-    AllocationList.delete_all_by_consumer(context, consumer)
+    assert logged() == {host.id: ChangeKind.USAGE, other.id: ChangeKind.USAGE}
+    delete_allocations(context.db, consumer)
     assert logged() == {other.id: ChangeKind.USAGE}
 
 
 def test_names(context: RequestContext, logged: Logged) -> None:
-    trait, made = Trait.create(context, 'CUSTOM_ONE'), ResourceClass.create(context, 'CUSTOM_ONE')
-    assert logged() == {NO_PROVIDER: ChangeKind.NAMES}
-    made.rename('CUSTOM_OTHER')
+    trait, resource_class = Trait.create(context, 'CUSTOM_ONE'), ResourceClass.create(context, 'CUSTOM_ONE')
+    created = logged()
+    assert set(created.values()) == {ChangeKind.NAMES}
+    assert change_log.new_names(created) == ([resource_class.id], [trait.id])
+    resource_class.rename('CUSTOM_OTHER')
     assert logged() == {NO_PROVIDER: ChangeKind.NAMES}
     Trait.destroy(context, trait.name)
     ResourceClass.destroy(context, 'CUSTOM_OTHER')
     assert logged() == {NO_PROVIDER: ChangeKind.NAMES}
 
 
-def test_the_note_that_covers_more_wins(db: Database, logged: Logged) -> None:
+def test_provider_entry_replaces_usage_entry(db: Database, logged: Logged) -> None:
     def work(tx: sa.Connection) -> None:
         change_log.record_providers(tx, [1, 2])
         change_log.record_usage(tx, [2, 3])
@@ -145,7 +149,7 @@ def test_nothing_is_noted_after_the_end(db: Database, context: RequestContext) -
     def work(tx: sa.Connection) -> None:
         for _ in range(2):
             last = StatementBatch(tx)
-            generation.increment_one(last, provider.version)
+            generation.increment_one(last, ProviderGeneration(provider.id, provider.uuid, 0))
             last.execute_final()
 
     with pytest.raises(change_log.MissingLogEntry, match='after the last'):
@@ -198,13 +202,13 @@ def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -
             tx.execute(tables.resource_provider_aggregates.insert(), row)
 
     with db.reader() as tx:
-        before = change_log.read_vector(tx)
+        before = change_log.read_log_position(tx)
         numbers = logs.sequences(tx)
     db.write(work)
     db.write(work)
     assert attempts == 4
     with db.reader() as tx:
-        after = change_log.read_vector(tx)
+        after = change_log.read_log_position(tx)
         assert change_log.read_since(tx, before, after) == {provider.id: ChangeKind.PROVIDER}
         assert logs.sequences(tx) == {slot: number + 2 for slot, number in numbers.items()}
 
@@ -236,11 +240,11 @@ def go_on(tx: sa.Connection, slot: int, sequence: int, token: int, provider: int
     tx.execute(tables.change_log.insert(), values | {'slot_id': slot, 'provider_id': provider, 'kind': 2})
 
 
-def vector(positions: dict[int, Position]) -> VersionVector:
+def log_position(positions: dict[int, Position]) -> LogPosition:
     groups: dict[int, dict[int, Position]] = {}
     for id_, position in positions.items():
         groups.setdefault(id_ >> 5, {})[id_] = position
-    return VersionVector().replaced(groups)
+    return LogPosition().replaced(groups)
 
 
 def test_a_vector_has_the_sums_of_the_database(db: Database, slots: list[int]) -> None:
@@ -248,73 +252,73 @@ def test_a_vector_has_the_sums_of_the_database(db: Database, slots: list[int]) -
         add_slots(tx, 40, 70)
         go_on(tx, 3, 2, 77, 9)
     with db.reader() as tx:
-        read = change_log.read_vector(tx)
-    assert read.total == Sums.of(db.fetch_all(change_log.CHECK)[0])
+        read = change_log.read_log_position(tx)
+    assert read.total == Sums.from_row(db.fetch_all(change_log.CHECK)[0])
     assert read.sums == {0: (5, 6, 1 + 2 + 77 + 4 + 5), 1: (24, 24, sum(range(40, 64))), 2: (7, 7, sum(range(64, 71)))}
-    assert read.position(3) == Position(2, 77)
-    assert read.position(39) is None
+    assert dict(read)[3] == Position(2, 77)
+    assert 39 not in dict(read)
 
 
-@pytest.mark.parametrize(('more', 'statements'), [(50, 1), (200, 2)])
+@pytest.mark.parametrize(('added', 'statements'), [(50, 1), (200, 2)])
 def test_of_many_slots_only_the_groups_that_differ_are_read(
-    db: Database, slots: list[int], queries: Counter, more: int, statements: int
+    db: Database, slots: list[int], queries: Counter, added: int, statements: int
 ) -> None:
     with db.engine.begin() as tx:
-        add_slots(tx, 32, 32 + more)
+        add_slots(tx, 32, 32 + added)
     with db.reader() as tx:
-        known = change_log.read_vector(tx)
+        before = change_log.read_log_position(tx)
     with db.engine.begin() as tx:
         go_on(tx, 3, 2, 77, 9)
         add_slots(tx, 301, 301)
         tx.execute(tables.change_log_slots.delete().where(tables.change_log_slots.c.id.between(64, 95)))
     with db.reader() as tx:
-        expected = change_log.read_vector(tx)
+        expected = change_log.read_log_position(tx)
         with queries(at_most=statements) as seen:
-            found = change_log.read_vector(tx, known)
-    assert found == expected
-    assert found.position(3) == Position(2, 77)
-    assert found.position(64) is None
-    assert 2 not in found.groups
-    assert found.position(301) == Position(1, 301)
+            refreshed = change_log.read_log_position(tx, before)
+    assert refreshed == expected
+    assert dict(refreshed)[3] == Position(2, 77)
+    assert dict(refreshed).get(64) is None
+    assert 2 not in refreshed.groups
+    assert dict(refreshed).get(301) == Position(1, 301)
     assert len(seen) == statements
 
 
 def test_entries_that_are_missing_or_of_another_transaction(db: Database, slots: list[int]) -> None:
     """The known entry has to be there with its token, and every entry after it."""
     with db.reader() as tx:
-        before = change_log.read_vector(tx)
+        before = change_log.read_log_position(tx)
     with db.engine.begin() as tx:
         for number in (2, 3, 4):
             go_on(tx, 2, number, number * 10, 20 + number)
     with db.reader() as tx:
-        upto = change_log.read_vector(tx)
+        upto = change_log.read_log_position(tx)
         assert change_log.read_since(tx, before, upto) == dict.fromkeys((22, 23, 24), ChangeKind.PROVIDER)
         assert change_log.read_since(tx, upto, upto) == {}
-        later = vector({**dict(upto), 2: Position(3, 30)})
+        later = log_position({**dict(upto), 2: Position(3, 30)})
         assert change_log.read_since(tx, later, upto) == {24: ChangeKind.PROVIDER}
-        new = vector({id_: position for id_, position in upto if id_ != 2})
+        new = log_position({id_: position for id_, position in upto if id_ != 2})
         assert change_log.read_since(tx, new, upto) == {2: ChangeKind.USAGE} | dict.fromkeys(
             (22, 23, 24), ChangeKind.PROVIDER
         )
         with pytest.raises(change_log.LogTruncated, match='number 3 of slot 2'):
-            change_log.read_since(tx, vector({**dict(upto), 2: Position(3, 31)}), upto)
+            change_log.read_since(tx, log_position({**dict(upto), 2: Position(3, 31)}), upto)
     for missing, readable in ((1, Position(2, 20)), (3, Position(4, 40))):
         with db.engine.begin() as tx:
             log = tables.change_log.c
             tx.execute(tables.change_log.delete().where(log.slot_id == 2, log.sequence == missing))
         with db.reader() as tx:
-            for known in (before, new, *([later] if missing == 3 else [])):
+            for start in (before, new, *([later] if missing == 3 else [])):
                 with pytest.raises(change_log.LogTruncated):
-                    change_log.read_since(tx, known, upto)
-            change_log.read_since(tx, vector({**dict(upto), 2: readable}), upto)
+                    change_log.read_since(tx, start, upto)
+            change_log.read_since(tx, log_position({**dict(upto), 2: readable}), upto)
 
 
 def test_relations() -> None:
-    known = vector({1: Position(5, 50), 2: Position(7, 70), 40: Position(0, 0)})
+    current = log_position({1: Position(5, 50), 2: Position(7, 70), 40: Position(0, 0)})
 
     def relation(**changed: Position | None) -> Relation:
-        positions = {**dict(known), **{int(name[1:]): position for name, position in changed.items()}}
-        return known.relation(vector({id_: position for id_, position in positions.items() if position}))
+        positions = {**dict(current), **{int(name[1:]): position for name, position in changed.items()}}
+        return current.relation(log_position({id_: position for id_, position in positions.items() if position}))
 
     assert relation() is Relation.SAME
     assert relation(_1=Position(6, 1)) is Relation.NEWER
@@ -356,14 +360,14 @@ def test_a_slot_that_a_restored_database_has_for_another_transaction(db: Databas
     """The number is the one that the process knows, the token is not: it writes under another slot."""
     db.write(lambda tx: change_log.record_usage(tx, [1]))
     with db.reader() as tx:
-        ((slot, known),) = change_log.read_vector(tx)
+        ((slot, position),) = change_log.read_log_position(tx)
     with db.engine.begin() as connection:
-        connection.execute(tables.change_log_slots.update().values(token=known.token + 1))
+        connection.execute(tables.change_log_slots.update().values(token=position.token + 1))
     db.write(lambda tx: change_log.record_usage(tx, [2]))
     with db.reader() as tx:
-        found = dict(change_log.read_vector(tx))
-    assert found.pop(slot) == (known.sequence, known.token + 1)
-    assert [position.sequence for position in found.values()] == [1]
+        positions = dict(change_log.read_log_position(tx))
+    assert positions.pop(slot) == (position.sequence, position.token + 1)
+    assert [position.sequence for position in positions.values()] == [1]
 
 
 def test_a_slot_whose_transaction_may_still_be_open_is_not_used_again(db: Database) -> None:

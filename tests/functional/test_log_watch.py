@@ -8,20 +8,20 @@ from collections.abc import Iterable
 import pytest
 import sqlalchemy as sa
 
+from placement.capacity import InventoryRecord
 from placement.db import change_log
-from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
 from tests.support.log_watch import Watch
-from tests.support.objects import claim, create_provider
+from tests.support.objects import claim, create_provider, set_inventories, set_traits
 
 
 @pytest.fixture
 def hosts(context: RequestContext) -> list[ResourceProvider]:
     """Two hosts, and a NUMA node below the second one."""
-    made = [create_provider(context, VCPU=8) for _ in range(2)]
-    return [*made, create_provider(context, 'numa', made[1].uuid, VCPU=8)]
+    roots = [create_provider(context, VCPU=8) for _ in range(2)]
+    return [*roots, create_provider(context, 'numa', roots[1].uuid, VCPU=8)]
 
 
 def claim_of_both(context: RequestContext, hosts: list[ResourceProvider]) -> None:
@@ -30,9 +30,9 @@ def claim_of_both(context: RequestContext, hosts: list[ResourceProvider]) -> Non
 
 def seen(watch: Watch) -> list[str]:
     """What the watch found; taking it keeps it from failing the test."""
-    found = [line.partition(',')[0] for line in watch.unrecorded]
+    names = [line.partition(',')[0] for line in watch.unrecorded]
     watch.unrecorded.clear()
-    return found
+    return names
 
 
 def omit_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -67,18 +67,22 @@ def test_a_change_noted_only_as_usage(
     watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(change_log, 'record_providers', change_log.record_usage)
-    hosts[0].set_traits(['HW_CPU_X86_AVX2'])
+    set_traits(hosts[0], ['HW_CPU_X86_AVX2'])
     hosts[0].set_aggregates([str(uuid.uuid4())], increment_generation=True)
-    hosts[0].update_inventory(Inventory.from_request('VCPU', {'total': 9}))
+    set_inventories(hosts[0], ('VCPU', InventoryRecord(9)))
     hosts[0].rename('renamed')
     assert seen(watch) == [f'provider {hosts[0].id} changed (PROVIDER)'] * 4
 
 
 def test_names(watch: Watch, context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_log.PendingChanges, 'check', lambda _pending: None)
-    monkeypatch.setattr(change_log, 'record_names', lambda tx: change_log.record_usage(tx, [7]))
+    monkeypatch.setattr(change_log.PendingChanges, 'verify_recorded', lambda _pending: None)
     Trait.create(context, 'CUSTOM_ONE')
-    assert seen(watch) == ['names changed (NAMES)']
+    assert seen(watch) == []
+    monkeypatch.setattr(change_log, 'record_names', lambda tx: change_log.record_usage(tx, [7]))
+    monkeypatch.setattr(change_log, 'record_new_trait', change_log.record_new_class)
+    Trait.create(context, 'CUSTOM_TWO')
+    Trait.destroy(context, 'CUSTOM_ONE')
+    assert seen(watch) == ['names changed (NAMES)'] * 2
 
 
 def test_the_watch_sees_a_claim(watch: Watch, context: RequestContext, hosts: list[ResourceProvider]) -> None:

@@ -5,14 +5,19 @@ Each is answered with 409, the phrase of the operation and the code of a concurr
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from placement.objects.inventory import Inventory
-from placement.objects.resource_provider import Reader, ResourceProvider
+from placement.capacity import InventoryRecord
+from placement.handlers import inventory, trait
+from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
+from tests.support import error_details
 from tests.support.http_client import ask
+from tests.support.objects import set_inventories, set_traits
 
 UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 TRAIT = 'HW_CPU_X86_VMX'
@@ -21,26 +26,19 @@ TRAIT = 'HW_CPU_X86_VMX'
 @pytest.fixture
 def provider(context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> ResourceProvider:
     """A provider at generation 2 whose generation another writer increments after each look-up."""
-    made = ResourceProvider.create(context, name='contended', uuid=UUID)
-    made.add_inventory(Inventory.from_request('VCPU', {'total': 4}))
-    made.set_traits([TRAIT])
-    look_up = ResourceProvider.get_by_uuid
+    provider = ResourceProvider.create(context, name='contended', uuid=UUID)
+    set_inventories(provider, ('VCPU', InventoryRecord(4)))
+    set_traits(provider, [TRAIT])
+    for module, name in ((inventory, 'read_inventories'), (trait, 'read_traits')):
+        monkeypatch.setattr(module, name, functools.partial(_read_beside_a_writer, getattr(module, name)))
+    return provider
 
-    look_up_with = ResourceProvider.get_with
 
-    def be_overtaken(found: ResourceProvider) -> ResourceProvider:
-        look_up(context, found.uuid).set_aggregates([], increment_generation=True)
-        return found
-
-    def look_up_and_be_overtaken(context: RequestContext, uuid: str) -> ResourceProvider:
-        return be_overtaken(look_up(context, uuid))
-
-    def look_up_with_and_be_overtaken(context: RequestContext, uuid: str, read: Reader) -> ResourceProvider:
-        return be_overtaken(look_up_with(context, uuid, read))
-
-    monkeypatch.setattr(ResourceProvider, 'get_by_uuid', look_up_and_be_overtaken)
-    monkeypatch.setattr(ResourceProvider, 'get_with', look_up_with_and_be_overtaken)
-    return made
+def _read_beside_a_writer(read: Callable[..., Any], context: RequestContext, uuid: str, *arguments: Any) -> Any:
+    """Read a provider; before this returns, another writer increments the generation."""
+    rows = read(context, uuid, *arguments)
+    ResourceProvider.get_by_uuid(context, uuid).set_aggregates([], increment_generation=True)
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -63,7 +61,9 @@ def test_the_losing_write_is_409(
     response = ask(app, method, f'/resource_providers/{UUID}{path}', body)
     error = response.json['errors'][0]
     assert (error['status'], error['code']) == (409, 'placement.concurrent_update')
-    assert error['detail'].startswith(f'{lead}Another thread concurrently updated the resource provider data.')
+    assert error_details.reason(error).startswith(
+        f'{lead}Another thread concurrently updated the resource provider data.'
+    )
 
 
 def test_the_losing_write_changes_nothing(

@@ -16,10 +16,10 @@ from placement import conf as placement_conf
 from placement import deploy
 from placement.cmd import manage, manage_audit
 from placement.db import migration, tables
-from placement.db.adoption import adopt
-from placement.db.adoption.plan import Step
-from placement.db.adoption.schema import shortest
 from placement.db.api import Database
+from placement.ops.adoption import adopt
+from placement.ops.adoption.plan import Step
+from placement.ops.adoption.schema import shortest
 from tests.support import adopted, corruption, legacy_database
 from tests.support.http_client import ask
 from tests.support.legacy_service import WRITES, Busy, ForeignService
@@ -46,7 +46,7 @@ PROBLEMS = {
         'resource_providers.parent_provider_id refers to resource_providers that do not exist: 99.'
     ),
     'UPDATE resource_providers SET parent_provider_id = 2 WHERE id = 1': (
-        'The parents of resource_providers form a cycle: 1, 2.'
+        'The parents of resource_providers form a loop: 1, 2.'
     ),
     'UPDATE inventories SET resource_provider_id = 3, resource_class_id = 0 WHERE id = 3': (
         'inventories has rows with the same resource_provider_id, resource_class_id: (3, 0).'
@@ -55,9 +55,7 @@ PROBLEMS = {
     "UPDATE consumers SET uuid = upper(uuid) WHERE uuid LIKE 'c%1%'": (
         'consumers.uuid has uuids that are not in lower case with hyphens: C0000011-'
     ),
-    'UPDATE inventories SET step_size = 0 WHERE id = 1': (
-        'inventories.step_size is less than 1, which no amount is a multiple of: 1.'
-    ),
+    'UPDATE inventories SET step_size = 0 WHERE id = 1': ('inventories.step_size is less than 1: 1.'),
     'DROP INDEX by_class_and_more; ALTER TABLE inventories DROP COLUMN total': (
         'The table inventories has no column total.'
     ),
@@ -87,10 +85,10 @@ SOUND = adopted.without_used(corruption.SOUND)
 @pytest.fixture
 def url(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of an empty database; commands that the test runs use it."""
-    found = f'sqlite:///{tmp_path}/placement.sqlite'
+    url = f'sqlite:///{tmp_path}/placement.sqlite'
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
-    return found
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url)
+    return url
 
 
 def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,12 +99,12 @@ def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> N
     out = capsys.readouterr().out
     for sentence in (
         '- Set the generation of 1 row of placement_resource_providers to 0 instead of NULL.',
-        '- Rebuild the table placement_inventories, with everything else in it: add used; ',
+        '- Rebuild the table placement_inventories, with all its rows: add used; ',
         '- Insert the missing standard names: 21 resource classes, ',
         '- Set the root of 2 resource providers from the parents.',
-        '- Insert 1 consumer with allocations and without a record, with the project 00000000-',
+        '- Create the missing records of 1 consumer, with the project 00000000-',
         '- Set the usage of each inventory to the sum of its allocations (4 in all).',
-        'Note: 1 consumer has a type, which clients give at microversion 1.38 and later. They need [placement] max_',
+        'Note: 1 consumer has a type. Clients that set types use microversion 1.38 or later, and need [placement] max_',
         'Nothing was changed. To apply this plan: placement-manage db adopt --yes',
     ):
         assert sentence in out
@@ -169,12 +167,12 @@ def test_failure_changes_nothing(url: str) -> None:
     db = Database(placement_conf.load(config_files=[]))
 
     def stop_at_the_end(step: Step) -> None:
-        if step.sentence.startswith('Record the version'):
+        if step.sentence.startswith('Record the revision'):
             raise InterruptedError
 
     try:
         with pytest.raises(InterruptedError):
-            adopt.apply(db.engine, 'project', 'user', stop_at_the_end)
+            adopt.adopt_database(db.engine, 'project', 'user', stop_at_the_end)
     finally:
         db.dispose()
     assert corruption.contents(url) == before
@@ -222,10 +220,11 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')] == [
-        '- Rebuild the table placement_inventories, with everything else in it: add used.',
+        '- Rebuild the table placement_inventories, with all its rows: add used.',
+        '- Copy project, user and type of the consumer to 1 allocation.',
         '- Set the usage of each inventory to the sum of its allocations (1 in all).',
         '- Create the change log: the tables placement_change_log_slots and placement_change_log.',
-        f'- Record the version of the schema, {migration.head()}, in the table placement_alembic_version.',
+        f'- Record the revision of the schema, {migration.head()}, in the table placement_alembic_version.',
     ]
     assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
@@ -241,7 +240,7 @@ def test_tables_that_give_ids_twice_are_rebuilt(url: str, capsys: pytest.Capture
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
     assert done[:2] == [
-        '- Rebuild the table placement_users, with everything else in it: never use an id again.',
+        '- Rebuild the table placement_users, with all its rows: never use an id again.',
         '- Record the largest id of a resource class in the table placement_resource_class_sequence.',
     ]
     (definition,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
@@ -321,9 +320,9 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
 def other(url: str) -> Iterator[ForeignService]:
     """Another service, on the database that it made."""
     legacy_database.build(url)
-    made = ForeignService(url)
-    yield made
-    made.close()
+    service = ForeignService(url)
+    yield service
+    service.close()
 
 
 @pytest.fixture(scope='module')
@@ -414,7 +413,7 @@ def test_adopting_again_reports_usage_mismatches(url: str, capsys: pytest.Captur
     capsys.readouterr()
     assert manage.main(['db', 'adopt']) == manage.FAILED
     assert capsys.readouterr().err == (
-        f'placement-manage: The database has the schema of this service already, at version {migration.head()}. The'
+        f'placement-manage: The database has the schema of this service already, at revision {migration.head()}. The'
         ' recorded usage of 3 inventories is not the sum of the allocations: run placement-manage audit --repair\n'
     )
 
@@ -427,6 +426,6 @@ def test_ratio_reads_as_written(written: float) -> None:
 
 @given(st.floats(width=32, allow_nan=False))
 def test_ratio_stays_the_same_single(single: float) -> None:
-    found = shortest(single)
-    assert struct.pack('f', found) == struct.pack('f', single)
-    assert len(repr(found)) <= len(repr(single))
+    decimal = shortest(single)
+    assert struct.pack('f', decimal) == struct.pack('f', single)
+    assert len(repr(decimal)) <= len(repr(single))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import io
 import json
 import os
@@ -15,9 +16,9 @@ import pytest
 import webob
 from oslo_config import cfg
 
-from placement.audit import checks
-from placement.cmd import manage, manage_audit
+from placement.cmd import manage, manage_audit, output
 from placement.db.api import Database
+from placement.ops.audit import checks
 from tests.support import corruption
 from tests.support.http_client import ask
 
@@ -25,11 +26,11 @@ from tests.support.http_client import ask
 @pytest.fixture
 def url(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> str:
     """The URL of a sound database with the schema; commands that the test runs use it."""
-    found: str = conf.placement_database.connection
+    url: str = conf.placement_database.connection
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
-    corruption.plant(found, *corruption.SOUND)
-    return found
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url)
+    corruption.plant(url, *corruption.SOUND)
+    return url
 
 
 def test_sound_database_has_no_findings(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,7 +50,9 @@ def test_finding(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> Non
     for options in ([], ['--dry-run'], ['--repair', '--dry-run']):
         assert manage.main(['audit', '--format', 'json', *options]) == planted.code
         findings = json.loads(capsys.readouterr().out)['findings']
-        assert all(found.items() >= subject.items() for found, subject in zip(findings, planted.found, strict=True))
+        assert all(
+            finding.items() >= subject.items() for finding, subject in zip(findings, planted.subjects, strict=True)
+        )
         assert all(finding['kind'] == planted.kind for finding in findings)
         assert any(planted.detail in finding['detail'] for finding in findings)
         assert not any(finding['repaired'] for finding in findings)
@@ -113,14 +116,68 @@ def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert manage.main(['audit', *options]) == manage_audit.FOUND
         assert capsys.readouterr().out == (
             'allocation_without_inventory\n'
-            f'  resource_provider {corruption.FLAT}, resource_class DISK_GB, consumer {corruption.HOLDER}\n'
-            '    allocation of 5, but the provider has no inventory of it: add one or delete the allocation'
+            f'  resource_provider {corruption.FLAT}, provider_name flat, resource_class DISK_GB,'
+            f' consumer {corruption.HOLDER}\n'
+            '    allocation of 5, but the provider has no inventory: add one or delete the allocation'
             ' (requires a decision)\n'
             'usage_mismatch\n'
-            f'  resource_provider {corruption.ROOT}, resource_class VCPU\n'
+            f'  resource_provider {corruption.ROOT}, provider_name root, resource_class VCPU\n'
             f'    recorded as used: 7; sum of the allocations: 2 ({verdict})\n'
-            f'2 found: 1 requires a decision, 1 {verdict}\n'
+            f'2 findings: 1 requires a decision, 1 {verdict}\n'
         )
+
+
+@pytest.mark.parametrize(('count', 'summary'), [(1, '1 finding: 1 requires'), (2, '2 findings: 2 require')])
+def test_the_numbers_of_findings_agree_with_their_verbs(
+    url: str, count: int, summary: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corruption.plant(url, f'UPDATE placement_inventories SET used = 9 WHERE id <= {count}')
+    assert manage.main(['audit', '--except', 'usage_mismatch']) == manage_audit.FOUND
+    assert capsys.readouterr().out.endswith(f'\n{summary} a decision\n')
+
+
+def test_kinds_can_be_omitted(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ('too little left', 'idle consumer'):
+        corruption.plant(url, *corruption.ALL[name].statements)
+    before = corruption.contents(url)
+    omitted = ['--except', 'over_committed', '--except', 'consumer_without_allocations']
+    assert manage.main(['audit', '--repair', *omitted]) == manage_audit.CLEAN
+    assert capsys.readouterr().out == 'No problems found.\n'
+    assert corruption.contents(url) == before
+    with pytest.raises(SystemExit):
+        manage.main(['audit', '--except', 'no_such_kind'])
+    assert "invalid choice: 'no_such_kind' (choose from" in capsys.readouterr().err
+
+
+def test_trees_without_a_change_are_listed_on_request(url: str, app: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def unchanged(age: str) -> dict[str, str]:
+        assert manage.main(['audit', '--unchanged-for', age, '--format', 'json']) == manage_audit.CLEAN
+        findings = json.loads(capsys.readouterr().out)['findings']
+        assert all(finding['kind'] == 'unchanged_tree' and not finding['needs_action'] for finding in findings)
+        return {finding['provider_name']: finding['detail'] for finding in findings}
+
+    # Those without allocations first.
+    since = 'nothing has changed in its tree since 2020-01-01 00:00 UTC'
+    assert list(unchanged('30d').items()) == [('flat', f'{since}; no allocations'), ('root', f'{since}; 1 allocation')]
+    assert unchanged('99999d') == {}
+    consumer = str(uuid.uuid4())
+    assert _call(app, 'PUT', consumer, {'VCPU': 1}).status_code == 204
+    assert list(unchanged('1h')) == ['flat']
+    # A deletion sets no time.
+    corruption.plant(url, "UPDATE placement_resource_providers SET updated_at = '2020-01-02 00:00:00'")
+    assert list(unchanged('1h')) == ['flat', 'root']
+    assert _call(app, 'DELETE', consumer).status_code == 204
+    assert list(unchanged('1h')) == ['flat', 'root']
+    inventories = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
+    assert ask(app, 'PUT', f'/resource_providers/{corruption.FLAT}/inventories', inventories, '1.12').status_code == 200
+    assert list(unchanged('1h')) == ['root']
+
+
+@pytest.mark.parametrize('age', ['30', 'd', '1w', '-1d', '1000000d'])
+def test_an_age_that_is_none_is_rejected(url: str, age: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        manage.main(['audit', f'--unchanged-for={age}'])
+    assert f"'{age}' is not a number of days or hours such as 30d or 12h" in capsys.readouterr().err
 
 
 def test_json_of_a_sound_database(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,11 +228,11 @@ def test_repair_while_clients_claim(url: str, app: Any) -> None:
 
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         running = [pool.submit(claim, client) for client in range(3)]
-        while not all(one.done() for one in running):
+        while not all(claims.done() for claims in running):
             # Never too low, since that would let clients oversell.
             corruption.plant(url, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
             assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
-        statuses = [status for one in running for status in one.result()]
+        statuses = [status for claims in running for status in claims.result()]
     assert set(statuses) <= {204, 409}
     assert 204 in statuses
     assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
@@ -195,22 +252,22 @@ def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:
     with io.TextIOWrapper(io.FileIO(theirs, 'w')) as terminal, monkeypatch.context() as patch:
         patch.setattr('sys.stderr', terminal)
         patch.setenv('TERM', 'xterm')
-        assert list(manage_audit._with_progress('Checking', things)) == things
-    try:
-        return os.read(ours, 65536).decode()
-    except OSError:  # Nothing was written.
-        return ''
-    finally:
-        os.close(ours)
+        assert list(output.with_progress('Checking', things)) == things
+    written = b''
+    with contextlib.suppress(OSError):  # The terminal is closed.
+        while piece := os.read(ours, 65536):
+            written += piece
+    os.close(ours)
+    return written.decode()
 
 
 def test_progress_bar_appears_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _on_terminal([1, 2, 3], monkeypatch) == ''
-    monkeypatch.setattr(manage_audit, '_PROGRESS_DELAY_SECONDS', -1.0)
+    monkeypatch.setattr(output, '_PROGRESS_DELAY_SECONDS', -1.0)
     assert 'Checking' in _on_terminal([1, 2, 3], monkeypatch)
 
 
 def test_no_progress_bar_in_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(manage_audit, '_PROGRESS_DELAY_SECONDS', -1.0)
-    assert list(manage_audit._with_progress('Checking', [1, 2])) == [1, 2]
+    monkeypatch.setattr(output, '_PROGRESS_DELAY_SECONDS', -1.0)
+    assert list(output.with_progress('Checking', [1, 2])) == [1, 2]
     assert capsys.readouterr().err == ''

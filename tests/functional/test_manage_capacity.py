@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+from typing import Any
 
 import pytest
 from oslo_config import cfg
 
+from placement import validation
 from placement.cmd import manage
 from placement.db.api import Database
 from tests.support import clouds, realistic_cloud
@@ -24,7 +26,7 @@ def _configured(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def nested(db: Database) -> None:
-    clouds.plant(db, clouds.nested())
+    clouds.create_cloud(db, clouds.nested())
 
 
 @pytest.mark.usefixtures('nested')
@@ -51,7 +53,7 @@ MEMORY_MB             8          1         0          0
 DISK_GB               1          0         0          0
 SRIOV_NET_VF          8          0         0          0
 
-87 more of VCPU:4,DISK_GB:10 fit
+VCPU:4,DISK_GB:10 fits 87 more times, 32 of them on disabled hosts
 """
     )
 
@@ -65,9 +67,9 @@ def test_nothing_is_truncated_on_a_terminal_of_80_columns(db: Database) -> None:
         long: (1_000_000_000, 1_000_000_001),
     }
     name = 'numa-004.hpc.eu-central-1.cloud.example.org_NUMA0_pf_enp59s0f0'
-    cloud = Cloud([Provider(name, {one: {'total': total} for one, (_, total) in stored.items()})])
-    cloud.allocations = {'machine': {name: {one: used for one, (used, _) in stored.items()}}}
-    clouds.plant(db, cloud)
+    cloud = Cloud([Provider(name, {resource_class: {'total': total} for resource_class, (_, total) in stored.items()})])
+    cloud.allocations = {'machine': {name: {resource_class: used for resource_class, (used, _) in stored.items()}}}
+    clouds.create_cloud(db, cloud)
     lines = shown_by('capacity')
     assert max(map(len, lines)) <= 80
     assert '…' not in ''.join(lines)
@@ -79,8 +81,25 @@ def test_nothing_is_truncated_on_a_terminal_of_80_columns(db: Database) -> None:
     assert ''.join(row[0] for row in rows).count('LONG' * 3) >= 2
 
 
-def test_a_realistic_cloud_fits_a_terminal_of_80_columns(db: Database) -> None:
-    clouds.plant(db, realistic_cloud.realistic())
+def test_an_empty_cloud(capsys: pytest.CaptureFixture[str]) -> None:
+    assert manage.main(['capacity', '--fit', 'VCPU:4']) == 0
+    assert capsys.readouterr().out == '0 resource providers in 0 trees\nVCPU:4 fits 0 more times\n'
+
+
+@pytest.mark.usefixtures('nested')
+def test_json_output(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ['--aggregate', uuid_of('rack-a').upper(), '--trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:64']
+    assert manage.main(['capacity', '--format', 'json', *arguments]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data['trees'], data['classes'][0]['resource_class'], data['classes'][0]['capacity']) == (2, 'VCPU', 256)
+    assert data['fit_estimate'] == {'fit': 0, 'complete': True, 'on_disabled_hosts': 0}
+    assert 'fit_by_aggregate' not in data
+
+
+def test_a_realistic_cloud_fits_a_terminal_and_each_aggregate_has_the_figure_that_it_has_alone(
+    db: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clouds.create_cloud(db, realistic_cloud.realistic())
     lines = shown_by('capacity')
     assert lines[0] == '4,600 resource providers in 3,064 trees'
     assert max(map(len, lines)) <= 80
@@ -90,27 +109,35 @@ def test_a_realistic_cloud_fits_a_terminal_of_80_columns(db: Database) -> None:
     assert names[:11] == names[11:]
     assert 'NET_BW_EGR_KILOBIT_PER_SEC' in names
 
+    def report(*arguments: str) -> Any:
+        assert manage.main(['capacity', '--format', 'json', '--fit', 'VCPU:4,MEMORY_MB:8192', *arguments]) == 0
+        return json.loads(capsys.readouterr().out)
 
-def test_an_empty_cloud(capsys: pytest.CaptureFixture[str]) -> None:
-    assert manage.main(['capacity', '--fit', 'VCPU:4']) == 0
-    assert capsys.readouterr().out == '0 resource providers in 0 trees\n0 more of VCPU:4 fit\n'
-
-
-@pytest.mark.usefixtures('nested')
-def test_json_output(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ['--aggregate', uuid_of('rack-a').upper(), '--trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:64']
-    assert manage.main(['capacity', '--format', 'json', *arguments]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert (data['trees'], data['classes'][0]['resource_class'], data['classes'][0]['capacity']) == (2, 'VCPU', 256)
-    assert data['fit_estimate'] == {'fit': 0, 'upper_bound': 0, 'complete': True}
+    total = report('--by-aggregate')
+    rows = total['fit_by_aggregate']
+    assert len(rows) == 49
+    assert [row['fit'] for row in rows] == sorted((row['fit'] for row in rows), reverse=True)
+    assert 0 < total['fit_estimate']['on_disabled_hosts'] < total['fit_estimate']['fit']
+    with_disabled = next(row for row in rows if row['on_disabled_hosts'])
+    for row in rows[0], with_disabled, rows[-1]:
+        aggregate = row.pop('aggregate')
+        assert report('--aggregate', aggregate)['fit_estimate'] == row
+        disabled = report('--aggregate', aggregate, '--root-trait', 'COMPUTE_STATUS_DISABLED')['fit_estimate']
+        assert disabled['fit'] == row['on_disabled_hosts']
+    lines = shown_by('capacity', '--fit', 'VCPU:4,MEMORY_MB:8192', '--by-aggregate')
+    assert max(map(len, lines)) <= 80
+    lines = lines[next(number for number, line in enumerate(lines) if ' more time' in line) :]
+    fit, on_disabled_hosts = (f'{total["fit_estimate"][name]:,}' for name in ('fit', 'on_disabled_hosts'))
+    assert lines[0] == f'VCPU:4,MEMORY_MB:8192 fits {fit} more times, {on_disabled_hosts} of them on disabled hosts'
+    assert sum(validation.is_uuid(line.split()[0]) for line in lines if line) == 49
 
 
 @pytest.mark.usefixtures('nested')
 def test_trees_are_chosen_by_traits_of_their_roots(capsys: pytest.CaptureFixture[str]) -> None:
     def fit(*arguments: str) -> tuple[int, int]:
         assert manage.main(['capacity', '--format', 'json', '--fit', 'VCPU:4,DISK_GB:10', *arguments]) == 0
-        found = json.loads(capsys.readouterr().out)
-        return found['trees'], found['fit_estimate']['fit']
+        report = json.loads(capsys.readouterr().out)
+        return report['trees'], report['fit_estimate']['fit']
 
     disabled, enabled = (
         fit('--root-trait', 'COMPUTE_STATUS_DISABLED'),
@@ -133,6 +160,8 @@ def test_trees_are_chosen_by_traits_of_their_roots(capsys: pytest.CaptureFixture
         (['--root-trait', '!CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
         (['--root-trait', 'in:CUSTOM_NOTHING'], "'in:' is not supported in a list of traits of a root."),
         (['--fit', 'CUSTOM_NOTHING:1'], 'No such resource class CUSTOM_NOTHING'),
+        (['--by-aggregate'], '--by-aggregate requires --fit, and excludes --aggregate.'),
+        (['--by-aggregate', '--fit', 'VCPU:1', '--aggregate', uuid_of('rack-a')], 'excludes --aggregate.'),
         (['--fit', 'VCPU'], 'Badly formed resources parameter.'),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
 import uuid
@@ -10,15 +11,16 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from placement.capacity import InventoryRecord
+from placement.claims.claim import replace_allocations
 from placement.claims.request import ConsumerClaim
 from placement.cmd import manage
 from placement.db import tables
 from placement.db.api import Database
-from placement.objects.allocation import AllocationList
-from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support.fixtures import Counter
+from tests.support.objects import set_inventories, set_traits
 from tests.support.terminal import shown_by
 
 
@@ -32,14 +34,14 @@ def hosts(
     full = make(context, 'full', {'total': 8})
     small = make(context, 'small', {'total': 4})
     make(context, 'stepped', {'total': 8, 'step_size': 2})
-    small.set_traits(['HW_CPU_X86_VMX'])
+    set_traits(small, ['HW_CPU_X86_VMX'])
     consumer = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {full.uuid: {'VCPU': 6}})
-    AllocationList.replace_all(context, [consumer])
+    replace_allocations(context.db, [consumer])
 
 
 def make(context: RequestContext, name: str, vcpu: dict[str, Any]) -> ResourceProvider:
     provider = ResourceProvider.create(context, name=name, uuid=str(uuid.uuid4()))
-    provider.set_inventories([Inventory.from_request('VCPU', vcpu)])
+    set_inventories(provider, ('VCPU', InventoryRecord(**vcpu)))
     return provider
 
 
@@ -79,7 +81,7 @@ def test_the_table_counts_the_providers_that_each_part_leaves(capsys: pytest.Cap
     )
     assert resources['rejected'] == {'step_size': 1, 'free_capacity': 1}
     assert (trait['rule'], trait['subject'], trait['trees']) == ('required', 'HW_CPU_X86_VMX', 1)
-    assert (result['candidates'], result['near_misses'], result['sentence']) == (1, [], 'There is 1 candidate.')
+    assert (result['candidates'], result['near_misses'], result['sentence']) == (1, [], 'Found 1 candidate.')
     [[supply]] = result['first_candidates']
     assert (supply['name'], supply['resources'], supply['root'] == supply['uuid']) == ('small', {'VCPU': 3}, True)
 
@@ -99,9 +101,10 @@ def test_only_inventories_that_could_fit_are_named(capsys: pytest.CaptureFixture
     """Freeing capacity does not help if the total capacity is too small, or the step size is another one."""
     result = explained(capsys, 'resources=VCPU:5')
     assert result['candidates'] == 0
-    assert [(one['name'], one['requested'], one['free']) for one in result['near_misses']] == [('full', 5, 2)]
+    [near_miss] = result['near_misses']
+    assert (near_miss['name'], near_miss['requested'], near_miss['free']) == ('full', 5, 2)
     [blocker] = result['blockers']
-    assert [(one['kind'], one['value'], one['providers']) for one in blocker['shortfalls']] == [
+    assert [(shortfall['kind'], shortfall['value'], shortfall['providers']) for shortfall in blocker['shortfalls']] == [
         ('step_size', 2, 1),
         ('total_capacity', 4, 1),
         ('free_capacity', 2, 1),
@@ -111,18 +114,18 @@ def test_only_inventories_that_could_fit_are_named(capsys: pytest.CaptureFixture
 @pytest.mark.usefixtures('hosts')
 def test_what_if(capsys: pytest.CaptureFixture[str]) -> None:
     result = explained(capsys, 'resources=VCPU:8&required=HW_CPU_X86_VMX')
-    assert [(one['text'], one['candidates'], one['lower_bound']) for one in result['what_if']] == [
+    assert [(what_if['text'], what_if['candidates'], what_if['lower_bound']) for what_if in result['what_if']] == [
         ('resources VCPU:8', None, False),
         ('required HW_CPU_X86_VMX', 1, False),
     ]
     assert result['blocking_rules'] == ['required HW_CPU_X86_VMX']
     assert (
         result['sentence']
-        == 'The one provider that satisfies the other rules of the request lacks the trait HW_CPU_X86_VMX.'
+        == 'Each provider that satisfies the other rules of the request lacks the trait HW_CPU_X86_VMX: 1 provider.'
     )
-    assert [(one['name'], one['missing']) for one in result['near_misses']] == [
-        ('stepped', 'would be a candidate without required HW_CPU_X86_VMX')
-    ]
+    [near_miss] = result['near_misses']
+    assert near_miss['name'] == 'stepped'
+    assert near_miss['missing'] == 'would be a candidate without required HW_CPU_X86_VMX'
 
 
 @pytest.mark.usefixtures('hosts')
@@ -132,19 +135,22 @@ def test_groups_that_fit_alone_but_not_together(capsys: pytest.CaptureFixture[st
     # Groups with the same request are counted once, and all of them are named.
     assert [(stage['trees'], stage['groups']) for stage in result['stages']] == [(3, ['1', '2'])]
     assert result['candidates'] == 0
-    assert {each['reason'] for each in result['conflicting_groups']} == {'too_few_providers', 'too_little_capacity'}
+    assert {conflict['reason'] for conflict in result['conflicting_groups']} == {
+        'too_few_providers',
+        'too_little_capacity',
+    }
     assert manage.main(['explain', query]) == 0
     printed = capsys.readouterr().out
     assert 'resources1,2 VCPU:2' in printed
     assert 'small (' in printed
-    assert 'resources1, resources2 need 2 different providers, and only 1 provider is eligible' in printed
+    assert 'groups 1, 2 need 2 different providers, but only 1 can serve them' in printed
 
 
 @pytest.mark.usefixtures('hosts')
 def test_the_limit_is_the_last_part(capsys: pytest.CaptureFixture[str]) -> None:
     result = explained(capsys, 'resources=VCPU:2&limit=2')
     assert (result['limit'], result['candidates'], result['stages'][-1]['trees']) == (2, 2, 3)
-    assert result['sentence'] == 'There are 2 candidates, as many as the limit allows.'
+    assert result['sentence'] == 'Found 2 candidates, as many as the limit allows.'
 
 
 @pytest.mark.usefixtures('hosts')
@@ -229,7 +235,7 @@ def test_max_microversion_decides_which_parameters_are_explained(
     assert 'in: in required_B requires microversion 1.39, and the request has 1.35.' in earlier
     result = explained(capsys, query)
     assert (result['microversion'], result['candidates']) == ('1.39', 1)
-    assert [one['rule'] for one in result['what_if']] == [
+    assert [what_if['rule'] for what_if in result['what_if']] == [
         'root_required',
         'resources',
         'member_of',
@@ -238,7 +244,7 @@ def test_max_microversion_decides_which_parameters_are_explained(
         'group',
         'group',
     ]
-    assert [one['candidates'] for one in result['what_if']] == [1, None, 1, 3, 1, None, 3]
+    assert [what_if['candidates'] for what_if in result['what_if']] == [1, None, 1, 3, 1, None, 3]
     assert manage.main(['explain', query]) == 0
     assert 'group _B without resources' in capsys.readouterr().out
 
@@ -251,7 +257,20 @@ def test_query_and_microversion_are_taken_from_a_line_of_the_log(capsys: pytest.
     )
     result = explained(capsys, line)
     assert (result['query'], result['microversion']) == ('resources=VCPU%3A5', '1.17')
-    assert [one['subject'] for one in result['stages']] == ['VCPU:5']
+    assert [stage['subject'] for stage in result['stages']] == ['VCPU:5']
+
+
+@pytest.mark.usefixtures('hosts')
+@pytest.mark.parametrize('arguments', [[], ['-']])
+def test_the_query_is_read_from_standard_input(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = b'req-1 caf\xe9 "GET /allocation_candidates?resources=VCPU%3A5" status: 200 microversion: 1.17\n'
+    monkeypatch.setattr('sys.stdin', io.TextIOWrapper(io.BytesIO(line)))
+    assert manage.main(['explain', '--format', 'json', *arguments]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out).items() >= {'query': 'resources=VCPU%3A5', 'microversion': '1.17'}.items()
+    assert printed.err == ''
 
 
 @pytest.mark.usefixtures('hosts')

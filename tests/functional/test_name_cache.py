@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import sqlalchemy as sa
+import webob
+from oslo_config import cfg
 
 from placement import exception
+from placement.capacity import InventoryRecord
+from placement.db import change_log
 from placement.db.api import Database
-from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
+from tests.support import applications, name_lists
 from tests.support.fixtures import Counter
-from tests.support.objects import create_provider
+from tests.support.http_client import demand
+from tests.support.objects import create_provider, set_inventories
 
 
 def _id(db: Database, kind: type[ResourceClass | Trait], name: str) -> int:
@@ -20,14 +28,14 @@ def _id(db: Database, kind: type[ResourceClass | Trait], name: str) -> int:
 
 
 def test_a_class_renamed_by_another_process(context: RequestContext, other_process: RequestContext) -> None:
-    made = ResourceClass.create(context, 'CUSTOM_A')
-    assert _id(context.db, ResourceClass, 'CUSTOM_A') == made.id
+    resource_class = ResourceClass.create(context, 'CUSTOM_A')
+    assert _id(context.db, ResourceClass, 'CUSTOM_A') == resource_class.id
     ResourceClass.get_by_name(other_process, 'CUSTOM_A').rename('CUSTOM_B')
     with pytest.raises(exception.ResourceClassNotFound):
         _id(context.db, ResourceClass, 'CUSTOM_A')
-    assert _id(context.db, ResourceClass, 'CUSTOM_B') == made.id
+    assert _id(context.db, ResourceClass, 'CUSTOM_B') == resource_class.id
     fresh = ResourceClass.create(other_process, 'CUSTOM_A')
-    assert _id(context.db, ResourceClass, 'CUSTOM_A') == fresh.id != made.id
+    assert _id(context.db, ResourceClass, 'CUSTOM_A') == fresh.id != resource_class.id
 
 
 @pytest.mark.parametrize(
@@ -39,13 +47,13 @@ def test_a_name_deleted_by_another_process(
     kind: type[ResourceClass | Trait],
     unknown: type[Exception],
 ) -> None:
-    made = kind.create(context, 'CUSTOM_A')
-    assert _id(context.db, kind, 'CUSTOM_A') == made.id
+    named = kind.create(context, 'CUSTOM_A')
+    assert _id(context.db, kind, 'CUSTOM_A') == named.id
     kind.destroy(other_process, 'CUSTOM_A')
     with pytest.raises(unknown):
         _id(context.db, kind, 'CUSTOM_A')
     fresh = kind.create(other_process, 'CUSTOM_A')
-    assert _id(context.db, kind, 'CUSTOM_A') == fresh.id != made.id
+    assert _id(context.db, kind, 'CUSTOM_A') == fresh.id != named.id
 
 
 def test_a_name_created_by_another_process_is_found_at_once(
@@ -53,12 +61,12 @@ def test_a_name_created_by_another_process_is_found_at_once(
 ) -> None:
     with pytest.raises(exception.ResourceClassNotFound):
         _id(context.db, ResourceClass, 'CUSTOM_A')
-    made = ResourceClass.create(other_process, 'CUSTOM_A')
-    assert _id(context.db, ResourceClass, 'CUSTOM_A') == made.id
+    resource_class = ResourceClass.create(other_process, 'CUSTOM_A')
+    assert _id(context.db, ResourceClass, 'CUSTOM_A') == resource_class.id
 
 
 def test_standard_names_are_read_from_the_database_once(context: RequestContext, queries: Counter) -> None:
-    # The first write of a process reads the schema version and takes a slot of the change log.
+    # The first write of a process reads the revision of the schema and takes a slot of the change log.
     Trait.create(context, 'CUSTOM_FIRST')
     with queries(at_most=1):
         assert _id(context.db, ResourceClass, 'VCPU') == 0
@@ -72,7 +80,38 @@ def test_a_write_with_a_name_deleted_elsewhere_is_rejected(
     """A whole write: a name that another process deleted is unknown, however often this process used it before."""
     ResourceClass.create(context, 'CUSTOM_A')
     host = create_provider(context, CUSTOM_A=1)
-    host.delete_inventories()
+    set_inventories(host)
     ResourceClass.destroy(other_process, 'CUSTOM_A')
     with pytest.raises(exception.ResourceClassNotFound):
-        host.add_inventory(Inventory.from_request('CUSTOM_A', {'total': 1}))
+        set_inventories(host, ('CUSTOM_A', InventoryRecord(1)))
+
+
+def test_lists_have_what_another_process_wrote(app: Any, conf: cfg.ConfigOpts) -> None:
+    with applications.application(conf.placement_database.connection) as other:
+        name_lists.check(app, other)
+
+
+@pytest.mark.parametrize('kind', ['traits', 'resource_classes'])
+def test_an_unchanged_list_is_kept_for_each_mount_prefix(app: Any, kind: str) -> None:
+    plain = demand(app, 'GET', f'/{kind}')
+    headers = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
+    mounted = webob.Request.blank(f'/{kind}', {'SCRIPT_NAME': '/placement'}, headers=headers).get_response(app)
+    assert demand(app, 'GET', f'/{kind}').body == plain.body
+    assert mounted.body == plain.body.replace(b'"/resource_classes/', b'"/placement/resource_classes/')
+
+
+@pytest.mark.parametrize('kind', [ResourceClass, Trait])
+def test_a_name_without_a_time_was_changed_at_an_unknown_time(
+    context: RequestContext, kind: type[ResourceClass | Trait]
+) -> None:
+    assert kind.get_names(context).modified is not None
+    kind.create(context, 'CUSTOM_A')
+
+    def forget(tx: sa.Connection) -> None:
+        tx.execute(kind.TABLE.update().where(kind.TABLE.c.name == 'CUSTOM_A').values(created_at=None, updated_at=None))
+        change_log.record_names(tx)
+
+    context.db.write(forget)
+    names, modified = kind.get_names(context)
+    assert (names[-1], modified) == ('CUSTOM_A', None)
+    assert kind.get_names(context, prefix='CUSTOM_B') == ((), None)

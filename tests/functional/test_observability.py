@@ -14,24 +14,26 @@ from typing import Any
 
 import pytest
 import webob
+import webob.exc
 from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from placement import deploy, observability
 from placement.cache.refresh import ProviderCache
+from placement.db import health as database_health
 from placement.db import migration
-from placement.db.api import Database, RetryTransaction
-from placement.objects.inventory import Inventory
-from placement.objects.resource_provider import ResourceProvider
-from placement.observability import metrics
-from placement.observability.prometheus import PrometheusMetrics
-from placement.observability.shared import Processes
-from placement.reports import database_health
+from placement.db.api import Database
+from placement.db.errors import RetryTransaction
+from placement.db.health import TimedCheck
+from placement.observability.metrics import Metrics
+from placement.observability.processes import Processes, ProcessNumber
+from placement.ops.metrics.collectors import DatabaseCollector
 from placement.serving import metrics_listener
-from placement.serving.collectors import DatabaseCollector
 from placement.web.context import RequestContext
-from tests.support import applications, fixtures
+from placement.web.health import HealthCheck
+from tests.support import applications, fixtures, preforked
+from tests.support.objects import create_provider
 from tests.support.pages import section
 
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29', 'Content-Type': 'application/json'}
@@ -63,7 +65,7 @@ def _send(app: Any, method: str, path: str, **values: Any) -> webob.Response:
 
 def _values(app: deploy.Application, name: str) -> dict[tuple[str, ...], float]:
     """The samples called ``name`` by the values of their labels."""
-    assert isinstance(app.db.metrics, PrometheusMetrics)
+    assert isinstance(app.db.metrics, Metrics)
     return {
         tuple(sample.labels.values()): sample.value
         for family in app.db.metrics.registry.collect()
@@ -148,10 +150,12 @@ def test_two_applications_count_separately(load: Load) -> None:
     _send(first, 'GET', '/')
     assert _values(first, 'placement_requests_total') == {('/', 'GET', '1.29', '200'): 1}
     assert _values(second, 'placement_requests_total') == {}
+    first.db.dispose()
+    second.db.dispose()
 
 
 def test_without_configuration_nothing_is_counted_and_the_library_is_not_loaded(load: Load, tmp_path: Path) -> None:
-    assert type(observability.create(load())) is metrics.Metrics
+    assert not isinstance(observability.create(load()), Metrics)
     code = 'import sys, placement.wsgi; sys.exit("prometheus_client" in sys.modules)'
     environ = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
     environ |= {
@@ -166,8 +170,9 @@ def test_without_configuration_nothing_is_counted_and_the_library_is_not_loaded(
 
 def _listener(db: Database, conf: cfg.ConfigOpts, registry: CollectorRegistry | None = None) -> Any:
     registry = registry or CollectorRegistry()
-    registry.register(DatabaseCollector(db, ProviderCache(db), conf.metrics))
-    return metrics_listener.application(db, registry)
+    check = TimedCheck(db)
+    registry.register(DatabaseCollector(db, ProviderCache(db), conf.metrics, check))
+    return metrics_listener.application(check.problem, registry)
 
 
 def _scrape(app: Any, path: str = '/metrics') -> webob.Response:
@@ -176,13 +181,13 @@ def _scrape(app: Any, path: str = '/metrics') -> webob.Response:
 
 def _samples(answer: webob.Response) -> dict[str, dict[tuple[str, ...], float]]:
     """The samples of a scrape: by name, then by the values of their labels in the order of their names."""
-    found: dict[str, dict[tuple[str, ...], float]] = {}
+    samples: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(answer.text):
         for sample in family.samples:
-            found.setdefault(sample.name, {})[tuple(sample.labels[name] for name in sorted(sample.labels))] = (
+            samples.setdefault(sample.name, {})[tuple(sample.labels[name] for name in sorted(sample.labels))] = (
                 sample.value
             )
-    return found
+    return samples
 
 
 def test_a_scrape_takes_few_statements_and_none_within_the_interval(
@@ -211,19 +216,21 @@ def test_an_aggregate_that_is_named_twice_is_shown_once(counted: deploy.Applicat
 
 def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) -> None:
     conf = load(placement_database={'connection': 'sqlite:////nowhere/at/all.sqlite'})
-    counts = PrometheusMetrics()
-    counts.claim_finished('accepted')
+    counts = Metrics()
+    with counts.claim():
+        pass
     answer = _scrape(_listener(Database(conf), conf, counts.registry))
     assert answer.status_code == 200
     samples = _samples(answer)
     assert samples['placement_database_up'] == {(): 0}
     assert samples['placement_claims_total']['accepted',] == 1
     assert 'placement_inventory_units' not in samples
+    assert samples['placement_collector_last_success_timestamp_seconds'] == {('allocation',): 0, ('inventory',): 0}
     assert samples['placement_build_info'] == {(migration.head(), metadata.version('placement')): 1}
 
 
 def test_other_paths_of_the_listener_are_404(counted: deploy.Application) -> None:
-    listener = metrics_listener.application(counted.db, CollectorRegistry())
+    listener = metrics_listener.application(TimedCheck(counted.db).problem, CollectorRegistry())
     assert _scrape(listener, '/healthcheck').text == 'OK\n'
     assert _scrape(listener, '/healthcheck/ready').status_code == 200
     assert _scrape(listener, '/resource_providers').status_code == 404
@@ -236,6 +243,7 @@ def test_health_paths_are_unknown_unless_configured(load: Load) -> None:
     app = deploy.loadapp(load())
     assert webob.Request.blank('/healthcheck').get_response(app).status_code == 401
     assert _send(app, 'GET', '/healthcheck').status_code == 404
+    app.db.dispose()
 
 
 @pytest.mark.parametrize('method', ['GET', 'HEAD'])
@@ -246,6 +254,7 @@ def test_health_is_answered_without_token(load: Load, method: str, path: str) ->
     assert (answer.status_code, answer.text) == (200, 'OK\n' if method == 'GET' else '')
     assert answer.headers['Content-Length'] == '3'
     assert webob.Request.blank(path, method='POST').get_response(app).status_code == 401
+    app.db.dispose()
 
 
 def test_not_ready_without_database_or_tables_but_alive(load: Load, tmp_path: Path) -> None:
@@ -260,7 +269,7 @@ def test_not_ready_without_database_or_tables_but_alive(load: Load, tmp_path: Pa
 
 
 def test_not_ready_while_the_providers_cannot_be_loaded(load: Load, tmp_path: Path) -> None:
-    with applications.application(tmp_path / 'placement.sqlite') as synchronised, synchronised.db.engine.begin() as tx:
+    with applications.application(tmp_path / 'placement.sqlite') as synchronized, synchronized.db.engine.begin() as tx:
         tx.exec_driver_sql('ALTER TABLE placement_aggregates RENAME TO away')
     app = deploy.loadapp(load(placement_database={'sync_on_startup': False}, healthcheck={'path': '/health'}))
     ready = webob.Request.blank('/health/ready').get_response(app)
@@ -271,8 +280,15 @@ def test_not_ready_while_the_providers_cannot_be_loaded(load: Load, tmp_path: Pa
     app.db.dispose()
 
 
-def test_ready_with_a_synchronised_database(context: RequestContext) -> None:
-    assert database_health.trouble(context.db) is None
+def test_ready_with_a_read_only_database() -> None:
+    """Reads and searches go on, so load balancers must not take the process out."""
+    health = HealthCheck(webob.exc.HTTPNotFound(), '/health', lambda: None, is_read_only=lambda: True)
+    ready = webob.Request.blank('/health/ready').get_response(health)
+    assert (ready.status_code, ready.text) == (200, 'The database is read-only.\n')
+
+
+def test_ready_with_a_synchronized_database(context: RequestContext) -> None:
+    assert database_health.find_problem(context.db) is None
 
 
 def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:
@@ -286,8 +302,7 @@ def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:
         ({'OS_METRICS__BIND': '127.0.0.1:1', **counts}, 'connection is not set'),
         ({'OS_METRICS__BIND': '127.0.0.1:99999', **counts, **database}, 'a port is a number below 65536'),
     ):
-        command = [sys.executable, '-m', 'placement.cmd.exporter']
-        ran = subprocess.run(command, check=False, capture_output=True, text=True, env=environ | setting, timeout=60)
+        ran = preforked.run('exporter', [], environ | setting)
         assert ran.returncode == 1
         assert len(ran.stderr.splitlines()) == 1
         assert complaint in ran.stderr
@@ -296,26 +311,29 @@ def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:
 # The documentation ----------------------------------------------------------------------------------------
 
 
-def _exercised(db: Database) -> PrometheusMetrics:
+def _exercised(db: Database) -> Metrics:
     """Counters in which each metric has counted something, so that each has its labels."""
-    counts = PrometheusMetrics()
+    counts = Metrics()
     counts.initialize([('/', 'GET')], ['candidates'])
     counts.instrument('database', db.engine, 1)
     counts.request_started()
     counts.request_finished('/', 'GET', '1.0', 200, 0.1)
-    counts._saturation.update()
+    counts.update_saturation()
     return counts
 
 
 def test_metrics_and_their_labels_are_documented(context: RequestContext, load: Load, tmp_path: Path) -> None:
-    provider = ResourceProvider.create(context, name='host', uuid='5f7d8c1e-8a52-4c0c-9d0f-3d3b1f8b6f10')
-    provider.add_inventory(Inventory.from_request('VCPU', {'total': 8}))
+    provider = create_provider(context, VCPU=8)
     provider.set_aggregates([AGGREGATE], increment_generation=False)
-    tmp_path.joinpath(f'gauge_livesum_{os.getpid()}.db').touch()
+    number = ProcessNumber(tmp_path)
+    assert number() == 0
     exported = [
         *_exercised(context.db).registry.collect(),
         *DatabaseCollector(
-            context.db, ProviderCache(context.db), load(metrics={'aggregates': [AGGREGATE]}).metrics
+            context.db,
+            ProviderCache(context.db),
+            load(metrics={'aggregates': [AGGREGATE]}).metrics,
+            TimedCheck(context.db),
         ).collect(),
         *Processes(tmp_path).collect(),
     ]
@@ -323,4 +341,4 @@ def test_metrics_and_their_labels_are_documented(context: RequestContext, load: 
     assert all(family.samples for family in exported)
     rows = re.findall(r'^\| `([^`]+)` \| [^|]+ \|([^|]*)\|', section('observability.md', 'Metrics'), re.MULTILINE)
     documented = {name: set(re.findall(r'`([a-z_]+)`', cell)) for name, cell in rows}
-    assert documented == {name: found - {'le'} for name, found in labels.items()}
+    assert documented == {name: names - {'le'} for name, names in labels.items()}

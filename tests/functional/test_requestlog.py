@@ -37,6 +37,14 @@ def test_a_line_has_the_request_and_the_status(app: Any, lines: Lines) -> None:
     assert f'len: {response.content_length} ' in line
 
 
+def test_the_line_of_a_search_has_the_number_of_candidates(app: Any, lines: Lines) -> None:
+    _send(app, '/allocation_candidates?resources=VCPU:1', HTTP_OPENSTACK_API_VERSION='placement 1.10')
+    _send(app, '/allocation_candidates?resources=VCPU:0', HTTP_OPENSTACK_API_VERSION='placement 1.10')
+    empty, invalid = lines()
+    assert re.search(r' status: 200 .* time: \d+\.\d{6} candidates: 0$', empty)
+    assert re.search(r' status: 400 .* time: \d+\.\d{6}$', invalid)
+
+
 @pytest.mark.parametrize(
     ('path', 'method', 'token', 'status'),
     [

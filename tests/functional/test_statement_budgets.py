@@ -20,7 +20,7 @@ from placement.web.context import RequestContext
 from tests.support import applications, query_plans
 from tests.support.fixtures import Counter
 from tests.support.http_client import ask
-from tests.support.objects import create_provider
+from tests.support.objects import create_provider, set_traits
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ PARTS = ('inventories', 'inventories/VCPU', 'usages', 'traits', 'aggregates', 'a
 @pytest.mark.parametrize('below', ['', *(f'/{part}' for part in PARTS)])
 def test_reading_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
     """However many inventories, traits and aggregates it has."""
-    host.set_traits(['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2'])
+    set_traits(host, ['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2'])
     host.set_aggregates([str(uuid.uuid4()), str(uuid.uuid4())], increment_generation=True)
     for _ in range(2):
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
@@ -92,17 +92,17 @@ def test_creating_a_host_costs_fifteen(app: Any, queries: Counter) -> None:
     aggregates = [str(uuid.uuid4())]
     costs = []
     for name in ('first', 'second'):
-        made = str(uuid.uuid4())
-        path = f'/resource_providers/{made}'
-        stock = {class_: {'total': 8} for class_ in STANDARD}
-        for method, where, body, cost in (
-            ('POST', '/resource_providers', {'name': name, 'uuid': made}, 3),
-            ('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': stock}, 4),
+        provider_uuid = str(uuid.uuid4())
+        path = f'/resource_providers/{provider_uuid}'
+        inventories = {class_: {'total': 8} for class_ in STANDARD}
+        for method, url, body, cost in (
+            ('POST', '/resource_providers', {'name': name, 'uuid': provider_uuid}, 3),
+            ('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': inventories}, 4),
             ('PUT', f'{path}/aggregates', {'resource_provider_generation': 1, 'aggregates': aggregates}, 4),
             ('PUT', f'{path}/traits', {'resource_provider_generation': 2, 'traits': TRAITS}, 4),
         ):
             with queries(at_most=cost if name == 'second' else 20) as seen:
-                assert ask(app, method, where, body).status_code == 200
+                assert ask(app, method, url, body).status_code == 200
             costs.append(len(seen))
     assert sum(costs[4:]) <= 16
 
@@ -135,7 +135,7 @@ CHANGES: dict[str, tuple[str, str, dict[str, Any] | None, int]] = {
     'no traits': ('DELETE', '/traits', None, 4),
     'known aggregates': ('PUT', '/aggregates', {'aggregates': ['{0}', '{1}']}, 4),
     'no aggregates': ('PUT', '/aggregates', {'aggregates': []}, 3),
-    'unheard of aggregates': ('PUT', '/aggregates', {'aggregates': [str(uuid.UUID(int=n)) for n in range(9)]}, 5),
+    'new aggregates': ('PUT', '/aggregates', {'aggregates': [str(uuid.UUID(int=n)) for n in range(9)]}, 5),
     'another name': ('PUT', '', {'name': 'renamed'}, 3),
     'another name and the same parent': ('PUT', '', {'name': 'renamed', 'parent_provider_uuid': None}, 4),
 }
@@ -144,16 +144,16 @@ CHANGES: dict[str, tuple[str, str, dict[str, Any] | None, int]] = {
 @pytest.mark.parametrize('change', CHANGES)
 def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, queries: Counter, change: str) -> None:
     """Five, and one more for each rarer kind of work, however many inventories, traits and aggregates there are."""
-    known = [str(uuid.uuid4()), str(uuid.uuid4())]
+    aggregates = [str(uuid.uuid4()), str(uuid.uuid4())]
     assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
     assert ask(app, 'PUT', '/traits/CUSTOM_B').status_code == 201
     other = create_provider(context, 'other', VCPU=1)
-    other.set_aggregates(known, increment_generation=True)
+    other.set_aggregates(aggregates, increment_generation=True)
     host = create_provider(context, 'host', **dict.fromkeys(STANDARD[:5], 8))
-    host.set_traits(TRAITS[:3])
+    set_traits(host, TRAITS[:3])
     method, below, body, cost = CHANGES[change]
     if body is not None:
-        body = json.loads(json.dumps(body).replace('{0}', known[0]).replace('{1}', known[1]))
+        body = json.loads(json.dumps(body).replace('{0}', aggregates[0]).replace('{1}', aggregates[1]))
         if below and method == 'PUT':
             body['resource_provider_generation'] = host.generation
     with queries(at_most=cost):
@@ -209,7 +209,7 @@ def test_deleting_an_empty_provider_costs_four(app: Any, context: RequestContext
 def test_deleting_a_provider_costs_one_more_for_each_kind_of_part(
     app: Any, host: ResourceProvider, queries: Counter
 ) -> None:
-    host.set_traits(TRAITS)
+    set_traits(host, TRAITS)
     host.set_aggregates([str(uuid.uuid4())], increment_generation=True)
     with queries(at_most=7):
         assert ask(app, 'DELETE', f'/resource_providers/{host.uuid}').status_code == 204
@@ -259,7 +259,7 @@ def test_a_search_after_other_changes_costs_seven(
     hosts = [create_provider(context, f'host{number}', VCPU=8) for number in range(40)]
     assert ask(app, 'GET', SEARCHES[0]).status_code == 200
     for host in hosts[:changes]:
-        host.set_traits(['HW_CPU_X86_VMX'])
+        set_traits(host, ['HW_CPU_X86_VMX'])
     with queries(at_most=7):
         assert ask(app, 'GET', SEARCHES[0]).status_code == 200
 
@@ -267,11 +267,11 @@ def test_a_search_after_other_changes_costs_seven(
 @pytest.mark.parametrize('hosts', [20, 60])
 def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestContext, db: Database, hosts: int) -> None:
     """However many other providers there are."""
-    made = [create_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(hosts)]
+    providers = [create_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(hosts)]
     assert ask(app, 'GET', SEARCHES[0]).status_code == 200
-    for host in made[:2]:
+    for host in providers[:2]:
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
-    made[2].set_traits(['HW_CPU_X86_VMX'])
+    set_traits(providers[2], ['HW_CPU_X86_VMX'])
     with rows_read(db) as count:
         assert ask(app, 'GET', SEARCHES[0]).status_code == 200
     # The sums of the slots, and the only slot; one row each, joined, with the entries of the log, with the providers of
@@ -311,23 +311,23 @@ class Cursor(sqlite3.Cursor):
     """Counts rows."""
 
     def fetchall(self) -> Any:
-        found = super().fetchall()
-        self.connection.counts.append(len(found))  # type: ignore[attr-defined]
-        return found
+        rows = super().fetchall()
+        self.connection.counts.append(len(rows))  # type: ignore[attr-defined]
+        return rows
 
     def fetchone(self) -> Any:
-        found = super().fetchone()
-        self.connection.counts.append(found is not None)  # type: ignore[attr-defined]
-        return found
+        row = super().fetchone()
+        self.connection.counts.append(row is not None)  # type: ignore[attr-defined]
+        return row
 
     def fetchmany(self, *arguments: Any) -> Any:
-        found = super().fetchmany(*arguments)
-        self.connection.counts.append(len(found))  # type: ignore[attr-defined]
-        return found
+        rows = super().fetchmany(*arguments)
+        self.connection.counts.append(len(rows))  # type: ignore[attr-defined]
+        return rows
 
 
 @pytest.fixture(params=[1, 40])
-def some(request: pytest.FixtureRequest, app: Any, context: RequestContext) -> list[ResourceProvider]:
+def hosts(request: pytest.FixtureRequest, app: Any, context: RequestContext) -> list[ResourceProvider]:
     """One host, and many. An earlier claim has stored the project and the user."""
     totals = dict.fromkeys(CLASSES, 100)
     hosts = [create_provider(context, f'host{number}', **totals) for number in range(request.param)]
@@ -337,15 +337,15 @@ def some(request: pytest.FixtureRequest, app: Any, context: RequestContext) -> l
 
 @pytest.mark.parametrize('classes', [CLASSES[:1], CLASSES])
 def test_a_claim_of_a_new_consumer_costs_six(
-    app: Any, some: list[ResourceProvider], queries: Counter, classes: Sequence[str]
+    app: Any, hosts: list[ResourceProvider], queries: Counter, classes: Sequence[str]
 ) -> None:
     with queries(at_most=6):
-        body = claim_of(amounts(some, classes=classes), None)
+        body = claim_of(amounts(hosts, classes=classes), None)
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 204
 
 
 def test_a_custom_class_costs_one_more(
-    app: Any, context: RequestContext, some: list[ResourceProvider], queries: Counter
+    app: Any, context: RequestContext, hosts: list[ResourceProvider], queries: Counter
 ) -> None:
     for name in ('CUSTOM_GPU', 'CUSTOM_FPGA'):
         assert ask(app, 'PUT', f'/resource_classes/{name}').status_code == 201
@@ -359,16 +359,16 @@ def test_the_first_claim_of_a_project_and_user_costs_two_more(
     app: Any, host: ResourceProvider, queries: Counter
 ) -> None:
     # The first write of a process also takes a slot of the change log.
-    host.set_traits([])
+    set_traits(host, [])
     with queries(at_most=8):
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
 
 
 def test_a_known_type_of_consumers_costs_nothing_and_a_new_one_one_more(
-    app: Any, some: list[ResourceProvider], queries: Counter
+    app: Any, hosts: list[ResourceProvider], queries: Counter
 ) -> None:
     def claim(consumer: str, type_: str, generation: int | None) -> None:
-        body = {**claim_of(amounts(some), generation), 'consumer_type': type_}
+        body = {**claim_of(amounts(hosts), generation), 'consumer_type': type_}
         assert ask(app, 'PUT', f'/allocations/{consumer}', body, '1.38').status_code == 204
 
     claim(str(uuid.uuid4()), 'INSTANCE', None)
@@ -381,51 +381,52 @@ def test_a_known_type_of_consumers_costs_nothing_and_a_new_one_one_more(
         claim(consumer, 'INSTANCE', 2)
 
 
-def test_a_claim_of_a_known_consumer_costs_seven(app: Any, some: list[ResourceProvider], queries: Counter) -> None:
+def test_a_claim_of_a_known_consumer_costs_seven(app: Any, hosts: list[ResourceProvider], queries: Counter) -> None:
     consumer = str(uuid.uuid4())
-    assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(some), None)).status_code == 204
+    assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(hosts), None)).status_code == 204
     with queries(at_most=7):
-        assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(some, 2), 1)).status_code == 204
+        assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(hosts, 2), 1)).status_code == 204
 
 
-def test_a_move_costs_eight(app: Any, context: RequestContext, some: list[ResourceProvider], queries: Counter) -> None:
+def test_a_move_costs_eight(app: Any, context: RequestContext, hosts: list[ResourceProvider], queries: Counter) -> None:
     """Of any number of servers: the consumers of the migrations are new, those of the servers are known."""
-    there = create_provider(context, 'there', **dict.fromkeys(CLASSES, 100))
-    instances = [str(uuid.uuid4()) for _ in some]
-    for instance, host in zip(instances, some, strict=True):
+    target = create_provider(context, 'there', **dict.fromkeys(CLASSES, 100))
+    instances = [str(uuid.uuid4()) for _ in hosts]
+    for instance, host in zip(instances, hosts, strict=True):
         assert ask(app, 'PUT', f'/allocations/{instance}', claim_of(amounts([host]), None)).status_code == 204
-    body = {instance: claim_of(amounts([there]), 1) for instance in instances}
-    body |= {str(uuid.uuid4()): claim_of(amounts([host]), None) for host in some}
+    body = {instance: claim_of(amounts([target]), 1) for instance in instances}
+    body |= {str(uuid.uuid4()): claim_of(amounts([host]), None) for host in hosts}
     with queries(at_most=8):
         assert ask(app, 'POST', '/allocations', body).status_code == 204
 
 
 def test_changing_consumers_beside_cleared_ones_costs_nine(
-    app: Any, some: list[ResourceProvider], queries: Counter
+    app: Any, hosts: list[ResourceProvider], queries: Counter
 ) -> None:
     """They are locked first, because otherwise two statements would lock them."""
-    staying, going = ([str(uuid.uuid4()) for _ in some] for _ in range(2))
-    for one, other, host in zip(staying, going, some, strict=True):
-        for consumer in (one, other):
+    staying, going = ([str(uuid.uuid4()) for _ in hosts] for _ in range(2))
+    for consumers in (staying, going):
+        for consumer, host in zip(consumers, hosts, strict=True):
             assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts([host]), None)).status_code == 204
-    body = {one: claim_of(amounts([host], 2), 1) for one, host in zip(staying, some, strict=True)}
-    body |= {other: claim_of({}, 1) for other in going}
+    body = {consumer: claim_of(amounts([host], 2), 1) for consumer, host in zip(staying, hosts, strict=True)}
+    body |= {consumer: claim_of({}, 1) for consumer in going}
     with queries(at_most=9):
         assert ask(app, 'POST', '/allocations', body).status_code == 204
 
 
 @pytest.fixture
-def reshape(app: Any, context: RequestContext, some: list[ResourceProvider]) -> dict[str, Any]:
+def reshape(app: Any, context: RequestContext, hosts: list[ResourceProvider]) -> dict[str, Any]:
     """The body of a reshape: each host gives its VCPU to a new cell, and so does its consumer, which keeps the rest."""
-    for consumer in {one.consumer_uuid for one in AllocationList.get_with_provider(context, some[0].uuid)[1]}:
-        # The claim of ``some``, which would keep the VCPU of the hosts in use.
+    _, allocations = AllocationList.get_with_provider(context, hosts[0].uuid)
+    for consumer in {allocation.consumer_uuid for allocation in allocations}:
+        # The claim of ``hosts``, which would keep their VCPU in use.
         assert ask(app, 'DELETE', f'/allocations/{consumer}').status_code == 204
     inventories, claims = {}, {}
-    for number, host in enumerate(some):
+    for number, host in enumerate(hosts):
         consumer, cell = str(uuid.uuid4()), create_provider(context, f'cell{number}')
         assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts([host]), None)).status_code == 204
-        left = {name: {'total': 100} for name in CLASSES[1:]}
-        inventories[host.uuid] = {'resource_provider_generation': 3, 'inventories': left}
+        remaining = {name: {'total': 100} for name in CLASSES[1:]}
+        inventories[host.uuid] = {'resource_provider_generation': 3, 'inventories': remaining}
         inventories[cell.uuid] = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 100}}}
         allocated = {**amounts([cell], classes=CLASSES[:1]), **amounts([host], classes=CLASSES[1:])}
         claims[consumer] = claim_of(allocated, 1)
@@ -447,19 +448,19 @@ def test_a_rejected_reshape_costs_sixteen(app: Any, reshape: dict[str, Any], que
 
 
 @pytest.mark.parametrize('broken', ['constraint', 'capacity'])
-def test_a_rejection_costs_eight(app: Any, some: list[ResourceProvider], queries: Counter, broken: str) -> None:
+def test_a_rejection_costs_eight(app: Any, hosts: list[ResourceProvider], queries: Counter, broken: str) -> None:
     consumer = str(uuid.uuid4())
     if broken == 'capacity':
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts(some, 90), None)).status_code == 204
+        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts(hosts, 90), None)).status_code == 204
     with queries(at_most=8):
-        body = claim_of(amounts(some, 10 if broken == 'capacity' else 101), None)
+        body = claim_of(amounts(hosts, 10 if broken == 'capacity' else 101), None)
         assert ask(app, 'PUT', f'/allocations/{consumer}', body).status_code == 409
 
 
 @pytest.mark.parametrize('way', ['DELETE', 'PUT'])
-def test_a_release_costs_four_or_five(app: Any, some: list[ResourceProvider], queries: Counter, way: str) -> None:
+def test_a_release_costs_four_or_five(app: Any, hosts: list[ResourceProvider], queries: Counter, way: str) -> None:
     consumer = str(uuid.uuid4())
-    assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(some), None)).status_code == 204
+    assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(hosts), None)).status_code == 204
     body = claim_of({}, 1) if way == 'PUT' else None
     with queries(at_most=5 if way == 'PUT' else 4):
         assert ask(app, way, f'/allocations/{consumer}', body).status_code == 204
@@ -483,7 +484,17 @@ def test_other_reads_cost_one(app: Any, queries: Counter, path: str, version: st
         assert ask(app, 'GET', path.format(uuid.uuid4()), version=version).status_code == 200
 
 
-@pytest.mark.parametrize('more', ['', '&consumer_type=all', '&consumer_type=unknown', '&user_id=u&consumer_type=A'])
-def test_usages_by_type_cost_one(app: Any, some: list[ResourceProvider], queries: Counter, more: str) -> None:
+@pytest.mark.parametrize(
+    'parameters', ['', '&consumer_type=all', '&consumer_type=unknown', '&user_id=u&consumer_type=A']
+)
+def test_usages_by_type_cost_one(app: Any, hosts: list[ResourceProvider], queries: Counter, parameters: str) -> None:
     with queries(at_most=1):
-        assert ask(app, 'GET', f'/usages?project_id=project{more}', version='1.38').status_code == 200
+        assert ask(app, 'GET', f'/usages?project_id=project{parameters}', version='1.38').status_code == 200
+
+
+def test_creating_a_custom_class_costs_five(app: Any, queries: Counter) -> None:
+    assert ask(app, 'PUT', '/resource_classes/CUSTOM_FIRST').status_code == 201
+    with queries(at_most=5):
+        assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
+    with queries(at_most=1):
+        assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 204

@@ -37,7 +37,9 @@ CHECKS = ('Schema', 'Provider trees', 'Consumers', 'Usages', 'Tables of another 
 def _results(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
     capsys.readouterr()
     assert status.main(['upgrade', 'check', '--format', 'json']) == code
-    return {one['check']: (one['result'], one['details']) for one in json.loads(capsys.readouterr().out)['checks']}
+    return {
+        check['check']: (check['result'], check['details']) for check in json.loads(capsys.readouterr().out)['checks']
+    }
 
 
 def test_sound_database_is_ready(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +52,7 @@ def test_unknown_options_are_a_warning(
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__SLAVE_CONNECTION', 'sqlite://')
     result, details = _results(capsys, 0)['Configuration']
     assert result == 1
-    assert 'the variable OS_PLACEMENT_DATABASE__SLAVE_CONNECTION: all requests use connection' in details
+    assert 'the variable OS_PLACEMENT_DATABASE__SLAVE_CONNECTION: all requests use [placement_database]' in details
 
 
 #: What a deployment tool writes for this API, apart from secrets and addresses.
@@ -147,7 +149,7 @@ def test_broken_trees_are_a_failure(sound: str, capsys: pytest.CaptureFixture[st
     corruption.plant(sound, *corruption.ALL['no root'].statements, *corruption.ALL['missing consumer'].statements)
     results = _results(capsys, 2)
     assert results['Provider trees'][0] == 2
-    assert f'resource_provider {corruption.ROOT} and 2 more' in results['Provider trees'][1]
+    assert f'resource_provider {corruption.ROOT}, provider_name root and 2 more' in results['Provider trees'][1]
     assert results['Consumers'][0] == 1
 
 
@@ -182,11 +184,11 @@ def test_missing_schema_is_a_failure(url: str, capsys: pytest.CaptureFixture[str
     assert [results[check][0] for check in CHECKS[1:]] == [1, 1, 1, 1]
 
 
-def test_other_version_of_the_schema_is_a_failure(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_revision_of_the_schema_is_a_failure(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
     corruption.plant(sound, "UPDATE placement_alembic_version SET version_num = '000'")
     result, details = _results(capsys, 2)['Schema']
     assert result == 2
-    assert 'version 000' in details
+    assert 'revision 000' in details
 
 
 @pytest.mark.parametrize('connection', ['sqlite:////proc/none/placement.sqlite', 'nonsense', 'sqlite:///{tmp_path}'])

@@ -18,8 +18,8 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 
 from placement import deploy, exception
-from placement.observability.prometheus import PrometheusMetrics
-from placement.observability.shared import Processes
+from placement.observability.metrics import Metrics
+from placement.observability.processes import Processes, ProcessNumber
 from tests.support.http_client import ask
 
 SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i){} FROM n'
@@ -32,13 +32,13 @@ def counted(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
     conf.set_override('max_pool_size', 1, group='placement_database')
     conf.set_override('max_overflow', 0, group='placement_database')
     conf.set_override('pool_timeout', 1, group='placement_database')
-    made = deploy.loadapp(conf)
-    yield made
-    made.db.dispose()
+    application = deploy.loadapp(conf)
+    yield application
+    application.db.dispose()
 
 
-def _metrics(app: deploy.Application) -> PrometheusMetrics:
-    assert isinstance(app.db.metrics, PrometheusMetrics)
+def _metrics(app: deploy.Application) -> Metrics:
+    assert isinstance(app.db.metrics, Metrics)
     return app.db.metrics
 
 
@@ -110,20 +110,20 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
             counted.db.fetch_all(sa.text('SELECT 1'))
         _answered(counted)
 
-    saturation = _metrics(counted)._saturation
+    metrics = _metrics(counted)
     with counted.db.engine.connect():
         waiter = threading.Thread(target=waits)
         waiter.start()
         deadline = time.monotonic() + 60
-        while saturation.waiting_threads['database'].count == 0 and time.monotonic() < deadline:
+        while metrics.waiting_threads['database'].count == 0 and time.monotonic() < deadline:
             time.sleep(0.01)
-        saturation.update()
+        metrics.update_saturation()
         assert _value(counted, 'placement_database_connections_waiting', pool='database') == 1
         assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 1
         assert _value(counted, 'placement_database_connections', pool='database', field='limit') == 1
         assert _value(counted, 'placement_threads_busy') == 1
         waiter.join()
-    saturation.update()
+    metrics.update_saturation()
     assert _value(counted, 'placement_database_connections_waiting', pool='database') == 0
     assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 0
     assert _value(counted, 'placement_threads_busy') == 0
@@ -159,18 +159,25 @@ def test_errors_are_counted_by_route_and_status(counted: deploy.Application) -> 
     assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
 
 
-def test_the_gauges_of_an_ended_process_are_removed(tmp_path: Path) -> None:
-    ended = subprocess.Popen([sys.executable, '-c', ''])
-    ended.wait()
-    for pid in (ended.pid, os.getpid(), os.getppid()):
-        tmp_path.joinpath(f'gauge_livesum_{pid}.db').touch()
-        tmp_path.joinpath(f'counter_{pid}.db').touch()
+def test_the_gauges_of_an_ended_process_are_removed_and_its_counts_continue(tmp_path: Path) -> None:
+    take = f"""
+import pathlib
+from placement.observability.processes import ProcessNumber
+print(ProcessNumber(pathlib.Path({str(tmp_path)!r}))())
+"""
+    number = ProcessNumber(tmp_path)
+    assert number() == 0
+    assert subprocess.check_output([sys.executable, '-c', take]) == b'1\n'
+    tmp_path.joinpath('gauge_livesum_1.db').touch()
+    tmp_path.joinpath('counter_1.db').touch()
     memory = {
         sample.labels['pid']: sample.labels['process']
         for family in Processes(tmp_path).collect()
         for sample in family.samples
         if sample.name == 'placement_process_resident_memory_bytes' and sample.value > 0
     }
-    assert memory == {str(os.getpid()): 'exporter', str(os.getppid()): 'server'}
-    assert not tmp_path.joinpath(f'gauge_livesum_{ended.pid}.db').exists()
-    assert tmp_path.joinpath(f'counter_{ended.pid}.db').exists()
+    assert memory == {str(os.getpid()): 'exporter'}
+    assert not tmp_path.joinpath('gauge_livesum_1.db').exists()
+    assert tmp_path.joinpath('counter_1.db').exists()
+    assert subprocess.check_output([sys.executable, '-c', take]) == b'1\n'
+    assert number() == 0

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from placement import deploy
 from placement.cmd import manage
 from placement.db import migration
-from tests.support import applications
+from tests.support import applications, first_schema
 from tests.support.fixtures import PointCommandsAt
 
 
@@ -18,7 +18,7 @@ def test_a_start_creates_the_schema(conf: cfg.ConfigOpts, point_commands_at: Poi
     url = point_commands_at(conf.placement_database.connection)
     deploy.loadapp(conf).db.dispose()
     with applications.database(url) as db:
-        assert db.schema_version() == migration.head()
+        assert db.schema_revision() == migration.head()
 
 
 def test_db_sync_creates_the_schema(
@@ -26,7 +26,7 @@ def test_db_sync_creates_the_schema(
 ) -> None:
     point_commands_at(conf.placement_database.connection)
     assert manage.main(['db', 'sync']) == 0
-    assert f'at version {migration.head()},' in capsys.readouterr().out
+    assert f'at revision {migration.head()},' in capsys.readouterr().out
 
 
 def test_a_schema_of_a_later_release_is_not_upgraded(tmp_path: pathlib.Path) -> None:
@@ -36,3 +36,7 @@ def test_a_schema_of_a_later_release_is_not_upgraded(tmp_path: pathlib.Path) -> 
             connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
         with pytest.raises(migration.UnknownRevision, match='999'):
             db.sync()
+
+
+def test_the_schema_of_the_first_release_is_upgraded(tmp_path: pathlib.Path) -> None:
+    first_schema.check_upgrade(f'sqlite:///{tmp_path / "placement.sqlite"}')

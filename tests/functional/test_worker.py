@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from gunicorn.config import Config
+from oslo_config import cfg
 
 from placement.db.api import Database
-from placement.serving.channel import Clients
+from placement.serving.channel import ConnectionTable
 from placement.serving.worker import WaitressWorker
 
 SECONDS = 60
@@ -45,23 +46,25 @@ def application(db: Database) -> Application:
 
 
 @pytest.fixture
-def worker(application: Application) -> Iterator[WaitressWorker]:
+def worker(application: Application, conf: cfg.ConfigOpts) -> Iterator[WaitressWorker]:
     """A worker with one thread that has started."""
-    cfg = Config()
-    cfg.set('threads', 1)
-    clients = Clients(100, SECONDS, SECONDS)
-    server = types.SimpleNamespace(clients=clients, max_body=1000, stopping=bytearray(1))
+    settings = Config()
+    settings.set('threads', 1)
+    connections = ConnectionTable(100, SECONDS, SECONDS)
+    server = types.SimpleNamespace(conf=conf, stopping=bytearray(1))
     interval, level = sys.getswitchinterval(), logging.getLogger('waitress.queue').level
     with socket.create_server(('127.0.0.1', 0)) as listener:
-        made = WaitressWorker(1, os.getppid(), [types.SimpleNamespace(sock=listener)], server, SECONDS, cfg, None)
-        made.wsgi, made.PIPE, made._clients = application, os.pipe(), clients
-        made._start()
-        yield made
+        worker = WaitressWorker(
+            1, os.getppid(), [types.SimpleNamespace(sock=listener)], server, SECONDS, settings, None
+        )
+        worker.wsgi, worker.PIPE, worker._connections = application, os.pipe(), connections
+        worker._start()
+        yield worker
         application.released.set()
-        made._dispatcher.shutdown()
-        clients.sockets.close()
-        os.close(made.PIPE[1])
-        made.tmp.close()
+        worker._dispatcher.shutdown()
+        connections.sockets.close()
+        os.close(worker.PIPE[1])
+        worker.tmp.close()
     sys.setswitchinterval(interval)
     logging.getLogger('waitress.queue').setLevel(level)
 
@@ -78,12 +81,12 @@ def test_a_busy_worker_leaves_connections_to_others_first(worker: WaitressWorker
         second = stack.enter_context(socket.create_connection(address, timeout=SECONDS))
         second.sendall(REQUEST)
         worker._run_once()
-        assert len(worker._clients.channels) == 1
+        assert len(worker._connections.channels) == 1
         # No other worker has accepted it meanwhile.
         worker._run_once()
-        assert len(worker._clients.channels) == 2
+        assert len(worker._connections.channels) == 2
         application.released.set()
-        while worker._clients.channels:
+        while worker._connections.channels:
             worker._run_once()
         assert all(connection.recv(100).startswith(b'HTTP/1.1 204') for connection in (first, second))
 

@@ -66,8 +66,8 @@ def _claim(app: Any, provider: str) -> webob.Response:
 
 def _state(app: Any, provider: str) -> tuple[Any, Any]:
     usages = ask(app, 'GET', f'/resource_providers/{provider}/usages').json
-    found = ask(app, 'GET', '/allocation_candidates?resources=VCPU:1').json
-    return usages, found['provider_summaries']
+    candidates = ask(app, 'GET', '/allocation_candidates?resources=VCPU:1').json
+    return usages, candidates['provider_summaries']
 
 
 # oslo.upgradecheck 2.8 gives this warning, which only the tests see.
@@ -97,7 +97,7 @@ def test_the_commands_of_the_page(
             words = line.split()
             if words[0].startswith('placement-'):
                 assert {'placement-manage': manage.main, 'placement-status': status.main}[words[0]](words[1:]) == 0
-        # A process that was not stopped, too.
+        # Also a process that was not stopped.
         (line,) = _commands('When the service could not be stopped')
         assert manage.main(line.split()[1:]) == 0
         assert _state(app, provider) == before

@@ -59,29 +59,29 @@ def test_a_search_with_nothing_changed_is_one_round_trip(database: sa.URL, db: D
         provider_cache = ProviderCache(watched)
         # Drivers prepare a frequent statement.
         for _ in range(10):
-            provider_cache.current()
+            provider_cache.up_to_date()
         proxy.trips = 0
         for _ in range(20):
-            provider_cache.current()
+            provider_cache.up_to_date()
         assert proxy.trips == 20
 
 
 def test_an_ended_connection_is_replaced(database: sa.URL, db: Database) -> None:
     provider_cache = ProviderCache(db)
-    state = provider_cache.current()
+    state = provider_cache.up_to_date()
     for _ in range(2):
         databases.end_connections(database)
-        assert provider_cache.current() is state
+        assert provider_cache.up_to_date() is state
     db.write(change_log.record_names)
     databases.end_connections(database)
-    provider_cache.current()
+    provider_cache.up_to_date()
     compare(provider_cache, db)
 
 
 def test_a_forked_child_has_connections_of_its_own(db: Database) -> None:
     """Parent and child search and write at the same time after a fork. If they shared a connection, both would fail."""
     provider_cache = ProviderCache(db)
-    provider_cache.current()
+    provider_cache.up_to_date()
     child = os.fork()
     right = _search_and_write(provider_cache, db)
     if not child:
@@ -95,7 +95,7 @@ def test_a_forked_child_has_connections_of_its_own(db: Database) -> None:
 def _search_and_write(provider_cache: ProviderCache, db: Database) -> bool:
     try:
         for _ in range(60):
-            provider_cache.current()
+            provider_cache.up_to_date()
             db.write(change_log.record_names)
         compare(provider_cache, db)
     except BaseException as error:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 
 from tests.support import applications, databases
-from tests.support.candidates.examples import EXAMPLES, WORLDS, Example
-from tests.support.candidates.oracle import RP, Query
-from tests.support.candidates.store import Stored, check_example, check_query
-from tests.support.candidates.topologies import queries, thorough, topologies
+from tests.support.search.examples import EXAMPLES, TOPOLOGIES, Example
+from tests.support.search.oracle import RP, Query
+from tests.support.search.store import Stored, check_example, check_query
+from tests.support.search.topologies import queries, thorough, topologies
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
 
@@ -34,6 +34,6 @@ def test_random_topologies(application: Any, topology: list[RP], query: Query) -
 
 @pytest.mark.parametrize('amount', [2**31, 10**19, 10**400])
 def test_amounts_larger_than_any_inventory_find_nothing(application: Any, amount: int) -> None:
-    stored = Stored(application, WORLDS['X5'])
+    stored = Stored(application, TOPOLOGIES['X5'])
     answer = stored.candidates(f'resources=VCPU:1&resources1=DISK_GB:{amount}')
     assert answer == {'allocation_requests': [], 'provider_summaries': {}}

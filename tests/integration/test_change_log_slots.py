@@ -16,10 +16,12 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import change_log, change_log_slots, tables
-from placement.db.api import Database, RetryTransaction
+from placement.db import change_log, change_log_slots, connections, tables
+from placement.db.api import Database
 from placement.db.change_log_slots import Outcome
+from placement.db.errors import RetryTransaction
 from tests.support import logs
+from tests.support.event_hooks import listening
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
 on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
@@ -28,24 +30,24 @@ on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
 @pytest.fixture
 def url(server: str, tmp_path: pathlib.Path) -> Iterator[sa.URL]:
     """The URL of an empty database."""
-    with logs.fresh(server, tmp_path) as made:
-        yield made
+    with logs.fresh(server, tmp_path) as url:
+        yield url
 
 
 @pytest.fixture
 def db(url: sa.URL) -> Iterator[Database]:
     """The database, opened."""
-    made = logs.opened(url)
-    yield made
-    made.dispose()
+    db = logs.opened(url)
+    yield db
+    db.dispose()
 
 
 @pytest.fixture
 def other(url: sa.URL) -> Iterator[Database]:
     """The same, opened by another process."""
-    made = logs.opened(url)
-    yield made
-    made.dispose()
+    db = logs.opened(url)
+    yield db
+    db.dispose()
 
 
 @pytest.fixture
@@ -104,9 +106,9 @@ def test_transactions_at_once_have_a_slot_each(db: Database, providers: list[int
             thread.start()
         for thread in threads:
             thread.join()
-    found = newest(db)
-    assert len(found) <= 3
-    assert sum(found.values()) >= 120
+    sequences = newest(db)
+    assert len(sequences) <= 3
+    assert sum(sequences.values()) >= 120
 
 
 # Taking and freeing ---------------------------------------------------------------------------------------
@@ -143,11 +145,11 @@ def test_both_owners_of_a_slot_go_on(db: Database, other: Database, providers: l
     """The first one was silent for longer than an hour, but did not end. What it writes then gets another slot."""
     ((slot, number),) = newest(db).items()
     logs.free_all(db)
-    for one in (other, db, other, db):
-        one.write(lambda tx: logs.move(tx, providers))
-    found = newest(db)
-    assert sorted(found.values()) == [2, number + 2]
-    assert found[slot] == number + 2
+    for owner in (other, db, other, db):
+        owner.write(lambda tx: logs.move(tx, providers))
+    sequences = newest(db)
+    assert sorted(sequences.values()) == [2, number + 2]
+    assert sequences[slot] == number + 2
 
 
 @everywhere
@@ -162,27 +164,27 @@ def test_a_silent_process_with_many_slots_takes_one_new(
     with contextlib.ExitStack() as stack:
         for _ in range(30):
             slot = stack.enter_context(other._slots.lease())
-            with other._writer() as tx:
+            with other._transaction(connections.WRITE) as tx:
                 logs.append(tx, slot)
     retried: list[str] = []
     monkeypatch.setattr(db.metrics, 'transaction_retried', retried.append)
     db.write(lambda tx: logs.move(tx, providers))
-    assert retried == ['SlotTaken']
+    assert retried == ['RetryTransaction']
 
 
 @everywhere
 def test_processes_that_take_slots_at_once(url: sa.URL, db: Database, providers: list[int]) -> None:
     """Each gets another one: free ones first, of which none is lost."""
     opened = [logs.opened(url) for _ in range(8)]
-    for one in opened[:4]:
-        one.write(lambda tx: logs.move(tx, providers))
-    for one in opened[:4]:
-        one.dispose()
+    for process in opened[:4]:
+        process.write(lambda tx: logs.move(tx, providers))
+    for process in opened[:4]:
+        process.dispose()
     barrier = threading.Barrier(8)
 
-    def run(one: Database) -> int:
+    def run(process: Database) -> int:
         barrier.wait()
-        with one._slots.lease() as slot:
+        with process._slots.lease() as slot:
             barrier.wait(60)
             return slot.slot_id
 
@@ -192,8 +194,8 @@ def test_processes_that_take_slots_at_once(url: sa.URL, db: Database, providers:
     count = db.fetch_all(sa.select(sa.func.count()).select_from(tables.change_log_slots))[0][0]
     # A process that finds a row locked that another one is just taking may insert a new one.
     assert 9 <= count <= 12
-    for one in opened:
-        one.dispose()
+    for process in opened:
+        process.dispose()
 
 
 @on_servers
@@ -201,7 +203,7 @@ def test_a_locked_slot_is_not_waited_for(url: sa.URL, db: Database, other: Datab
     """Its owner was stopped in the middle of a transaction, a day ago."""
     before = newest(db)
     logs.free_all(db, hours=24)
-    # Otherwise MariaDB would lock the gaps between the rows, too.
+    # Otherwise MariaDB would also lock the gaps between the rows.
     holder = sa.create_engine(url, poolclass=sa.NullPool, isolation_level='READ COMMITTED')
     with holder.connect() as connection:
         connection.execute(sa.select(tables.change_log_slots).with_for_update())
@@ -213,14 +215,10 @@ def test_a_locked_slot_is_not_waited_for(url: sa.URL, db: Database, other: Datab
 
 @on_servers
 def test_a_conflict_in_the_entry_uses_the_number_again(
-    server: str, url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+    url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another transaction locks the row of the slot for longer than the lock timeout."""
-    lock_timeout = {
-        'postgresql': {'options': '-c lock_timeout=300'},
-        'mariadb': {'init_command': 'SET SESSION innodb_lock_wait_timeout=1'},
-    }
-    hasty = logs.opened(url.update_query_dict(lock_timeout[server]))
+    hasty = logs.opened(url, lock_wait_timeout=1)
     retried: list[str] = []
     monkeypatch.setattr(hasty.metrics, 'transaction_retried', retried.append)
     before = newest(hasty)
@@ -237,6 +235,34 @@ def test_a_conflict_in_the_entry_uses_the_number_again(
             assert waiting.is_alive()
     waiting.join()
     assert newest(hasty) == {**before, slot: 2}
+    hasty.dispose()
+
+
+#: Begins a transaction that keeps others from taking a slot.
+LOCK = {
+    'sqlite': ('BEGIN IMMEDIATE',),
+    'postgresql': ('BEGIN', 'LOCK TABLE placement_change_log_slots'),
+    'mysql': (
+        'SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ',
+        'BEGIN',
+        'SELECT * FROM placement_change_log_slots FOR UPDATE',
+    ),
+}
+
+
+@everywhere
+def test_taking_a_slot_waits_for_a_lock_as_often_as_a_transaction_is_retried(
+    url: sa.URL, db: Database, providers: list[int]
+) -> None:
+    hasty = logs.opened(url, lock_wait_timeout=1, sqlite_busy_timeout=1, max_transaction_retries=1)
+    attempts: list[sa.Connection] = []
+    holder = sa.create_engine(url, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
+    with holder.connect() as connection, listening(hasty.engine, 'engine_connect', attempts.append):
+        for statement in LOCK[url.get_backend_name()]:
+            connection.exec_driver_sql(statement)
+        with pytest.raises(exception.ConcurrentProviderUpdate):
+            hasty.write(lambda tx: logs.move(tx, providers))
+    assert len(attempts) == 2
     hasty.dispose()
 
 
@@ -359,26 +385,25 @@ def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
     """A session that has not reached its last statements yet finds that its slot has moved."""
     with db._slots.lease() as slot:
         pass
-    late = change_log_slots.Slot(slot.slot_id, slot.sequence, slot.token)
+    late = change_log.Slot(slot.slot_id, slot.sequence, slot.token)
     list(late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE}))
-    assert db._slots.settle(late) is Outcome.NOT_COMMITTED
+    assert db._slots.resolve_in_doubt(late) is Outcome.NOT_COMMITTED
     late.next_token = None
     with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
-        first, *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
-        with pytest.raises(change_log_slots.SlotTaken):
-            late.check(connection.exec_driver_sql(first).rowcount)
+        (first, _rows), *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
+        assert connection.exec_driver_sql(first).rowcount == 0
 
 
 @everywhere
-@pytest.mark.parametrize('own', [False, True])
+@pytest.mark.parametrize('is_own', [False, True])
 def test_a_failed_commit_on_a_slot_that_another_process_continued(
-    db: Database, other: Database, providers: list[int], own: bool
+    db: Database, other: Database, providers: list[int], is_own: bool
 ) -> None:
     """The entry with the number of the transaction tells whose it was; unless it was deleted."""
     with db._slots.lease() as slot:
         pass
-    mine = change_log_slots.Slot(slot.slot_id, slot.sequence, slot.token)
-    if own:
+    mine = change_log.Slot(slot.slot_id, slot.sequence, slot.token)
+    if is_own:
         with db.engine.begin() as tx:
             logs.append(tx, mine)
     else:
@@ -387,10 +412,10 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     for _ in range(2):
         other.write(change_log.record_names)
     assert logs.next_slot(other) == slot.slot_id
-    assert db._slots.settle(mine) is (Outcome.COMMITTED if own else Outcome.NOT_COMMITTED)
+    assert db._slots.resolve_in_doubt(mine) is (Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED)
     with db.engine.begin() as tx:
         tx.execute(tables.change_log.delete())
-    assert db._slots.settle(mine) is Outcome.UNKNOWN
+    assert db._slots.resolve_in_doubt(mine) is Outcome.UNKNOWN
 
 
 # Two processes on one slot --------------------------------------------------------------------------------
@@ -405,11 +430,11 @@ def test_a_number_that_another_process_used(db: Database, providers: list[int]) 
         theirs.__dict__.update(vars(mine))
     copy.write(lambda tx: logs.move(tx, providers))
     assert newest(db) == {slot: number + 1}
-    for one in (db, copy, db, copy):
-        one.write(lambda tx: logs.move(tx, providers))
-    found = newest(db)
-    assert found[slot] == number + 3
-    assert sum(found.values()) == number + 5
+    for owner in (db, copy, db, copy):
+        owner.write(lambda tx: logs.move(tx, providers))
+    sequences = newest(db)
+    assert sequences[slot] == number + 3
+    assert sum(sequences.values()) == number + 5
     copy.dispose()
 
 
@@ -418,15 +443,15 @@ def test_two_processes_forced_onto_one_slot_at_once(db: Database, other: Databas
     """Again and again, while both write from several threads: nothing is lost, and no number is used twice."""
 
     def run(number: int) -> None:
-        one = (db, other)[number % 2]
+        writer = (db, other)[number % 2]
         for _ in range(15):
-            one.write(lambda tx: logs.move(tx, [providers[number % 3]]))
+            writer.write(lambda tx: logs.move(tx, [providers[number % 3]]))
 
     def share() -> None:
         for _ in range(40):
             logs.free_all(db)
-            for one in (db, other):
-                for owner in list(one._slots._owners.values()):
+            for writer in (db, other):
+                for owner in list(writer._slots._processes.values()):
                     owner.free.clear()
             time.sleep(0.02)
 
@@ -440,6 +465,7 @@ def test_two_processes_forced_onto_one_slot_at_once(db: Database, other: Databas
 _FORK = """
 import os, sys
 from tests.support import logs
+from tests.support.event_hooks import listening
 db = logs.opened(sys.argv[1])
 provider = int(sys.argv[2])
 for _ in range(3):
@@ -481,12 +507,15 @@ def test_a_fork_has_slots_of_its_own(url: sa.URL, db: Database, providers: list[
 def test_an_owner_deletes_old_entries(
     db: Database, other: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After so many transactions of the slot, whoever made them. The newest ones always stay."""
+    """After TRIM_INTERVAL_TRANSACTIONS of the slot, whoever made them. The newest ones always stay."""
     monkeypatch.setattr(change_log_slots, 'TRIM_INTERVAL_TRANSACTIONS', 5)
     monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', 20)
     (slot,) = newest(db)
+    other.write(lambda tx: logs.move(tx, providers))
+    (neighbor,) = newest(db).keys() - {slot}
+    other.dispose()
 
-    def numbers() -> list[int]:
+    def numbers(slot: int = slot) -> list[int]:
         with db.reader() as tx:
             return sorted({number for number, _ in logs.entries(tx)[slot]})
 
@@ -498,19 +527,20 @@ def test_an_owner_deletes_old_entries(
     assert numbers() == list(range(6, 30))
     db.dispose()
     with db.reader() as tx:
-        before = change_log.read_vector(tx)
+        before = change_log.read_log_position(tx)
     for _ in range(11):
         other.write(lambda tx: logs.move(tx, providers))
     assert numbers() == list(range(21, 41))
     with db.reader() as tx:
-        upto = change_log.read_vector(tx)
+        upto = change_log.read_log_position(tx)
         assert change_log.read_since(tx, before, upto) == dict.fromkeys(providers, change_log.ChangeKind.USAGE)
     monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', 1)
     for _ in range(5):
         other.write(lambda tx: logs.move(tx, providers))
     assert numbers() == [45]
+    assert numbers(neighbor) == [1]
     with db.reader() as tx:
-        upto = change_log.read_vector(tx)
+        upto = change_log.read_log_position(tx)
         assert change_log.read_since(tx, upto, upto) == {}
         with pytest.raises(change_log.LogTruncated):
             change_log.read_since(tx, before, upto)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.parametrize(
 )
 
 #: In sjis the yen sign is encoded as a backslash, so that the quote after it would end the text.
-HOSTILE = "\u00a5' UNION SELECT 1, 2, 3, 4, 5, 6 -- "
+INJECTION = "\u00a5' UNION SELECT 1, 2, 3, 4, 5, 6 -- "
 
 
 @pytest.mark.parametrize('parameters', [{}, {'init_command': 'SET NAMES sjis'}, {'charset': 'utf8'}])
@@ -31,10 +31,10 @@ def test_connections_use_utf8mb4_and_text_is_stored_literally(database: sa.URL, 
         with app.db.reader() as tx:
             assert tx.exec_driver_sql('SELECT @@character_set_client').scalar() == 'utf8mb4'
         host, consumer = create_provider(app, VCPU=4), str(uuid.uuid4())
-        body = races.claim([host], None) | {'project_id': HOSTILE, 'user_id': HOSTILE}
+        body = races.claim([host], None) | {'project_id': INJECTION, 'user_id': INJECTION}
         demand(app, 'PUT', f'/allocations/{consumer}', body)
         allocations = demand(app, 'GET', f'/allocations/{consumer}').json
-        assert (allocations['project_id'], allocations['user_id']) == (HOSTILE, HOSTILE)
+        assert (allocations['project_id'], allocations['user_id']) == (INJECTION, INJECTION)
         assert demand(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 1}
 
 

@@ -8,15 +8,14 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
-from placement.claims.request import ConsumerClaim
+from placement.capacity import InventoryRecord
+from placement.claims.claim import delete_allocations, reshape
+from placement.claims.request import ConsumerClaim, ReshapedProvider
 from placement.db import tables
-from placement.objects import inventory
-from placement.objects.allocation import AllocationList
-from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import applications, databases, tcp_proxy
-from tests.support.objects import claim, create_provider
+from tests.support.objects import claim, create_provider, set_inventories
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
@@ -63,14 +62,14 @@ def test_claim_and_release(context: RequestContext, proxy: tcp_proxy.Proxy, host
     on_postgresql = context.db.engine.dialect.name == 'postgresql'
     for _ in range(10):
         # psycopg prepares a frequent statement.
-        AllocationList.delete_all_by_consumer(context, put(context, hosts, put(context, hosts)))
+        delete_allocations(context.db, put(context, hosts, put(context, hosts)))
         put(context, [], put(context, hosts))
     consumer = put(context, hosts)
     works: dict[str, tuple[Callable[[], object], int, int]] = {
         'claim': (lambda: put(context, hosts), 3, 8),
         'change': (lambda: put(context, hosts, consumer), 3, 9),
         'clear': (lambda: put(context, [], consumer), 4, 7),
-        'claim and delete': (lambda: AllocationList.delete_all_by_consumer(context, put(context, hosts)), 3 + 4, 8 + 6),
+        'claim and delete': (lambda: delete_allocations(context.db, put(context, hosts)), 3 + 4, 8 + 6),
     }
     counts = {}
     for name, (work, *_) in works.items():
@@ -90,16 +89,16 @@ def test_reshape(context: RequestContext, proxy: tcp_proxy.Proxy, hosts: list[st
         for host in hosts:
             cell, consumer = create_provider(context).uuid, put(context, [host])
             generation = ResourceProvider.get_by_uuid(context, host).generation
-            left = [Inventory.from_request(name, {'total': 100}) for name in (*CLASSES, 'PCI_DEVICE')]
-            providers.append(inventory.ReshapedProvider(host, generation, left))
-            providers.append(inventory.ReshapedProvider(cell, 0, [Inventory.from_request('VCPU', {'total': 100})]))
+            remaining = [(name, InventoryRecord(100)) for name in (*CLASSES, 'PCI_DEVICE')]
+            providers.append(ReshapedProvider(host, generation, dict(remaining)))
+            providers.append(ReshapedProvider(cell, 0, {'VCPU': InventoryRecord(100)}))
             allocations = {cell: {'VCPU': 1}, host: dict.fromkeys(CLASSES[1:], 1)}
             claims.append(ConsumerClaim(consumer, 'project', 'user', allocations, 1))
         proxy.trips = 0
-        inventory.reshape(context, providers, claims)
+        reshape(context.db, providers, claims)
         trips = proxy.trips
         for host in hosts:
-            ResourceProvider.get_by_uuid(context, host).set_inventories(left[:-1])
+            set_inventories(ResourceProvider.get_by_uuid(context, host), *remaining[:-1])
     # Several consumers that exist are updated at once, before the other changes are sent.
     assert trips <= (14 if on_postgresql else 8)
 
@@ -108,10 +107,10 @@ def test_a_rejected_claim_keeps_its_slot(context: RequestContext, hosts: list[st
     """Its entries may have been inserted, but the transaction was certainly not committed."""
     slots = sa.select(sa.func.count()).select_from(tables.change_log_slots)
     before = context.db.fetch_all(slots)[0][0]
-    wanted = {host: dict.fromkeys(CLASSES, 101) for host in hosts}
+    allocations = {host: dict.fromkeys(CLASSES, 101) for host in hosts}
     for _ in range(5):
         with pytest.raises(exception.AllocationCapacityExceeded):
-            claim(context, wanted)
+            claim(context, allocations)
     assert context.db.fetch_all(slots)[0][0] == before
     put(context, hosts)
     assert context.db.fetch_all(slots)[0][0] == before
@@ -148,13 +147,15 @@ def test_a_dead_connection_is_replaced(context: RequestContext, database: sa.URL
     with context.db.reader() as connection:
         assert connection.exec_driver_sql('SELECT count(*) FROM placement_consumers').scalar_one() > 0
     databases.end_connections(database)
-    AllocationList.delete_all_by_consumer(context, consumer)
+    delete_allocations(context.db, consumer)
     with pytest.raises(exception.AllocationsNotFound):
-        AllocationList.delete_all_by_consumer(context, consumer)
+        delete_allocations(context.db, consumer)
 
 
-@pytest.mark.parametrize('at', ['statement', 'commit'])
-def test_a_connection_that_ends_during_a_claim_is_an_outage(context: RequestContext, database: sa.URL, at: str) -> None:
+@pytest.mark.parametrize('failing_call', ['statement', 'commit'])
+def test_a_connection_that_ends_during_a_claim_is_an_outage(
+    context: RequestContext, database: sa.URL, failing_call: str
+) -> None:
     """The transaction may have been committed, or may itself cause the end of connections."""
     started = []
 
@@ -162,7 +163,7 @@ def test_a_connection_that_ends_during_a_claim_is_an_outage(context: RequestCont
         started.append(tx)
         tx.exec_driver_sql('SELECT id FROM placement_consumers')
         databases.end_connections(database)
-        if at == 'statement':
+        if failing_call == 'statement':
             tx.exec_driver_sql('SELECT id FROM placement_consumers')
 
     with pytest.raises(exception.DatabaseUnavailable):

@@ -7,19 +7,24 @@ moment after the process has closed it.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 import sqlalchemy as sa
 
-from tests.support import applications, databases, races
+from placement.db import migration
+from tests.support import applications, databases, races, tcp_proxy
 from tests.support.http_client import ask, create_provider
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
 )
+
+T = TypeVar('T')
 
 THREADS = 8
 ROUNDS = 25
@@ -30,12 +35,14 @@ class OpenConnections:
 
     def __init__(self) -> None:
         self.most = 0
+        self.opened_count = 0
         self._now = 0
         self._lock = threading.Lock()
 
     def opened(self, *_arguments: object) -> None:
         with self._lock:
             self._now += 1
+            self.opened_count += 1
             self.most = max(self.most, self._now)
 
     def closed(self, *_arguments: object) -> None:
@@ -80,3 +87,81 @@ def test_a_process_has_no_more_than_the_limit(
             statuses = set().union(*pool.map(run_client, range(THREADS)))
     assert statuses <= {200, 204, 409}
     assert 0 < connections.most <= size + overflow
+
+
+def test_a_request_waits_for_a_lock_for_seconds(database: sa.URL) -> None:
+    options = {'lock_wait_timeout': 1, 'max_transaction_retries': 1}
+    with applications.application(database, placement_database=options) as app:
+        host = create_provider(app, VCPU=100)
+        with holding(database, f"SELECT id FROM placement_resource_providers WHERE uuid = '{host}' FOR UPDATE"):
+            claim = in_thread(ask, app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
+            response = claim.result(timeout=30)
+        assert response.status_int == 409
+        assert response.json['errors'][0]['code'] == 'placement.concurrent_update'
+        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None)).status_int == 204
+
+
+LOCK = {
+    'postgresql': 'LOCK TABLE placement_resource_providers, placement_change_log_slots IN ACCESS EXCLUSIVE MODE',
+    'mysql': 'LOCK TABLES placement_resource_providers WRITE, placement_change_log_slots WRITE',
+}
+
+
+@pytest.mark.parametrize('method', ['GET', 'PUT'])
+@pytest.mark.parametrize('silence', ['locked table', 'proxy'])
+def test_a_request_that_is_not_answered_fails_after_one_timeout(
+    database: sa.URL, connections: OpenConnections, silence: str, method: str
+) -> None:
+    with contextlib.ExitStack() as stack:
+        port = database.port or tcp_proxy.PORTS[database.get_backend_name()]
+        proxy = stack.enter_context(tcp_proxy.Silencer(database.host or '', port))
+        through = database.set(host='127.0.0.1', port=proxy.port)
+        options = {'socket_timeout': 1, 'lock_wait_timeout': 0}
+        app = stack.enter_context(applications.application(through, placement_database=options))
+        host = create_provider(app, VCPU=100)
+        if silence == 'proxy':
+            proxy.is_silent = True
+        else:
+            stack.enter_context(holding(database, LOCK[database.get_backend_name()]))
+        opened = connections.opened_count
+        body = races.claim([host], None) if method == 'PUT' else None
+        path = f'/allocations/{uuid.uuid4()}' if method == 'PUT' else f'/resource_providers/{host}/usages'
+        response = in_thread(ask, app, method, path, body).result(timeout=8)
+        assert (response.status_int, response.headers['Retry-After']) == (503, '2')
+        # A second attempt would open a connection.
+        assert connections.opened_count == opened
+        proxy.is_silent = False
+
+
+def test_a_change_of_the_schema_waits_longer(database: sa.URL) -> None:
+    if database.get_backend_name() != 'postgresql':
+        pytest.skip('The limit of MariaDB applies to locks on rows only.')
+    long_wait = (
+        'SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()'
+        " AND wait_event_type = 'Lock' AND query_start < clock_timestamp() - interval '1500 ms'"
+    )
+    with applications.database(database, lock_wait_timeout=1) as db:
+        with holding(database, f'SELECT pg_advisory_xact_lock({migration._ADVISORY_LOCK_ID})') as holder:
+            sync = in_thread(db.sync)
+            while not holder.exec_driver_sql(long_wait).scalar():
+                # Otherwise PostgreSQL shows the same sessions throughout a transaction.
+                holder.exec_driver_sql('SELECT pg_stat_clear_snapshot()')
+                assert not sync.done()
+        sync.result()
+
+
+@contextlib.contextmanager
+def holding(database: sa.URL, statement: str) -> Iterator[sa.Connection]:
+    """A session with an open transaction that has executed ``statement``."""
+    engine = sa.create_engine(database, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(statement)
+        yield connection
+
+
+def in_thread(function: Callable[..., T], *arguments: object) -> concurrent.futures.Future[T]:
+    """Call a function in a thread of its own."""
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    future = pool.submit(function, *arguments)
+    pool.shutdown(wait=False)
+    return future

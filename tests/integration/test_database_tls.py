@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.db.api import Database
-from tests.support import applications, certificates, databases, local_servers
+from tests.support import applications, databases, local_servers
 
 #: The parameters that turn TLS on, and the query that shows that it is on.
 PARAMETERS = {'postgresql': 'sslmode=verify-full&sslrootcert={}', 'mariadb': 'ssl_ca={}'}
@@ -18,8 +19,25 @@ PLAIN = {'postgresql': 'sslmode=disable', 'mariadb': 'ssl_disabled=true'}
 DATABASES = {'postgresql': 'postgres', 'mariadb': 'mysql'}
 ENCRYPTED = {
     'postgresql': 'SELECT CAST(ssl AS integer) FROM pg_stat_ssl WHERE pid = pg_backend_pid()',
-    'mariadb': "SELECT variable_value <> '' FROM information_schema.session_status WHERE variable_name = 'Ssl_cipher'",
+    'mariadb': f"SELECT variable_value <> '' FROM {'performance' if databases.on_mysql() else 'information'}_schema"
+    ".session_status WHERE variable_name = 'Ssl_cipher'",
 }
+
+
+NEW = ['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2']
+
+
+def _make_certificates(directory: pathlib.Path) -> None:
+    """Write ``ca.pem``, ``server.pem`` and ``server.key``; the certificate is valid for the name localhost."""
+    authority = ['-keyout', directory / 'ca.key', '-out', directory / 'ca.pem', '-subj', '/CN=authority']
+    signed = ['-CA', directory / 'ca.pem', '-CAkey', directory / 'ca.key', '-addext', 'subjectAltName=DNS:localhost']
+    server = ['-keyout', directory / 'server.key', '-out', directory / 'server.pem', '-subj', '/CN=server']
+    for extension, options in (
+        ('keyUsage=critical,keyCertSign', authority),
+        ('basicConstraints=critical,CA:FALSE', [*signed, *server]),
+    ):
+        command = [*NEW, *map(str, options), '-addext', extension]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
 @pytest.fixture(scope='module', params=databases.parameters(*databases.defaults()))
@@ -27,9 +45,9 @@ def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[local_servers.PrivateServer]:
     """A server that rejects connections without TLS; its certificate is valid for the name localhost."""
-    own = tmp_path_factory.mktemp('own')
-    certificates.make(own)
-    with local_servers.running(request.param.server, certificates=own) as started:
+    certificate_directory = tmp_path_factory.mktemp('own')
+    _make_certificates(certificate_directory)
+    with local_servers.running(request.param.server, certificates=certificate_directory) as started:
         yield started
 
 
@@ -42,12 +60,23 @@ def _database(url: sa.URL, parameters: str) -> Database:
 def _rejected(server: local_servers.PrivateServer, parameters: str, host: str = 'localhost') -> str:
     """The message to the operator when it cannot be connected."""
     with pytest.raises(exception.DatabaseUnavailable) as caught:
-        _database(server.url.set(host=host, database=DATABASES[server.name]), parameters).schema_version()
+        _database(server.url.set(host=host, database=DATABASES[server.name]), parameters).schema_revision()
     return caught.value.for_operators
 
 
 def _ca(server: local_servers.PrivateServer) -> pathlib.Path:
     return server.home / 'tls' / 'ca.pem'
+
+
+@pytest.mark.mariadb
+@pytest.mark.parametrize(
+    ('path', 'reason'), [('/nonexistent.pem', 'No such file or directory'), ('/', 'Is a directory')]
+)
+def test_a_file_that_cannot_be_read_is_named(path: str, reason: str) -> None:
+    # No server is needed: PyMySQL reads the files before it connects.
+    with pytest.raises(exception.DatabaseUnavailable) as caught:
+        _database(sa.make_url('mysql+pymysql://user@127.0.0.1:1/name'), f'ssl_ca={path}').schema_revision()
+    assert f'ssl_ca={path} cannot be read: {reason}' in caught.value.for_operators
 
 
 def test_every_connection_is_encrypted(server: local_servers.PrivateServer) -> None:
@@ -62,13 +91,13 @@ def test_every_connection_is_encrypted(server: local_servers.PrivateServer) -> N
 def test_without_tls_the_server_rejects(server: local_servers.PrivateServer) -> None:
     message = _rejected(server, PLAIN[server.name])
     # MariaDB does not give the reason.
-    assert 'no encryption' in message or 'Access denied' in message
+    assert any(phrase in message for phrase in ('no encryption', 'insecure transport', 'Access denied'))
 
 
 def test_a_certificate_of_another_authority_is_rejected(
     server: local_servers.PrivateServer, tmp_path: pathlib.Path
 ) -> None:
-    certificates.make(tmp_path)
+    _make_certificates(tmp_path)
     message = _rejected(server, PARAMETERS[server.name].format(tmp_path / 'ca.pem'))
     assert 'certificate verify failed' in message
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support import applications, databases, lasting_ids
+from tests.support import applications, databases, lasting_ids, name_lists
 from tests.support.http_client import create_provider
 from tests.support.locking import Service
 
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.parametrize(
 
 @pytest.fixture(scope='module')
 def service(load_application: Callable[..., Any], database: sa.URL) -> Iterator[Service]:
-    made = Service(load_application({}), database)
-    yield made
-    made.close()
+    service = Service(load_application({}), database)
+    yield service
+    service.close()
 
 
 def no_new_inventory(service: Service, provider: str) -> contextlib.AbstractContextManager[None]:
@@ -53,12 +53,16 @@ def test_no_id_is_given_twice(load_application: Callable[..., Any]) -> None:
     lasting_ids.check(applications.administrator(load_application({}).db))
 
 
+def test_lists_have_what_another_process_wrote(load_application: Callable[..., Any]) -> None:
+    name_lists.check(load_application({}), load_application({}))
+
+
 @pytest.fixture
 def name(service: Service) -> str:
     """A new custom class."""
-    made = f'CUSTOM_{uuid.uuid4().hex.upper()}'
-    assert service.call('PUT', f'/resource_classes/{made}').status_int == 201
-    return made
+    name = f'CUSTOM_{uuid.uuid4().hex.upper()}'
+    assert service.call('PUT', f'/resource_classes/{name}').status_int == 201
+    return name
 
 
 @pytest.fixture
@@ -155,6 +159,18 @@ def test_two_renames_of_one_class(service: Service, name: str) -> None:
             for number in (1, 2)
         ]
     assert sorted(renamer.result().status_int for renamer in renamers) == [200, 404]
+
+
+def test_classes_created_at_once(service: Service) -> None:
+    """Two requests for one name and one for another wait for one another; each name gets an id of its own."""
+    prefix = f'CUSTOM_{uuid.uuid4().hex.upper()}'
+    names = [f'{prefix}_{number}' for number in (0, 0, 1)]
+    with service.lock('placement_resource_class_sequence', 'id', '1'):
+        creators = [service.begin_blocked('PUT', f'/resource_classes/{name}') for name in names]
+    statuses = [creator.result().status_int for creator in creators]
+    assert (sorted(statuses[:2]), statuses[2]) == ([201, 204], 201)
+    listed = [entry['name'] for entry in service.call('GET', '/resource_classes').json['resource_classes']]
+    assert sorted(listed[-2:]) == names[1:]
 
 
 def test_class_renamed_while_it_is_deleted(service: Service, name: str) -> None:

@@ -45,21 +45,21 @@ class Story:
         self._providers = providers or ('p',)
         self._events: list[Event] = []
 
-    def then(
-        self, action: Action, status: int | None = 204, body: Any = None, at: tuple[float, float] | None = None
+    def add(
+        self, action: Action, status: int | None = 204, body: Any = None, interval: tuple[float, float] | None = None
     ) -> Story:
         """Add one request and its answer."""
         number = len(self._events)
-        start, end = at or (float(number), number + 0.5)
+        start, end = interval or (float(number), number + 0.5)
         self._events.append(Event(number, 0, action, start, end, status, body))
         return self
 
     def put(
-        self, consumer: str, amount: int, expected: int | str | None, status: int | None = 204, **more: Any
+        self, consumer: str, amount: int, expected: int | str | None, status: int | None = 204, **options: Any
     ) -> Story:
         """Add a claim of ``amount`` VCPU (0 clears)."""
         claim = Claim(taken(amount) if amount else {}, expected)
-        return self.then(ClaimWrite({consumer: claim}), status, **more)
+        return self.add(ClaimWrite({consumer: claim}), status, **options)
 
     def ends(
         self,
@@ -82,9 +82,9 @@ class Story:
 
 def only(history: History, phrase: str, **options: Any) -> None:
     """Assert that the checker reports exactly one kind of violation."""
-    found = check.violations(history, **options)
-    assert found
-    assert all(phrase in sentence for sentence in found), found
+    violations = check.violations(history, **options)
+    assert violations
+    assert all(phrase in sentence for sentence in violations), violations
 
 
 class TestConsumers:
@@ -109,15 +109,15 @@ class TestConsumers:
         only(history, 'no order of its accepted writes explains')
 
     def test_two_winners_of_one_generation(self) -> None:
-        story = Story().put('c', 3, None).put('c', 4, 1, at=(1, 9)).put('c', 5, 1, at=(1, 9))
+        story = Story().put('c', 3, None).put('c', 4, 1, interval=(1, 9)).put('c', 5, 1, interval=(1, 9))
         only(story.ends({'p': 3}, {'c': (3, taken(5))}), 'no order of its accepted writes explains')
 
     def test_two_writes_without_generation_both_succeed(self) -> None:
-        story = Story().put('c', 3, UNCHECKED, at=(0, 9)).put('c', 4, UNCHECKED, at=(0, 9))
+        story = Story().put('c', 3, UNCHECKED, interval=(0, 9)).put('c', 4, UNCHECKED, interval=(0, 9))
         assert check.violations(story.ends({'p': 2}, {'c': (2, taken(3))})) == []
 
     def test_write_took_effect_after_its_answer(self) -> None:
-        story = Story().put('c', 3, UNCHECKED, at=(0, 1)).put('c', 4, UNCHECKED, at=(2, 3))
+        story = Story().put('c', 3, UNCHECKED, interval=(0, 1)).put('c', 4, UNCHECKED, interval=(2, 3))
         only(story.ends({'p': 2}, {'c': (2, taken(3))}), 'no order of its accepted writes explains')
 
     def test_conflict_without_another_write(self) -> None:
@@ -126,17 +126,17 @@ class TestConsumers:
 
     def test_stale_read(self) -> None:
         shown: dict[str, Any] = {'allocations': {}}
-        story = Story().put('c', 3, None).then(ConsumerRead('c'), 200, shown)
+        story = Story().put('c', 3, None).add(ConsumerRead('c'), 200, shown)
         history = story.ends({'p': 1}, {'c': (1, taken(3))})
         only(history, 'no order of its accepted writes explains')
         assert check.violations(history, strict_reads=False) == []
 
     def test_simultaneous_deletes_may_both_succeed(self) -> None:
-        story = Story().put('c', 3, None).then(Removal('c'), at=(2, 4)).then(Removal('c'), at=(3, 5))
+        story = Story().put('c', 3, None).add(Removal('c'), interval=(2, 4)).add(Removal('c'), interval=(3, 5))
         assert check.violations(story.ends({'p': 1}, {'c': (0, {})})) == []
 
     def test_second_delete_succeeds_long_after(self) -> None:
-        story = Story().put('c', 3, None).then(Removal('c'), at=(2, 3)).then(Removal('c'), at=(4, 5))
+        story = Story().put('c', 3, None).add(Removal('c'), interval=(2, 3)).add(Removal('c'), interval=(4, 5))
         only(story.ends({'p': 1}, {'c': (0, {})}), 'no order of its accepted writes explains')
 
 
@@ -160,18 +160,18 @@ class TestUnknown:
         only(history, 'provider p: generation is 0, the accepted writes make it 1')
 
     def test_unknown_write_takes_effect_late(self) -> None:
-        story = Story().put('c', 3, None, None).then(ConsumerRead('c'), 200, {'allocations': {}})
+        story = Story().put('c', 3, None, None).add(ConsumerRead('c'), 200, {'allocations': {}})
         assert check.violations(story.ends({'p': 1}, {'c': (1, taken(3))})) == []
 
     def test_post_took_effect_for_one_of_two_consumers(self) -> None:
         write = ClaimWrite({'a': Claim(taken(1), None), 'b': Claim(taken(2), None)})
-        history = Story().then(write, None).ends({'p': 1}, {'a': (1, taken(1)), 'b': (0, {})})
+        history = Story().add(write, None).ends({'p': 1}, {'a': (1, taken(1)), 'b': (0, {})})
         only(history, 'a POST took effect for consumer a but not for b')
 
     def test_unknown_post_is_decided_by_another_consumer(self) -> None:
         """The answers about c leave open which of its writes took effect; those about d show that it was the POST."""
         write = ClaimWrite({'c': Claim(taken(2), UNCHECKED), 'd': Claim(taken(1), None)})
-        story = Story().then(write, None).put('c', 2, UNCHECKED, None)
+        story = Story().add(write, None).put('c', 2, UNCHECKED, None)
         history = story.ends({'p': 1}, {'c': (1, taken(2)), 'd': (1, taken(1))})
         assert check.violations(history) == []
 
@@ -179,7 +179,7 @@ class TestUnknown:
         monkeypatch.setattr(chains, 'SEARCH_LIMIT', 10)
         story = Story()
         for amount in range(1, 9):
-            story.put('c', amount, UNCHECKED, at=(0, 9))
+            story.put('c', amount, UNCHECKED, interval=(0, 9))
         only(story.ends({'p': 8}, {'c': (8, taken(8))}), 'too many possible orders')
 
 
@@ -195,19 +195,19 @@ class TestPost:
 
     @pytest.mark.parametrize(('consumers', 'torn'), [(['a'], False), (['b'], False), (['a', 'b'], True), ([], True)])
     def test_reading_during_a_move(self, consumers: list[str], torn: bool) -> None:
-        story = Story().put('a', 3, None).then(self.MOVE, at=(2, 6))
-        story.then(ProviderRead('p'), 200, self.shown(*consumers), at=(3, 5))
-        found = check.violations(story.ends({'p': 2}, {'a': (0, {}), 'b': (1, taken(3))}))
-        assert bool(found) == torn
-        assert all('after POST 1 and' in sentence for sentence in found)
+        story = Story().put('a', 3, None).add(self.MOVE, interval=(2, 6))
+        story.add(ProviderRead('p'), 200, self.shown(*consumers), interval=(3, 5))
+        violations = check.violations(story.ends({'p': 2}, {'a': (0, {}), 'b': (1, taken(3))}))
+        assert bool(violations) == torn
+        assert all('after POST 1 and' in sentence for sentence in violations)
 
     def test_reading_of_amounts_that_were_never_allocated(self) -> None:
-        story = Story().put('a', 4, None).then(ProviderRead('p'), 200, self.shown('a'))
+        story = Story().put('a', 4, None).add(ProviderRead('p'), 200, self.shown('a'))
         only(story.ends({'p': 1}, {'a': (1, taken(4))}), 'which is not what it held')
 
     def test_the_generation_of_a_cleared_provider_is_incremented_once(self) -> None:
-        story = Story('p', 'q').then(ClaimWrite({'a': Claim(taken(3, 'q'), None)}))
-        story.then(ClaimWrite({'a': Claim({}, 1), 'b': Claim(taken(3), None)}))
+        story = Story('p', 'q').add(ClaimWrite({'a': Claim(taken(3, 'q'), None)}))
+        story.add(ClaimWrite({'a': Claim({}, 1), 'b': Claim(taken(3), None)}))
         ends = {'a': (0, {}), 'b': (1, taken(3))}
         assert check.violations(story.ends({'p': 1, 'q': 2}, ends)) == []
         only(story.ends({'p': 1, 'q': 1}, ends), 'provider q: generation is 1, the accepted writes make it 2')
@@ -217,28 +217,28 @@ class TestProviderGenerations:
     """Every accepted write increments the generation by one, nothing else changes it."""
 
     def test_a_move_increments_only_the_generation_of_the_receiver(self) -> None:
-        story = Story('p', 'q').put('c', 3, None).then(ClaimWrite({'c': Claim(taken(3, 'q'), 1)}))
+        story = Story('p', 'q').put('c', 3, None).add(ClaimWrite({'c': Claim(taken(3, 'q'), 1)}))
         assert check.violations(story.ends({'p': 1, 'q': 1}, {'c': (2, taken(3, 'q'))})) == []
 
     def test_a_delete_increments_no_generation(self) -> None:
-        story = Story().put('c', 3, None).then(Removal('c'))
+        story = Story().put('c', 3, None).add(Removal('c'))
         only(story.ends({'p': 2}, {'c': (0, {})}), 'generation is 2, the accepted writes make it 1')
 
     def test_lost_update(self) -> None:
         story = Story()
         for _ in range(2):
-            story.then(ProviderWrite('p', 0), 200, {'resource_provider_generation': 1}, at=(0, 9))
-        found = check.violations(story.ends({'p': 1}, {}))
-        assert 'provider p: 2 accepted changes of generation 0' in found
+            story.add(ProviderWrite('p', 0), 200, {'resource_provider_generation': 1}, interval=(0, 9))
+        violations = check.violations(story.ends({'p': 1}, {}))
+        assert 'provider p: 2 accepted changes of generation 0' in violations
 
     def test_wrong_generation_in_an_answer(self) -> None:
-        story = Story().then(ProviderWrite('p', 0), 200, {'resource_provider_generation': 2})
+        story = Story().add(ProviderWrite('p', 0), 200, {'resource_provider_generation': 2})
         only(story.ends({'p': 1}, {}), 'named generation 0, was given 2')
 
     @pytest.mark.parametrize(('generation', 'fine'), [(0, True), (1, True), (2, False)])
     def test_unknown_outcome(self, generation: int, fine: bool) -> None:
-        found = check.violations(Story().then(ProviderWrite('p', 0), None).ends({'p': generation}, {}))
-        assert (found == []) == fine
+        violations = check.violations(Story().add(ProviderWrite('p', 0), None).ends({'p': generation}, {}))
+        assert (violations == []) == fine
 
 
 class TestCapacity:
@@ -246,45 +246,50 @@ class TestCapacity:
 
     def oversold(self, **second: Any) -> Story:
         """Two claims of 6 that begin at the same time."""
-        return Story().put('a', 6, None, at=(0, 9)).put('b', 6, None, at=(1, 8), **second)
+        return Story().put('a', 6, None, interval=(0, 9)).put('b', 6, None, interval=(1, 8), **second)
 
     def test_oversold_at_the_end(self) -> None:
         history = self.oversold().ends({'p': 2}, {'a': (1, taken(6)), 'b': (1, taken(6))})
         only(history, '12 VCPU held at once, capacity 10, by a, b')
 
     def test_oversold_for_a_while(self) -> None:
-        story = self.oversold().then(Removal('a'), at=(20, 21)).then(Removal('b'), at=(20, 22))
+        story = self.oversold().add(Removal('a'), interval=(20, 21)).add(Removal('b'), interval=(20, 22))
         only(story.ends({'p': 2}, {'a': (0, {}), 'b': (0, {})}), '12 VCPU held at once')
 
     def test_one_after_the_other(self) -> None:
-        story = Story().put('a', 6, None, at=(0, 1)).then(Removal('a'), at=(2, 5)).put('b', 6, None, at=(3, 6))
+        story = (
+            Story()
+            .put('a', 6, None, interval=(0, 1))
+            .add(Removal('a'), interval=(2, 5))
+            .put('b', 6, None, interval=(3, 6))
+        )
         assert check.violations(story.ends({'p': 2}, {'a': (0, {}), 'b': (1, taken(6))})) == []
 
-    def resize(self, story: Story, capacity: float, generation: int, at: tuple[float, float]) -> Story:
+    def resize(self, story: Story, capacity: float, generation: int, interval: tuple[float, float]) -> Story:
         """Add an accepted change of the capacity."""
         action = ProviderWrite('p', generation, {'VCPU': capacity})
-        return story.then(action, 200, {'resource_provider_generation': generation + 1}, at=at)
+        return story.add(action, 200, {'resource_provider_generation': generation + 1}, interval=interval)
 
     def test_lowered_below_what_is_used(self) -> None:
-        story = self.resize(Story().put('a', 6, None), 4.0, 1, (2, 3)).put('a', 6, 1, at=(4, 5))
+        story = self.resize(Story().put('a', 6, None), 4.0, 1, (2, 3)).put('a', 6, 1, interval=(4, 5))
         history = story.ends({'p': 3}, {'a': (2, taken(6))}, capacities={'VCPU': 4.0})
         assert check.violations(history) == []
 
     def test_taken_after_it_was_lowered(self) -> None:
-        story = self.resize(Story(), 4.0, 0, (2, 3)).put('a', 6, None, at=(4, 5))
+        story = self.resize(Story(), 4.0, 0, (2, 3)).put('a', 6, None, interval=(4, 5))
         history = story.ends({'p': 2}, {'a': (1, taken(6))}, capacities={'VCPU': 4.0})
         only(history, '6 VCPU held at once, capacity 4, by a')
 
     def test_taken_while_it_was_lowered(self) -> None:
-        story = self.resize(Story(), 4.0, 0, (2, 6)).put('a', 6, None, at=(4, 5))
+        story = self.resize(Story(), 4.0, 0, (2, 6)).put('a', 6, None, interval=(4, 5))
         history = story.ends({'p': 2}, {'a': (1, taken(6))}, capacities={'VCPU': 4.0})
         assert check.violations(history) == []
 
     def test_reading_above_capacity(self) -> None:
         entry = {'resources': {'VCPU': 11}, 'consumer_generation': 1}
-        story = Story().put('a', 11, None, None).then(ProviderRead('p'), 200, {'allocations': {'a': entry}})
-        found = check.violations(story.ends({'p': 0}, {'a': (0, {})}))
-        assert 'request 1: shows 11 VCPU on p, capacity 10' in found
+        story = Story().put('a', 11, None, None).add(ProviderRead('p'), 200, {'allocations': {'a': entry}})
+        violations = check.violations(story.ends({'p': 0}, {'a': (0, {})}))
+        assert 'request 1: shows 11 VCPU on p, capacity 10' in violations
 
     def test_rejected_although_it_fits(self) -> None:
         history = (
@@ -295,8 +300,8 @@ class TestCapacity:
         )
         only(history, 'request 1: rejected for want of capacity, although it fits')
 
-    def test_rightly_rejected(self) -> None:
-        story = Story().put('a', 6, None, at=(0, 9)).put('b', 5, None, 409, body=FULL, at=(1, 2))
+    def test_rejection_for_want_of_capacity(self) -> None:
+        story = Story().put('a', 6, None, interval=(0, 9)).put('b', 5, None, 409, body=FULL, interval=(1, 2))
         assert check.violations(story.ends({'p': 1}, {'a': (1, taken(6)), 'b': (0, {})})) == []
 
 
@@ -322,8 +327,8 @@ class TestTrees:
     """Parents that change."""
 
     @staticmethod
-    def moved(story: Story, provider: str, parent: str | None, **more: Any) -> Story:
-        return story.then(Move(provider, parent), 200, {'parent_provider_uuid': parent}, **more)
+    def moved(story: Story, provider: str, parent: str | None, **options: Any) -> Story:
+        return story.add(Move(provider, parent), 200, {'parent_provider_uuid': parent}, **options)
 
     @staticmethod
     def ends(story: Story, **links: tuple[str | None, str]) -> History:
@@ -344,21 +349,21 @@ class TestTrees:
         only(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r')), 'its parent at the end is q')
 
     def test_either_of_two_moves_at_once(self) -> None:
-        story = self.moved(self.moved(Story(*'pqr'), 'p', 'q', at=(0, 9)), 'p', 'r', at=(1, 8))
+        story = self.moved(self.moved(Story(*'pqr'), 'p', 'q', interval=(0, 9)), 'p', 'r', interval=(1, 8))
         for last in 'qr':
             assert check.violations(self.ends(story, p=(last, last), q=(None, 'q'), r=(None, 'r'))) == []
 
     def test_a_rejected_move_took_effect(self) -> None:
-        story = Story(*'pqr').then(Move('p', 'q'), 400, {})
+        story = Story(*'pqr').add(Move('p', 'q'), 400, {})
         only(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r')), 'its parent at the end is q')
 
     def test_a_move_of_unknown_outcome(self) -> None:
-        story = Story(*'pqr').then(Move('p', 'q'), None)
+        story = Story(*'pqr').add(Move('p', 'q'), None)
         assert check.violations(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r'))) == []
         assert check.violations(self.ends(story, p=(None, 'p'), q=(None, 'q'), r=(None, 'r'))) == []
 
     def test_an_answer_with_another_parent(self) -> None:
-        story = Story(*'pqr').then(Move('p', 'q'), 200, {'parent_provider_uuid': None})
+        story = Story(*'pqr').add(Move('p', 'q'), 200, {'parent_provider_uuid': None})
         only(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r')), 'named the parent q, was shown None')
 
     def test_a_loop(self) -> None:
@@ -377,29 +382,29 @@ class TestOpenOrders:
     def test_an_order_that_would_be_a_violation_is_not_assumed(self, amounts: tuple[int, int]) -> None:
         story = Story()
         for amount in amounts:
-            story.put('c', amount, UNCHECKED, at=(0, 1))
-        story.put('d', 8, None, at=(2, 3)).put('c', 2, UNCHECKED, at=(4, 5))
+            story.put('c', amount, UNCHECKED, interval=(0, 1))
+        story.put('d', 8, None, interval=(2, 3)).put('c', 2, UNCHECKED, interval=(4, 5))
         assert check.violations(story.ends({'p': 4}, {'c': (3, taken(2)), 'd': (1, taken(8))})) == []
 
     @pytest.mark.parametrize('shown', [1, 2])
     def test_a_reading_may_show_either_of_two_writes(self, shown: int) -> None:
         body = {'allocations': {'c': {'resources': {'VCPU': shown}, 'consumer_generation': 2}}}
-        story = Story().put('c', 1, UNCHECKED, at=(0, 1)).put('c', 2, UNCHECKED, at=(0, 1))
-        story.then(ProviderRead('p'), 200, body, at=(2, 3)).put('c', 3, UNCHECKED, at=(4, 5))
+        story = Story().put('c', 1, UNCHECKED, interval=(0, 1)).put('c', 2, UNCHECKED, interval=(0, 1))
+        story.add(ProviderRead('p'), 200, body, interval=(2, 3)).put('c', 3, UNCHECKED, interval=(4, 5))
         assert check.violations(story.ends({'p': 3}, {'c': (3, taken(3))})) == []
 
     def test_overselling_by_other_consumers_is_still_found(self) -> None:
-        story = Story().put('c', 1, UNCHECKED, at=(0, 1)).put('c', 2, UNCHECKED, at=(0, 1))
-        story.put('d', 6, None, at=(2, 3)).put('e', 6, None, at=(2, 3)).put('e', 1, 1, at=(4, 5))
-        history = story.put('c', 3, UNCHECKED, at=(6, 7)).ends(
+        story = Story().put('c', 1, UNCHECKED, interval=(0, 1)).put('c', 2, UNCHECKED, interval=(0, 1))
+        story.put('d', 6, None, interval=(2, 3)).put('e', 6, None, interval=(2, 3)).put('e', 1, 1, interval=(4, 5))
+        history = story.put('c', 3, UNCHECKED, interval=(6, 7)).ends(
             {'p': 6}, {'c': (3, taken(3)), 'd': (1, taken(6)), 'e': (2, taken(1))}
         )
         only(history, '12 VCPU held at once, capacity 10')
 
     def test_a_clearing_may_have_incremented_either_provider(self) -> None:
-        story = Story('p', 'q').then(ClaimWrite({'c': Claim(taken(1, 'p'), UNCHECKED)}), at=(0, 1))
-        story.then(ClaimWrite({'c': Claim(taken(1, 'q'), UNCHECKED)}), at=(0, 1))
-        story.then(ClaimWrite({'c': Claim({}, UNCHECKED)}), at=(2, 3))
+        story = Story('p', 'q').add(ClaimWrite({'c': Claim(taken(1, 'p'), UNCHECKED)}), interval=(0, 1))
+        story.add(ClaimWrite({'c': Claim(taken(1, 'q'), UNCHECKED)}), interval=(0, 1))
+        story.add(ClaimWrite({'c': Claim({}, UNCHECKED)}), interval=(2, 3))
         for generations in ({'p': 2, 'q': 1}, {'p': 1, 'q': 2}):
             assert check.violations(story.ends(generations, {'c': (0, {})})) == []
         only(story.ends({'p': 1, 'q': 3}, {'c': (0, {})}), 'provider q: generation is 3')
@@ -411,4 +416,4 @@ def test_the_explanation_has_the_order_that_happened() -> None:
         chains.Step(1, 1, 8, chains.Kind.WRITE, claim=Claim(taken(1), None)),
         chains.Step(2, math.inf, math.inf, chains.Kind.READ, seen=ConsumerState(2, taken(2))),
     ]
-    assert [one.order for one in chains.explanations(steps)] == [(1, 0)]
+    assert [explanation.order for explanation in chains.explanations(steps)] == [(1, 0)]

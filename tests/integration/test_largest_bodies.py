@@ -20,6 +20,12 @@ def test_largest_bodies(load_application: Callable[..., Any]) -> None:
     largest_bodies.check(load_application({}))
 
 
+def test_no_text_of_a_statement_is_kept(load_application: Callable[..., Any], setting: databases.Setting) -> None:
+    """But for the last hundred of each connection, which PostgreSQL's driver counts in order to prepare them."""
+    kept_bytes = largest_bodies.kept_bytes(load_application({}).db)
+    assert kept_bytes < (5_000_000 if setting.server == 'postgresql' else 1_000_000)
+
+
 def test_a_statement_with_too_many_parameters_is_no_outage(
     load_application: Callable[..., Any], setting: databases.Setting
 ) -> None:

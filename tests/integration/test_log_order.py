@@ -34,8 +34,8 @@ STEPS = 10
 @pytest.fixture
 def urls(server: str, tmp_path: pathlib.Path) -> Iterator[list[sa.URL]]:
     """URLs of an empty database, one for each node."""
-    with logs.fresh(server, tmp_path) as made:
-        yield [made]
+    with logs.fresh(server, tmp_path) as url:
+        yield [url]
 
 
 @pytest.fixture(scope='module')
@@ -52,11 +52,11 @@ def cluster_urls() -> Iterator[list[sa.URL]]:
 
 @contextlib.contextmanager
 def opened(urls: Sequence[sa.URL]) -> Iterator[list[Database]]:
-    made = [logs.opened(url) for url in urls]
+    opened_databases = [logs.opened(url) for url in urls]
     try:
-        yield made
+        yield opened_databases
     finally:
-        for db in made:
+        for db in opened_databases:
             db.dispose()
 
 
@@ -68,23 +68,23 @@ class Observer:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self.vector = change_log.VersionVector()
+        self.log_position = change_log.LogPosition()
         self._generations: Mapping[int, int] = {}
         self.steps = 0
 
     def look(self) -> None:
         """Take one step."""
         with self._db.reader() as tx:
-            newest = change_log.read_vector(tx, self.vector)
-            found = change_log.read_since(tx, self.vector, newest)
-            assert newest == change_log.read_vector(tx)
+            newest = change_log.read_log_position(tx, self.log_position)
+            changes = change_log.read_since(tx, self.log_position, newest)
+            assert newest == change_log.read_log_position(tx)
             generations = logs.generations(tx)
             logs.check(tx)
         moved = {id_ for id_ in generations if generations[id_] != self._generations.get(id_)}
-        assert found.keys() - {change_log.NO_PROVIDER} == moved
-        assert self.vector.relation(newest) in (Relation.SAME, Relation.NEWER)
-        self.steps += newest != self.vector
-        self.vector, self._generations = newest, generations
+        assert changes.keys() - {change_log.NO_PROVIDER} == moved
+        assert self.log_position.relation(newest) in (Relation.SAME, Relation.NEWER)
+        self.steps += newest != self.log_position
+        self.log_position, self._generations = newest, generations
 
 
 def watch_while_killing(urls: Sequence[sa.URL]) -> None:
@@ -115,12 +115,12 @@ def watch_while_killing(urls: Sequence[sa.URL]) -> None:
             processes[victim] = start(victim)
         stack.close()
         # The last statements of the killed processes may still be running.
-        vectors: list[change_log.VersionVector] = []
-        while not vectors or vectors != [observer.vector for observer in observers]:
-            vectors = [observer.vector for observer in observers]
+        log_positions: list[change_log.LogPosition] = []
+        while not log_positions or log_positions != [observer.log_position for observer in observers]:
+            log_positions = [observer.log_position for observer in observers]
             for observer in observers:
                 observer.look()
-        assert all(vector == vectors[0] for vector in vectors)
+        assert all(log_position == log_positions[0] for log_position in log_positions)
 
 
 @everywhere
@@ -138,8 +138,8 @@ def test_log_and_tables_agree_on_every_node(cluster_urls: list[sa.URL]) -> None:
 
 @on_servers
 def test_a_writer_does_not_wait_for_the_entry_of_another(urls: list[sa.URL]) -> None:
-    with opened([*urls, *urls, *urls]) as (one, other, newcomer):
-        providers = logs.add_providers(one, 2)
+    with opened([*urls, *urls, *urls]) as (holder, other, newcomer):
+        providers = logs.add_providers(holder, 2)
         entered, may_commit = threading.Event(), threading.Event()
 
         def hold(_connection: sa.Connection) -> None:
@@ -147,8 +147,8 @@ def test_a_writer_does_not_wait_for_the_entry_of_another(urls: list[sa.URL]) -> 
             assert may_commit.wait(60)
 
         other.write(lambda tx: logs.move(tx, [providers[1]]))
-        holding = threading.Thread(target=one.write, args=(lambda tx: logs.move(tx, [providers[0]]),))
-        with listening(one.engine, 'commit', hold):
+        holding = threading.Thread(target=holder.write, args=(lambda tx: logs.move(tx, [providers[0]]),))
+        with listening(holder.engine, 'commit', hold):
             holding.start()
             try:
                 assert entered.wait(60)
@@ -161,7 +161,7 @@ def test_a_writer_does_not_wait_for_the_entry_of_another(urls: list[sa.URL]) -> 
             finally:
                 may_commit.set()
                 holding.join()
-        with one.reader() as tx:
+        with holder.reader() as tx:
             logs.check(tx)
 
 

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from placement import conf as placement_conf
 from placement.cmd import manage, manage_audit
 from placement.db import migration
-from placement.db.adoption import adopt, leave, names
-from placement.db.adoption.plan import Reporter, Step
 from placement.db.api import Database
+from placement.ops.adoption import adopt, leave, names
+from placement.ops.adoption.plan import Reporter, Step
 from tests.support import adopted, corruption, databases, legacy_database
 from tests.support.legacy_service import WRITES, Busy, ForeignService
 
@@ -54,7 +54,7 @@ def test_adoption(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str
     adopted.check_rows(theirs)
     adopted.check_service(theirs)
     assert run('db', 'adopt', '--yes') == manage.FAILED
-    assert 'already, at version' in capsys.readouterr().err
+    assert 'already, at revision' in capsys.readouterr().err
     assert run('db', 'sync') == 0
 
 
@@ -119,7 +119,8 @@ def test_foreign_key_on_a_text_is_a_problem(theirs: sa.URL, run: Manage, capsys:
     before = corruption.contents(theirs)
     assert run('db', 'adopt', '--yes') == manage.FAILED
     assert (
-        '- The foreign key from allocations.consumer_id is on a text column: drop it first.' in capsys.readouterr().out
+        '- The foreign key from allocations.consumer_id is on a text column: drop the key first.'
+        in capsys.readouterr().out
     )
     assert corruption.contents(theirs) == before
 
@@ -131,7 +132,7 @@ def test_only_what_differs_is_changed(
     tmp_path: pathlib.Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Existing constraints and indexes are recognised and not created again."""
+    """Existing constraints and indexes are recognized and not created again."""
     single = {
         'postgresql': 'ALTER TABLE placement_inventories ALTER COLUMN allocation_ratio TYPE REAL',
         'mariadb': 'ALTER TABLE placement_inventories MODIFY allocation_ratio FLOAT NOT NULL',
@@ -150,9 +151,10 @@ def test_only_what_differs_is_changed(
         assert [line for line in done if 'Continue the ids of' not in line] == [
             '- Alter the table placement_inventories: add the column used.',
             '- Convert placement_inventories.allocation_ratio to double precision.',
+            '- Copy project, user and type of the consumer to 1 allocation.',
             '- Set the usage of each inventory to the sum of its allocations (1 in all).',
             '- Create the change log: the tables placement_change_log_slots and placement_change_log.',
-            f'- Record the version of the schema, {migration.head()}, in the table placement_alembic_version.',
+            f'- Record the revision of the schema, {migration.head()}, in the table placement_alembic_version.',
         ]
         assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
@@ -166,9 +168,9 @@ SESSIONS = {'postgresql': (None,), 'mariadb': (None, "SET SESSION sql_mode = ''"
 @pytest.fixture
 def other(theirs: sa.URL) -> Iterator[ForeignService]:
     """Another service, connected to the database that it made."""
-    made = ForeignService(theirs)
-    yield made
-    made.close()
+    service = ForeignService(theirs)
+    yield service
+    service.close()
 
 
 @ON_EACH
@@ -193,13 +195,13 @@ def test_another_service_cannot_write(setting: databases.Setting, theirs: sa.URL
 def test_another_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage) -> None:
     """Several write at full speed; everything that they committed is counted."""
     busy = [Busy(theirs) for _ in range(3)]
-    for one in busy:
-        one.start()
-    adopted.wait_until(lambda: all(one.written > 20 for one in busy))
+    for service in busy:
+        service.start()
+    adopted.wait_until(lambda: all(service.written > 20 for service in busy))
     assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
-    for one in busy:
-        one.join(60)
-        assert 'resource_providers' in str(one.rejected) or 'allocations' in str(one.rejected)
+    for service in busy:
+        service.join(60)
+        assert 'resource_providers' in str(service.rejected) or 'allocations' in str(service.rejected)
     adopted.check_usages(theirs)
     adopted.check_no_oversell(theirs)
 
@@ -241,13 +243,15 @@ def test_connections_of_another_service_stop_the_adoption(
 ) -> None:
     before = corruption.contents(theirs)
     account = theirs.username
+    # MySQL looks its name up.
+    address = 'localhost' if databases.on_mysql() else '127.0.0.1'
     assert run('db', 'adopt') == 0
-    assert f'Note: There is a connection of the account {account} from 127.0.0.1' in capsys.readouterr().out
+    assert f'Note: There is a connection of the account {account} from {address}' in capsys.readouterr().out
     for command in ('adopt', 'leave'):
         assert run('db', command, '--yes') == manage.FAILED
         out = capsys.readouterr().out
-        assert out.startswith('Nothing was changed. These problems prevent it:\n')
-        assert f'- There is a connection of the account {account} from 127.0.0.1' in out
+        assert out.startswith('Nothing was changed, because of these problems:\n')
+        assert f'- There is a connection of the account {account} from {address}' in out
         assert out.endswith(', add --ignore-connections.\n')
         if command == 'adopt':
             assert corruption.contents(theirs) == before
@@ -273,13 +277,13 @@ def test_leaving_and_adopting_again(
 def test_a_problem_found_late_restores_the_tables(theirs: sa.URL, run: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another service may write invalid rows before it is shut out, which are found after the tables are renamed."""
     before = corruption.contents(theirs)
-    renaming = names.Names.rename_to_ours
+    renaming = names.Names.add_prefix
 
-    def overtaken(self: names.Names) -> Iterator[Step]:
+    def rename_beside_a_writer(self: names.Names) -> Iterator[Step]:
         corruption.plant(theirs, 'UPDATE inventories SET step_size = 0 WHERE id = 1')
         return renaming(self)
 
-    monkeypatch.setattr(names.Names, 'rename_to_ours', overtaken)
+    monkeypatch.setattr(names.Names, 'add_prefix', rename_beside_a_writer)
     assert run('db', 'adopt', '--yes') == manage.FAILED
     corruption.plant(theirs, 'UPDATE inventories SET step_size = 1 WHERE id = 1')
     assert corruption.contents(theirs) == before
@@ -292,12 +296,13 @@ def test_an_interrupted_leave_on_mariadb_is_finished_by_another(theirs: sa.URL, 
     for after in (0, 1):
         db = Database(placement_conf.load(config_files=[]))
         with pytest.raises(InterruptedError):
-            leave.apply(db.engine, _Interrupting(after))
+            leave.return_database(db.engine, _Interrupting(after))
         db.dispose()
     assert run('db', 'leave', '--yes') == 0
     after_all = corruption.contents(theirs)
     assert before.keys() | {'placement_resource_class_sequence'} == after_all.keys()
-    assert before['allocations'] == after_all['allocations']
+    # Without the copies of the owners, which stay.
+    assert before['allocations'] == [row.rsplit(', ', 3)[0] + ')' for row in after_all['allocations']]
 
 
 class _Interrupting:
@@ -309,7 +314,7 @@ class _Interrupting:
 
     def __call__(self, step: Step) -> None:
         self._left -= 1
-        if self._left < 0 or (self._before_the_version and step.sentence.startswith('Record the version')):
+        if self._left < 0 or (self._before_the_version and step.sentence.startswith('Record the revision')):
             raise InterruptedError
 
 
@@ -318,6 +323,6 @@ def _adopt(report: Reporter) -> None:
     db = Database(conf)
     try:
         owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
-        adopt.apply(db.engine, *owner, report)
+        adopt.adopt_database(db.engine, *owner, report)
     finally:
         db.dispose()

@@ -46,14 +46,29 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
         capsys.readouterr()
         assert run('audit', '--repair', '--dry-run', '--format', 'json') == planted.code, name
         findings = json.loads(capsys.readouterr().out)['findings']
-        assert [finding['kind'] for finding in findings] == [planted.kind] * len(planted.found), name
-        assert all(found.items() >= subject.items() for found, subject in zip(findings, planted.found, strict=True))
+        assert [finding['kind'] for finding in findings] == [planted.kind] * len(planted.subjects), name
+        assert all(
+            finding.items() >= subject.items() for finding, subject in zip(findings, planted.subjects, strict=True)
+        )
         assert any(planted.detail in finding['detail'] for finding in findings), name
         assert run('audit', '--repair') == (manage_audit.REPAIRED if planted.after else planted.code), name
         if planted.after:
             query, result = planted.after
             assert corruption.column(database, query) == result, name
             assert run('audit') == manage_audit.CLEAN, name
+
+
+@ON_EACH
+def test_trees_without_a_change(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
+    corruption.plant(database, *corruption.SOUND)
+    capsys.readouterr()
+    assert run('audit', '--unchanged-for', '30d', '--format', 'json') == manage_audit.CLEAN
+    findings = json.loads(capsys.readouterr().out)['findings']
+    since = 'nothing has changed in its tree since 2020-01-01 00:00 UTC'
+    assert [(finding['provider_name'], finding['detail']) for finding in findings] == [
+        ('flat', f'{since}; no allocations'),
+        ('root', f'{since}; 1 allocation'),
+    ]
 
 
 @ON_EACH
@@ -65,7 +80,7 @@ def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path
     url = database.render_as_string(hide_password=False)
     with servers.serving(url, tmp_path, metrics=False) as server, concurrent.futures.ThreadPoolExecutor(4) as pool:
         running = [pool.submit(_claims, server.url, client) for client in range(4)]
-        while not all(one.done() for one in running):
+        while not all(claims.done() for claims in running):
             # Never too low, since that would let clients oversell.
             corruption.plant(database, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
             assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)
@@ -73,7 +88,7 @@ def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path
                 database, 'SELECT SUM(used) FROM placement_allocations WHERE resource_provider_id = 2'
             )
             assert (row[0] or 0) <= 12
-        statuses = [status for one in running for status in one.result()]
+        statuses = [status for claims in running for status in claims.result()]
     assert set(statuses) <= {204, 409}
     assert 204 in statuses
     assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)

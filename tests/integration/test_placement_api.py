@@ -54,7 +54,7 @@ def _only_line(status: int, out: str, err: str) -> str:
 
 def _rejects(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
     """As ``_fails``, in a process that has the modules already: to import them takes all of the time otherwise."""
-    ended = preforked.placement_api(arguments, cwd, _environment(**variables), SECONDS)
+    ended = preforked.run('placement-api', arguments, _environment(**variables), cwd)
     return _only_line(ended.returncode, ended.stdout, ended.stderr)
 
 
@@ -168,22 +168,86 @@ def test_each_request_is_one_short_line_of_the_log(dev: _Service) -> None:
     assert re.fullmatch(rf'\d\d:\d\d:\d\d INFO {request_line} len: \d+ microversion: .* time: .*', line)
 
 
-def test_all_lines_have_one_format(tmp_path: pathlib.Path) -> None:
+@pytest.fixture(scope='module')
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Service]:
+    """placement-api with one worker of one thread, a policy file, and the headers of CORS and of proxies."""
+    directory = tmp_path_factory.mktemp('service')
+    (directory / 'placement-policy.yaml').write_text('"placement:resource_classes:list": "role:nobody"\n')
     settings = {
-        'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/db.sqlite',
-        'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
-        'OS_API__AUTH_STRATEGY': 'noauth2',
+        **_settings(directory),
+        'OS_PLACEMENT_CONFIG_DIR': str(directory),
+        'OS_CORS__ALLOWED_ORIGIN': 'http://dashboard',
+        'OS_OSLO_MIDDLEWARE__ENABLE_PROXY_HEADERS_PARSING': 'true',
     }
-    with _running(tmp_path, '--workers', '2', **settings) as service:
-        service.send(_request('GET', '/traits', b''))
-        service.process.send_signal(signal.SIGHUP)
-        _wait_for_line(service, 'Worker exiting')
-        assert service.stop() == 0
+    with _running(directory, '--workers', '1', '--threads', '1', **settings) as service:
+        yield service
+
+
+def test_all_lines_have_one_format(service: _Service) -> None:
+    service.send(_request('GET', '/traits?name=in:CUSTOM_B', b''))
+    (worker,) = _workers(service)[-1:]
+    service.process.send_signal(signal.SIGHUP)
+    _wait_for_line(service, f'Worker exiting (pid: {worker})')
     lines = service.log.read_text().splitlines()
-    form = re.compile(r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ (INFO|WARNING) [a-z_.]+ \[.*\] \S.*')
+    form = re.compile(r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ (INFO|WARNING|ERROR) [a-z_.]+ \[.*\] \S.*')
     assert [line for line in lines if not form.fullmatch(line)] == []
-    for word, count in (('"GET /traits"', 1), ('Booting worker', 4), ('Handling signal: hup', 1)):
+    for word, count in (('CUSTOM_B', 1), ('Handling signal: hup', 1)):
         assert sum(word in line for line in lines) == count
+    assert _workers(service)[-1] != worker
+
+
+def test_lines_about_a_request_have_its_id_and_nothing_that_its_headers_forge(service: _Service) -> None:
+    """Also of requests that no user sent: one that is malformed, and a preflight of CORS."""
+    forwarded = 'X-Forwarded-For: 2001:db8::7 "GET /forged" status: 200'
+    answers = [
+        service.send(_request('GET', '/traits', b'', forwarded)),
+        service.send(b'GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n'),
+        service.send(_request('GET', '/usages', b'')),
+        service.send(_request('OPTIONS', '/traits', b'', 'Origin: http://dashboard')),
+    ]
+    assert [_status(answer) for answer in answers] == [200, 400, 400, 200]
+    _wait_for_line(service, '"OPTIONS /traits" status: 200')
+    lines = [line for line in service.log.read_text().splitlines() if ' status: ' in line][-4:]
+    ids = [re.search(rb'(?i)x-openstack-request-id: (\S+)', answer) for answer in answers]
+    contexts = [re.search(r'\[None (\S+) (.*?)\] \S* "', line) for line in lines]
+    assert [match and match[1].encode() for match in contexts] == [match and match[1] for match in ids]
+    users = [match and match[2].startswith('admin') for match in contexts]
+    assert users == [True, False, True, False]
+    assert '] 2001:db8::7%20%22GET%20/forged%22%20status:%20200 "GET /traits" status: 200' in lines[0]
+
+
+@pytest.mark.parametrize('sent', [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: _Service, sent: int) -> None:
+    """The signal arrives before the worker handles any itself; the master starts another one."""
+    for _ in range(3):
+        newest = _workers(service)[-1]
+        os.kill(newest, signal.SIGTERM)
+        while _workers(service)[-1] == newest:
+            time.sleep(0.001)
+        # It has not done anything but write that line.
+        just_forked = _workers(service)[-1]
+        os.kill(just_forked, sent)
+        _wait_for_line(service, f'Worker exiting (pid: {just_forked})')
+    _wait(service)
+
+
+def _workers(service: _Service) -> list[int]:
+    return [int(pid) for pid in re.findall(r'Booting worker with pid: (\d+)', service.log.read_text())]
+
+
+def test_what_a_policy_file_denies_stays_denied_when_it_is_moved_away(service: _Service) -> None:
+    file, away = service.log.with_name('placement-policy.yaml'), service.log.with_name('away')
+    path = '/resource_classes'
+    assert _status(service.get(path)) == 403
+    file.rename(away)
+    assert [_status(service.get(path)) for _ in range(3)] == [403, 403, 403]
+    away.write_text('"placement:resource_classes:list": "role:admin"\n')
+    away.rename(file)
+    assert _status(service.get(path)) == 200
+    text = service.log.read_text()
+    assert text.count('ERROR placement.web.policy') == 1
+    assert f'The policy file {file} no longer exists. The previous rules stay in force until a reload.' in text
+    assert text.count('has changed; its rules are in force now') == 1
 
 
 def test_the_data_can_be_in_another_directory_and_is_kept(tmp_path: pathlib.Path) -> None:
@@ -275,37 +339,13 @@ def test_sigterm_finishes_the_requests_in_progress(tmp_path: pathlib.Path) -> No
         connection.sendall(request[:-1])
         # A worker has accepted the connection when a later one has been answered.
         assert _status(service.get('/')) == 200
-        time.sleep(0.5)
         service.process.send_signal(signal.SIGTERM)
-        time.sleep(0.5)
+        with contextlib.suppress(ConnectionRefusedError):
+            while service.get('/'):
+                time.sleep(0.02)
         connection.sendall(request[-1:])
         assert _status(_read(connection)) == 200
         assert service.process.wait(SECONDS) == 0
-
-
-@pytest.mark.parametrize('sent', [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_has_just_been_forked_ends_on_a_signal(tmp_path: pathlib.Path, sent: int) -> None:
-    """The signal arrives before the worker handles any itself; the master starts another one."""
-    variables = {
-        'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/db.sqlite',
-        'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
-        'OS_API__AUTH_STRATEGY': 'noauth2',
-    }
-    with _running(tmp_path, '--workers', '1', **variables) as service:
-        for _ in range(3):
-            newest = _workers(service)[-1]
-            os.kill(newest, signal.SIGTERM)
-            while _workers(service)[-1] == newest:
-                time.sleep(0.001)
-            # It has not done anything but write that line.
-            just_forked = _workers(service)[-1]
-            os.kill(just_forked, sent)
-            _wait_for_line(service, f'Worker exiting (pid: {just_forked})')
-        assert service.stop() == 0
-
-
-def _workers(service: _Service) -> list[int]:
-    return [int(pid) for pid in re.findall(r'Booting worker with pid: (\d+)', service.log.read_text())]
 
 
 def test_reload_uses_a_valid_configuration_and_ignores_an_invalid_one(tmp_path: pathlib.Path) -> None:
@@ -353,11 +393,10 @@ def test_the_configuration_can_be_named_and_unknown_options_are_reported_once(tm
     assert service.log.read_text().count(warning) == 1
 
 
-@pytest.mark.parametrize(('option', 'mode'), [('', 0o660), ('socket_mode = 0600\n', 0o600)])
-def test_a_unix_socket_has_the_configured_mode(tmp_path: pathlib.Path, option: str, mode: int) -> None:
+def test_a_unix_socket_has_the_configured_mode(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement.conf').write_text(
         f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nsync_on_startup = true\n'
-        f'[api]\nauth_strategy = noauth2\n[server]\nworkers = 2\nthreads = 3\n{option}'
+        f'[api]\nauth_strategy = noauth2\n[server]\nworkers = 2\nthreads = 3\nsocket_mode = 0600\n'
     )
     path = tmp_path / 'api.sock'
     command = [PROGRAM, '--bind', f'unix:{path}']
@@ -369,7 +408,7 @@ def test_a_unix_socket_has_the_configured_mode(tmp_path: pathlib.Path, option: s
         service = _Service(process, 0, tmp_path / 'log')
         try:
             _wait_for_line(service, 'Booting worker', 2)
-            assert stat.S_IMODE(path.stat().st_mode) == mode
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
         finally:
             process.terminate()
     text = service.log.read_text()
@@ -397,7 +436,7 @@ def test_a_port_in_use_is_one_line(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize('bind', ['0.0.0.0:0', '[::]:0', '203.0.113.1:8778'])
 def test_without_authentication_it_listens_on_the_loopback_interface_only(tmp_path: pathlib.Path, bind: str) -> None:
-    assert '--allow-insecure-noauth' in _fails('--dev', '--bind', bind, cwd=tmp_path)
+    assert '--allow-insecure-noauth' in _rejects('--dev', '--bind', bind, cwd=tmp_path)
     line = _rejects(
         '--bind',
         bind,
@@ -454,20 +493,40 @@ def _import_wsgi(program: str, **variables: str) -> subprocess.CompletedProcess[
     )
 
 
-@pytest.mark.parametrize('module', ['placement.wsgi', 'placement.wsgi.api'])
-def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path, module: str) -> None:
+def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path) -> None:
     # mod_wsgi and uWSGI read the dictionary of the module, so the attribute cannot be made on demand.
     ended = _import_wsgi(
-        f'import sys, {module}, webob\n'
-        f'application = vars({module})["application"]\n'
+        'import sys, placement.wsgi.api, webob\n'
+        'application = vars(placement.wsgi.api)["application"]\n'
+        'assert vars(placement.wsgi)["application"] is application\n'
         'request = webob.Request.blank("/resource_providers", headers={"X-Auth-Token": "admin"})\n'
         'response = request.get_response(application)\n'
         'print(response.status_code, [name for name in sys.modules if name.startswith("eventlet")])\n',
-        OS_PLACEMENT_DATABASE__CONNECTION=f'sqlite:///{tmp_path}/placement.sqlite',
-        OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP='true',
-        OS_API__AUTH_STRATEGY='noauth2',
+        **_settings(tmp_path),
     )
     assert ended.stdout.splitlines()[-1] == '200 []', ended.stderr
+
+
+def test_wsgi_warns_if_nothing_serves_the_metrics(tmp_path: pathlib.Path) -> None:
+    settings = _settings(tmp_path)
+    bind, page = {'OS_METRICS__BIND': '127.0.0.1:1'}, {'OS_METRICS__PAGE': 'true'}
+    for option in (bind, page):
+        ended = _import_wsgi('import placement.wsgi', **settings, **option)
+        assert ended.stdout.count('WARNING') == 1
+        assert 'Nothing serves [metrics] bind and page: set PROMETHEUS_MULTIPROC_DIR' in ended.stdout
+    counts = tmp_path / 'metrics'
+    counts.mkdir()
+    ended = _import_wsgi('import placement.wsgi', PROMETHEUS_MULTIPROC_DIR=str(counts), **settings, **bind, **page)
+    assert ended.returncode == 0, ended.stderr
+    assert 'WARNING' not in ended.stdout
+
+
+def _settings(directory: pathlib.Path) -> dict[str, str]:
+    return {
+        'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{directory}/placement.sqlite',
+        'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
+        'OS_API__AUTH_STRATEGY': 'noauth2',
+    }
 
 
 def test_wsgi_that_cannot_start_reports_it_in_one_line() -> None:

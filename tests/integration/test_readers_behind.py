@@ -11,19 +11,20 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from placement.cache.snapshot import Snapshot
+from placement.capacity import InventoryRecord
 from placement.db import change_log, change_log_slots, tables
-from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
-from tests.support import applications, databases, logs, sleepers
+from tests.support import applications, databases, idle_processes, logs
 from tests.support.event_hooks import listening
-from tests.support.objects import create_provider
-from tests.support.sleepers import HOUR, YEAR, Process
+from tests.support.idle_processes import HOUR, YEAR, Process
+from tests.support.objects import create_provider, set_inventories
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
 on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
@@ -32,8 +33,8 @@ on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
 @pytest.fixture
 def url(server: str, tmp_path: pathlib.Path) -> Iterator[sa.URL]:
     """The URL of an empty database."""
-    with logs.fresh(server, tmp_path) as made:
-        yield made
+    with logs.fresh(server, tmp_path) as url:
+        yield url
 
 
 @pytest.fixture
@@ -42,9 +43,9 @@ def start(url: sa.URL) -> Iterator[Callable[[], Process]]:
     with contextlib.ExitStack() as stack:
 
         def started() -> Process:
-            made = Process(url)
-            stack.callback(made.stop)
-            return made
+            process = Process(url)
+            stack.callback(process.stop)
+            return process
 
         yield started
 
@@ -52,10 +53,10 @@ def start(url: sa.URL) -> Iterator[Callable[[], Process]]:
 @pytest.fixture
 def reader(start: Callable[[], Process]) -> Process:
     """A process that has answered a search, in a database with one host."""
-    made = start()
-    create_provider(applications.administrator(made.db), 'host', VCPU=8)
-    made.check()
-    return made
+    process = start()
+    create_provider(applications.administrator(process.db), 'host', VCPU=8)
+    process.check()
+    return process
 
 
 def rename(process: Process, name: str) -> None:
@@ -66,7 +67,7 @@ def rename(process: Process, name: str) -> None:
 
 
 def names(state: Snapshot) -> set[str | None]:
-    return {one.name for one in state.providers()}
+    return {provider.name for provider in state.providers()}
 
 
 @everywhere
@@ -112,11 +113,11 @@ def test_a_writer_that_came_and_went_while_nobody_asked(start: Callable[[], Proc
     visitor = start()
     context = applications.administrator(visitor.db)
     ResourceProvider.destroy(context, other.uuid)
-    (host,) = (one for one in reader.provider_cache.current().providers() if one.name == 'host')
-    ResourceProvider.get_by_uuid(context, host.uuid).set_inventories([Inventory.from_request('VCPU', {'total': 2})])
+    (host,) = (provider for provider in reader.provider_cache.up_to_date().providers() if provider.name == 'host')
+    set_inventories(ResourceProvider.get_by_uuid(context, host.uuid), ('VCPU', InventoryRecord(2)))
     create_provider(context, 'new')
     visitor.kill()
-    sleepers.pass_time(reader.db, 30 * HOUR)
+    idle_processes.pass_time(reader.db, 30 * HOUR)
     third = start()
     rename(third, 'renamed')
     reader.now += 30 * HOUR
@@ -125,14 +126,14 @@ def test_a_writer_that_came_and_went_while_nobody_asked(start: Callable[[], Proc
 
 
 @everywhere
-@pytest.mark.parametrize('kept', [3, 5000])
-def test_asleep_for_a_year(
-    url: sa.URL, start: Callable[[], Process], reader: Process, monkeypatch: pytest.MonkeyPatch, kept: int
+@pytest.mark.parametrize('kept_transactions', [3, 5000])
+def test_idle_for_a_year(
+    url: sa.URL, start: Callable[[], Process], reader: Process, monkeypatch: pytest.MonkeyPatch, kept_transactions: int
 ) -> None:
     """Many writers come and go, which use one slot after another, or many at once; entries stay or are deleted."""
     monkeypatch.setattr(change_log_slots, 'TRIM_INTERVAL_TRANSACTIONS', 2)
-    monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', kept)
-    choose = random.Random(kept)
+    monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', kept_transactions)
+    choose = random.Random(kept_transactions)
     for month in range(12):
         visitors = [start() for _ in range(choose.choice([1, 3]))]
         for _ in range(5):
@@ -140,8 +141,8 @@ def test_asleep_for_a_year(
         for visitor in visitors:
             choose.choice([visitor.stop, visitor.kill])()
         if month % 4 == 0:
-            sleepers.forked(url, lambda process: process.write(choose))
-        sleepers.pass_time(reader.db, YEAR / 12)
+            idle_processes.forked(url, lambda process: process.write(choose))
+        idle_processes.pass_time(reader.db, YEAR / 12)
     reader.check()
     reader.now += YEAR
     rename(reader, 'renamed')
@@ -160,25 +161,27 @@ def test_a_restored_database(start: Callable[[], Process], reader: Process, lost
     """
     writer = start()
     rename(writer, 'before the dump')
-    backup = sleepers.dump(writer.db)
+    backup = idle_processes.dump(writer.db)
     for number in range(lost):
         rename(writer, f'lost {number}')
     reader.check()
-    known = reader.provider_cache._version
-    assert known is not None
+    before = reader.provider_cache._state
+    assert before is not None
     slot = logs.next_slot(writer.db)
     writer.kill()
-    sleepers.restore(reader.db, backup)
+    idle_processes.restore(reader.db, backup)
     logs.free(reader.db, slot)
     reader.restored = True
     later = start()
     for number in range(written):
         rename(later, f'after the restore {number}')
     with reader.db.reader() as tx:
-        found = change_log.read_vector(tx)
+        positions = change_log.read_log_position(tx)
     if lost == written:
         # Only the tokens tell.
-        assert {id_: one.sequence for id_, one in found} == {id_: one.sequence for id_, one in known.vector}
+        assert {id_: position.sequence for id_, position in positions} == {
+            id_: position.sequence for id_, position in before.log_position
+        }
     if lost and written >= lost:
         # Noticed at once.
         reader.restored = False
@@ -232,8 +235,8 @@ def test_a_slot_of_a_process_that_was_killed_in_the_commit(
     reader.check()
     logs.free_all(reader.db)
     successor = start()
-    while logs.next_slot(successor.db) in {slot.slot_id for slot in reader.db._slots._owner().free}:
-        successor.db._slots._owner().free.clear()
+    while logs.next_slot(successor.db) in {slot.slot_id for slot in reader.db._slots._process_slots().free}:
+        successor.db._slots._process_slots().free.clear()
     rename(successor, 'by the successor')
     reader.check()
     for process in (reader, successor, reader):
@@ -299,23 +302,23 @@ def test_a_cloned_machine(url: sa.URL, start: Callable[[], Process], reader: Pro
     clone.check()
     for number, process in enumerate((clone, writer, writer, clone, writer)):
         rename(process, f'number {number}')
-        for one in (reader, writer, clone):
-            one.check()
-            assert names(one.search()) == {f'number {number}'}
+        for searcher in (reader, writer, clone):
+            searcher.check()
+            assert names(searcher.search()) == {f'number {number}'}
     clone.stop()
 
 
 @everywhere
 def test_two_processes_forced_onto_one_slot(url: sa.URL, start: Callable[[], Process], reader: Process) -> None:
     """Again and again, by a clock of the database that jumps."""
-    one, other = start(), start()
+    first, other = start(), start()
     for number in range(6):
         logs.free_all(reader.db)
-        for process in (one, other):
-            process.db._slots._owner().free.clear()
+        for process in (first, other):
+            process.db._slots._process_slots().free.clear()
             logs.free_all(reader.db)
             assert logs.next_slot(process.db) == 1
-        for process in (other, one, other):
+        for process in (other, first, other):
             rename(process, f'number {number}')
             reader.check()
 
@@ -327,10 +330,10 @@ def test_two_processes_forced_onto_one_slot(url: sa.URL, start: Callable[[], Pro
 def nodes() -> Iterator[list[sa.URL]]:
     """URLs of an empty database on a cluster, one for each of three nodes."""
     with databases.cluster(suspect_seconds=60) as cluster, databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
-        made = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
-        with applications.database(made[0]) as db:
+        urls = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
+        with applications.database(urls[0]) as db:
             db.sync()
-        yield made
+        yield urls
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -346,7 +349,7 @@ def test_a_node_that_lags(nodes: list[sa.URL]) -> None:
     ahead, lagging = Process(nodes[0]), Process(nodes[1])
     create_provider(applications.administrator(ahead.db), 'host', VCPU=8)
     ahead.check()
-    wait_until(lambda: names(lagging.provider_cache.current()) == {'host'})
+    wait_until(lambda: names(lagging.provider_cache.up_to_date()) == {'host'})
     with sa.create_engine(nodes[1], poolclass=sa.NullPool).connect() as connection:
         connection.exec_driver_sql('FLUSH TABLES WITH READ LOCK')
         rename(ahead, 'renamed')
@@ -354,11 +357,11 @@ def test_a_node_that_lags(nodes: list[sa.URL]) -> None:
         # Through a proxy in front of the nodes the next search reaches the other one.
         ahead.provider_cache._db = lagging.db
         for _ in range(3):
-            assert ahead.provider_cache.current() is state
+            assert ahead.provider_cache.up_to_date() is state
         assert names(lagging.search()) == {'host'}
         connection.exec_driver_sql('UNLOCK TABLES')
     wait_until(lambda: names(lagging.search()) == {'renamed'})
-    assert ahead.provider_cache.current() is state
+    assert ahead.provider_cache.up_to_date() is state
     rename(lagging, 'renamed again')
     assert names(ahead.search()) == {'renamed again'}
     ahead.stop()
@@ -368,42 +371,46 @@ def test_a_node_that_lags(nodes: list[sa.URL]) -> None:
 @pytest.mark.galera
 def test_a_late_commit_on_another_node_fails(nodes: list[sa.URL]) -> None:
     """The transaction counts as not committed, as another node wrote to its slot, although that saw no lock of it."""
-    one, other = logs.opened(nodes[0]), logs.opened(nodes[1])
-    one.write(change_log.record_names)
-    with one._slots.lease() as slot:
-        late = change_log_slots.Slot(slot.slot_id, slot.sequence, slot.token)
+    first, other = logs.opened(nodes[0]), logs.opened(nodes[1])
+    first.write(change_log.record_names)
+    with first._slots.lease() as slot:
+        late = change_log.Slot(slot.slot_id, slot.sequence, slot.token)
         with sa.create_engine(nodes[0], poolclass=sa.NullPool).connect() as connection:
             logs.append(connection, late)
-            wait_until(lambda: other._slots.settle(late) is change_log_slots.Outcome.NOT_COMMITTED)
+            wait_until(lambda: other._slots.resolve_in_doubt(late) is change_log_slots.Outcome.NOT_COMMITTED)
             with pytest.raises(sa.exc.OperationalError, match='1213'):
                 connection.commit()
-    one.write(change_log.record_names)
-    one.dispose()
+    first.write(change_log.record_names)
+    first.dispose()
     other.dispose()
 
 
 @pytest.mark.galera
 def test_nodes_that_take_slots_at_once(nodes: list[sa.URL]) -> None:
-    """Each process gets a slot of its own, also when those of several nodes want the same free one."""
-    opened = [logs.opened(nodes[number % 3]) for number in range(9)]
-    for one in opened[:6]:
-        one.write(change_log.record_names)
-    for one in opened[:6]:
-        one.dispose()
+    """Each transaction gets a slot of its own, also when those of several nodes want the same free one."""
+    databases_of_nodes = [logs.opened(nodes[number % 3]) for number in range(9)]
+    for database in databases_of_nodes[:6]:
+        database.write(change_log.record_names)
+    for database in databases_of_nodes[:6]:
+        database.dispose()
+    sequences = sa.select(tables.change_log_slots.c.id, tables.change_log_slots.c.sequence)
+    before = dict(map(tuple, databases_of_nodes[0].fetch_all(sequences)))
     barrier = threading.Barrier(9)
-    taken: list[int] = []
 
     def run(number: int) -> None:
-        barrier.wait()
-        with opened[number]._slots.lease() as slot:
-            barrier.wait(60)
-            taken.append(slot.slot_id)
+        # The transactions are open at the same time. One that is retried does not wait for the others again.
+        pauses = [lambda: barrier.wait(60)]
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(taken)) == 9
-    for one in opened:
-        one.dispose()
+        def work(tx: sa.Connection) -> None:
+            change_log.record_names(tx)
+            if pauses:
+                pauses.pop()()
+
+        databases_of_nodes[number].write(work)
+
+    with futures.ThreadPoolExecutor(9) as threads:
+        list(threads.map(run, range(9)))
+    after = dict(map(tuple, databases_of_nodes[0].fetch_all(sequences)))
+    assert sorted(after[slot] - before.get(slot, 0) for slot in after if after[slot] != before.get(slot)) == [1] * 9
+    for database in databases_of_nodes:
+        database.dispose()

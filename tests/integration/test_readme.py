@@ -102,6 +102,6 @@ def test_the_shell_commands_of_the_readme_have_the_stated_form() -> None:
         '.venv/bin/placement-manage page',
     ]
     # The checks of a change begin with the second one, word for word.
-    assert f"stage default bash -c '{commands[1]}'\n" in (ROOT / '.ci/run').read_text()
+    assert f'stage default env PATH="$path" bash -c \'{commands[1]}\'\n' in (ROOT / '.ci/run').read_text()
     assert f'http://{manage_page.DEFAULT_BIND}/' in README
     assert f'http://{ADDRESS}' in README

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bench import traffic
 from placement.cache.refresh import ProviderCache
-from tests.support import applications, databases, servers, tcp_proxy
+from tests.support import applications, databases, servers, tcp_proxy, traffic
 from tests.support.cache_equality import assert_same
 from tests.support.http_client import demand
 
@@ -53,18 +52,18 @@ def watched(database: sa.URL) -> Iterator[Watched]:
 @pytest.fixture(scope='module')
 def host(watched: Watched) -> str:
     """The path of a provider with three inventories, three traits, two aggregates and a consumer."""
-    made = str(uuid.uuid4())
-    path = f'/resource_providers/{made}'
-    stock = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
+    provider_uuid = str(uuid.uuid4())
+    path = f'/resource_providers/{provider_uuid}'
+    inventories = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
     traits = ['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2', 'HW_CPU_X86_SSE']
-    watched.call('POST', '/resource_providers', {'name': made, 'uuid': made})
-    watched.call('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': stock})
+    watched.call('POST', '/resource_providers', {'name': provider_uuid, 'uuid': provider_uuid})
+    watched.call('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': inventories})
     watched.call('PUT', f'{path}/traits', {'resource_provider_generation': 1, 'traits': traits})
     aggregates = [str(uuid.uuid4()) for _ in range(2)]
     watched.call('PUT', f'{path}/aggregates', {'resource_provider_generation': 2, 'aggregates': aggregates})
-    allocations = {made: {'resources': dict.fromkeys(stock, 1)}}
+    allocations = {provider_uuid: {'resources': dict.fromkeys(inventories, 1)}}
     owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
-    watched.call('PUT', f'/allocations/{made}', {'allocations': allocations, **owner})
+    watched.call('PUT', f'/allocations/{provider_uuid}', {'allocations': allocations, **owner})
     return path
 
 
@@ -94,6 +93,21 @@ def test_a_read_is_one_round_trip(watched: Watched, host: str, path: str) -> Non
     assert [watched.trips('GET', url) for _ in range(10)] == [1] * 10
 
 
+def test_statements_and_rows_are_counted_at_the_server(database: sa.URL) -> None:
+    url = database.render_as_string(hide_password=False)
+    with traffic.counting(url) as (proxy, through):
+        engine = sa.create_engine(through, isolation_level='AUTOCOMMIT')
+        with engine.connect() as connection:
+            before = proxy.traffic()
+            rows = f"SELECT '{'x' * 5000}' UNION ALL SELECT '' UNION ALL SELECT NULL"
+            assert len(connection.exec_driver_sql(rows).all()) == 3
+            assert connection.exec_driver_sql('SELECT 1 FROM information_schema.tables WHERE 1 = 0').all() == []
+            with pytest.raises(sa.exc.DBAPIError):
+                connection.exec_driver_sql('SELECT missing')
+            assert proxy.traffic().since(before) == (3, 3)
+        engine.dispose()
+
+
 @pytest.mark.parametrize('claims', [1, 50])
 def test_a_refresh_reads_few_rows_whatever_the_number_of_claims(
     database: sa.URL, watched: Watched, claims: int
@@ -101,26 +115,26 @@ def test_a_refresh_reads_few_rows_whatever_the_number_of_claims(
     """The check, and the slots, the entries of the log, the providers and the inventories, joined to a row each."""
     hosts = [f'/resource_providers/{uuid.uuid4()}' for _ in range(claims)]
     for path in hosts:
-        made = path.rpartition('/')[2]
-        stock = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
-        watched.call('POST', '/resource_providers', {'name': made, 'uuid': made})
-        watched.call('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': stock})
+        provider_uuid = path.rpartition('/')[2]
+        inventories = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
+        watched.call('POST', '/resource_providers', {'name': provider_uuid, 'uuid': provider_uuid})
+        watched.call('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': inventories})
     url = database.render_as_string(hide_password=False)
     with traffic.counting(url) as (proxy, through), applications.database(through) as db:
         provider_cache = ProviderCache(db)
-        provider_cache.current()
+        provider_cache.up_to_date()
         for path in hosts:
-            made = path.rpartition('/')[2]
-            allocations = {made: {'resources': {'VCPU': 1, 'MEMORY_MB': 2, 'DISK_GB': 3}}}
+            provider_uuid = path.rpartition('/')[2]
+            allocations = {provider_uuid: {'resources': {'VCPU': 1, 'MEMORY_MB': 2, 'DISK_GB': 3}}}
             owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
-            watched.call('PUT', f'/allocations/{made}', {'allocations': allocations, **owner})
+            watched.call('PUT', f'/allocations/{provider_uuid}', {'allocations': allocations, **owner})
         before = proxy.traffic()
-        provider_cache.current()
+        provider_cache.up_to_date()
         passed = proxy.traffic().since(before)
         assert passed.rows == 5
         # With BEGIN, on MariaDB also SET TRANSACTION, and ROLLBACK.
         assert passed.statements <= 7
-        assert_same(provider_cache.current(), ProviderCache(db).current())
+        assert_same(provider_cache.up_to_date(), ProviderCache(db).up_to_date())
 
 
 @pytest.mark.parametrize('interval', [0, 1])
@@ -160,13 +174,15 @@ def test_creating_a_host(watched: Watched, host: str, on_postgresql: bool) -> No
     aggregate = str(uuid.uuid4())
     rounds = []
     for _ in range(WARM):
-        made = str(uuid.uuid4())
-        path = f'/resource_providers/{made}'
-        stock = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU', 'PCI_DEVICE')}
+        provider_uuid = str(uuid.uuid4())
+        path = f'/resource_providers/{provider_uuid}'
+        inventories = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU', 'PCI_DEVICE')}
         traits = ['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2', 'HW_CPU_X86_SSE', 'HW_CPU_X86_MMX']
         taken = [
-            watched.trips('POST', '/resource_providers', {'name': made, 'uuid': made}),
-            watched.trips('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': stock}),
+            watched.trips('POST', '/resource_providers', {'name': provider_uuid, 'uuid': provider_uuid}),
+            watched.trips(
+                'PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': inventories}
+            ),
             watched.trips('PUT', f'{path}/aggregates', {'resource_provider_generation': 1, 'aggregates': [aggregate]}),
             watched.trips('PUT', f'{path}/traits', {'resource_provider_generation': 2, 'traits': traits}),
         ]
@@ -179,24 +195,33 @@ def test_changing_a_host(watched: Watched, host: str, on_postgresql: bool) -> No
     """The changes that take the most statements of each kind."""
     rounds = []
     for _ in range(WARM):
-        made, root = (str(uuid.uuid4()) for _ in range(2))
-        path = f'/resource_providers/{made}'
-        for one in (made, root):
-            watched.call('POST', '/resource_providers', {'name': one, 'uuid': one})
+        provider_uuid, root = (str(uuid.uuid4()) for _ in range(2))
+        path = f'/resource_providers/{provider_uuid}'
+        for uuid_ in (provider_uuid, root):
+            watched.call('POST', '/resource_providers', {'name': uuid_, 'uuid': uuid_})
         first, other = (
             {name: {'total': 8} for name in names} for names in (('VCPU', 'DISK_GB'), ('DISK_GB', 'MEMORY_MB'))
         )
         watched.call('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': first})
         watched.call('PUT', f'{path}/traits', {'resource_provider_generation': 1, 'traits': ['HW_CPU_X86_VMX']})
-        unheard = [str(uuid.uuid4()) for _ in range(5)]
+        aggregates = [str(uuid.uuid4()) for _ in range(5)]
         taken = [
             watched.trips('PUT', f'{path}/inventories', {'resource_provider_generation': 2, 'inventories': other}),
             watched.trips('PUT', f'{path}/traits', {'resource_provider_generation': 3, 'traits': ['HW_CPU_X86_MMX']}),
-            watched.trips('PUT', f'{path}/aggregates', {'resource_provider_generation': 4, 'aggregates': unheard}),
-            watched.trips('PUT', path, {'name': f'{made} renamed', 'parent_provider_uuid': root}),
+            watched.trips('PUT', f'{path}/aggregates', {'resource_provider_generation': 4, 'aggregates': aggregates}),
+            watched.trips('PUT', path, {'name': f'{provider_uuid} renamed', 'parent_provider_uuid': root}),
         ]
         rounds.append(taken)
     assert least(rounds) == ([7, 7, 7, 8] if on_postgresql else [3, 3, 3, 8]), rounds
+
+
+def test_creating_a_name(watched: Watched, on_postgresql: bool) -> None:
+    """A read without a transaction, one that locks, and the changes; of one that exists, only the first."""
+    rounds = []
+    for number in range(WARM):
+        path = f'/resource_classes/CUSTOM_NEW_{number}'
+        rounds.append([watched.trips('PUT', path), watched.trips('PUT', path)])
+    assert least(rounds) == ([7, 1] if on_postgresql else [4, 1]), rounds
 
 
 def test_a_claim_with_a_type(watched: Watched, host: str) -> None:
@@ -204,9 +229,9 @@ def test_a_claim_with_a_type(watched: Watched, host: str) -> None:
     allocations = {host.rpartition('/')[2]: {'resources': {'DISK_GB': 1}}}
     body = {'allocations': allocations, 'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
 
-    def trips(version: str, **more: str) -> int:
+    def trips(version: str, **members: str) -> int:
         path = f'/allocations/{uuid.uuid4()}'
-        taken = watched.trips('PUT', path, {**body, **more}, version)
+        taken = watched.trips('PUT', path, {**body, **members}, version)
         watched.call('DELETE', path)
         return taken
 

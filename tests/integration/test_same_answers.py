@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from placement.db import tables
 from tests.support import applications, databases
-from tests.support import hostile_requests as hostile
-from tests.support.hostile_client import GOOD_HEADERS, Answer, Request, Topology, send
+from tests.support import malformed_requests as malformed
+from tests.support.raw_client import GOOD_HEADERS, Answer, Request, Topology, send
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
@@ -52,9 +52,9 @@ class StoredTopology(Topology):
 @pytest.fixture(scope='module')
 def topology(load_application: Callable[..., Any]) -> Iterator[Topology]:
     """The attacked application on the database server."""
-    made = StoredTopology(load_application({}))
-    yield made
-    made.close()
+    topology = StoredTopology(load_application({}))
+    yield topology
+    topology.close()
 
 
 @pytest.fixture(scope='module')
@@ -62,9 +62,9 @@ def reference(setting: databases.Setting, tmp_path_factory: pytest.TempPathFacto
     """The same application on SQLite; a new one for each setting, since requests change it."""
     database = tmp_path_factory.mktemp('reference') / 'placement.sqlite'
     with applications.application(database) as app:
-        made = Topology(app, str(database))
-        yield made
-        made.close()
+        topology = Topology(app, str(database))
+        yield topology
+        topology.close()
 
 
 _UUID = re.compile('[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}')
@@ -81,11 +81,11 @@ def essence(answer: Answer) -> tuple[int, Any]:
     return answer.status, (error.get('code'), _UUID.sub('UUID', error['detail']))
 
 
-@pytest.mark.parametrize('generator', [hostile.bodies, hostile.queries, hostile.anything])
+@pytest.mark.parametrize('generator', [malformed.bodies, malformed.queries, malformed.anything])
 def test_generated_requests(
     topology: Topology, reference: Topology, generator: Callable[[], st.SearchStrategy[Request]]
 ) -> None:
-    @hostile.derandomised(COUNT)
+    @malformed.derandomized(COUNT)
     @given(generator())
     def compare(request: Request) -> None:
         assert essence(topology.attack(request)) == essence(reference.attack(request)), request
@@ -126,7 +126,7 @@ def test_names_that_differ_are_different(topology: Topology) -> None:
         assert call(topology, 'POST', '/resource_providers', {'name': name}).status == 409, name
         quoted = urllib.parse.quote(name, safe='')
         listed = call(topology, 'GET', f'/resource_providers?name={quoted}').json['resource_providers']
-        assert [one['name'] for one in listed] == [name]
+        assert [provider['name'] for provider in listed] == [name]
 
 
 def test_projects_that_differ_are_different(topology: Topology) -> None:
@@ -154,21 +154,21 @@ RATIOS += [2**53 + 1, 10**38, 3.40282e38, 0.30000000000000004, 1e16, 1e-7]
 
 def test_ratios_read_back_alike(topology: Topology, reference: Topology) -> None:
     texts = []
-    for one in (topology, reference):
-        created = call(one, 'POST', '/resource_providers', {'name': 'ratios'}).json
+    for target in (topology, reference):
+        created = call(target, 'POST', '/resource_providers', {'name': 'ratios'}).json
         records = {}
         for number, ratio in enumerate(RATIOS):
-            assert call(one, 'PUT', f'/resource_classes/CUSTOM_RATIO_{number}').status == 201
+            assert call(target, 'PUT', f'/resource_classes/CUSTOM_RATIO_{number}').status == 201
             records[f'CUSTOM_RATIO_{number}'] = {'total': 8, 'allocation_ratio': ratio}
         path = f'/resource_providers/{created["uuid"]}/inventories'
         body = {'resource_provider_generation': 0, 'inventories': records}
-        written = call(one, 'PUT', path, body)
+        written = call(target, 'PUT', path, body)
         assert written.status == 200
-        assert call(one, 'GET', path).body == written.body
+        assert call(target, 'GET', path).body == written.body
         texts.append(written.body)
     assert texts[0] == texts[1]
-    found = json.loads(texts[0])['inventories']
-    assert [record['allocation_ratio'] for record in found.values()] == [float(ratio) for ratio in RATIOS]
+    inventories = json.loads(texts[0])['inventories']
+    assert [record['allocation_ratio'] for record in inventories.values()] == [float(ratio) for ratio in RATIOS]
     assert b'-0.0' not in texts[0]
 
 
@@ -183,15 +183,15 @@ def test_prefixes_are_literal_and_case_sensitive(topology: Topology) -> None:
 
 def test_amounts_add_up_beyond_32_bits(topology: Topology) -> None:
     created = call(topology, 'POST', '/resource_providers', {'name': 'large'}).json
-    most = 2**31 - 1
+    max_amount = 2**31 - 1
     inventories = {
         'resource_provider_generation': 0,
-        'inventories': {'DISK_GB': {'total': most, 'allocation_ratio': 4.0}},
+        'inventories': {'DISK_GB': {'total': max_amount, 'allocation_ratio': 4.0}},
     }
     assert call(topology, 'PUT', f'/resource_providers/{created["uuid"]}/inventories', inventories).status == 200
     body = {
         f'aaaaaaaa-0000-4000-8000-{number:012x}': {
-            'allocations': {created['uuid']: {'resources': {'DISK_GB': most}}},
+            'allocations': {created['uuid']: {'resources': {'DISK_GB': max_amount}}},
             'project_id': 'large',
             'user_id': 'large',
             'consumer_generation': None,
@@ -200,5 +200,5 @@ def test_amounts_add_up_beyond_32_bits(topology: Topology) -> None:
     }
     assert call(topology, 'POST', '/allocations', body).status == 204
     usages = call(topology, 'GET', f'/resource_providers/{created["uuid"]}/usages').json['usages']
-    assert usages == {'DISK_GB': 4 * most}
-    assert call(topology, 'GET', '/usages?project_id=large').json['usages'] == {'DISK_GB': 4 * most}
+    assert usages == {'DISK_GB': 4 * max_amount}
+    assert call(topology, 'GET', '/usages?project_id=large').json['usages'] == {'DISK_GB': 4 * max_amount}

@@ -14,7 +14,7 @@ from alembic import autogenerate
 from alembic.migration import MigrationContext
 
 from placement.db import migration, tables
-from tests.support import databases
+from tests.support import applications, databases, first_schema
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.
 def engine(setting: databases.Setting) -> Iterator[sa.Engine]:
     """An engine on an empty database."""
     with databases.fresh(databases.server_url(setting.server)) as url:
-        made = sa.create_engine(url)
-        yield made
-        made.dispose()
+        engine = sa.create_engine(url)
+        yield engine
+        engine.dispose()
 
 
 def names(engine: sa.Engine) -> set[str]:
@@ -37,15 +37,15 @@ def install_next_release(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
     """Install the migrations of a later release, which adds a column to the providers."""
     scripts = tmp_path / 'migrations'
     shutil.copytree(migration.SCRIPTS, scripts)
-    (scripts / 'versions' / f'{_NEXT_VERSION}_rack.py').write_text(_NEXT)
+    (scripts / 'versions' / f'{_NEXT_REVISION}_rack.py').write_text(_NEXT)
     monkeypatch.setattr(migration, 'SCRIPTS', scripts)
 
 
-_NEXT_VERSION = f'{int(migration.head()) + 1:03d}'
+_NEXT_REVISION = f'{int(migration.head()) + 1:03d}'
 _NEXT = f"""import sqlalchemy as sa
 from alembic import op
 
-revision = '{_NEXT_VERSION}'
+revision = '{_NEXT_REVISION}'
 down_revision = '{migration.head()}'
 
 
@@ -57,7 +57,7 @@ def upgrade():
 def test_migrations_create_what_the_tables_declare(engine: sa.Engine) -> None:
     for _ in range(2):
         migration.sync(engine)
-        assert migration.version(engine) == migration.head()
+        assert migration.recorded_revision(engine) == migration.head()
         assert differences(engine) == []
         assert names(engine) == set(tables.metadata.tables)
         with engine.connect() as connection:
@@ -76,6 +76,41 @@ def test_an_interrupted_creation_is_finished_by_another(engine: sa.Engine) -> No
     assert differences(engine) == []
 
 
+def test_a_row_that_ends_too_early_is_read_again(engine: sa.Engine) -> None:
+    """A change of the schema on another node of Galera interrupts a statement on this one in the middle of a row."""
+    if engine.dialect.name not in ('mysql', 'mariadb'):
+        pytest.skip('only MySQL and MariaDB')
+    interrupted: list[str] = []
+
+    def interrupt(_connection: Any, cursor: Any, statement: str, *_arguments: Any) -> None:
+        if statement.startswith('SHOW CREATE TABLE') and not interrupted:
+            interrupted.append(statement)
+            # The rest of the response stays unread, as in the middle of a row.
+            cursor.connection._execute_command(3, statement)
+            raise AssertionError('Result length not requested length')
+
+    sa.event.listen(sa.Engine, 'before_cursor_execute', interrupt)
+    try:
+        with applications.database(engine.url) as db:
+            db.sync()
+    finally:
+        sa.event.remove(sa.Engine, 'before_cursor_execute', interrupt)
+    assert interrupted
+    assert migration.recorded_revision(engine) == migration.head()
+
+
+def test_a_version_that_a_slower_node_recorded_late_is_removed(engine: sa.Engine) -> None:
+    """On Galera a process may record 001 when another node's has made the schema and all upgrades."""
+    migration.sync(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"INSERT INTO {migration.VERSION_TABLE} VALUES ('001')")
+    migration.check_revision(engine)
+    migration.sync(engine)
+    with engine.connect() as connection:
+        recorded = connection.exec_driver_sql(f'SELECT version_num FROM {migration.VERSION_TABLE}').all()
+    assert [tuple(row) for row in recorded] == [(migration.head(),)]
+
+
 def differences(engine: sa.Engine) -> list[Any]:
     """Compare the schema of the database with the declarations."""
     with engine.connect() as connection:
@@ -83,10 +118,15 @@ def differences(engine: sa.Engine) -> list[Any]:
         return list(autogenerate.compare_metadata(context, tables.metadata))
 
 
+def test_the_schema_of_the_first_release_is_upgraded(engine: sa.Engine) -> None:
+    first_schema.check_upgrade(engine.url)
+    assert differences(engine) == []
+
+
 def test_ten_processes_create_the_schema_at_once(engine: sa.Engine) -> None:
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
         list(pool.map(migration.sync, [engine] * 10))
-    assert migration.version(engine) == migration.head()
+    assert migration.recorded_revision(engine) == migration.head()
 
 
 def test_ten_processes_upgrade_the_schema_at_once(
@@ -96,12 +136,12 @@ def test_ten_processes_upgrade_the_schema_at_once(
     install_next_release(tmp_path, monkeypatch)
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
         list(pool.map(migration.sync, [engine] * 10))
-    assert migration.version(engine) == _NEXT_VERSION
+    assert migration.recorded_revision(engine) == _NEXT_REVISION
     assert 'rack' in {column['name'] for column in sa.inspect(engine).get_columns('placement_resource_providers')}
 
 
 @pytest.mark.parametrize(
-    ('one', 'other'),
+    ('first', 'other'),
     [
         ('a', 'A'),
         ('a', 'a '),
@@ -113,16 +153,16 @@ def test_ten_processes_upgrade_the_schema_at_once(
         ('😀', '😁'),
     ],
 )
-def test_different_text_is_different(engine: sa.Engine, one: str, other: str) -> None:
+def test_different_text_is_different(engine: sa.Engine, first: str, other: str) -> None:
     migration.sync(engine)
     external_id = tables.projects.c.external_id
     with engine.begin() as connection:
-        connection.execute(tables.projects.insert(), [{'external_id': one}, {'external_id': other}])
-        for text in (one, other):
-            found = connection.execute(sa.select(external_id).where(external_id == text)).scalars().all()
-            assert found == [text]
+        connection.execute(tables.projects.insert(), [{'external_id': first}, {'external_id': other}])
+        for text in (first, other):
+            rows = connection.execute(sa.select(external_id).where(external_id == text)).scalars().all()
+            assert rows == [text]
         with pytest.raises(sa.exc.IntegrityError), connection.begin_nested():
-            connection.execute(tables.projects.insert(), {'external_id': one})
+            connection.execute(tables.projects.insert(), {'external_id': first})
 
 
 def test_longest_text_of_four_byte_characters(engine: sa.Engine) -> None:
@@ -143,14 +183,14 @@ def test_numbers_read_back_as_written(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         connection.execute(tables.resource_providers.insert(), {'uuid': 'any', 'name': 'any'})
         provider = connection.execute(sa.select(tables.resource_providers.c.id)).scalar()
-        most = 2**31 - 1
+        max_integer = 2**31 - 1
         row = {
             'resource_provider_id': provider,
             'resource_class_id': 0,
-            'total': most,
+            'total': max_integer,
             'reserved': 0,
             'min_unit': 1,
-            'max_unit': most,
+            'max_unit': max_integer,
             'step_size': 1,
         }
         for number, ratio in enumerate((1.15, 0.1, 16.0, 3.40282e38, 1e-30)):
@@ -159,4 +199,4 @@ def test_numbers_read_back_as_written(engine: sa.Engine) -> None:
             connection.execute(tables.inventories.insert(), values)
             query = sa.select(inventory.allocation_ratio, inventory.used, inventory.total)
             read = connection.execute(query.where(inventory.resource_class_id == number)).one()
-            assert tuple(read) == (ratio, 2**40 + number, most)
+            assert tuple(read) == (ratio, 2**40 + number, max_integer)

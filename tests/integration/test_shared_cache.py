@@ -10,16 +10,17 @@ import pathlib
 import signal
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from bench import databases, shapes, traffic
+from bench import databases, shapes
 from placement.cache.refresh import ProviderCache
 from placement.cmd import api
-from tests.support import applications, servers
+from tests.support import applications, servers, traffic
 from tests.support.history.client import Client
 
 SECONDS = 60
@@ -40,20 +41,20 @@ def _loads(server: servers.Server) -> int:
 
 
 def _wait_for_workers(server: servers.Server, count: int) -> None:
-    """Wait until so many workers have built their applications, and started their threads."""
+    """Wait until the workers have built their applications, and started their threads."""
     _until(lambda: [servers.threads(pid) > 8 for pid in server.workers()] == [True] * count)
 
 
-@pytest.fixture
-def file(tmp_path: pathlib.Path) -> pathlib.Path:
+@pytest.fixture(scope='module')
+def file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The database of ``server``."""
-    return tmp_path / 'placement.sqlite'
+    return tmp_path_factory.mktemp('shared') / 'placement.sqlite'
 
 
-@pytest.fixture
-def server(file: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[servers.Server]:
+@pytest.fixture(scope='module')
+def server(file: pathlib.Path) -> Iterator[servers.Server]:
     """placement-api with one worker, which answers all requests, on SQLite."""
-    with servers.serving(f'sqlite:///{file}', tmp_path, workers=1, metrics=False, environment=_SETTINGS) as started:
+    with servers.serving(f'sqlite:///{file}', file.parent, workers=1, metrics=False, environment=_SETTINGS) as started:
         yield started
 
 
@@ -66,10 +67,10 @@ def _send(server: servers.Server, method: str, path: str, body: object = None) -
 
 
 def _create_host(server: servers.Server) -> str:
-    uuid: str = _send(server, 'POST', '/resource_providers', {'name': 'host'})['uuid']
+    host: str = _send(server, 'POST', '/resource_providers', {'name': str(uuid.uuid4())})['uuid']
     body = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 8}}}
-    _send(server, 'PUT', f'/resource_providers/{uuid}/inventories', body)
-    return uuid
+    _send(server, 'PUT', f'/resource_providers/{host}/inventories', body)
+    return host
 
 
 def _claim(server: servers.Server, host: str, amount: int) -> None:
@@ -80,7 +81,7 @@ def _claim(server: servers.Server, host: str, amount: int) -> None:
         'consumer_generation': None,
         'consumer_type': 'INSTANCE',
     }
-    _send(server, 'PUT', '/allocations/5a1c0a8e-0000-4000-8000-000000000001', body)
+    _send(server, 'PUT', f'/allocations/{uuid.uuid4()}', body)
 
 
 def _used(server: servers.Server, host: str) -> int | None:
@@ -105,25 +106,26 @@ def _replace_worker(server: servers.Server) -> None:
 
 
 def test_a_replaced_worker_refreshes_the_cache_of_the_master(server: servers.Server) -> None:
-    host = _create_host(server)
+    host, loads = _create_host(server), _loads(server)
     _claim(server, host, 3)
     _replace_worker(server)
     assert _used(server, host) == 3
-    assert _loads(server) == 1
+    assert _loads(server) == loads
 
 
 def test_a_replaced_worker_reloads_if_the_change_log_was_truncated(server: servers.Server, file: pathlib.Path) -> None:
-    host = _create_host(server)
+    host, loads = _create_host(server), _loads(server)
     _execute(file, 'DELETE FROM placement_change_log')
     _replace_worker(server)
     assert _used(server, host) == 0
-    assert _loads(server) == 2
+    assert _loads(server) == loads + 1
 
 
 def test_a_reload_loads_once_for_all_later_workers(server: servers.Server, file: pathlib.Path) -> None:
     host = _create_host(server)
     [old] = server.workers()
     assert _used(server, host) == 0
+    loads = _loads(server)
     # Not in the change log, so that only a load shows it.
     _execute(file, 'UPDATE placement_inventories SET used = 5')
     assert _used(server, host) == 0
@@ -131,11 +133,11 @@ def test_a_reload_loads_once_for_all_later_workers(server: servers.Server, file:
     _until(lambda: old not in server.workers())
     _wait_for_workers(server, 1)
     assert _used(server, host) == 5
-    assert _loads(server) == 2
+    assert _loads(server) == loads + 1
     _execute(file, 'DELETE FROM placement_change_log')
     _replace_worker(server)
     assert _used(server, host) == 5
-    assert _loads(server) == 2
+    assert _loads(server) == loads + 1
 
 
 def test_all_threads_of_a_worker_share_one_arena_of_malloc(server: servers.Server) -> None:
@@ -157,8 +159,8 @@ def test_all_threads_of_a_worker_share_one_arena_of_malloc(server: servers.Serve
 )
 def test_workers_load_nothing_and_the_master_keeps_no_connection(kind: str, tmp_path: pathlib.Path) -> None:
     cost = {}
-    with databases.fresh(kind, None) as url:
-        databases.prepare(url)
+    with databases.fresh(kind) as url:
+        databases.create_schema(url)
         databases.fill(url, shapes.flat(500))
         for workers in (1, 4):
             with (
@@ -171,10 +173,10 @@ def test_workers_load_nothing_and_the_master_keeps_no_connection(kind: str, tmp_
                 assert servers.threads(server.process.pid) == 1
                 # One of each worker.
                 assert proxy.connections == workers
-    more = cost[4].since(cost[1])
+    difference = cost[4].since(cost[1])
     # What the first connection of a process executes, and the comparison of versions.
-    assert more.statements / 3 <= 15
-    assert more.rows / 3 <= 7
+    assert difference.statements / 3 <= 15
+    assert difference.rows / 3 <= 7
     assert cost[1].rows > 500 * 3
 
 
@@ -183,7 +185,7 @@ def test_the_application_of_the_master_does_not_stay_in_memory(tmp_path: pathlib
         gc.unfreeze()
         # Those of other tests, which may be collected at any time.
         gc.collect()
-        return sum(isinstance(one, ProviderCache) for one in gc.get_objects())
+        return sum(isinstance(item, ProviderCache) for item in gc.get_objects())
 
     before = caches()
     version = api._Server._prepare(applications.options(tmp_path / 'placement.sqlite'))

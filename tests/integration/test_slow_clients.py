@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support import servers
+from placement.db import tables
+from tests.support import applications, servers
 
 SECONDS = 60
-#: No answer takes so many seconds unless it waits for slow clients, whose time limit is 30 seconds.
+#: No answer takes this number of seconds unless it waits for slow clients, whose time limit is 30 seconds.
 DELAYED_SECONDS = 10
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 HALF_HEADER = b'GET /resource_providers HTTP/1.1\r\nHost: localhost\r\nX-Auth-'
@@ -35,8 +36,14 @@ WHOLE = b'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
 @pytest.fixture(scope='module')
 def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The directory of the servers' database and logs."""
-    return tmp_path_factory.mktemp('slow')
+    """The directory of the servers' logs and database, which has so many traits that their list is long."""
+    directory = tmp_path_factory.mktemp('slow')
+    long_names = [{'name': f'CUSTOM_{number:05}_{"X" * 240}'} for number in range(1000)]
+    with applications.database(directory / 'placement.sqlite') as db:
+        db.sync()
+        with db.engine.begin() as connection:
+            connection.execute(tables.traits.insert(), long_names)
+    return directory
 
 
 @pytest.fixture(scope='module')
@@ -82,9 +89,9 @@ def _send(server: servers.Server, connection: http.client.HTTPConnection | None 
 
 def _slowest(server: servers.Server) -> float:
     """The seconds of the slowest of some requests, on new connections and on a kept one."""
-    kept = http.client.HTTPConnection(*_address(server), timeout=SECONDS)
-    with contextlib.closing(kept):
-        return max([*(_send(server) for _ in range(20)), *(_send(server, kept) for _ in range(20))])
+    connection = http.client.HTTPConnection(*_address(server), timeout=SECONDS)
+    with contextlib.closing(connection):
+        return max([*(_send(server) for _ in range(20)), *(_send(server, connection) for _ in range(20))])
 
 
 @pytest.mark.parametrize(
@@ -168,17 +175,6 @@ def test_connections_without_a_request_are_closed_in_time(hasty: servers.Server,
         assert 0.8 < time.monotonic() - started < 20
 
 
-@pytest.fixture(scope='module')
-def _long_list(server: servers.Server) -> None:
-    """Store traits until the list of them is long."""
-    with contextlib.closing(http.client.HTTPConnection(*_address(server), timeout=SECONDS)) as client:
-        for number in range(1000):
-            client.request('PUT', f'/traits/CUSTOM_{number:05}_{"X" * 240}', headers=HEADERS)
-            assert client.getresponse().read() == b''
-        client.request('GET', '/traits', headers=HEADERS)
-        assert len(client.getresponse().read()) > 250_000
-
-
 @contextlib.contextmanager
 def _lazy(server: servers.Server) -> Iterator[list[socket.socket]]:
     """More clients than threads, which request some megabytes and do not read them."""
@@ -194,13 +190,15 @@ def _lazy(server: servers.Server) -> Iterator[list[socket.socket]]:
         yield connections
 
 
-@pytest.mark.usefixtures('_long_list')
 def test_clients_that_do_not_read_hold_no_thread(server: servers.Server) -> None:
+    connection = http.client.HTTPConnection(*_address(server), timeout=SECONDS)
+    with contextlib.closing(connection):
+        connection.request('GET', '/traits', headers=HEADERS)
+        assert len(connection.getresponse().read()) > 250_000
     with _lazy(server):
         assert _slowest(server) < 2 * DELAYED_SECONDS
 
 
-@pytest.mark.usefixtures('_long_list')
 def test_clients_that_do_not_read_are_disconnected(hasty: servers.Server) -> None:
     with _lazy(hasty) as connections:
         for connection in connections:

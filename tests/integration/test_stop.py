@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -88,7 +89,7 @@ def _until(reached: Callable[[], bool]) -> None:
 
 @contextlib.contextmanager
 def _running(directory: pathlib.Path, *, workers: int, unix: bool = False, threads: int = 4) -> Iterator[Service]:
-    # A reload would wait for the lock of the tests if the service synchronised the schema.
+    # A reload would wait for the lock of the tests if the service synchronized the schema.
     with applications.application(directory / 'placement.sqlite'):
         pass
     port = servers.free_port()
@@ -152,6 +153,8 @@ def test_clients_are_rejected_while_a_request_in_flight_is_finished(
         _request_in_flight(service) as (waiting, release),
     ):
         assert _status(_answer(idle)) == 200
+        if isinstance(service.address, str):
+            assert stat.S_IMODE(pathlib.Path(service.address).stat().st_mode) == 0o660
         service.process.send_signal(signal.SIGTERM)
         _until(lambda: not service.answers())
         assert _is_silent(waiting)
@@ -186,29 +189,30 @@ def _of_process(pid: int, name: str) -> str:
     return dict(line.split(':\t', 1) for line in lines)[name]
 
 
-def test_a_reload_rejects_nobody_while_a_request_in_flight_is_finished(tmp_path: pathlib.Path) -> None:
-    with _running(tmp_path, workers=2) as service, _request_in_flight(service) as (waiting, release):
-        old = service.workers()
-        service.process.send_signal(signal.SIGHUP)
-        # One old worker ends, the other one has the request.
-        _until(lambda: service.answers() and len(set(service.workers()) & set(old)) == 1)
-        assert _is_silent(waiting)
-        for _ in range(20):
-            assert service.answers()
-        release()
-        assert _status(_answer(waiting)) == 200
-        service.process.send_signal(signal.SIGTERM)
-        assert service.process.wait(SECONDS) == 0
+def test_a_reload_rejects_nobody_and_does_not_delay_a_stop_while_a_request_in_flight_is_finished(
+    tmp_path: pathlib.Path,
+) -> None:
+    with _running(tmp_path, workers=2) as service:
+        with _request_in_flight(service) as (waiting, release):
+            _reload(service)
+            assert _is_silent(waiting)
+            for _ in range(20):
+                assert service.answers()
+            release()
+            assert _status(_answer(waiting)) == 200
+        _until(lambda: len(service.workers()) == 2)
+        with _request_in_flight(service) as (waiting, release):
+            _reload(service)
+            service.process.send_signal(signal.SIGTERM)
+            _until(lambda: not service.answers())
+            assert _is_silent(waiting)
+            release()
+            assert _status(_answer(waiting)) == 200
+            assert service.process.wait(SECONDS) == 0
 
 
-def test_a_reload_does_not_delay_a_stop(tmp_path: pathlib.Path) -> None:
-    with _running(tmp_path, workers=2) as service, _request_in_flight(service) as (waiting, release):
-        old = service.workers()
-        service.process.send_signal(signal.SIGHUP)
-        _until(lambda: service.answers() and len(set(service.workers()) & set(old)) == 1)
-        service.process.send_signal(signal.SIGTERM)
-        _until(lambda: not service.answers())
-        assert _is_silent(waiting)
-        release()
-        assert _status(_answer(waiting)) == 200
-        assert service.process.wait(SECONDS) == 0
+def _reload(service: Service) -> None:
+    """Reload, and wait until one old worker has ended; the other one has the request."""
+    old = service.workers()
+    service.process.send_signal(signal.SIGHUP)
+    _until(lambda: service.answers() and len(set(service.workers()) & set(old)) == 1)

@@ -8,15 +8,15 @@ import pytest
 
 from tests.support import applications
 from tests.support.fixtures import app, conf, context, db, point_commands_at, queries
-from tests.support.hostile_client import Topology
+from tests.support.raw_client import Topology
 
 __all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
 
 
 @pytest.fixture(scope='module')
 def topology(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
-    """An application with a database of its own, for hostile requests; one for all tests of a module."""
-    database = tmp_path_factory.mktemp('hostile') / 'placement.sqlite'
+    """An application with a database of its own, for malformed requests; one for all tests of a module."""
+    database = tmp_path_factory.mktemp('malformed') / 'placement.sqlite'
     with applications.application(database, placement=applications.EVERY_MICROVERSION) as app:
         topology = Topology(app, str(database))
         yield topology

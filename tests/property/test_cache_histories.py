@@ -53,10 +53,10 @@ def conf(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
 @pytest.fixture
 def applications(conf: cfg.ConfigOpts, app: Any) -> Iterator[list[Any]]:
     """Three applications on the same database."""
-    made = [app, deploy.loadapp(conf), deploy.loadapp(conf)]
-    yield made
-    for one in made[1:]:
-        one.db.dispose()
+    applications = [app, deploy.loadapp(conf), deploy.loadapp(conf)]
+    yield applications
+    for application in applications[1:]:
+        application.db.dispose()
 
 
 class Divided(ProviderCache):
@@ -64,7 +64,7 @@ class Divided(ProviderCache):
 
     def _load(self, tx: sa.Connection) -> Any:
         loaded = super()._load(tx)
-        state = Snapshot.of(loaded.snapshot.names, loaded.snapshot.providers(), size=2)
+        state = Snapshot.build(loaded.snapshot.names, loaded.snapshot.providers(), size=2)
         return dataclasses.replace(loaded, snapshot=state, builder=SnapshotBuilder(state, size=2))
 
 
@@ -74,10 +74,12 @@ def test_caches_follow_random_histories(applications: list[Any], seed: int) -> N
     first, second, _ = applications
     choose = random.Random(seed)
     universe = Universe(seed)
-    histories = [History(sender(one), universe, f'{seed}-{one is first}') for one in (first, second)]
+    histories = [
+        History(sender(application), universe, f'{seed}-{application is first}') for application in (first, second)
+    ]
     histories[0].populate()
     idle = Divided(first.db)
-    idle.current()
+    idle.up_to_date()
     for _ in range(STEPS):
         choose.choice(histories).step()
         if choose.random() < 0.2:
@@ -96,7 +98,7 @@ def test_answers_follow_random_histories(applications: list[Any], seed: int) -> 
     """Parts of answers that are kept ready are dropped when they change."""
     writing, searching, fresh = applications
     with searching.db.reader() as tx:
-        searching.provider_cache._version = Divided(searching.db)._load(tx)
+        searching.provider_cache._state = Divided(searching.db)._load(tx)
     choose = random.Random(seed)
     universe = Universe(seed)
     history = History(sender(writing), universe, seed)
@@ -104,7 +106,7 @@ def test_answers_follow_random_histories(applications: list[Any], seed: int) -> 
     for _ in range(45):
         for _ in range(choose.randint(1, 4)):
             history.step()
-        fresh.provider_cache._version = None
+        fresh.provider_cache._state = None
         for path, version in SEARCHES:
             request = {'path': path.format(**vars(universe)), 'version': version}
             assert search(searching, **request) == search(fresh, **request), request
@@ -122,8 +124,8 @@ def test_answers_follow_the_rename_of_a_class(app: Any) -> None:
     for name in ('CUSTOM_OLD', 'CUSTOM_NEW'):
         if name == 'CUSTOM_NEW':
             assert send('PUT', '/resource_classes/CUSTOM_OLD', {'name': name}, '1.6')[0] == 200
-        _, found = send('GET', '/allocation_candidates?resources=VCPU:1', None, '1.29')
-        assert set(found['provider_summaries'][provider]['resources']) == {'VCPU', name}
+        _, response = send('GET', '/allocation_candidates?resources=VCPU:1', None, '1.29')
+        assert set(response['provider_summaries'][provider]['resources']) == {'VCPU', name}
 
 
 def search(app: Any, path: str, version: str) -> tuple[int | None, Any]:
@@ -161,6 +163,6 @@ def damaged(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommands
 def test_repairs_are_logged(app: Any, damaged: str, name: str) -> None:
     corruption.plant(damaged, *corruption.ALL[name].statements)
     app.db.write(change_log.record_reload)
-    app.provider_cache.current()
+    app.provider_cache.up_to_date()
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     compare(app.provider_cache, app.db)

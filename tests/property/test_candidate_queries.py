@@ -11,9 +11,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tests.support import applications
-from tests.support.candidates.oracle import RP, SHARES, Oracle, Query, assert_candidates
-from tests.support.candidates.query_strings import RejectedError, parse, uuid_of
-from tests.support.candidates.random_queries import (
+from tests.support.search.oracle import RP, SHARES, Oracle, Query, assert_candidates
+from tests.support.search.query_strings import RejectedError, parse, uuid_of
+from tests.support.search.random_queries import (
     AGGREGATES,
     CLASSES,
     MINORS,
@@ -22,8 +22,8 @@ from tests.support.candidates.random_queries import (
     deep_topologies,
     query_strings,
 )
-from tests.support.candidates.store import Stored
-from tests.support.candidates.topologies import thorough
+from tests.support.search.store import Stored
+from tests.support.search.topologies import thorough
 
 # More than ten thousand queries in the thorough profile.
 pytestmark = pytest.mark.timeout(1200)
@@ -33,15 +33,15 @@ pytestmark = pytest.mark.timeout(1200)
 def newest_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application that serves the newest microversion there is; each topology replaces all providers."""
     path = tmp_path_factory.mktemp('candidates') / 'placement.sqlite'
-    with applications.application(path, placement=applications.EVERY_MICROVERSION) as made:
-        yield made
+    with applications.application(path, placement=applications.EVERY_MICROVERSION) as app:
+        yield app
 
 
 def check(stored: Stored, oracle: Oracle, query_string: QueryString) -> None:
     """The application answers a query string as the oracle does: the candidates and summaries, or the error."""
     minor, text = query_string
     names = {uuid_of(name): name for name in [*oracle.rps, *AGGREGATES]}
-    response = stored.ask(f'/allocation_candidates?{text}', minor)
+    response = stored.request(f'/allocation_candidates?{text}', minor)
     try:
         query = parse(text, minor, classes=CLASSES, traits=[*TRAITS, SHARES], names=names)
     except RejectedError as rejected:
@@ -61,15 +61,15 @@ def check_error(response: webob.Response, rejected: RejectedError) -> None:
 
 
 def check_answer(stored: Stored, answer: dict[str, Any], oracle: Oracle, query: Query) -> None:
-    found = stored.entries(answer)
+    entries = stored.entries(answer)
     expected = oracle.entries(query)
     event(f'candidates: {min(len(expected), 4)}')
     if query.limit is None:
-        assert_candidates(found, expected)
+        assert_candidates(entries, expected)
     else:
-        assert set(found) <= expected
-        assert len(found) == len(set(found)) == min(query.limit, len(expected))
-    assert stored.summaries(answer) == oracle.summaries(query, {entry.body for entry in found})
+        assert set(entries) <= expected
+        assert len(entries) == len(set(entries)) == min(query.limit, len(expected))
+    assert stored.summaries(answer) == oracle.summaries(query, {entry.body for entry in entries})
 
 
 def check_all(app: Any, topology: list[RP], queries: list[QueryString]) -> None:

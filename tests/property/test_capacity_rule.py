@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from placement import capacity
 from placement.cache.inventory_columns import InventoryColumns
-from placement.candidates.providers import InventoryRecord
-from placement.candidates.requirements import capacity_rejection
+from placement.cache.providers import InventoryRecord
 from placement.db import tables
+from placement.search.requirements import CAPACITY_REASONS, capacity_rejection
 
 _small = st.integers(0, 12)
 _large = st.integers(0, capacity.MAX_INT32)
@@ -49,11 +49,11 @@ def _fits_in_sql(inventory: InventoryRecord, amount: int) -> bool:
 
 def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
     """Small amounts, arbitrary ones, and those near what is left."""
-    left = min(max(capacity.capacity(inventory) - inventory.used, 1), capacity.MAX_INT32 - 1)
-    return st.integers(1, 14) | st.integers(1, capacity.MAX_INT32) | st.integers(max(left - 1, 1), left + 1)
+    headroom = min(max(inventory.capacity - inventory.used, 1), capacity.MAX_INT32 - 1)
+    return st.integers(1, 14) | st.integers(1, capacity.MAX_INT32) | st.integers(max(headroom - 1, 1), headroom + 1)
 
 
-@given(case=_inventories.flatmap(lambda one: st.tuples(st.just(one), _amounts(one))))
+@given(case=_inventories.flatmap(lambda inventory: st.tuples(st.just(inventory), _amounts(inventory))))
 @example(case=(InventoryRecord(total=4, used=1), 3))
 @example(case=(InventoryRecord(total=3, allocation_ratio=1.1), 4))
 @example(case=(InventoryRecord(total=10, reserved=12), 1))
@@ -61,9 +61,10 @@ def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
 def test_all_implementations_of_the_rule_agree(case: tuple[InventoryRecord, int]) -> None:
     inventory, amount = case
     reason = capacity_rejection(inventory, amount)
-    stock = InventoryColumns.of([(0, inventory)])
+    stock = InventoryColumns.build([(0, inventory)])
     assert (reason is None) == (list(stock.positions_with_capacity(amount)) == [0]) == _fits_in_sql(inventory, amount)
-    assert [one for one, flags in stock.violations(amount).items() if flags[0]] == ([] if reason is None else [reason])
+    violated = [flags[0] for flags in stock.first_violations(amount)]
+    assert violated == [reason is capacity_reason for capacity_reason in CAPACITY_REASONS]
 
 
 @given(inventory=_inventories, amounts=st.lists(st.integers(1, 24), min_size=1, max_size=4))
@@ -74,14 +75,14 @@ def test_smallest_largest_and_divisor_decide_for_many_amounts(inventory: Invento
 
 @given(inventory=_inventories)
 def test_capacity_is_the_limit_without_its_fraction(inventory: InventoryRecord) -> None:
-    assert capacity.capacity(inventory) == int((inventory.total - inventory.reserved) * inventory.allocation_ratio)
-    assert abs(capacity.capacity(inventory)) <= abs(capacity.capacity_limit(inventory))
+    assert inventory.capacity == int((inventory.total - inventory.reserved) * inventory.allocation_ratio)
+    assert abs(inventory.capacity) <= abs(capacity.capacity_limit(inventory))
 
 
 @given(inventory=_inventories)
 def test_max_allocatable_is_the_largest_amount_that_fits(inventory: InventoryRecord) -> None:
     largest = capacity.max_allocatable(inventory, max(inventory.headroom, 0))
-    assert InventoryColumns.of([(0, inventory)]).max_allocatable.tolist() == [min(largest, inventory.max_unit)]
+    assert InventoryColumns.build([(0, inventory)]).max_allocatable.tolist() == [min(largest, inventory.max_unit)]
     assert largest == 0 or capacity_rejection(inventory, largest) is None
     following = max(largest + inventory.step_size, -(-inventory.min_unit // inventory.step_size) * inventory.step_size)
     assert capacity_rejection(inventory, following) is not None
@@ -89,5 +90,5 @@ def test_max_allocatable_is_the_largest_amount_that_fits(inventory: InventoryRec
 
 @given(inventory=_inventories)
 def test_headroom_of_columns_is_that_of_numbers(inventory: InventoryRecord) -> None:
-    [of_column] = InventoryColumns.of([(0, inventory)]).headroom.tolist()
+    [of_column] = InventoryColumns.build([(0, inventory)]).headroom.tolist()
     assert of_column == max(min(inventory.headroom, inventory.max_unit), -(2**61) - inventory.used)

@@ -20,15 +20,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placement import exception
-from placement.claims.request import UNSET, ConsumerClaim, Unset
+from placement.capacity import InventoryRecord
+from placement.claims.claim import delete_allocations, replace_allocations, reshape
+from placement.claims.request import UNSET, ConsumerClaim, ReshapedProvider, Unset
 from placement.db import tables
 from placement.db.api import Database
-from placement.objects import inventory
-from placement.objects.allocation import AllocationList
 from placement.objects.consumer import UNKNOWN_TYPE, Consumer
-from placement.objects.inventory import Inventory, InventoryList
+from placement.objects.inventory import InventoryList
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
+from tests.support.objects import set_inventories
 
 PROVIDERS = ('host1', 'host2')
 CLASSES = ('VCPU', 'MEMORY_MB')
@@ -77,7 +78,7 @@ class Model:
         self, request: dict[str, Holding], inventories: Mapping[Key, Record] | None = None
     ) -> type[exception.PlacementError] | None:
         inventories = self.inventories if inventories is None else inventories
-        wishes = [(key, amount) for wanted in request.values() for key, amount in wanted.items()]
+        wishes = [(key, amount) for holding in request.values() for key, amount in holding.items()]
         classes = {name for (_provider, name), _amount in wishes}
         for (provider, _name), _amount in wishes:
             if not any((provider, name) in inventories for name in classes):
@@ -108,7 +109,7 @@ class Model:
             return rejected
         replaced = {provider for provider, _, _ in sent}
         for key in self.inventories:
-            requested = sum(wanted.get(key, 0) for wanted in request.values())
+            requested = sum(holding.get(key, 0) for holding in request.values())
             if key[0] in replaced and key not in new and self.used(key, without=frozenset(request)) + requested:
                 return exception.InventoryInUse
         return None
@@ -127,17 +128,17 @@ class Model:
         self.inventories.update({(provider, name): record for name, record in records.items()})
 
     def carry_out(self, request: dict[str, Holding], types: Types = MappingProxyType({})) -> None:
-        cleared = {consumer for consumer, wanted in request.items() if not wanted}
+        cleared = {consumer for consumer, holding in request.items() if not holding}
         for provider in {
             provider
-            for consumer, wanted in request.items()
-            for provider, _ in (self.holdings.get(consumer, {}) if consumer in cleared else wanted)
+            for consumer, holding in request.items()
+            for provider, _ in (self.holdings.get(consumer, {}) if consumer in cleared else holding)
         }:
             self.provider_generations[provider] += 1
-        for consumer, wanted in request.items():
-            if wanted:
+        for consumer, holding in request.items():
+            if holding:
                 self.types[consumer] = types.get(consumer, self.types.get(consumer, UNKNOWN_TYPE))
-                self.holdings[consumer] = dict(wanted)
+                self.holdings[consumer] = dict(holding)
                 self.generations[consumer] = self.generations.get(consumer, 0) + 1
             else:
                 self.types.pop(consumer, None)
@@ -179,10 +180,10 @@ steps = st.one_of(
 )
 
 
-def by_provider(wanted: Holding) -> Holding:
+def by_provider(holding: Holding) -> Holding:
     """The same amounts, grouped by provider in the order of the first amount of each."""
-    order = list(dict.fromkeys(provider for provider, _class in wanted))
-    return dict(sorted(wanted.items(), key=lambda item: order.index(item[0][0])))
+    order = list(dict.fromkeys(provider for provider, _class in holding))
+    return dict(sorted(holding.items(), key=lambda item: order.index(item[0][0])))
 
 
 class Topology:
@@ -197,66 +198,67 @@ class Topology:
             self.model.provider_generations[name] = 0
             self.step_inventory(name, {'VCPU': Record(8, 0, 1.0, 1, 8, 1)})
 
-    def step_inventory(self, name: str, wanted: dict[str, Record]) -> None:
+    def step_inventory(self, name: str, records: dict[str, Record]) -> None:
         provider = ResourceProvider.get_by_uuid(self.context, self.uuids[name])
-        vanishing = [key for key in self.model.inventories if key[0] == name and key[1] not in wanted]
+        vanishing = [key for key in self.model.inventories if key[0] == name and key[1] not in records]
         in_use = [key for key in vanishing if self.model.used(key)]
         try:
-            provider.set_inventories(
-                [Inventory.from_request(class_, dataclasses.asdict(record)) for class_, record in wanted.items()]
+            set_inventories(
+                provider,
+                *[(class_, InventoryRecord(**dataclasses.asdict(record))) for class_, record in records.items()],
             )
         except exception.InventoryInUse:
             assert in_use
             return
         assert not in_use
-        self.model.replace_inventories(name, wanted)
+        self.model.replace_inventories(name, records)
         self.model.provider_generations[name] += 1
 
     def step_claim(self, request: dict[str, Holding], types: Types) -> None:
         # The amounts of one provider are together in a body, so they are checked in that order.
-        request = {who: by_provider(wanted) for who, wanted in request.items()}
+        request = {who: by_provider(holding) for who, holding in request.items()}
         expected = self.model.rejection(request)
-        claims = [self.claim_of(who, wanted, types.get(who, UNSET)) for who, wanted in request.items()]
+        claims = [self.claim_of(who, holding, types.get(who, UNSET)) for who, holding in request.items()]
         if expected is None:
-            AllocationList.replace_all(self.context, claims)
+            replace_allocations(self.context.db, claims)
             self.model.carry_out(request, types)
         else:
             with pytest.raises(expected):
-                AllocationList.replace_all(self.context, claims)
+                replace_allocations(self.context.db, claims)
 
     def step_reshape(
         self, inventories: dict[str, tuple[dict[str, Record], int]], request: dict[str, Holding], types: Types
     ) -> None:
-        request = {who: by_provider(wanted) for who, wanted in request.items()}
+        request = {who: by_provider(holding) for who, holding in request.items()}
         sent = [
-            (name, self.model.provider_generations[name] + off, wanted) for name, (wanted, off) in inventories.items()
+            (name, self.model.provider_generations[name] + off, records) for name, (records, off) in inventories.items()
         ]
         providers = [
-            inventory.ReshapedProvider(
+            ReshapedProvider(
                 self.uuids[name],
                 generation,
-                [Inventory.from_request(class_, dataclasses.asdict(record)) for class_, record in wanted.items()],
+                {class_: InventoryRecord(**dataclasses.asdict(record)) for class_, record in records.items()},
             )
-            for name, generation, wanted in sent
+            for name, generation, records in sent
         ]
-        claims = [self.claim_of(who, wanted, types.get(who, UNSET)) for who, wanted in request.items()]
+        claims = [self.claim_of(who, holding, types.get(who, UNSET)) for who, holding in request.items()]
         expected = self.model.reshape_rejection(sent, request)
         if expected is None:
-            inventory.reshape(self.context, providers, claims)
+            reshape(self.context.db, providers, claims)
             self.model.carry_out_reshape(sent, request, types)
         else:
             with pytest.raises(expected):
-                inventory.reshape(self.context, providers, claims)
+                reshape(self.context.db, providers, claims)
 
-    def claim_of(self, consumer: str, wanted: Holding, type_: str | Unset) -> ConsumerClaim:
+    def claim_of(self, consumer: str, holding: Holding, type_: str | Unset) -> ConsumerClaim:
         allocations: dict[str, dict[str, int]] = {}
-        for (provider, class_), amount in wanted.items():
+        for (provider, class_), amount in holding.items():
             allocations.setdefault(self.uuids[provider], {})[class_] = amount
         return ConsumerClaim(consumer, 'project', 'user', allocations, self.model.generations.get(consumer), type_)
 
     def step_delete(self, consumer: str) -> None:
         try:
-            AllocationList.delete_all_by_consumer(self.context, consumer)
+            delete_allocations(self.context.db, consumer)
         except exception.AllocationsNotFound:
             assert consumer not in self.model.holdings
         else:
@@ -270,18 +272,28 @@ class Topology:
         for consumer in CONSUMERS:
             record, allocations = Consumer.get_with_allocations(self.context, consumer)
             assert (record.consumer_type if record else None) == self.model.types.get(consumer)
-            found = {(names[each.resource_provider_uuid], each.resource_class): each.used for each in allocations}
-            assert found == self.model.holdings.get(consumer, {})
-            assert {each.consumer_generation for each in allocations} <= {self.model.generations.get(consumer)}
+            holding = {
+                (names[allocation.resource_provider_uuid], allocation.resource_class): allocation.used
+                for allocation in allocations
+            }
+            assert holding == self.model.holdings.get(consumer, {})
+            assert {allocation.consumer_generation for allocation in allocations} <= {
+                self.model.generations.get(consumer)
+            }
         assert self.stored_usage() == {key: self.model.used(key) for key in self.model.inventories}
         for name, uuid_ in self.uuids.items():
             provider, stored = InventoryList.get_with_provider(self.context, uuid_)
             assert provider.generation == self.model.provider_generations[name]
             assert {
-                (name, one.resource_class): Record(
-                    one.total, one.reserved, one.allocation_ratio, one.min_unit, one.max_unit, one.step_size
+                (name, inventory.resource_class): Record(
+                    inventory.total,
+                    inventory.reserved,
+                    inventory.allocation_ratio,
+                    inventory.min_unit,
+                    inventory.max_unit,
+                    inventory.step_size,
                 )
-                for one in stored
+                for inventory in stored
             } == {key: record for key, record in self.model.inventories.items() if key[0] == name}
 
     def stored_usage(self) -> dict[Key, int]:
@@ -299,7 +311,7 @@ class Topology:
 
     def clear(self) -> None:
         for consumer in list(self.model.holdings):
-            AllocationList.delete_all_by_consumer(self.context, consumer)
+            delete_allocations(self.context.db, consumer)
         for uuid_ in self.uuids.values():
             ResourceProvider.destroy(self.context, uuid_)
 

@@ -9,10 +9,10 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement.cache.snapshot import Snapshot
-from placement.reports.fit_estimate import Size, estimate_fit
-from tests.support.candidates.cached import NAMES, records_of
-from tests.support.candidates.oracle import RP, SHARES, Body, Group, Oracle, Query, record
-from tests.support.candidates.topologies import CLASSES, TRAITS, thorough, topologies
+from placement.ops.reports.fit_estimate import Size, estimate_fit
+from tests.support.search.cached import NAMES, records_of
+from tests.support.search.oracle import RP, SHARES, Body, Group, Oracle, Query, record
+from tests.support.search.topologies import CLASSES, TRAITS, thorough, topologies
 
 #: The largest number of consumers to place.
 _MOST = 30
@@ -29,17 +29,26 @@ sizes = st.builds(
 
 @thorough(500)
 @given(topologies(), sizes, st.integers(0, 100))
-def test_no_placement_exceeds_the_bound_and_the_count_can_be_placed(topology: list[RP], size: Size, seed: int) -> None:
-    estimate = estimate_fit(Snapshot.of(NAMES, records_of(topology)), size, 10_000)
+def test_as_many_fit_as_can_be_placed(topology: list[RP], size: Size, seed: int) -> None:
+    estimate = estimate_fit(Snapshot.build(NAMES, records_of(topology)), size, 10_000)
     placed = _placed(topology, size, random.Random(seed))
-    event(f'placed: {min(placed, 4)}, exact: {estimate.fit == estimate.upper_bound}')
+    event(f'placed: {min(placed, 4)}, more fit: {estimate.fit > placed}')
     assert estimate.complete
-    assert estimate.fit <= estimate.upper_bound
-    assert placed <= estimate.upper_bound
+    assert estimate.fit <= min(_times(topology, name, amount) for name, amount in size.resources.items())
     assert (placed == 0) == (estimate.fit == 0)
     if not size.required and not any(SHARES in rp.traits for rp in topology) and placed < _MOST:
         # No placement affects another one, so every order gives the same number.
         assert estimate.fit == placed
+
+
+def _times(topology: list[RP], resource_class: str, amount: int) -> int:
+    """How many times all inventories of a class together can allocate an amount."""
+    oracle = Oracle(topology)
+    return sum(
+        max(int(oracle.capacity(rp.name, resource_class)) - rp.inventory[resource_class]['used'], 0) // amount
+        for rp in topology
+        if resource_class in rp.inventory
+    )
 
 
 def _placed(topology: list[RP], size: Size, rng: random.Random) -> int:
@@ -72,11 +81,13 @@ def _taken(topology: list[RP], body: Body) -> list[RP]:
 def test_a_count_that_stops_early_is_incomplete() -> None:
     topology = [RP('disk', inventory={'DISK_GB': record(100)}, traits={SHARES}, aggregates={'a'})]
     topology += [RP(f'host{n}', inventory={'VCPU': record(2)}, aggregates={'a'}) for n in range(5)]
-    state = Snapshot.of(NAMES, records_of(topology))
+    state = Snapshot.build(NAMES, records_of(topology))
     size = Size({'VCPU': 1, 'DISK_GB': 1})
-    assert dataclasses.astuple(estimate_fit(state, size, 100)) == (10, 10, True)
-    early = estimate_fit(state, size, 3)
-    assert (early.fit, early.upper_bound, early.complete) == (4, 10, False)
+    assert dataclasses.astuple(estimate_fit(state, size, 100)) == (10, True, 0)
+    # Each host takes two searches: one for its two consumers, and one that finds it full.
+    assert dataclasses.astuple(estimate_fit(state, size, 10)) == (10, True, 0)
+    assert dataclasses.astuple(estimate_fit(state, size, 9)) == (10, False, 0)
+    assert dataclasses.astuple(estimate_fit(state, size, 3)) == (4, False, 0)
 
 
 def test_required_traits_restrict_the_providers_that_are_counted() -> None:
@@ -85,5 +96,25 @@ def test_required_traits_restrict_the_providers_that_are_counted() -> None:
         RP('with', 'root', {'VCPU': record(2)}, {'CUSTOM_RED'}),
         RP('without', 'root', {'VCPU': record(2)}),
     ]
-    estimate = estimate_fit(Snapshot.of(NAMES, records_of(topology)), Size({'VCPU': 1}, frozenset({'CUSTOM_RED'})), 100)
-    assert dataclasses.astuple(estimate) == (2, 4, True)
+    estimate = estimate_fit(
+        Snapshot.build(NAMES, records_of(topology)), Size({'VCPU': 1}, frozenset({'CUSTOM_RED'})), 100
+    )
+    assert dataclasses.astuple(estimate) == (2, True, 0)
+
+
+def test_those_on_disabled_hosts_are_counted_by_division_and_by_search() -> None:
+    disabled = {'COMPUTE_STATUS_DISABLED'}
+    flat = [
+        RP('enabled', inventory={'VCPU': record(4)}, aggregates={'b'}),
+        RP('disabled', inventory={'VCPU': record(2)}, traits=disabled, aggregates={'b'}),
+        # The trait of a child says nothing about the host.
+        RP('root'),
+        RP('child', 'root', {'VCPU': record(1)}, traits=disabled),
+    ]
+    disk = RP('disk', inventory={'DISK_GB': record(100)}, traits={SHARES}, aggregates={'b'})
+    state = Snapshot.build(NAMES, records_of([*flat, disk]))
+    for size, expected in (
+        (Size({'VCPU': 1}), (7, True, 2)),
+        (Size({'VCPU': 1, 'DISK_GB': 1}), (6, True, 2)),
+    ):
+        assert dataclasses.astuple(estimate_fit(state, size, 100)) == expected

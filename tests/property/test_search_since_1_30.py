@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.cache.prefilter import Prefilter
 from placement.cache.snapshot import Snapshot
-from placement.candidates.limits import SearchLimits
-from placement.candidates.search import search
-from placement.objects.allocation_candidate import AllocationCandidates
-from tests.support.candidates.cached import NAMES, records_of
-from tests.support.candidates.oracle import RP, SHARES, Entry, Group, Oracle, Query, assert_candidates, record
-from tests.support.candidates.topologies import AGGREGATES, TRAITS, groups, request_of, thorough, topologies
+from placement.search.assignments import search
+from placement.search.budget import SearchBudget
+from placement.search.prefilter import Prefilter
+from placement.search.selection import AllocationCandidates
+from tests.support.search.cached import NAMES, records_of, single_trees
+from tests.support.search.oracle import RP, SHARES, Entry, Group, Oracle, Query, assert_candidates, record
+from tests.support.search.topologies import AGGREGATES, TRAITS, groups, request_of, thorough, topologies
 
 MINORS = (31, 32, 33, 34, 35, 36, 36, 36, 39, 39, 39)
 
@@ -36,8 +36,10 @@ def _group(draw: st.DrawFn, number: str, minor: int, names: list[str]) -> Group:
     if minor >= 32:
         group.not_member_of = draw(_maybe(st.sets(st.sampled_from(AGGREGATES), max_size=2)))
     if minor >= 39:
-        some = st.sets(st.sampled_from([*TRAITS, SHARES]), min_size=2, max_size=2)
-        group.any_of = [one for one in draw(st.lists(some, max_size=2)) if not one <= group.forbidden]
+        traits = st.sets(st.sampled_from([*TRAITS, SHARES]), min_size=2, max_size=2)
+        group.any_of = [
+            alternatives for alternatives in draw(st.lists(traits, max_size=2)) if not alternatives <= group.forbidden
+        ]
     return group
 
 
@@ -91,20 +93,21 @@ def device_trees(draw: st.DrawFn) -> tuple[list[RP], Query]:
 
 
 def check(topology: list[RP], query: Query, size: int, alike: bool) -> None:
-    state = Snapshot.of(NAMES, records_of(topology), size)
+    state = Snapshot.build(NAMES, records_of(topology), size)
     request = request_of(query)
-    names = {one.id: one.name or '' for one in state.providers()}
-    prefilter = Prefilter(state, request, alike)
-    families = list(search(prefilter.search_units(), prefilter.compiled, SearchLimits()))
-    found = []
-    for candidate in itertools.chain.from_iterable(families):
+    names = {provider.id: provider.name or '' for provider in state.providers()}
+    prefilter = Prefilter(state, request)
+    units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
+    candidate_sets = list(search(units, prefilter.compiled, SearchBudget()))
+    entries = []
+    for candidate in itertools.chain.from_iterable(candidate_sets):
         mapped = zip(request.groups, candidate.mappings, strict=True) if request.with_mappings else ()
         mappings = frozenset((group.suffix, frozenset(map(names.__getitem__, ids))) for group, ids in mapped)
         body = frozenset((names[id_], name, amount) for id_, name, amount in candidate.amounts)
-        found.append(Entry(body, mappings if request.with_mappings else None))
+        entries.append(Entry(body, mappings if request.with_mappings else None))
     expected = Oracle(topology).entries(query)
-    assert_candidates(found, expected)
-    shown = AllocationCandidates(state, request, families).providers()
+    assert_candidates(entries, expected)
+    shown = AllocationCandidates(state, request, candidate_sets).providers()
     summaries = Oracle(topology).summaries(query, {entry.body for entry in expected})
     assert {block.providers[row].name for block, rows in shown.items() for row in rows} == set(summaries)
 

@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 from placement.cache.inventory_columns import Integers, UsageColumns
 from placement.cache.snapshot import Changes, Snapshot, SnapshotBuilder
 from tests.support.cache_equality import assert_consistent, assert_same
-from tests.support.candidates.cached import CLASS_IDS, NAMES, NOW, records_of
-from tests.support.candidates.oracle import RP
-from tests.support.candidates.topologies import thorough, topologies
+from tests.support.search.cached import CLASS_IDS, NAMES, NOW, records_of
+from tests.support.search.oracle import RP
+from tests.support.search.topologies import thorough, topologies
 
 
 @thorough(300)
 @given(st.lists(topologies(), min_size=2, max_size=5), st.integers(1, 4))
 def test_a_state_brought_forward_equals_one_built_from_scratch(history: list[list[RP]], size: int) -> None:
-    present = {one.id: one for one in records_of(history[0])}
-    follow = SnapshotBuilder(Snapshot.of(NAMES, present.values(), size), size)
+    present = {provider.id: provider for provider in records_of(history[0])}
+    follow = SnapshotBuilder(Snapshot.build(NAMES, present.values(), size), size)
     for number, topology in enumerate(history[1:], start=1):
-        wanted = {one.id: one for one in records_of(topology, generation=number)}
-        state = follow.next(Changes({id_: wanted.get(id_) for id_ in wanted.keys() | present.keys()}))
-        assert_same(state, Snapshot.of(NAMES, wanted.values()))
-        present = wanted
+        current = {provider.id: provider for provider in records_of(topology, generation=number)}
+        state = follow.next(Changes({id_: current.get(id_) for id_ in current.keys() | present.keys()}))
+        assert_same(state, Snapshot.build(NAMES, current.values()))
+        present = current
 
 
 def rows(values: Iterable[tuple[int, int, int]]) -> Integers:
@@ -37,14 +37,14 @@ def rows(values: Iterable[tuple[int, int, int]]) -> Integers:
 
 def microseconds(when: dt.datetime | None) -> int:
     """A time as a refresh reads it."""
-    return -1 if when is None else (when - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta.resolution
+    return -1 if when is None else (when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta.resolution
 
 
 @thorough(300)
 @given(topologies(), st.integers(1, 4), st.data())
 def test_usage_changes_in_place(topology: list[RP], size: int, data: st.DataObject) -> None:
-    before = {one.id: one for one in records_of(topology)}
-    state = Snapshot.of(NAMES, before.values(), size)
+    before = {provider.id: provider for provider in records_of(topology)}
+    state = Snapshot.build(NAMES, before.values(), size)
     # Results that were computed before must be kept or computed again.
     for block in state.partitions:
         assert_consistent(block)
@@ -58,25 +58,25 @@ def test_usage_changes_in_place(topology: list[RP], size: int, data: st.DataObje
     )
     after = {
         id_: replace(
-            one,
+            provider,
             generation=7,
             modified=later,
-            inventories={name: have._replace(used=used[id_][name]) for name, have in one.inventories.items()},
+            inventories={name: have._replace(used=used[id_][name]) for name, have in provider.inventories.items()},
         )
         if id_ in claimed
-        else one
-        for id_, one in before.items()
+        else provider
+        for id_, provider in before.items()
     }
     follow = SnapshotBuilder(state, size)
-    assert_same(follow.next(Changes({}, usages)), Snapshot.of(NAMES, after.values()))
-    assert_same(state, Snapshot.of(NAMES, before.values()))
+    assert_same(follow.next(Changes({}, usages)), Snapshot.build(NAMES, after.values()))
+    assert_same(state, Snapshot.build(NAMES, before.values()))
 
 
 @thorough(100)
 @given(topologies(), st.integers(1, 4), st.data())
 def test_single_providers_are_added_and_removed(topology: list[RP], size: int, data: st.DataObject) -> None:
-    everything = {one.id: one for one in records_of(topology)}
-    follow = SnapshotBuilder(Snapshot.of(NAMES, everything.values(), size), size)
+    everything = {provider.id: provider for provider in records_of(topology)}
+    follow = SnapshotBuilder(Snapshot.build(NAMES, everything.values(), size), size)
     present = dict(everything)
     for _ in range(data.draw(st.integers(1, 6))):
         id_ = data.draw(st.sampled_from(sorted(everything)))
@@ -85,4 +85,4 @@ def test_single_providers_are_added_and_removed(topology: list[RP], size: int, d
             del present[id_]
         else:
             present[id_] = record
-        assert_same(follow.next(Changes({id_: record})), Snapshot.of(NAMES, present.values()))
+        assert_same(follow.next(Changes({id_: record})), Snapshot.build(NAMES, present.values()))

@@ -6,7 +6,6 @@ end so must the list, which is answered from the cache, and each provider, which
 
 from __future__ import annotations
 
-import itertools
 import pathlib
 import uuid
 from collections.abc import Iterator
@@ -88,9 +87,9 @@ class Model:
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application for all examples; each uses providers of its own."""
     database: pathlib.Path = tmp_path_factory.mktemp('trees') / 'placement.sqlite'
-    with applications.application(database, placement=applications.EVERY_MICROVERSION) as made:
-        made.db.sync()
-        yield made
+    with applications.application(database, placement=applications.EVERY_MICROVERSION) as app:
+        app.db.sync()
+        yield app
 
 
 @settings(max_examples=60, deadline=None)
@@ -107,7 +106,7 @@ def _run(app: Any, model: Model, created: list[str], step: Step) -> None:
     kind, number, parent_number, version = step
     if kind != 'create' and not created:
         return
-    # Providers that were deleted are named, too.
+    # Deleted providers are also named.
     parent = created[parent_number % len(created)] if created and parent_number is not None else None
     if kind == 'create':
         provider = str(uuid.uuid4())
@@ -140,15 +139,17 @@ def _run(app: Any, model: Model, created: list[str], step: Step) -> None:
 
 def _compare(app: Any, model: Model) -> None:
     """Each provider is shown with its parent and root, and listed with those of its tree, in which no other is."""
-    lines = {provider: model.line(provider) for provider in model.parents}
-    for root, members in itertools.groupby(sorted(lines, key=lambda one: lines[one][-1]), lambda one: lines[one][-1]):
-        tree = set(members)
-        listed = ask(app, 'GET', f'/resource_providers?in_tree={root}').json['resource_providers']
-        assert {one['uuid'] for one in listed} == tree
-        for one in listed:
-            assert (one['parent_provider_uuid'], one['root_provider_uuid']) == (model.parents[one['uuid']], root)
-            assert one == _shown(app, one['uuid'])
-            assert one['generation'] == 0
+    trees: dict[str, set[str]] = {}
+    for member in model.parents:
+        trees.setdefault(model.line(member)[-1], set()).add(member)
+    for root, members in trees.items():
+        providers = ask(app, 'GET', f'/resource_providers?in_tree={root}').json['resource_providers']
+        assert {provider['uuid'] for provider in providers} == members
+        for provider in providers:
+            member = provider['uuid']
+            assert (provider['parent_provider_uuid'], provider['root_provider_uuid']) == (model.parents[member], root)
+            assert provider == _shown(app, member)
+            assert provider['generation'] == 0
 
 
 def _shown(app: Any, provider: str) -> Any:

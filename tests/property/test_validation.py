@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from placement import schemas
-from placement.web import validation
-from tests.support.candidates.topologies import thorough
+from placement import schemas, validation
+from tests.support.search.topologies import thorough
 
 #: Each schema of a request, by name.
 SCHEMAS = {
@@ -39,7 +38,7 @@ NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
 )
 SCALARS = st.one_of(st.none(), NUMBERS, TEXTS)
-ANY = st.recursive(SCALARS, lambda some: st.lists(some, max_size=3) | st.dictionaries(TEXTS, some, max_size=3))
+ANY = st.recursive(SCALARS, lambda value: st.lists(value, max_size=3) | st.dictionaries(TEXTS, value, max_size=3))
 
 
 @st.composite
@@ -66,14 +65,14 @@ def values(draw: Any, schema: dict[str, Any], wrong: int) -> Any:
 @st.composite
 def objects(draw: Any, schema: dict[str, Any], wrong: int) -> dict[str, Any]:
     """An object with the members that a schema requires, some of the others, and some whose names are any text."""
-    made = {}
+    members = {}
     for name, member in schema.get('properties', {}).items():
         if draw(st.integers(0, 99)) >= wrong and (name in schema.get('required', ()) or draw(st.booleans())):
-            made[name] = draw(values(member, wrong))
+            members[name] = draw(values(member, wrong))
     for member in (*schema.get('patternProperties', {}).values(), schema.get('additionalProperties')):
         if isinstance(member, dict):
-            made.update(draw(st.dictionaries(TEXTS, values(member, wrong), max_size=3)))
-    return made
+            members.update(draw(st.dictionaries(TEXTS, values(member, wrong), max_size=3)))
+    return members
 
 
 @pytest.mark.parametrize('schema', SCHEMAS.values(), ids=SCHEMAS.keys())

@@ -16,8 +16,8 @@ from alembic.migration import MigrationContext
 
 from placement import deploy
 from placement.db import migration, tables
-from placement.db.adoption import found_tables
-from placement.db.adoption.names import Names
+from placement.ops.adoption import found_tables
+from placement.ops.adoption.names import Names
 from tests.support import applications, corruption, legacy_database
 from tests.support.http_client import ask
 from tests.support.legacy_service import WRITES, ForeignService
@@ -26,22 +26,26 @@ from tests.support.legacy_service import WRITES, ForeignService
 def without_used(statements: Iterable[str]) -> list[str]:
     """The same statements for inventories without the column of the usage."""
     return [
-        re.sub(r', used\) VALUES \((.*), \d+\)', r') VALUES (\1)', one) if 'INTO placement_inventories' in one else one
-        for one in statements
+        re.sub(r', used\) VALUES \((.*), \d+\)', r') VALUES (\1)', statement)
+        if 'INTO placement_inventories' in statement
+        else statement
+        for statement in statements
     ]
 
 
 def check_schema(url: str | sa.URL) -> None:
-    """Our schema is complete and at the newest version; the version of the other service is unchanged."""
+    """Our schema is complete and at the newest revision; that of the other service is unchanged."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={'compare_type': True})
         differences = compare_metadata(context, tables.metadata)
-    theirs = {_columns(one[1]) for one in differences if one[0] in ('remove_constraint', 'remove_index')}
+    theirs = {
+        _columns(difference[1]) for difference in differences if difference[0] in ('remove_constraint', 'remove_index')
+    }
     # Alembic is silent about an index that MariaDB made for a foreign key.
     indexes = sa.inspect(engine).get_indexes('placement_consumers')
-    theirs |= {('placement_consumers', *map(str, one['column_names'])) for one in indexes}
-    wrong = [one for one in differences if _matters(one, theirs)]
+    theirs |= {('placement_consumers', *map(str, index['column_names'])) for index in indexes}
+    wrong = [difference for difference in differences if _matters(difference, theirs)]
     assert not wrong, wrong
     with engine.connect() as connection:
         assert not [
@@ -59,14 +63,14 @@ def _columns(item: Any) -> tuple[str, ...]:
 def _matters(difference: Any, theirs: set[tuple[str, ...]]) -> bool:
     """Whether a part of our schema is missing or different. Parts of the other schema may stay, and replace ours."""
     if isinstance(difference, list):
-        return any(_matters(one, theirs) for one in difference)
+        return any(_matters(part, theirs) for part in difference)
     what = difference[0]
     if what == 'add_constraint':
         return _columns(difference[1]) not in theirs
     if what == 'add_index':
         # An index that begins with the same columns is enough.
-        wanted = _columns(difference[1])
-        return all(one[: len(wanted)] != wanted for one in theirs)
+        columns = _columns(difference[1])
+        return all(key[: len(columns)] != columns for key in theirs)
     if what == 'modify_nullable':
         # Columns of the other service may be NOT NULL where we always write a value.
         return bool(difference[6])
@@ -80,12 +84,19 @@ def check_rows(url: str | sa.URL) -> None:
     assert ask(url, 'SELECT generation FROM placement_resource_providers ORDER BY id') == [5, 2, 0]
     assert ask(url, 'SELECT allocation_ratio FROM placement_inventories ORDER BY id') == [1.5, 16.1, 0.1, 1.0]
     assert ask(url, 'SELECT used FROM placement_inventories ORDER BY id') == [1024, 12, 0, 2]
-    assert [str(one)[:10] for one in ask(url, 'SELECT updated_at FROM placement_inventories WHERE id = 1')] == [
-        '2019-02-01'
-    ]
+    assert [
+        str(updated_at)[:10] for updated_at in ask(url, 'SELECT updated_at FROM placement_inventories WHERE id = 1')
+    ] == ['2019-02-01']
     assert ask(url, 'SELECT updated_at FROM placement_inventories WHERE id > 1') == [None, None, None]
     assert ask(url, 'SELECT used FROM placement_allocations ORDER BY id') == [1024, 4, 8, 2]
+    assert ask(url, 'SELECT consumer_project_id FROM placement_allocations ORDER BY id') == [1, 1, 1, 2]
+    assert ask(url, 'SELECT consumer_user_id FROM placement_allocations ORDER BY id') == [1, 1, 1, 2]
     types = ask(url, 'SELECT name FROM placement_consumer_types')
+    assert ask(url, 'SELECT consumer_type_id FROM placement_allocations ORDER BY id') == [
+        *[1 if types else None] * 2,
+        None,
+        None,
+    ]
     assert types in (['INSTANCE'], [])
     assert ask(url, 'SELECT consumer_type_id FROM placement_consumers ORDER BY id') == [
         1 if types else None,
@@ -122,7 +133,7 @@ def check_service(url: str | sa.URL) -> None:
 
 def _check_answers(app: Any) -> None:
     allocations = ask(app, 'GET', f'/allocations/{legacy_database.INSTANCE}').json
-    assert {key: one['resources'] for key, one in allocations['allocations'].items()} == {
+    assert {key: allocation['resources'] for key, allocation in allocations['allocations'].items()} == {
         legacy_database.HOST: {'MEMORY_MB': 1024},
         legacy_database.NUMA: {'VCPU': 4},
     }
@@ -165,13 +176,13 @@ def _check_types(app: Any, of_instance: str) -> None:
 
 
 def _check_candidates(app: Any) -> None:
-    found = ask(
+    response = ask(
         app, 'GET', f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={legacy_database.RACK}'
     ).json
-    assert [set(one['allocations']) for one in found['allocation_requests']] == [
+    assert [set(candidate['allocations']) for candidate in response['allocation_requests']] == [
         {legacy_database.HOST, legacy_database.NUMA}
     ]
-    capacity = found['provider_summaries'][legacy_database.NUMA]['resources']['VCPU']
+    capacity = response['provider_summaries'][legacy_database.NUMA]['resources']['VCPU']
     assert capacity == {'capacity': int(16 * 16.1), 'used': 12}
 
 
@@ -253,10 +264,10 @@ def fill(app: Any) -> None:
     assert set(answers) <= {204, 409}
     assert answers[-1] == 409
     allocations = ask(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/allocations').json['allocations']
-    assert sum(one['resources'].get('VCPU', 0) for one in allocations.values()) == 8
+    assert sum(allocation['resources'].get('VCPU', 0) for allocation in allocations.values()) == 8
     # So do searches, which read the cache.
-    found = ask(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
-    assert found[legacy_database.OTHER]['resources']['VCPU']['used'] == 8
+    summaries = ask(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
+    assert summaries[legacy_database.OTHER]['resources']['VCPU']['used'] == 8
 
 
 def check_leaving_and_adopting_again(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,9 +13,11 @@ from oslo_config import cfg
 
 from placement import conf as placement_conf
 from placement import deploy
+from placement.cache.refresh import ProviderCache
 from placement.conf.options import MAX_MICROVERSIONS
 from placement.db.api import Database
-from placement.web.context import RequestContext
+from placement.web.context import EmptySearches, RequestContext
+from placement.web.policy import Enforcer
 
 #: The newest microversion, and the options ``[placement]`` of a service that serves every one.
 NEWEST_MICROVERSION = MAX_MICROVERSIONS[-1]
@@ -24,10 +27,10 @@ EVERY_MICROVERSION = {'max_microversion': NEWEST_MICROVERSION}
 Place = str | sa.URL | pathlib.Path
 
 
-def options(place: Place, **more: Mapping[str, Any]) -> cfg.ConfigOpts:
-    """Options for a database that is synchronised at the start, and ``noauth2``; without file or environment.
+def options(place: Place, **sections: Mapping[str, Any]) -> cfg.ConfigOpts:
+    """Options for a database that is synchronized at the start, and ``noauth2``; without file or environment.
 
-    :param more: options by group, which come first.
+    :param sections: options by group, which replace those.
     """
     if isinstance(place, sa.URL):
         connection = place.render_as_string(hide_password=False)
@@ -37,38 +40,54 @@ def options(place: Place, **more: Mapping[str, Any]) -> cfg.ConfigOpts:
         'placement_database': {'connection': connection, 'sync_on_startup': True},
         'api': {'auth_strategy': 'noauth2'},
     }
-    for group, values in more.items():
+    for group, values in sections.items():
         overrides.setdefault(group, {}).update(values)
     return placement_conf.load(environ={}, config_files=[], overrides=overrides)
 
 
 @contextlib.contextmanager
-def application(place: Place, **more: Mapping[str, Any]) -> Iterator[deploy.Application]:
+def application(place: Place, **sections: Mapping[str, Any]) -> Iterator[deploy.Application]:
     """The whole WSGI application on a database, closed at the end; takes what ``options`` takes."""
-    made = deploy.loadapp(options(place, **more))
+    app = deploy.loadapp(options(place, **sections))
     try:
-        yield made
+        yield app
     finally:
-        made.db.dispose()
+        app.db.dispose()
 
 
 @contextlib.contextmanager
-def database(place: Place, **more: Any) -> Iterator[Database]:
-    """A database, not synchronised, closed at the end.
+def database(place: Place, **settings: Any) -> Iterator[Database]:
+    """A database, not synchronized, closed at the end.
 
-    :param more: options of ``[placement_database]``.
+    :param settings: options of ``[placement_database]``.
     """
-    made = Database(options(place, placement_database=more))
+    db = Database(options(place, placement_database=settings))
     try:
-        yield made
+        yield db
     finally:
-        made.dispose()
+        db.dispose()
+
+
+@functools.cache
+def _defaults() -> tuple[cfg.ConfigOpts, Enforcer]:
+    """The default options and policy, which take longer to make than most requests."""
+    conf = options('sqlite://')
+    return conf, Enforcer(conf)
 
 
 def administrator(db: Database, conf: cfg.ConfigOpts | None = None) -> RequestContext:
-    """The context of a request that an administrator makes to a process with this database.
+    """The context of a request that an administrator makes to a process with this database, and with default policy.
 
     :param conf: the options of that process; None for the defaults.
     """
-    conf = conf or options(db.engine.url)
-    return RequestContext(conf=conf, db=db, roles=['admin'], user_id='admin', project_id='admin')
+    default_conf, policy = _defaults()
+    return RequestContext(
+        conf=conf or default_conf,
+        db=db,
+        policy=policy,
+        provider_cache=ProviderCache(db),
+        empty_searches=EmptySearches(None),
+        roles=['admin'],
+        user_id='admin',
+        project_id='admin',
+    )

@@ -41,7 +41,7 @@ def chromium() -> Iterator[Any]:
 
 
 class Tab:
-    """One page of a browser of some size and colour scheme, on one service.
+    """One page of a browser of some size and color scheme, on one service.
 
     ``complaints`` collects errors of the browser and requests to other hosts.
     """
@@ -71,12 +71,12 @@ class Tab:
         """The serious accessibility faults that axe finds."""
         from axe_playwright_python.sync_playwright import Axe
 
-        found = Axe().run(self.page).response['violations']
+        violations = Axe().run(self.page).response['violations']
         return [
-            f'{one["id"]} ({one["impact"]}): {node["html"]} {node["failureSummary"]}'
-            for one in found
-            if one['impact'] in _SERIOUS
-            for node in one['nodes']
+            f'{violation["id"]} ({violation["impact"]}): {node["html"]} {node["failureSummary"]}'
+            for violation in violations
+            if violation['impact'] in _SERIOUS
+            for node in violation['nodes']
         ]
 
     def overflow(self) -> int:
@@ -85,8 +85,7 @@ class Tab:
 
     def outside(self) -> list[str]:
         """The tables, texts and drawings that leave the section around them, unless they can be scrolled there."""
-        found: list[str] = self.page.evaluate(_OUTSIDE)
-        return found
+        return list(self.page.evaluate(_OUTSIDE))
 
     def keep(self, name: str) -> None:
         """Save a screenshot of the whole page, if screenshots are kept."""

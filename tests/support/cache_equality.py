@@ -15,8 +15,8 @@ from placement.db.api import Database
 def assert_same(state: Snapshot, expected: Snapshot) -> None:
     """Fail unless ``state`` has the contents of ``expected``; their blocks may differ."""
     assert state.names == expected.names
-    mine = [one for block in state.partitions for one in block.providers]
-    theirs = [one for block in expected.partitions for one in block.providers]
+    mine = [provider for block in state.partitions for provider in block.providers]
+    theirs = [provider for block in expected.partitions for provider in block.providers]
     assert list(map(astuple, mine)) == list(map(astuple, theirs))
     for block in state.partitions:
         assert_consistent(block)
@@ -24,7 +24,7 @@ def assert_same(state: Snapshot, expected: Snapshot) -> None:
 
 def assert_consistent(block: Partition) -> None:
     """Fail unless the columns of ``block`` are those that its records have."""
-    fresh = Partition.of([block.tree(number) for number in range(len(block.starts) - 1)])
+    fresh = Partition.build([block.tree(number) for number in range(len(block.starts) - 1)])
     assert np.array_equal(block.starts, fresh.starts)
     assert np.array_equal(block.has_root, fresh.has_root)
     for name in ('traits', 'aggregates', 'tree_aggregates'):
@@ -57,13 +57,13 @@ def compare(provider_cache: ProviderCache, db: Database) -> None:
     Only the renaming of a resource class may make it reload.
     """
     with provider_cache._lock, db.reader() as tx:
-        loaded = provider_cache._version
+        loaded = provider_cache._state
         assert loaded is not None
         fresh = provider_cache._load(tx)
         followed, _ = provider_cache._refresh(tx, loaded)
         if followed is None:
             assert loaded.snapshot.names.renames_class(fresh.snapshot.names)
             followed = fresh
-        assert followed.vector == fresh.vector
-        provider_cache._version = followed
+        assert followed.log_position == fresh.log_position
+        provider_cache._state = followed
     assert_same(followed.snapshot, fresh.snapshot)

@@ -93,7 +93,7 @@ class History:
         """Create what claims need to succeed: each provider as a root with inventory."""
         for provider, name in zip(self._all.providers, self._all.names, strict=False):
             self._ask('POST', '/resource_providers', {'uuid': provider, 'name': name})
-            inventories = {one: {'total': 1000} for one in _STANDARD}
+            inventories = {resource_class: {'total': 1000} for resource_class in _STANDARD}
             body = {'resource_provider_generation': 0, 'inventories': inventories}
             self._ask('PUT', f'/resource_providers/{provider}/inventories', body)
 
@@ -216,11 +216,11 @@ class History:
     def _entry(self, consumer: str) -> dict[str, Any]:
         status, answer = self._send('GET', f'/allocations/{consumer}', None, _LATEST)
         generation = answer.get('consumer_generation') if status == 200 else None
-        wanted = {
+        allocations = {
             provider: {'resources': {name: self._choose.randint(1, 3) for name in self._some(_STANDARD, least=1)}}
             for provider in self._choose.sample(self._all.providers, self._choose.choice((0, 1, 1, 2, 2)))
         }
-        return {'allocations': wanted, 'consumer_generation': generation, **_OWNER}
+        return {'allocations': allocations, 'consumer_generation': generation, **_OWNER}
 
     def _inventory(self) -> dict[str, Any]:
         choose = self._choose

@@ -89,7 +89,7 @@ def stays_equal(
     """
     caches = [(ProviderCache(db), db) for db in observed]
     for provider_cache, _ in caches:
-        provider_cache.current()
+        provider_cache.up_to_date()
     compared = 0
     victims = itertools.cycle(running)
     end = time.monotonic() + seconds
@@ -99,7 +99,7 @@ def stays_equal(
                 compare(provider_cache, db)
                 compared += 1
                 # And with the normal update.
-                provider_cache.current()
+                provider_cache.up_to_date()
             if kill:
                 with contextlib.suppress(IndexError, ProcessLookupError):
                     os.kill(next(victims).workers()[0], signal.SIGKILL)
@@ -107,7 +107,7 @@ def stays_equal(
     time.sleep(1 if kill else 0)
     for provider_cache, db in caches:
         compare(provider_cache, db)
-        assert_same(provider_cache.current(), ProviderCache(db).current())
+        assert_same(provider_cache.up_to_date(), ProviderCache(db).up_to_date())
     accepted = sum(number for (_, was_accepted), number in writing.answers.items() if was_accepted)
     print(f'compared {compared} times; {accepted} writes accepted of {writing.answers.total()}; {writing.errors}')
     assert compared >= 2
@@ -141,35 +141,35 @@ class Alternating:
         entry = races.claim([self._provider], None)
         entry['allocations'][self._provider]['resources']['VCPU'] = 100
         self._write('PUT', f'/allocations/{consumer}', entry)
-        self._look('claimed', 'VCPU:1', there=False)
+        self._look('claimed', 'VCPU:1', is_present=False)
         self._write('DELETE', f'/allocations/{consumer}')
-        self._look('given back', 'VCPU:100', there=True)
+        self._look('given back', 'VCPU:100', is_present=True)
 
     def _resize(self) -> None:
         self._inventory(50)
-        self._look('smaller', 'VCPU:51', there=False)
+        self._look('smaller', 'VCPU:51', is_present=False)
         self._inventory(100)
-        self._look('larger', 'VCPU:100', there=True)
+        self._look('larger', 'VCPU:100', is_present=True)
 
     def _inventory(self, total: int) -> None:
         self._guarded('inventories', {'inventories': {'VCPU': {'total': total}}})
 
     def _label(self) -> None:
         self._guarded('traits', {'traits': [_TRAIT]})
-        self._look('with a trait', 'VCPU:1', f'&required={_TRAIT}', there=True)
+        self._look('with a trait', 'VCPU:1', f'&required={_TRAIT}', is_present=True)
         self._guarded('traits', {'traits': []})
-        self._look('without a trait', 'VCPU:1', f'&required={_TRAIT}', there=False)
+        self._look('without a trait', 'VCPU:1', f'&required={_TRAIT}', is_present=False)
 
     def _gather(self) -> None:
         self._guarded('aggregates', {'aggregates': [self._aggregate]})
-        self._look('in an aggregate', 'VCPU:1', f'&member_of={self._aggregate}', there=True)
+        self._look('in an aggregate', 'VCPU:1', f'&member_of={self._aggregate}', is_present=True)
         self._guarded('aggregates', {'aggregates': []})
-        self._look('in none', 'VCPU:1', f'&member_of={self._aggregate}', there=False)
+        self._look('in none', 'VCPU:1', f'&member_of={self._aggregate}', is_present=False)
 
     def _rename(self) -> None:
         name = str(uuid.uuid4())
         self._write('PUT', f'/resource_providers/{self._provider}', {'name': name})
-        self._found(f'/resource_providers?name={name}', 'renamed', there=True)
+        self._found(f'/resource_providers?name={name}', 'renamed', is_present=True)
         trait = f'CUSTOM_{uuid.uuid4().hex.upper()}'
         self._write('PUT', f'/traits/{trait}')
         reply = next(self._clients).request('GET', f'/resource_providers?required={trait}')
@@ -181,9 +181,9 @@ class Alternating:
         tree = f'/resource_providers?in_tree={self._provider}&uuid={below}'
         body = {'name': below, 'uuid': below, 'parent_provider_uuid': self._provider}
         self._write('POST', '/resource_providers', body)
-        self._found(tree, 'created', there=True, provider=below)
+        self._found(tree, 'created', is_present=True, provider=below)
         self._write('DELETE', f'/resource_providers/{below}')
-        self._found(tree, 'deleted', there=False, provider=below)
+        self._found(tree, 'deleted', is_present=False, provider=below)
 
     def _guarded(self, path: str, body: dict[str, Any]) -> None:
         provider = f'/resource_providers/{self._provider}'
@@ -193,16 +193,16 @@ class Alternating:
     def _write(self, method: str, path: str, body: Any = None) -> None:
         fleet.demand(next(self._clients), method, path, body)
 
-    def _look(self, what: str, resources: str, filters: str = '', *, there: bool) -> None:
-        self._found(f'/resource_providers?resources={resources}{filters}', what, there=there)
+    def _look(self, what: str, resources: str, filters: str = '', *, is_present: bool) -> None:
+        self._found(f'/resource_providers?resources={resources}{filters}', what, is_present=is_present)
         path = f'/allocation_candidates?resources={resources}{filters}'
-        found = fleet.demand(next(self._clients), 'GET', path)
-        self._note((self._provider in found['provider_summaries']) == there, f'{what}: {path}')
+        response = fleet.demand(next(self._clients), 'GET', path)
+        self._note((self._provider in response['provider_summaries']) == is_present, f'{what}: {path}')
 
-    def _found(self, path: str, what: str, *, there: bool, provider: str | None = None) -> None:
+    def _found(self, path: str, what: str, *, is_present: bool, provider: str | None = None) -> None:
         listed = fleet.demand(next(self._clients), 'GET', path)['resource_providers']
-        found = (provider or self._provider) in {one['uuid'] for one in listed}
-        self._note(found == there, f'{what}: {path}')
+        is_listed = (provider or self._provider) in {row['uuid'] for row in listed}
+        self._note(is_listed == is_present, f'{what}: {path}')
 
     def _note(self, right: bool, what: str) -> None:
         self.searches += 1
@@ -213,21 +213,21 @@ class Alternating:
 def answered_changes_are_found(urls: Sequence[str], rounds: int = 5, callers: int = 4) -> None:
     """Several clients alternate between ``urls``. No search may lack a change that was answered before it was sent."""
     with contextlib.ExitStack() as stack:
-        found: list[Alternating] = []
+        searchers: list[Alternating] = []
         failures: list[BaseException] = []
         for number in range(callers):
             clients = [stack.enter_context(contextlib.closing(Client([url], token='admin'))) for url in urls]
             # With an odd number of requests each round begins at the other process.
-            found.append(Alternating(clients[number % len(urls) :] + clients[: number % len(urls)], rounds))
-        threads = [threading.Thread(target=_noting(one.run, failures)) for one in found]
+            searchers.append(Alternating(clients[number % len(urls) :] + clients[: number % len(urls)], rounds))
+        threads = [threading.Thread(target=_noting(searcher.run, failures)) for searcher in searchers]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     for failure in failures:
         raise failure
-    assert [what for one in found for what in one.missing] == []
-    assert sum(one.searches for one in found) > callers * rounds * 10
+    assert [what for searcher in searchers for what in searcher.missing] == []
+    assert sum(searcher.searches for searcher in searchers) > callers * rounds * 10
 
 
 def _noting(act: Callable[[], None], failures: list[BaseException]) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import sqlalchemy as sa
 
@@ -10,9 +11,9 @@ from placement import capacity
 from placement.cache.refresh import ProviderCache
 from placement.db import migration, tables
 from placement.db.api import Database
-from placement.reports import inventory_stats
-from placement.reports.capacity import Summary
-from placement.reports.inventory_stats import AllocationStats, AllocationTotals
+from placement.ops.reports import inventory_stats
+from placement.ops.reports.capacity import Summary
+from placement.ops.reports.inventory_stats import AllocationStats, AllocationTotals
 
 #: Larger capacities and usages count as this in sums.
 MAX_SUMMED = 2**48
@@ -68,7 +69,9 @@ def assert_numbers(db: Database, inventory: Inventory) -> None:
         _provider(connection, 1, None)
         _inventory(connection, 1, inventory)
     (figures,) = inventory_stats.read_inventories(db, ProviderCache(db), []).summary.classes
-    limit, used = (min(max(one, 0), MAX_SUMMED) for one in (capacity.capacity(inventory), inventory.used))
+    limit, used = (
+        min(max(value, 0), MAX_SUMMED) for value in (math.trunc(capacity.capacity_limit(inventory)), inventory.used)
+    )
     assert (figures.total, figures.reserved) == (inventory.total, inventory.reserved)
     assert (figures.capacity, figures.used, figures.max_allocatable) == (limit, used, inventory.largest)
     assert (figures.free, figures.over_committed) == (max(limit - used, 0), max(used - limit, 0))
@@ -92,10 +95,10 @@ def fill(db: Database) -> None:
 def assert_counts(db: Database) -> None:
     """The counts of the small cloud are right."""
     fill(db)
-    found = inventory_stats.read_inventories(db, ProviderCache(db), [AGGREGATE, UNKNOWN])
-    assert (found.schema, found.consumers, found.allocations) == (migration.head(), 4, 5)
-    assert _amounts(found.summary) == (5, 3, [('VCPU', 100, 125, 30, 95, 23)])
-    assert [(one.aggregate, _amounts(one.summary)) for one in found.aggregates] == [
+    stats = inventory_stats.read_inventories(db, ProviderCache(db), [AGGREGATE, UNKNOWN])
+    assert (stats.schema, stats.consumers, stats.allocations) == (migration.head(), 4, 5)
+    assert _amounts(stats.summary) == (5, 3, [('VCPU', 100, 125, 30, 95, 23)])
+    assert [(stat.aggregate, _amounts(stat.summary)) for stat in stats.aggregates] == [
         (AGGREGATE, (4, 2, [('VCPU', 80, 100, 20, 80, 23)])),
         (UNKNOWN, (0, 0, [])),
     ]
@@ -108,8 +111,15 @@ def _amounts(summary: Summary) -> tuple[int, int, list[tuple[str, int, int, int,
         summary.providers,
         summary.trees,
         [
-            (one.resource_class, one.total, one.capacity, one.used, one.free, one.max_allocatable)
-            for one in summary.classes
+            (
+                figures.resource_class,
+                figures.total,
+                figures.capacity,
+                figures.used,
+                figures.free,
+                figures.max_allocatable,
+            )
+            for figures in summary.classes
         ],
     )
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from oslo_utils import timeutils
 
 from placement.db import change_log, tables
 from placement.db.api import Database
 
 _NAMESPACE = uuid.UUID('3d0f7a52-6f55-4b7e-8a44-0c1a33a1a222')
 _OWNER = 501
+#: When inventories and allocations were created.
+CREATED = timeutils.utcnow() - dt.timedelta(days=30)
 
 Amounts = Mapping[str, int]
 
@@ -71,11 +75,11 @@ def nested() -> Cloud:
         cloud.providers.append(Provider(host, {}, ('COMPUTE_STATUS_DISABLED',) if number == 3 else (), (rack,)))
         for cell in range(2):
             numa = f'{host}-numa{cell}'
-            stock: dict[str, dict[str, Any]] = {
+            inventories: dict[str, dict[str, Any]] = {
                 'VCPU': {'total': 16, 'allocation_ratio': 4.0},
                 'MEMORY_MB': {'total': 65536, 'reserved': 512},
             }
-            cloud.providers.append(Provider(numa, stock, ('HW_CPU_X86_AVX2', 'HW_NUMA_ROOT'), parent=host))
+            cloud.providers.append(Provider(numa, inventories, ('HW_CPU_X86_AVX2', 'HW_NUMA_ROOT'), parent=host))
             vfs = {'SRIOV_NET_VF': {'total': 8}}
             cloud.providers.append(Provider(f'{host}-nic{cell}', vfs, ('HW_NIC_SRIOV',), parent=numa))
     shares = ('MISC_SHARES_VIA_AGGREGATE',)
@@ -91,72 +95,78 @@ def nested() -> Cloud:
     return cloud
 
 
-def plant(db: Database, cloud: Cloud) -> None:
+def create_cloud(db: Database, cloud: Cloud) -> None:
     """Store ``cloud`` in a database without providers."""
     db.write(lambda tx: _plant(tx, cloud))
 
 
 def _plant(tx: sa.Connection, cloud: Cloud) -> None:
     change_log.record_reload(tx)
-    ids = {one.name: number for number, one in enumerate(cloud.providers, start=1)}
-    classes = _ids(tx, tables.resource_classes, {name for one in cloud.providers for name in one.inventories})
-    traits = _ids(tx, tables.traits, {name for one in cloud.providers for name in one.traits})
+    ids = {provider.name: number for number, provider in enumerate(cloud.providers, start=1)}
+    classes = _ids(tx, tables.resource_classes, {name for provider in cloud.providers for name in provider.inventories})
+    traits = _ids(tx, tables.traits, {name for provider in cloud.providers for name in provider.traits})
     aggregates = {name: number for number, name in enumerate(_aggregates(cloud), start=1)}
     _insert(tx, tables.resource_providers, _provider_rows(cloud, ids))
     _insert(tx, tables.inventories, list(_inventory_rows(cloud, ids, classes)))
-    own = [(ids[one.name], traits[name]) for one in cloud.providers for name in one.traits]
-    _insert(tx, tables.resource_provider_traits, [{'resource_provider_id': id_, 'trait_id': it} for id_, it in own])
+    trait_rows = [
+        {'resource_provider_id': ids[provider.name], 'trait_id': traits[name]}
+        for provider in cloud.providers
+        for name in provider.traits
+    ]
+    _insert(tx, tables.resource_provider_traits, trait_rows)
     _insert(tx, tables.placement_aggregates, [{'id': n, 'uuid': uuid_of(name)} for name, n in aggregates.items()])
-    own = [(ids[one.name], aggregates[name]) for one in cloud.providers for name in one.aggregates]
-    _insert(
-        tx, tables.resource_provider_aggregates, [{'resource_provider_id': id_, 'aggregate_id': it} for id_, it in own]
-    )
+    aggregate_rows = [
+        {'resource_provider_id': ids[provider.name], 'aggregate_id': aggregates[name]}
+        for provider in cloud.providers
+        for name in provider.aggregates
+    ]
+    _insert(tx, tables.resource_provider_aggregates, aggregate_rows)
     _insert_consumers(tx, cloud, ids, classes)
 
 
 def _aggregates(cloud: Cloud) -> list[str]:
-    return sorted({name for one in cloud.providers for name in one.aggregates})
+    return sorted({name for provider in cloud.providers for name in provider.aggregates})
 
 
 def _provider_rows(cloud: Cloud, ids: Mapping[str, int]) -> list[dict[str, Any]]:
     roots: dict[str, int] = {}
     rows = []
-    for one in cloud.providers:
-        roots[one.name] = ids[one.name] if one.parent is None else roots[one.parent]
-        parent = None if one.parent is None else ids[one.parent]
-        row = {'id': ids[one.name], 'uuid': uuid_of(one.name), 'name': one.name, 'generation': 1}
-        rows.append({**row, 'parent_provider_id': parent, 'root_provider_id': roots[one.name]})
+    for provider in cloud.providers:
+        roots[provider.name] = ids[provider.name] if provider.parent is None else roots[provider.parent]
+        parent = None if provider.parent is None else ids[provider.parent]
+        row = {'id': ids[provider.name], 'uuid': uuid_of(provider.name), 'name': provider.name, 'generation': 1}
+        rows.append({**row, 'parent_provider_id': parent, 'root_provider_id': roots[provider.name]})
     return rows
 
 
 def _inventory_rows(cloud: Cloud, ids: Mapping[str, int], classes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     usual = {'reserved': 0, 'min_unit': 1, 'max_unit': 2**31 - 1, 'step_size': 1, 'allocation_ratio': 1.0}
+    times = {'created_at': CREATED, 'updated_at': None}
     used: dict[tuple[str, str], int] = {}
     for by_provider in cloud.allocations.values():
-        for provider, amounts in by_provider.items():
+        for provider_name, amounts in by_provider.items():
             for name, amount in amounts.items():
-                used[provider, name] = used.get((provider, name), 0) + amount
-    for one in cloud.providers:
-        for name, columns in one.inventories.items():
-            row = {'resource_provider_id': ids[one.name], 'resource_class_id': classes[name]}
-            yield {**row, **usual, **columns, 'used': used.get((one.name, name), 0)}
+                used[provider_name, name] = used.get((provider_name, name), 0) + amount
+    for provider in cloud.providers:
+        for name, columns in provider.inventories.items():
+            row = {'resource_provider_id': ids[provider.name], 'resource_class_id': classes[name]}
+            yield {**row, **usual, **times, **columns, 'used': used.get((provider.name, name), 0)}
 
 
 def _insert_consumers(tx: sa.Connection, cloud: Cloud, ids: Mapping[str, int], classes: Mapping[str, int]) -> None:
     owners = {name: cloud.owners.get(name, Owner()) for name in cloud.allocations}
-    own = owners.values()
-    projects = _owner_ids(tx, tables.projects, 'external_id', [one.project for one in own])
-    users = _owner_ids(tx, tables.users, 'external_id', [one.user for one in own])
-    types = _owner_ids(tx, tables.consumer_types, 'name', [one.consumer_type for one in own])
+    projects = _owner_ids(tx, tables.projects, 'external_id', [owner.project for owner in owners.values()])
+    users = _owner_ids(tx, tables.users, 'external_id', [owner.user for owner in owners.values()])
+    types = _owner_ids(tx, tables.consumer_types, 'name', [owner.consumer_type for owner in owners.values()])
     rows = [
         {
             'uuid': uuid_of(name),
             'generation': 1,
-            'project_id': projects[one.project],
-            'user_id': users[one.user],
-            'consumer_type_id': None if one.consumer_type is None else types[one.consumer_type],
+            'project_id': projects[owner.project],
+            'user_id': users[owner.user],
+            'consumer_type_id': None if owner.consumer_type is None else types[owner.consumer_type],
         }
-        for name, one in owners.items()
+        for name, owner in owners.items()
     ]
     _insert(tx, tables.consumers, rows)
     _insert(
@@ -168,6 +178,7 @@ def _insert_consumers(tx: sa.Connection, cloud: Cloud, ids: Mapping[str, int], c
                 'resource_provider_id': ids[provider],
                 'resource_class_id': classes[name],
                 'used': amount,
+                'created_at': CREATED,
             }
             for consumer, by_provider in cloud.allocations.items()
             for provider, amounts in by_provider.items()
@@ -185,12 +196,12 @@ def _owner_ids(tx: sa.Connection, table: sa.Table, column: str, names: Iterable[
 
 def _ids(tx: sa.Connection, table: sa.Table, names: set[str]) -> dict[str, int]:
     """The ids of ``names``; those that are missing are made."""
-    known = {row.name: row.id for row in tx.execute(sa.select(table.c.name, table.c.id))}
-    missing = sorted(names - known.keys())
-    top = max([*known.values(), tables.FIRST_CUSTOM_CLASS_ID])
+    existing = {row.name: row.id for row in tx.execute(sa.select(table.c.name, table.c.id))}
+    missing = sorted(names - existing.keys())
+    top = max([*existing.values(), tables.FIRST_CUSTOM_CLASS_ID])
     new = {name: top + number for number, name in enumerate(missing, start=1)}
     _insert(tx, table, [{'id': id_, 'name': name} for name, id_ in new.items()])
-    return known | new
+    return existing | new
 
 
 def _insert(tx: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-NEVER = '2020-01-01 00:00:00'
 ROOT, CHILD, FLAT = (f'0000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
 HOLDER, LOST_CONSUMER = 'c0000001-0000-4000-8000-000000000000', 'c0000002-0000-4000-8000-000000000000'
 AGGREGATE, EMPTY = 'a0000001-0000-4000-8000-000000000000', 'a0000002-0000-4000-8000-000000000000'
@@ -67,13 +66,13 @@ CLEAR = tuple(
 class Damage:
     """The statements that damage a sound database, and the findings of an audit.
 
-    ``found`` has the subjects of the findings. ``after`` is a query and its result after a repair; None where a person
+    ``subjects`` are those of the findings. ``after`` is a query and its result after a repair; None where a person
     has to decide.
     """
 
     kind: str
     statements: tuple[str, ...]
-    found: tuple[dict[str, Any], ...]
+    subjects: tuple[dict[str, Any], ...]
     detail: str
     after: tuple[str, Any] | None = None
 
@@ -105,12 +104,19 @@ ALL = {
         'allocation_without_consumer',
         (_ALLOCATION.format(2, LOST_CONSUMER, 0, 1), 'UPDATE placement_inventories SET used = 1 WHERE id = 2'),
         ({'consumer': LOST_CONSUMER},),
-        '1 allocations, but no record of their consumer',
+        '1 allocation without a record of the consumer',
         (
             f"""SELECT external_id FROM placement_projects p
             JOIN placement_consumers c ON c.project_id = p.id WHERE c.uuid = '{LOST_CONSUMER}'""",
             ['00000000-0000-0000-0000-000000000000'],
         ),
+    ),
+    'owner of an allocation': Damage(
+        'allocation_owner_mismatch',
+        ('UPDATE placement_allocations SET consumer_project_id = 502, consumer_user_id = 501',),
+        ({'consumer': HOLDER},),
+        '1 allocation with another project, user or type than the consumer',
+        ('SELECT consumer_project_id FROM placement_allocations', [501]),
     ),
     'idle consumer': Damage(
         'consumer_without_allocations',
@@ -123,7 +129,7 @@ ALL = {
         'allocation_without_inventory',
         (_ALLOCATION.format(3, HOLDER, 2, 5),),
         ({'resource_provider': FLAT, 'resource_class': 'DISK_GB', 'consumer': HOLDER},),
-        'allocation of 5, but the provider has no inventory of it',
+        'allocation of 5, but the provider has no inventory',
     ),
     'too little left': Damage(
         'over_committed', ('UPDATE placement_inventories SET total = 1 WHERE id = 1',), (_OF_ROOT,), '2 of 1 used'
@@ -213,7 +219,9 @@ def column(url: str | sa.URL, query: str) -> list[Any]:
 def contents(url: str | sa.URL) -> dict[str, list[Any]]:
     """Everything in every table."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
-    found = sa.MetaData()
-    found.reflect(engine)
+    metadata = sa.MetaData()
+    metadata.reflect(engine)
     with engine.connect() as connection:
-        return {name: sorted(map(repr, connection.execute(sa.select(table)))) for name, table in found.tables.items()}
+        return {
+            name: sorted(map(repr, connection.execute(sa.select(table)))) for name, table in metadata.tables.items()
+        }

@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tests.support import opt_in
+from tests.support import stages
 
 if TYPE_CHECKING:
-    from tools import galera
+    from tools import galera, mysql
 
 #: The beginning of a skip reason when a suite did not run because a server is missing; the summary repeats these.
 NOT_RUN = 'not run: '
 
 POSTGRESQL_URL = 'postgresql+psycopg://postgres@127.0.0.1/postgres'
 MARIADB_URL = 'mysql+pymysql://root@127.0.0.1/'
+
+#: Variable of the environment that is set while the tests of MariaDB run on MySQL (``pytest -m mysql``).
+ON_MYSQL = 'PLACEMENT_TEST_ON_MYSQL'
 
 _ISOLATION_LEVELS = ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 
@@ -47,14 +50,21 @@ class Setting:
         return url.render_as_string(hide_password=False)
 
 
+def on_mysql() -> bool:
+    """Whether the tests of MariaDB run on MySQL."""
+    return ON_MYSQL in os.environ
+
+
 def settings() -> list[Setting]:
-    """Every server at every isolation level, and MariaDB's snapshot isolation."""
-    found = [Setting('postgresql', level.lower().replace(' ', '-'), isolation=level) for level in _ISOLATION_LEVELS]
-    found += [
+    """Every server at every isolation level, and the snapshot isolation that MariaDB has and MySQL does not."""
+    chosen = [Setting('postgresql', level.lower().replace(' ', '-'), isolation=level) for level in _ISOLATION_LEVELS]
+    chosen += [
         Setting('mariadb', level.lower().replace(' ', '-'), level, f'SET SESSION TRANSACTION ISOLATION LEVEL {level}')
         for level in _ISOLATION_LEVELS
     ]
-    return [*found, Setting('mariadb', 'snapshot', None, 'SET SESSION innodb_snapshot_isolation=ON')]
+    if not on_mysql():
+        chosen.append(Setting('mariadb', 'snapshot', None, 'SET SESSION innodb_snapshot_isolation=ON'))
+    return chosen
 
 
 def defaults() -> list[Setting]:
@@ -69,12 +79,17 @@ def mysqlclient() -> Setting:
 
 def parameters(*chosen: Setting) -> list[object]:
     """The settings as parameters of a test, marked with the server that they need."""
-    return [pytest.param(one, marks=getattr(pytest.mark, one.server), id=f'{one.server}-{one.name}') for one in chosen]
+    return [
+        pytest.param(setting, marks=getattr(pytest.mark, setting.server), id=f'{setting.server}-{setting.name}')
+        for setting in chosen
+    ]
 
 
 def unavailable(word: str, reason: str) -> None:
     """Skip a test that needs the server ``word``; fail instead when ``PLACEMENT_TEST_REQUIRE`` lists the word."""
-    if word in opt_in.required():
+    if 'mysql' in stages.required() and word == 'mariadb':
+        word = 'mysql'
+    if word in stages.required():
         pytest.fail(f'{word} is required by PLACEMENT_TEST_REQUIRE: {reason}', pytrace=False)
     pytest.skip(f'{NOT_RUN}{word}: {reason}')
 
@@ -131,11 +146,20 @@ def cluster(suspect_seconds: int | None = None) -> Iterator[galera.Cluster]:
         unavailable('galera', 'the driver pymysql is not installed')
     from tools import galera
 
-    reason = galera.missing()
+    reason = galera.Cluster.missing()
     if reason is not None:
         unavailable('galera', reason)
-    with galera.running(suspect_seconds=suspect_seconds or galera.SUSPECT_SECONDS) as started:
+    with galera.Cluster.running(suspect_seconds=suspect_seconds or galera.SUSPECT_SECONDS) as started:
         yield started
+
+
+@contextlib.contextmanager
+def mysql_group() -> Iterator[mysql.Cluster]:
+    """Three members of MySQL's Group Replication, ready. The test needs the marker ``mysql``."""
+    from tools import mysql
+
+    with mysql.Cluster.running() as group:
+        yield group
 
 
 def execute(url: sa.URL, statement: str) -> None:
@@ -147,8 +171,8 @@ def execute(url: sa.URL, statement: str) -> None:
 
 def other_sessions(connection: sa.Connection) -> dict[int, str]:
     """The sessions of MariaDB on the database of ``connection``, but for its own: id and command."""
-    others = 'SELECT id, command FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()'
-    return {row.id: row.command for row in connection.exec_driver_sql(others)}
+    query = 'SELECT id, command FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()'
+    return {row.id: row.command for row in connection.exec_driver_sql(query)}
 
 
 def end_connections(database: sa.URL) -> None:

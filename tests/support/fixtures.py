@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import deploy
-from placement.db import migration
 from placement.db.api import Database
 from placement.web.context import RequestContext
 from tests.support import applications
@@ -28,21 +27,18 @@ PointCommandsAt = Callable[[str | sa.URL], str]
 
 
 @functools.cache
-def _made(*, filled: bool) -> bytes:
-    """A SQLite database with our tables, and the standard names in them or nothing."""
+def _made() -> bytes:
+    """A SQLite database with our tables, and the standard names in them."""
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory, 'placement.sqlite')
         with applications.database(file) as db:
-            if filled:
-                db.sync()
-            else:
-                migration.sync(db.engine)
+            db.sync()
         return file.read_bytes()
 
 
-def prepare(file: pathlib.Path, *, filled: bool = True) -> None:
-    """Make a synchronised SQLite database, or one that lacks only the rows: a copy, which takes a tenth of the time."""
-    file.write_bytes(_made(filled=filled))
+def prepare(file: pathlib.Path) -> None:
+    """Make a synchronized SQLite database: a copy, which takes a tenth of the time."""
+    file.write_bytes(_made())
 
 
 @pytest.fixture
@@ -53,16 +49,16 @@ def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
 
 @pytest.fixture
 def app(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> Iterator[Any]:
-    """The whole WSGI application, on tables that it filled itself, so it takes the only slot of the change log."""
-    prepare(tmp_path / 'placement.sqlite', filled=False)
-    made = deploy.loadapp(conf)
-    yield made
-    made.db.dispose()
+    """The whole WSGI application on a database with the standard names."""
+    prepare(tmp_path / 'placement.sqlite')
+    app = deploy.loadapp(conf)
+    yield app
+    app.db.dispose()
 
 
 @pytest.fixture
 def db(app: Any) -> Database:
-    """The application's database, synchronised."""
+    """The application's database, synchronized."""
     return app.db
 
 

@@ -48,10 +48,10 @@ def demand(app: Any, method: str, path: str, body: Any = None, version: str = '1
 
 def create_provider(app: Any, **totals: int) -> str:
     """The uuid, and name, of a new root provider with that much of each class, at generation 1 (0 without any)."""
-    made = str(uuid.uuid4())
-    demand(app, 'POST', '/resource_providers', {'name': made, 'uuid': made})
+    uuid_ = str(uuid.uuid4())
+    demand(app, 'POST', '/resource_providers', {'name': uuid_, 'uuid': uuid_})
     if totals:
         inventories = {name: {'total': total} for name, total in totals.items()}
         body = {'resource_provider_generation': 0, 'inventories': inventories}
-        demand(app, 'PUT', f'/resource_providers/{made}/inventories', body)
-    return made
+        demand(app, 'PUT', f'/resource_providers/{uuid_}/inventories', body)
+    return uuid_

@@ -67,7 +67,7 @@ class Keystone(BaseHTTPRequestHandler):
 
 
 def _token(name: str, roles: list[str]) -> dict[str, Any]:
-    now = dt.datetime.now(dt.timezone.utc)
+    now = dt.datetime.now(dt.UTC)
     domain = {'id': 'default', 'name': 'Default'}
     return {
         'methods': ['password'],

@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import string
+import tracemalloc
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from placement.db import sql
+from placement.db.api import Database
 from tests.support.http_client import ask, create_provider
 
 #: The default of [api] max_request_body_size.
@@ -37,13 +40,33 @@ def check(app: Any) -> None:
         assert case.detail in response.text
 
 
+def kept_bytes(db: Database) -> int:
+    """What a process keeps of ten statements with texts of their own, each 200,000 characters long."""
+
+    def run(number: int) -> int:
+        ids = ', '.join(str(number * 100_000 + id_) for id_ in range(25_000))
+        with db.reader() as tx:
+            sql.execute_text(tx, f'SELECT count(*) FROM placement_consumers WHERE generation = ? AND id IN ({ids})', 0)
+        return len(ids)
+
+    assert run(10) > 200_000
+    tracemalloc.start()
+    try:
+        for number in range(11, 21):
+            run(number)
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
 def _cases(host: str) -> Iterator[Case]:
     path, empty = f'/resource_providers/{host}', str(uuid.uuid4())
     owner = {'project_id': 'p', 'user_id': 'u'}
     names = _full(lambda names: {'traits': names, 'resource_provider_generation': 0}, _names())
     yield Case('PUT', f'{path}/traits', names, 400, 'No such trait')
     records = _full(
-        lambda names: {'resource_provider_generation': 0, 'inventories': {one: {'total': 1} for one in names}}, _names()
+        lambda names: {'resource_provider_generation': 0, 'inventories': {name: {'total': 1} for name in names}},
+        _names(),
     )
     yield Case('PUT', f'{path}/inventories', records, 400, 'No such resource class')
     classes = _full(
@@ -57,7 +80,7 @@ def _cases(host: str) -> Iterator[Case]:
     yield Case('PUT', f'/allocations/{empty}', classes, 400, 'No such resource class')
     providers = _full(
         lambda uuids: {
-            'allocations': {one: {'resources': {'VCPU': 1}} for one in uuids},
+            'allocations': {uuid_: {'resources': {'VCPU': 1}} for uuid_ in uuids},
             'consumer_generation': None,
             **owner,
         },
@@ -65,12 +88,12 @@ def _cases(host: str) -> Iterator[Case]:
     )
     yield Case('PUT', f'/allocations/{empty}', providers, 400, 'that does not exist')
     consumers = _full(
-        lambda uuids: {one: {'allocations': {}, 'consumer_generation': None, **owner} for one in uuids}, _uuids()
+        lambda uuids: {uuid_: {'allocations': {}, 'consumer_generation': None, **owner} for uuid_ in uuids}, _uuids()
     )
     yield Case('POST', '/allocations', consumers, 204)
     aggregates = _full(
         lambda uuids: {'aggregates': uuids, 'resource_provider_generation': 0},
-        (one.replace('-', '') for one in _uuids()),
+        (uuid_.replace('-', '') for uuid_ in _uuids()),
     )
     yield Case('PUT', f'{path}/aggregates', aggregates, 200)
     yield Case('PUT', f'{path}/aggregates', {**aggregates, 'resource_provider_generation': 1}, 200)
@@ -89,8 +112,8 @@ def _full(make: Callable[[list[str]], Any], items: Iterator[str]) -> Any:
     """The body with as many items as the limit allows."""
     chosen = list(itertools.islice(items, 200))
     length, half = (len(_encoded(make(chosen[:count]))) for count in (200, 100))
-    each = (length - half) / 100
-    chosen += itertools.islice(items, int((LARGEST - length) / each))
+    item_length = (length - half) / 100
+    chosen += itertools.islice(items, int((LARGEST - length) / item_length))
     return make(chosen)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from placement.audit import checks
+from placement.claims.claim import delete_allocations
 from placement.db import tables
-from placement.objects.allocation import AllocationList
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
+from placement.ops.audit import checks
 from placement.web.context import RequestContext
 from tests.support.objects import claim, create_provider
 
@@ -27,38 +27,38 @@ def _id(context: RequestContext, column: sa.Column[str], value: str) -> int:
 
 
 def _resource_class(context: RequestContext) -> int:
-    made = ResourceClass.create(context, _name())
-    ResourceClass.destroy(context, made.name)
-    return made.id
+    resource_class = ResourceClass.create(context, _name())
+    ResourceClass.destroy(context, resource_class.name)
+    return resource_class.id
 
 
 def _trait(context: RequestContext) -> int:
-    made = Trait.create(context, _name())
-    Trait.destroy(context, made.name)
-    return made.id
+    trait = Trait.create(context, _name())
+    Trait.destroy(context, trait.name)
+    return trait.id
 
 
 def _resource_provider(context: RequestContext) -> int:
-    made = create_provider(context)
-    ResourceProvider.destroy(context, made.uuid)
-    return made.id
+    provider = create_provider(context)
+    ResourceProvider.destroy(context, provider.uuid)
+    return provider.id
 
 
 def _consumer(context: RequestContext) -> int:
     consumer = claim(context, {create_provider(context, VCPU=1).uuid: {'VCPU': 1}})
-    made = _id(context, tables.consumers.c.uuid, consumer)
-    AllocationList.delete_all_by_consumer(context, consumer)
-    return made
+    id_ = _id(context, tables.consumers.c.uuid, consumer)
+    delete_allocations(context.db, consumer)
+    return id_
 
 
 def _aggregate(context: RequestContext) -> int:
     provider, aggregate = create_provider(context), str(uuid.uuid4())
     provider.set_aggregates([aggregate], increment_generation=False)
-    made = _id(context, tables.placement_aggregates.c.uuid, aggregate)
+    id_ = _id(context, tables.placement_aggregates.c.uuid, aggregate)
     provider.set_aggregates([], increment_generation=False)
     for finding in checks.find(context.db, context.conf, 'orphaned_aggregate'):
         checks.repair(context.db, finding)
-    return made
+    return id_
 
 
 #: By kind: a function that creates one, deletes it, and returns its id.

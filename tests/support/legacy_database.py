@@ -90,7 +90,7 @@ INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VA
 
 def called(statement: str) -> str:
     """A statement on our tables, with the table names of the other service."""
-    for table, name in tables.THEIR_NAMES.items():
+    for table, name in tables.UPSTREAM_NAMES.items():
         statement = re.sub(rf'\b{table.name}\b', name, statement)
     return statement
 
@@ -121,7 +121,9 @@ def build(url: str | sa.URL, *, with_types: bool = True) -> None:
     script = _worded(script, server)
     corruption.plant(url, *script.split(';'), *rows.split(';'))
     if server == 'postgresql':
-        corruption.plant(url, *(f"SELECT setval('{one}_id_seq', (SELECT max(id) FROM {one}))" for one in _NUMBERED))
+        corruption.plant(
+            url, *(f"SELECT setval('{table}_id_seq', (SELECT max(id) FROM {table}))" for table in _NUMBERED)
+        )
 
 
 def _worded(script: str, server: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import glob
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -12,8 +13,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import pytest
 import sqlalchemy as sa
 
 from tests.support import databases, servers
@@ -24,7 +26,10 @@ START_SECONDS = 60
 class PrivateServer(abc.ABC):
     """A database server in ``home``, which can be started and crashed repeatedly.
 
-    When ``home`` has a directory ``tls``, as ``certificates.make`` fills it, connections without TLS are rejected.
+    When ``home`` has a directory ``tls`` with ``ca.pem``, ``server.pem`` and ``server.key``, it rejects connections
+    without TLS.
+
+    :param primary: the server that this one replicates, on PostgreSQL.
     """
 
     name: str
@@ -35,8 +40,9 @@ class PrivateServer(abc.ABC):
     #: The signal that ends it at once, without clean-up.
     crash_signal: signal.Signals
 
-    def __init__(self, home: pathlib.Path) -> None:
+    def __init__(self, home: pathlib.Path, primary: PrivateServer | None = None) -> None:
         self.home = home
+        self.primary = primary
         self.data = home / 'data'
         self.tls = home / 'tls'
         self.port = servers.free_port()
@@ -53,7 +59,7 @@ class PrivateServer(abc.ABC):
         """What the URL says for a connection with TLS."""
 
     @abc.abstractmethod
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Fill the data directory."""
 
     @abc.abstractmethod
@@ -76,11 +82,11 @@ class PrivateServer(abc.ABC):
         if self._process is None or self._process.poll() is not None:
             self.start()
 
-    def crash(self) -> None:
-        """End it at once; connections break, nothing is flushed."""
+    def crash(self, crash_signal: signal.Signals | None = None) -> None:
+        """End it at once, or as ``crash_signal`` does; connections break, nothing is flushed."""
         assert self._process is not None
         # A server that has only just been started may lose the signal.
-        for signal_ in (*[self.crash_signal] * 5, signal.SIGKILL):
+        for signal_ in (*[crash_signal or self.crash_signal] * 5, signal.SIGKILL):
             self._process.send_signal(signal_)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(10)
@@ -131,8 +137,13 @@ class PostgreSQL(PrivateServer):
         """What the URL says for a connection with TLS."""
         return {'sslmode': 'require'}
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Fill the data directory."""
+        if self.primary is not None:
+            source = f'host=127.0.0.1 port={self.primary.port} user=postgres'
+            copy = ['--pgdata', str(self.data), '--checkpoint=fast', '--no-sync', '--write-recovery-conf']
+            self.run(_program('pg_basebackup'), '--dbname', source, *copy)
+            return
         self.run(_program('initdb'), '-D', str(self.data), '-U', 'postgres', '-A', 'trust', '--no-sync')
         if self.tls.exists():
             (self.data / 'pg_hba.conf').write_text(
@@ -141,11 +152,11 @@ class PostgreSQL(PrivateServer):
 
     def command(self) -> list[str]:
         """The command that runs the server in the foreground."""
-        here = ['-c', f'unix_socket_directories={self.home}', '-c', 'listen_addresses=127.0.0.1']
+        options = ['-c', f'unix_socket_directories={self.home}', '-c', 'listen_addresses=127.0.0.1']
         if self.tls.exists():
             files = [f'ssl_cert_file={self.tls}/server.pem', '-c', f'ssl_key_file={self.tls}/server.key']
-            here += ['-c', 'ssl=on', '-c', *files]
-        return [_program('postgres'), '-D', str(self.data), '-p', str(self.port), *here]
+            options += ['-c', 'ssl=on', '-c', *files]
+        return [_program('postgres'), '-D', str(self.data), '-p', str(self.port), *options]
 
 
 class MariaDB(PrivateServer):
@@ -153,7 +164,7 @@ class MariaDB(PrivateServer):
 
     name = 'mariadb'
     account = 'mysql'
-    programs = ('mariadbd', 'mariadb-install-db')
+    programs: Sequence[str] = ('mariadbd', 'mariadb-install-db')
     address = 'mysql+pymysql://root@127.0.0.1:{}/'
     #: Like a power cut.
     crash_signal = signal.SIGKILL
@@ -162,7 +173,7 @@ class MariaDB(PrivateServer):
         """What the URL says for a connection with TLS."""
         return {'ssl_ca': f'{self.tls}/ca.pem', 'ssl_check_hostname': 'false'}
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Fill the data directory."""
         self.run(
             _program('mariadb-install-db'),
@@ -200,16 +211,61 @@ class MariaDB(PrivateServer):
         ]
 
 
-KINDS: dict[str, type[PrivateServer]] = {'postgresql': PostgreSQL, 'mariadb': MariaDB}
+class MySQL(MariaDB):
+    """MySQL, which ``tools/mysql.py`` has installed, in the place of MariaDB."""
+
+    programs = ()
+
+    def initialize(self) -> None:
+        """Fill the data directory."""
+        mysql = importlib.import_module('tools.mysql')
+        mysql.create_data(self.data)
+
+    def command(self) -> list[str]:
+        """The command that runs the server in the foreground."""
+        mysql = importlib.import_module('tools.mysql')
+        files = {
+            'datadir': self.data,
+            'tmpdir': self.home,
+            'socket': f'{self.home}/sock',
+            'pid-file': f'{self.home}/pid',
+        }
+        options = {**mysql.OPTIONS, **files, 'port': self.port}
+        return [*mysql.program(options), *self._tls_options()]
+
+
+def _kind(name: str) -> type[PrivateServer]:
+    if name == 'postgresql':
+        return PostgreSQL
+    return MySQL if databases.on_mysql() else MariaDB
+
+
+def replace_mariadb_by_mysql() -> Callable[[], None]:
+    """Start a MySQL server and let the tests of MariaDB run on it; returns what ends it.
+
+    :raises pytest.UsageError: MySQL is not installed.
+    """
+    if importlib.util.find_spec('pymysql') is None:
+        raise pytest.UsageError('mysql: the driver pymysql is not installed')
+    if reason := importlib.import_module('tools.mysql').Cluster.missing():
+        raise pytest.UsageError(f'mysql: {reason}')
+    os.environ[databases.ON_MYSQL] = '1'
+    stack = contextlib.ExitStack()
+    server = stack.enter_context(running('mariadb'))
+    os.environ['PLACEMENT_TEST_MARIADB_URL'] = server.url.render_as_string(hide_password=False)
+    return stack.close
 
 
 @contextlib.contextmanager
-def running(name: str, certificates: pathlib.Path | None = None) -> Iterator[PrivateServer]:
+def running(
+    name: str, certificates: pathlib.Path | None = None, primary: PrivateServer | None = None
+) -> Iterator[PrivateServer]:
     """A started server of that kind, ended and deleted at the end; skips when its programs or driver are not installed.
 
-    :param certificates: a directory as ``certificates.make`` fills it, for a server that asks for TLS.
+    :param primary: the server that it replicates.
+    :param certificates: a directory with ``ca.pem``, ``server.pem`` and ``server.key``, for a server that asks for TLS.
     """
-    kind = KINDS[name]
+    kind = _kind(name)
     if reason := databases.why_no_driver(sa.make_url(kind.address.format(0))):
         databases.unavailable(name, reason)
     for program in kind.programs:
@@ -218,22 +274,22 @@ def running(name: str, certificates: pathlib.Path | None = None) -> Iterator[Pri
     # The account of the server must be able to enter it, which it is not for directories of pytest.
     with tempfile.TemporaryDirectory(prefix=f'placement-{name}-') as directory, contextlib.ExitStack() as stack:
         home = pathlib.Path(directory)
-        server = kind(home)
+        server = kind(home, primary)
         stack.callback(server.end)
         if certificates is not None:
             shutil.copytree(certificates, server.tls)
         if user := server.user():
             for path in (home, *home.rglob('*')):
                 shutil.chown(path, user)
-        server.initialise()
+        server.initialize()
         server.start()
         yield server
 
 
 def _program(name: str) -> str:
-    found = _find(name)
-    assert found is not None
-    return found
+    path = _find(name)
+    assert path is not None
+    return path
 
 
 def _find(name: str) -> str | None:

@@ -10,7 +10,8 @@ import threading
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db.api import Database, RetryTransaction
+from placement.db.api import Database
+from placement.db.errors import RetryTransaction
 from tests.support import logs
 
 THREADS = 3
@@ -41,7 +42,7 @@ def main(url: str, seed: str, *providers: str) -> None:
     def run(number: int) -> None:
         choose = random.Random(f'{seed} {number}')
         while True:
-            write(db, choose, [int(one) for one in providers])
+            write(db, choose, [int(provider) for provider in providers])
 
     for number in range(THREADS):
         threading.Thread(target=run, args=(number,)).start()

@@ -62,14 +62,14 @@ class Watch:
             yield
 
     def _look_before(self, connection: sa.Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
-        found = _CHANGE.match(statement)
-        if found is None or found[1] not in _OWNER:
+        match = _CHANGE.match(statement)
+        if match is None or match[1] not in _OWNER:
             return
         notes = _notes(connection)
         if notes is not None:
             before = self._before.setdefault(notes, {})
-            if found[1] not in before:
-                before[found[1]] = _contents(connection, found[1])
+            if match[1] not in before:
+                before[match[1]] = _contents(connection, match[1])
 
     def _look_after(self, connection: sa.Connection) -> None:
         notes = _notes(connection)
@@ -84,8 +84,12 @@ class Watch:
             for owner, what in _compare(table, contents, _contents(connection, table)):
                 changed[owner] = max(what, changed.get(owner, what))
         for owner, what in changed.items():
-            if notes.changes.get(owner, 0) < what:
-                text = f'provider {owner} changed' if owner != NO_PROVIDER else 'names changed'
+            recorded = notes.changes.get(owner, 0)
+            if what is ChangeKind.NAMES:
+                # An entry for all names also stands for new ones.
+                recorded = max(recorded, notes.changes.get(NO_PROVIDER, 0))
+            if recorded < what:
+                text = 'names changed' if what is ChangeKind.NAMES else f'provider {owner} changed'
                 self.unrecorded.append(f'{text} ({what.name}), recorded was {notes.changes}')
 
 
@@ -116,14 +120,22 @@ def _compare(table: str, before: Contents, after: Contents) -> Iterator[tuple[in
         old, new = before.get(owner, set()), after.get(owner, set())
         if old != new:
             if _OWNER[table] is None:
-                yield NO_PROVIDER, ChangeKind.NAMES
+                yield from ((_new_name(table, row), ChangeKind.NAMES) for row in new - old)
+                if old - new:
+                    yield NO_PROVIDER, ChangeKind.NAMES
             elif _without_usage(table, old) == _without_usage(table, new):
                 yield owner, ChangeKind.USAGE
             else:
                 yield owner, ChangeKind.PROVIDER
 
 
+def _new_name(table: str, row: Row) -> int:
+    """What stands for a new name in the log."""
+    id_ = row[tables.metadata.tables[table].columns.keys().index('id')]
+    return -2 * id_ - (1 if table == tables.resource_classes.name else 0)
+
+
 def _without_usage(table: str, rows: set[Row]) -> set[Row]:
     columns = tables.metadata.tables[table].columns.keys()
-    kept = [position for position, name in enumerate(columns) if name not in _OF_USAGE.get(table, set())]
-    return {tuple(row[position] for position in kept) for row in rows}
+    positions = [position for position, name in enumerate(columns) if name not in _OF_USAGE.get(table, set())]
+    return {tuple(row[position] for position in positions) for row in rows}

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.db import change_log, change_log_slots, tables
+from placement.db import change_log, tables
 from placement.db.api import Database
 from tests.support import applications, databases
-from tests.support.tcp_proxy import PORTS
+from tests.support.tcp_proxy import PORTS, legible
 
 #: A test with ``server`` as a parameter runs on each of these, on SQLite also without any server.
 SERVERS = [
@@ -32,9 +32,9 @@ _COMMIT = re.compile(rb'(?<!READ )COMMIT')
 _providers = tables.resource_providers
 
 
-def opened(url: str | sa.URL) -> Database:
-    """Open a database as a process of the service does."""
-    return Database(applications.options(url, placement_database={'sqlite_busy_timeout': 60}))
+def opened(url: str | sa.URL, **options: object) -> Database:
+    """Open a database as a process of the service does, with ``options`` of its group."""
+    return Database(applications.options(url, placement_database={'sqlite_busy_timeout': 60, **options}))
 
 
 @contextlib.contextmanager
@@ -58,7 +58,7 @@ def add_providers(db: Database, count: int) -> list[int]:
     uuids = [str(uuid.uuid4()) for _ in range(count)]
 
     def work(tx: sa.Connection) -> None:
-        tx.execute(_providers.insert(), [{'uuid': one, 'name': one, 'generation': 0} for one in uuids])
+        tx.execute(_providers.insert(), [{'uuid': uuid_, 'name': uuid_, 'generation': 0} for uuid_ in uuids])
         change_log.record_reload(tx)
 
     db.write(work)
@@ -74,12 +74,11 @@ def move(tx: sa.Connection, provider_ids: Sequence[int]) -> None:
     change_log.record_usage(tx, provider_ids)
 
 
-def append(tx: sa.Connection, slot: change_log_slots.Slot) -> None:
+def append(tx: sa.Connection, slot: change_log.Slot) -> None:
     """Append an entry under a slot, which changes nothing."""
-    first, *others = slot.statements(tx.dialect.name, {change_log.NO_PROVIDER: change_log.ChangeKind.NAMES})
-    slot.check(tx.exec_driver_sql(first).rowcount)
-    for text in others:
-        tx.exec_driver_sql(text)
+    for text, rows in slot.statements(tx.dialect.name, {change_log.NO_PROVIDER: change_log.ChangeKind.NAMES}):
+        if tx.exec_driver_sql(text).rowcount != rows:
+            raise slot.taken()
 
 
 def next_slot(db: Database) -> int:
@@ -96,30 +95,30 @@ def free(db: Database, slot_id: int) -> None:
 
 
 def free_all(db: Database, hours: float = 2) -> None:
-    """Set the time of every slot to so many hours ago, so that from one hour on others may take it."""
-    at = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None) - dt.timedelta(hours=hours)
+    """Set the time of every slot ``hours`` back, so that others may take it (after one hour)."""
+    time = dt.datetime.now(dt.UTC).replace(tzinfo=None) - dt.timedelta(hours=hours)
     with db.engine.begin() as tx:
-        tx.execute(tables.change_log_slots.update().values(updated_at=at))
+        tx.execute(tables.change_log_slots.update().values(updated_at=time))
 
 
 def generations(tx: sa.Connection) -> dict[int, int]:
     """Provider id: generation, without those that are 0."""
-    found = tx.execute(sa.select(_providers.c.id, _providers.c.generation))
-    return {id_: generation for id_, generation in found if generation}
+    rows = tx.execute(sa.select(_providers.c.id, _providers.c.generation))
+    return {id_: generation for id_, generation in rows if generation}
 
 
 def sequences(tx: sa.Connection) -> dict[int, int]:
     """Slot id: its sequence number, without slots that were never used."""
-    return {slot: position.sequence for slot, position in change_log.read_vector(tx) if position.sequence}
+    return {slot: position.sequence for slot, position in change_log.read_log_position(tx) if position.sequence}
 
 
 def entries(tx: sa.Connection) -> dict[int, list[tuple[int, int]]]:
     """Slot id: its numbers, each with a provider."""
     log = tables.change_log.c
-    found: dict[int, list[tuple[int, int]]] = {}
+    by_slot: dict[int, list[tuple[int, int]]] = {}
     for slot, number, provider in tx.execute(sa.select(log.slot_id, log.sequence, log.provider_id)):
-        found.setdefault(slot, []).append((number, provider))
-    return found
+        by_slot.setdefault(slot, []).append((number, provider))
+    return by_slot
 
 
 def check(tx: sa.Connection) -> None:
@@ -204,9 +203,9 @@ class BreakingProxy:
             while data := server.recv(65536):
                 with contextlib.suppress(OSError):
                     client.sendall(data)
-        for one in (client, server):
+        for end in (client, server):
             with contextlib.suppress(OSError):
-                one.close()
+                end.close()
 
 
 @contextlib.contextmanager
@@ -215,6 +214,6 @@ def breaking(url: sa.URL) -> Iterator[tuple[BreakingProxy, sa.URL]]:
     server = url.get_backend_name()
     proxy = BreakingProxy(url.host or '127.0.0.1', url.port or PORTS[server])
     try:
-        yield proxy, url.set(host='127.0.0.1', port=proxy.port)
+        yield proxy, legible(url, proxy.port)
     finally:
         proxy.close()

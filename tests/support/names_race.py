@@ -86,8 +86,8 @@ class _Caller:
         """Send some requests and check their effects."""
         raise NotImplementedError
 
-    def _send(self, client: Client, kind: str, method: str, path: str, body: Any = None, **more: Any) -> Reply:
-        reply = client.request(method, path, body, **more)
+    def _send(self, client: Client, kind: str, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+        reply = client.request(method, path, body, **options)
         self.outcome.statuses[kind, reply.status] += 1
         if reply.status is None or reply.status >= 500:
             self.outcome.wrong.append(f'{method} {path} {body}: {reply.status} {reply.body}')
@@ -143,10 +143,10 @@ class _Writer(_Caller):
         self._write_traits(client, path, families)
 
     def _judge(self, client: Client, families: set[int]) -> None:
-        found = fleet.demand(client, 'GET', f'/resource_providers/{self._own}/inventories')['inventories']
-        if {_family(name) for name in found} != families:
-            self.outcome.wrong.append(f'put {families}, found {found}')
-        for name, record in found.items():
+        inventories = fleet.demand(client, 'GET', f'/resource_providers/{self._own}/inventories')['inventories']
+        if {_family(name) for name in inventories} != families:
+            self.outcome.wrong.append(f'put {families}, found {inventories}')
+        for name, record in inventories.items():
             if record['total'] != _TOTAL + _family(name):
                 self.outcome.wrong.append(f'{name}: {record}')
 
@@ -154,9 +154,9 @@ class _Writer(_Caller):
         names = sorted(self._name(family) for family in families)
         body = {'traits': names, 'resource_provider_generation': fleet.demand(client, 'GET', path)['generation']}
         if self._send(client, 'put traits', 'PUT', f'{path}/traits', body).status == 200:
-            found = sorted(fleet.demand(client, 'GET', f'{path}/traits')['traits'])
-            if found != names:
-                self.outcome.wrong.append(f'traits put {names}, found {found}')
+            traits = sorted(fleet.demand(client, 'GET', f'{path}/traits')['traits'])
+            if traits != names:
+                self.outcome.wrong.append(f'traits put {names}, found {traits}')
         self._send(client, 'clear traits', 'DELETE', f'{path}/traits')
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from placement.capacity import InventoryRecord
+from placement.claims.claim import replace_allocations
 from placement.claims.request import ConsumerClaim
-from placement.objects.allocation import AllocationList
-from placement.objects.inventory import Inventory
+from placement.objects.inventory import InventoryList, read_inventories
 from placement.objects.resource_provider import ResourceProvider
+from placement.objects.trait import TraitList, read_traits
 from placement.web.context import RequestContext
 
 
@@ -17,14 +19,30 @@ def create_provider(
 ) -> ResourceProvider:
     """A new provider with these amounts by class; its name is its uuid unless given."""
     identity = str(uuid.uuid4())
-    made = ResourceProvider.create(context, name=name or identity, uuid=identity, parent_provider_uuid=parent)
+    provider = ResourceProvider.create(context, name=name or identity, uuid=identity, parent_provider_uuid=parent)
     if totals:
-        made.set_inventories([Inventory.from_request(class_, {'total': total}) for class_, total in totals.items()])
-    return made
+        set_inventories(provider, *((class_, InventoryRecord(total)) for class_, total in totals.items()))
+    return provider
 
 
 def claim(context: RequestContext, amounts: Mapping[str, Mapping[str, int]], consumer: str | None = None) -> str:
     """Claim these amounts by provider and class for a consumer, a new one by default; returns its uuid."""
     consumer = consumer or str(uuid.uuid4())
-    AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', amounts)])
+    replace_allocations(context.db, [ConsumerClaim(consumer, 'project', 'user', amounts)])
     return consumer
+
+
+def set_inventories(provider: ResourceProvider, *inventories: tuple[str, InventoryRecord]) -> None:
+    """Make these all inventories of a provider."""
+    context = provider._context
+    stored, present = read_inventories(context, provider.uuid)
+    provider.generation = InventoryList.replace(context, stored, present, dict(inventories)).generation
+
+
+def set_traits(provider: ResourceProvider, names: Iterable[str]) -> TraitList:
+    """Give a provider exactly these traits; returns them."""
+    context, names = provider._context, sorted(names)
+    stored, rows = read_traits(context, provider.uuid, names)
+    stored, traits = TraitList.replace(context, stored, rows, names)
+    provider.generation = stored.generation
+    return traits

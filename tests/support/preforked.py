@@ -1,4 +1,4 @@
-"""placement-api in a process of its own that begins with all modules imported, for arguments that it rejects."""
+"""Commands in processes of their own that begin with all modules imported, which takes most of the time otherwise."""
 
 from __future__ import annotations
 
@@ -9,38 +9,61 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from placement.cmd import api
+from placement.cmd import api, exporter, manage, status
 
 _START = multiprocessing.get_context('forkserver')
 _START.set_forkserver_preload([__name__])
 
+#: The functions of the commands, which take the arguments.
+MAINS: dict[str, Callable[[Sequence[str]], int]] = {
+    'placement-api': api.main,
+    'placement-manage': manage.main,
+    'placement-status': status.main,
+    'exporter': exporter.main,
+}
+SECONDS = 60
 
-def placement_api(
-    arguments: Sequence[str], cwd: pathlib.Path, environ: Mapping[str, str], seconds: float
+
+def run(
+    program: str,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    cwd: pathlib.Path | None = None,
+    terminal: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``placement-api`` with these arguments; what it ended with and wrote. Warnings are errors in it.
+    """Run a command of ``MAINS``; what it ended with and wrote. Warnings but for unclosed files are errors in it.
 
-    :raises TimeoutExpired: it goes on for longer than ``seconds``.
+    :param terminal: the path of a terminal for its standard input and output; what it writes there is not returned.
+    :raises TimeoutExpired: it goes on for longer than ``SECONDS``.
     """
     with tempfile.TemporaryDirectory() as directory:
-        files = [pathlib.Path(directory, name) for name in ('stdout', 'stderr')]
-        process = _START.Process(target=_run, args=(list(arguments), cwd, dict(environ), files))
+        written = [pathlib.Path(directory, name) for name in ('stdout', 'stderr')]
+        files = [terminal or os.devnull, terminal or str(written[0]), str(written[1])]
+        process = _START.Process(target=_run, args=(program, list(arguments), dict(environ), cwd, files))
         process.start()
-        process.join(seconds)
+        process.join(SECONDS)
         if process.exitcode is None:
             process.kill()
             process.join()
-            raise subprocess.TimeoutExpired('placement-api', seconds)
-        return subprocess.CompletedProcess(list(arguments), process.exitcode, *(file.read_text() for file in files))
+            raise subprocess.TimeoutExpired(program, SECONDS)
+        texts = [file.read_text() if file.exists() else '' for file in written]
+        return subprocess.CompletedProcess(list(arguments), process.exitcode, *texts)
 
 
-def _run(arguments: list[str], cwd: pathlib.Path, environ: dict[str, str], files: list[pathlib.Path]) -> None:
-    for number, file in enumerate(files, 1):
-        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
-    os.chdir(cwd)
+def _run(
+    program: str, arguments: list[str], environ: dict[str, str], cwd: pathlib.Path | None, files: list[str]
+) -> None:
+    for number, file in enumerate(files):
+        os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOCTTY), number)
+    sys.stdin = os.fdopen(0, closefd=False)
+    if cwd:
+        os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environ)
     warnings.simplefilter('error')
-    sys.exit(api.main(arguments))
+    warnings.simplefilter('ignore', ResourceWarning)
+    # oslo.upgradecheck uses a constant that prettytable deprecates.
+    warnings.filterwarnings('ignore', module='oslo_upgradecheck')
+    sys.exit(MAINS[program](arguments))

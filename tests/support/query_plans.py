@@ -11,7 +11,13 @@ from placement.db.api import Database
 from tests.support.event_hooks import listening
 
 #: Tables that do not grow with the cloud.
-_CATALOGUES = (tables.resource_classes, tables.traits, tables.consumer_types, tables.change_log_slots)
+_CATALOGUES = (
+    tables.resource_classes,
+    tables.resource_class_sequence,
+    tables.traits,
+    tables.consumer_types,
+    tables.change_log_slots,
+)
 _GROWING = set(tables.metadata.tables) - {table.name for table in _CATALOGUES}
 
 

@@ -51,11 +51,11 @@ class Callers:
 @contextlib.contextmanager
 def callers(urls: Sequence[str], count: int = CALLERS) -> Iterator[Callers]:
     """So many callers, closed at the end."""
-    made = Callers(urls, count)
+    callers = Callers(urls, count)
     try:
-        yield made
+        yield callers
     finally:
-        made.close()
+        callers.close()
 
 
 def provider(client: Client, total: int) -> str:
@@ -120,16 +120,17 @@ def for_new_types(racing: Callers) -> tuple[list[Reply], dict[str, str], dict[st
     """
     target = provider(racing.clients[0], 100_000)
     types = [f'RACE_{uuid.uuid4().hex.upper()}' for _ in range(3)]
-    wanted: dict[str, str] = {}
+    types_by_consumer: dict[str, str] = {}
 
     def post(client: Client, number: int) -> Reply:
         chosen = {str(uuid.uuid4()): type_ for type_ in random.Random(number).sample(types, len(types))}
-        wanted.update(chosen)
+        types_by_consumer.update(chosen)
         body = {consumer: {**claim([target], None), 'consumer_type': type_} for consumer, type_ in chosen.items()}
         return client.request('POST', '/allocations', body, version='1.38')
 
     replies = racing.all_at_once(post)
-    return replies, wanted, {consumer: _shown(racing.clients[0], consumer)['consumer_type'] for consumer in wanted}
+    shown = {consumer: _shown(racing.clients[0], consumer)['consumer_type'] for consumer in types_by_consumer}
+    return replies, types_by_consumer, shown
 
 
 def for_one_type(racing: Callers) -> tuple[dict[int, str | None], int, str]:
@@ -148,9 +149,9 @@ def for_one_type(racing: Callers) -> tuple[dict[int, str | None], int, str]:
         for turn in range(6):
             seen = _shown(client, consumer)['consumer_generation']
             type_ = f'OF_{number}_{turn}' if (number + turn) % 3 else None
-            more = {'consumer_type': type_} if type_ else {}
+            members = {'consumer_type': type_} if type_ else {}
             version = '1.38' if type_ else '1.28'
-            reply = client.request('PUT', path, {**claim([target], seen), **more}, version=version)
+            reply = client.request('PUT', path, {**claim([target], seen), **members}, version=version)
             assert reply.status in (204, 409), reply
             if reply.status == 204:
                 assert seen + 1 not in accepted
@@ -193,14 +194,14 @@ def of_reshapes(racing: Callers) -> tuple[list[Reply], list[int]]:
     fleet.demand(first, 'PUT', f'/allocations/{consumer}', claim([host], None))
 
     def move(client: Client, number: int) -> Reply:
-        there = cells[number % 2]
+        cell = cells[number % 2]
         # Half of the callers name the providers in the other order.
-        named = [(host, (2, {'MEMORY_MB': 1})), (there, (1, {'VCPU': UNITS}))][:: 1 if number % 4 < 2 else -1]
-        entry = claim([there], 1)
+        named = [(host, (2, {'MEMORY_MB': 1})), (cell, (1, {'VCPU': UNITS}))][:: 1 if number % 4 < 2 else -1]
+        entry = claim([cell], 1)
         return client.request('POST', '/reshaper', reshape(dict(named), {consumer: entry}), version='1.30')
 
     replies = racing.all_at_once(move)
-    return replies, [_used(first, one) for one in (host, *cells)]
+    return replies, [_used(first, uuid_) for uuid_ in (host, *cells)]
 
 
 def reshapes_and_claims(racing: Callers) -> tuple[list[Reply], list[Reply], dict[str, Any], int]:
@@ -219,8 +220,8 @@ def reshapes_and_claims(racing: Callers) -> tuple[list[Reply], list[Reply], dict
         return client.request('POST', '/reshaper', body, version='1.30')
 
     replies = racing.all_at_once(act)
-    left = fleet.demand(first, 'GET', f'/resource_providers/{host}/inventories')['inventories']
-    return replies[1::2], replies[::2], left, _used(first, host)
+    remaining = fleet.demand(first, 'GET', f'/resource_providers/{host}/inventories')['inventories']
+    return replies[1::2], replies[::2], remaining, _used(first, host)
 
 
 def reshapes_and_deletions(racing: Callers) -> tuple[list[Reply], list[Reply], list[Reply], int]:

@@ -50,6 +50,11 @@ class Server:
         """The process ids of the workers."""
         return [pid for pid in children(self.process.pid) if 'exporter' not in _command_line(pid)]
 
+    def exporter(self) -> int | None:
+        """The process id of the exporter, None while it does not run."""
+        exporters = [pid for pid in children(self.process.pid) if 'exporter' in _command_line(pid)]
+        return exporters[0] if exporters else None
+
     def retries(self) -> int:
         """The number of retried transactions of all workers since the start."""
         assert self.metrics_url is not None
@@ -147,14 +152,14 @@ def free_port() -> int:
 
 def children(pid: int) -> list[int]:
     """The process ids of the children of a process."""
-    found = []
+    pids = []
     for status in pathlib.Path('/proc').glob('[0-9]*/stat'):
         # It may have ended meanwhile.
         with contextlib.suppress(OSError):
             # After the name of the program, which may have blanks: the state and the parent.
             if int(status.read_text().rpartition(')')[2].split()[1]) == pid:
-                found.append(int(status.parent.name))
-    return sorted(found)
+                pids.append(int(status.parent.name))
+    return sorted(pids)
 
 
 def threads(pid: int) -> int:

@@ -1,4 +1,4 @@
-"""TCP proxies between a service and its database: one counts round trips, one interrupts statements."""
+"""TCP proxies between a service and its database: one counts round trips, others are silent or interrupt statements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -28,13 +28,14 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
         self._partners: dict[socket.socket, socket.socket] = {}
-        self._services: set[socket.socket] = set()
+        #: Connections of services, and where each was forwarded to.
+        self._services: dict[socket.socket, tuple[str, int]] = {}
         #: Connections whose service has sent and got no answer yet.
         self._asked: set[socket.socket] = set()
         self._stopping = False
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._thread.start()
         return self
@@ -42,9 +43,17 @@ class Proxy:
     def __exit__(self, *_error: object) -> None:
         self._stopping = True
         self._thread.join()
-        for one in [*self._partners, self._listener]:
-            one.close()
+        for connection in [*self._partners, self._listener]:
+            connection.close()
         self._selector.close()
+
+    def move(self, host: str, port: int) -> None:
+        """Forward new connections there. Those that are open stay, as behind a virtual address."""
+        self._target = (host, port)
+
+    def connections_to(self, host: str, port: int) -> int:
+        """The number of open connections to a database."""
+        return [self._services.get(connection) for connection in [*self._partners]].count((host, port))
 
     def _run(self) -> None:
         while not self._stopping:
@@ -58,21 +67,26 @@ class Proxy:
 
     def _accept(self) -> None:
         service, _ = self._listener.accept()
-        database = socket.create_connection(self._target)
+        target = self._target
+        try:
+            database = socket.create_connection(target)
+        except OSError:
+            service.close()
+            return
+        self._services[service] = target
         self._partners |= {service: database, database: service}
-        self._services.add(service)
-        for one in (service, database):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._selector.register(one, selectors.EVENT_READ)
+        for connection in (service, database):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._selector.register(connection, selectors.EVENT_READ)
 
     def _pass_on(self, source: socket.socket) -> None:
         other = self._partners[source]
         data = _received(source)
         if not data:
-            for one in (source, other):
-                self._selector.unregister(one)
-                del self._partners[one]
-                one.close()
+            for connection in (source, other):
+                self._selector.unregister(connection)
+                del self._partners[connection]
+                connection.close()
             return
         if source not in self._services:
             self._asked.discard(other)
@@ -89,12 +103,31 @@ class Proxy:
         target.sendall(data)
 
 
+class Silencer(Proxy):
+    """Accepts connections, and while ``is_silent`` forwards nothing."""
+
+    is_silent = False
+
+    def forward(self, data: bytes, source: socket.socket, target: socket.socket) -> None:  # noqa: ARG002
+        """Send it on, unless this is silent."""
+        if not self.is_silent:
+            target.sendall(data)
+
+    def end_silence(self) -> None:
+        """Forward again, and close the connections from which something was withheld."""
+        self.is_silent = False
+        for connection in tuple(self._partners):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
 class Interrupter(Proxy):
-    """Interrupts each statement of the service that begins with ``word``, in one of four ways (``way``).
+    """Interrupts each statement of the service that begins with ``word``, in one of five ways (``way``).
 
     ``race``: the server is told to cancel what the connection executes, at the moment the statement is forwarded.
     ``kill``: at that moment the server is told to end the connection.
     ``itself``: the statement is replaced by one that cancels itself, so that it fails and the transaction stays open.
+    ``certification``: it is replaced by one that fails as a COMMIT of Group Replication that failed certification does.
     ``silence``: the statement is executed, and the connection is closed instead of the answer.
 
     :param administrator: a connection of the driver that may cancel statements of others.
@@ -141,6 +174,8 @@ class Interrupter(Proxy):
             target.sendall(data)
         elif self.way == 'itself':
             target.sendall(self._cancelling_itself())
+        elif self.way == 'certification':
+            target.sendall(_mysql_query(self._random.choice(_FAILED_CERTIFICATIONS)))
         else:
             # What can be interrupted takes some 0.01 ms.
             times = self._random.choice([1, 5, 20])
@@ -156,8 +191,7 @@ class Interrupter(Proxy):
         if self._is_postgresql:
             text = b'SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)\0'
             return b'Q' + (len(text) + 4).to_bytes(4, 'big') + text
-        text = b'\x03KILL QUERY CONNECTION_ID()'
-        return len(text).to_bytes(3, 'little') + b'\0' + text
+        return _mysql_query('KILL QUERY CONNECTION_ID()')
 
     def _begin_to_cancel(self, number: int, times: int) -> None:
         """Send what cancels, and wait for nothing."""
@@ -182,6 +216,23 @@ class Interrupter(Proxy):
                 self._administrator._read_query_result()
 
 
+#: They fail with the numbers and messages of MySQL 9.7.
+_FAILED_CERTIFICATIONS = [
+    f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = '{message}'"
+    for number, message in (
+        (1180, "Got error 149 - ''Lock deadlock; Retry transaction'' during COMMIT"),
+        (3100, "Error on observer while running replication hook ''before_commit''."),
+        (3101, 'Plugin instructed the server to rollback the current transaction.'),
+    )
+]
+
+
+def _mysql_query(statement: str) -> bytes:
+    """The packet that has the server of MariaDB or MySQL execute a statement."""
+    text = b'\x03' + statement.encode()
+    return len(text).to_bytes(3, 'little') + b'\0' + text
+
+
 def _connection_number(data: bytes) -> int | None:
     """The number of a connection in the first packet of MariaDB, or in the message of PostgreSQL that has it."""
     if data[4:5] == b'\x0a':
@@ -191,10 +242,27 @@ def _connection_number(data: bytes) -> int | None:
     return None if key_data < 0 else int.from_bytes(data[key_data + 5 : key_data + 9], 'big')
 
 
+def legible(database: sa.URL, port: int) -> sa.URL:
+    """The URL of ``database`` through a proxy that reads what is sent, so without encryption.
+
+    PyMySQL uses TLS if the server offers it, as MySQL does.
+    """
+    plain = {'postgresql': {'sslmode': 'disable', 'gssencmode': 'disable'}, 'mysql': {'ssl_disabled': 'true'}}
+    return database.set(host='127.0.0.1', port=port).update_query_dict(plain[database.get_backend_name()])
+
+
 @contextlib.contextmanager
 def counting(database: sa.URL) -> Iterator[tuple[Proxy, sa.URL]]:
     """A proxy before the server of ``database``, and the URL through it."""
     with Proxy(database.host or '', database.port or PORTS[database.get_backend_name()]) as proxy:
+        yield proxy, database.set(host='127.0.0.1', port=proxy.port)
+
+
+@contextlib.contextmanager
+def silencing(database: sa.URL) -> Iterator[tuple[Silencer, sa.URL]]:
+    """A ``Silencer`` before the server of ``database``, and the URL through it."""
+    proxy = Silencer(database.host or '', database.port or PORTS[database.get_backend_name()])
+    with proxy:
         yield proxy, database.set(host='127.0.0.1', port=proxy.port)
 
 
@@ -208,11 +276,7 @@ def interrupting(database: sa.URL) -> Iterator[tuple[Interrupter, sa.URL]]:
         administrator = connection.connection.dbapi_connection
         proxy = Interrupter(database.host or '', database.port or PORTS[backend], administrator)
         with proxy:
-            through = database.set(host='127.0.0.1', port=proxy.port)
-            if backend == 'postgresql':
-                # The proxy reads what is sent.
-                through = through.update_query_dict({'sslmode': 'disable', 'gssencmode': 'disable'})
-            yield proxy, through
+            yield proxy, legible(database, proxy.port)
 
 
 def _received(source: socket.socket) -> bytes:

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import pty
 import re
-import subprocess
-import sys
+
+from tests.support import preforked
 
 
 def shown_by(*arguments: str, **environ: str) -> list[str]:
-    """The lines that ``placement-manage`` prints, without colours. It must succeed."""
+    """The lines that ``placement-manage`` prints, without colors. It must succeed."""
     leader, follower = pty.openpty()
-    program = [sys.executable, '-m', 'placement.cmd.manage', *arguments]
     settings = {**os.environ, 'COLUMNS': '80', 'TERM': 'xterm', **environ}
     if 'LESS' not in environ:
         settings.pop('LESS', None)
-    process = subprocess.Popen(program, stdin=follower, stdout=follower, env=settings, stderr=subprocess.DEVNULL)
-    os.close(follower)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        printed = pool.submit(_read, leader)
+        ended = preforked.run('placement-manage', arguments, settings, terminal=os.ttyname(follower))
+        os.close(follower)
+    assert ended.returncode == 0, ended.stderr
+    text = re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', printed.result().decode())
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def _read(leader: int) -> bytes:
+    """What is written to a terminal until it is closed."""
     printed = b''
     with contextlib.suppress(OSError):  # A closed terminal raises this error.
         while piece := os.read(leader, 65536):
             printed += piece
     os.close(leader)
-    assert process.wait(60) == 0
-    return [line.rstrip() for line in re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', printed.decode()).splitlines()]
+    return printed

@@ -96,11 +96,11 @@ def _step(client: Client, choose: random.Random, providers: list[str], children:
         mover = choose.choice(providers)
         reply = _repeated(lambda: move(client, mover, None))
     elif kind == 'create':
-        made = str(uuid.uuid4())
-        body = {'name': made, 'uuid': made, 'parent_provider_uuid': anyone}
+        uuid_ = str(uuid.uuid4())
+        body = {'name': uuid_, 'uuid': uuid_, 'parent_provider_uuid': anyone}
         reply, accepted = _repeated(lambda: client.request('POST', '/resource_providers', body)), (_NO_PARENT,)
         if reply.status == 200:
-            children.append(made)
+            children.append(uuid_)
     elif kind == 'delete' and children:
         child = choose.choice(children)
         reply = _repeated(lambda: client.request('DELETE', f'/resource_providers/{child}'))
@@ -129,10 +129,10 @@ def _repeated(send: Callable[[], Reply]) -> Reply:
 
 def create(client: Client, parent: str | None = None) -> str:
     """A new provider below ``parent``."""
-    made = str(uuid.uuid4())
-    body = {'name': made, 'uuid': made, 'parent_provider_uuid': parent}
+    uuid_ = str(uuid.uuid4())
+    body = {'name': uuid_, 'uuid': uuid_, 'parent_provider_uuid': parent}
     fleet.demand(client, 'POST', '/resource_providers', body)
-    return made
+    return uuid_
 
 
 def move(client: Client, provider: str, parent: str | None) -> Reply:
@@ -147,11 +147,11 @@ def problems_of_trees(client: Client, members: Sequence[str]) -> list[str]:
     for member in members:
         listed = fleet.demand(client, 'GET', f'/resource_providers?in_tree={member}')['resource_providers']
         by_tree[listed[0]['root_provider_uuid']] = listed
-    found = {one['uuid']: one for listed in by_tree.values() for one in listed}
+    rows = {row['uuid']: row for listed in by_tree.values() for row in listed}
     problems = links.problems(
-        {name: (one['parent_provider_uuid'], one['root_provider_uuid']) for name, one in found.items()}
+        {name: (row['parent_provider_uuid'], row['root_provider_uuid']) for name, row in rows.items()}
     )
-    for provider, entry in found.items():
+    for provider, entry in rows.items():
         shown = fleet.demand(client, 'GET', f'/resource_providers/{provider}')
         if shown != entry:
             problems.append(f'provider {provider} is listed as {entry} and shown as {shown}')

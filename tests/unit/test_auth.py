@@ -38,7 +38,7 @@ def _seen(token: str | None, path: str = '/traits', **headers: str) -> tuple[int
 )
 def test_noauth2_reads_the_token(token: str, identity: dict[str, Any]) -> None:
     assert _seen(token) == (200, identity)
-    claims = {name: value for name, value in CLAIMS.items() if name != 'X-Roles'}
+    claims = {name: value for name, value in CLAIMS.items() if name not in ('X-Roles', 'X-Project-Id')}
     assert _seen(token, **claims) == (200, identity)
 
 
@@ -51,9 +51,14 @@ def test_noauth2_reads_the_roles(token: str, header: str, roles: list[str]) -> N
     assert _seen(f'{token}:p', **{'X-Roles': header}) == (200, expected)
 
 
+def test_noauth2_reads_the_project() -> None:
+    assert _seen('u:p', **{'X-Project-Id': 'q'}) == (200, {'user_id': 'u', 'project_id': 'q', 'roles': []})
+    assert _seen('u:p', **{'X-Project-Id': ''})[1]['project_id'] == 'p'
+
+
 def test_noauth2_reads_the_scope() -> None:
     identity = {'user_id': 'admin', 'project_id': None, 'roles': ['admin'], 'system_scope': 'all'}
-    assert _seen('admin:p', **{'OpenStack-System-Scope': 'all'}) == (200, identity)
+    assert _seen('admin:p', **{'OpenStack-System-Scope': 'all', 'X-Project-Id': 'q'}) == (200, identity)
     assert _seen('admin:p', **{'OpenStack-System-Scope': ''})[1]['project_id'] == 'p'
 
 

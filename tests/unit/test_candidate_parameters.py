@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement.handlers import pasted_search
+from placement.ops.explain import pasted_search
 
 
 @pytest.mark.parametrize(

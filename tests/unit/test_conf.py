@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
+import tempfile
 
 import pytest
 
 from placement import conf as configuration
 from placement import exception
-from placement.conf.ignored import COUNTERPARTS
+from placement.conf import COUNTERPARTS
 
 
 def test_the_environment_needs_no_file() -> None:
@@ -52,9 +54,9 @@ def test_overrides_win_over_environment_and_environment_over_file(tmp_path: path
 
 
 def test_two_configurations_share_nothing() -> None:
-    one = configuration.load(environ={}, config_files=[], overrides={'api': {'auth_strategy': 'noauth2'}})
+    first = configuration.load(environ={}, config_files=[], overrides={'api': {'auth_strategy': 'noauth2'}})
     other = configuration.load(environ={}, config_files=[], overrides={'cors': {'allowed_origin': ['*']}})
-    assert (one.api.auth_strategy, one.cors.allowed_origin) == ('noauth2', None)
+    assert (first.api.auth_strategy, first.cors.allowed_origin) == ('noauth2', None)
     assert (other.api.auth_strategy, other.cors.allowed_origin) == ('keystone', ['*'])
 
 
@@ -114,6 +116,32 @@ def test_a_configured_directory_must_exist(tmp_path: pathlib.Path) -> None:
         configuration.load(environ={'OS_PLACEMENT_CONFIG_DIR': str(missing)})
 
 
+@pytest.mark.parametrize(
+    ('locked', 'message'),
+    [
+        ('placement.conf', 'Permission denied: {directory}/placement.conf cannot be read.'),
+        ('.', "[Errno 13] Permission denied: '{directory}/placement.conf'"),
+    ],
+)
+def test_a_file_without_permission_is_named(locked: str, message: str) -> None:
+    configuration.load(environ={}, config_files=[])
+    with tempfile.TemporaryDirectory() as name:
+        directory = pathlib.Path(name)
+        directory.chmod(0o755)
+        (directory / 'placement.conf').touch()
+        (directory / locked).chmod(0)
+        if is_root := os.geteuid() == 0:
+            # Root may read every file.
+            os.seteuid(65534)
+        try:
+            with pytest.raises(exception.ConfigurationInvalid, match=f'^{re.escape(message.format(directory=name))}$'):
+                configuration.load(environ={'OS_PLACEMENT_CONFIG_DIR': name})
+        finally:
+            if is_root:
+                os.seteuid(0)
+            (directory / locked).chmod(0o700)
+
+
 def test_a_directory_of_files_wins_over_the_file(tmp_path: pathlib.Path) -> None:
     file, directory = tmp_path / 'a' / 'placement.conf', tmp_path / 'b'
     file.parent.mkdir()
@@ -156,7 +184,9 @@ def test_unknown_options_are_reported_with_their_source(
 
 
 def test_counterparts_of_ignored_options_are_options_that_exist() -> None:
-    options = {(str(group or 'DEFAULT'), option.dest) for group, found in configuration.list_opts() for option in found}
+    options = {
+        (str(group or 'DEFAULT'), option.dest) for group, members in configuration.list_opts() for option in members
+    }
     assert options.isdisjoint(COUNTERPARTS)
     for advice in COUNTERPARTS.values():
         for group, name in re.findall(r'\[(\w+)\] (\w+)', advice):

@@ -7,19 +7,19 @@ import sqlalchemy as sa
 
 from placement import conf as configuration
 from placement import exception
-from placement.db import url
+from placement.db import connections
 
 
 def _url(connection: str, **options: object) -> str:
     values = {'placement_database': {'connection': connection, **options}}
     conf = configuration.load(environ={}, config_files=[], overrides=values)
-    return url.engine_url(conf.placement_database).render_as_string(hide_password=False)
+    return connections.engine_url(conf.placement_database).render_as_string(hide_password=False)
 
 
 def _completed(connection: str) -> sa.URL:
     parsed = sa.make_url(connection)
-    url._reject_unsafe(parsed)
-    return url._complete(parsed, 0)
+    connections._reject_unsafe(parsed)
+    return connections._complete(parsed, 0)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_a_missing_driver_is_rejected_with_advice(connection: str) -> None:
 
 
 def test_parameters_win_over_those_of_the_url() -> None:
-    found = sa.make_url(_url('sqlite:///x?timeout=5&uri=true', connection_parameters='timeout=7&cache=a%26b'))
-    assert dict(found.query) == {'timeout': '7', 'uri': 'true', 'cache': 'a&b'}
+    url = sa.make_url(_url('sqlite:///x?timeout=5&uri=true', connection_parameters='timeout=7&cache=a%26b'))
+    assert dict(url.query) == {'timeout': '7', 'uri': 'true', 'cache': 'a&b'}
 
 
 @pytest.mark.parametrize('parameters', ['ssl_ca', 'ssl_ca=a&ssl_key', 'ssl_ca=a&&ssl_key=b'])

@@ -26,7 +26,7 @@ from placement.schemas import (
     usage,
 )
 from placement.web import error_document, microversion
-from placement.web.operation import Check, Consumes, Produces, RequiresPolicy, SinceVersion
+from placement.web.operation import Check, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy
 
 ROOT = Path(__file__).resolve().parents[2]
 API_REF = ROOT / 'api-ref'
@@ -103,9 +103,9 @@ def test_every_error_code_is_documented_and_every_documented_code_exists() -> No
 
 
 def test_codes_used_in_operations_are_known() -> None:
-    known = set(_first_column(API_REF / 'errors.md'))
+    documented = set(_first_column(API_REF / 'errors.md'))
     used = {code for text in _sections().values() for code in re.findall(r'`(placement\.[a-z_.]+)`', text)}
-    assert used <= known
+    assert used <= documented
 
 
 def test_every_microversion_is_documented_in_order() -> None:
@@ -120,19 +120,19 @@ def _members(schema: Any) -> set[str]:
     if not isinstance(schema, dict):
         return set()
     named = (re.fullmatch(r'\^(\w+)\\Z', pattern) for pattern in schema.get('patternProperties', ()))
-    own = {*schema.get('properties', ()), *(found[1] for found in named if found)}
-    return own.union(*map(_members, schema.values()))
+    members = {*schema.get('properties', ()), *(match[1] for match in named if match)}
+    return members.union(*map(_members, schema.values()))
 
 
 def _members_since(module: ModuleType) -> Iterator[tuple[str, str]]:
     """Each member that a module's schemas declare, and the microversion that added it; '' for the first."""
     for value in (value for name, value in vars(module).items() if not name.startswith('__')):
         if isinstance(value, tuple):
-            known: set[str] = set()
+            declared: set[str] = set()
             for since, schema in reversed(value):
-                new = _members(schema) - known
-                yield from ((name, f'{since[0]}.{since[1]}' if known else '') for name in new)
-                known |= new
+                new = _members(schema) - declared
+                yield from ((name, f'{since[0]}.{since[1]}' if declared else '') for name in new)
+                declared |= new
         elif isinstance(value, dict):
             yield from ((name, '') for name in _members(value))
 
@@ -180,14 +180,14 @@ def _sources() -> Iterator[Path]:
 
 
 def test_references_to_pages_lead_to_headings_that_exist() -> None:
-    found, broken = 0, []
+    references, broken = 0, []
     for path in _sources():
         for target, anchor in re.findall(r'(?<!share/)\b((?:api-ref|doc)/[\w/-]+\.md)(?:#([\w-]+))?', path.read_text()):
-            found += 1
+            references += 1
             if not _leads_somewhere(ROOT / target, anchor):
                 broken.append((str(path.relative_to(ROOT)), target, anchor))
     assert broken == []
-    assert found > 100
+    assert references > 100
 
 
 #: A path as a page of the code names it: relative to the repository, to the package or to the reference.
@@ -239,13 +239,13 @@ def test_every_page_is_listed_in_its_index() -> None:
 
 def _in_words(check: Check) -> str:
     match check:
-        case SinceVersion(first, None, otherwise):
+        case Microversions(first, None, otherwise):
             return f'{otherwise} below {first}'
-        case SinceVersion(first, last, otherwise):
+        case Microversions(first, last, otherwise):
             return f'{otherwise} outside of {first} to {last}'
-        case Produces(media_type):
+        case RequiresContentType(media_type):
             return f'415 unless the body is `{media_type}`'
-        case Consumes(media_type):
+        case RequiresAccept(media_type):
             return f'406 unless `{media_type}` is acceptable'
         case RequiresPolicy(rule):
             return f'403 unless `{rule}` allows it'
@@ -255,10 +255,10 @@ def _in_words(check: Check) -> str:
 def operations_table() -> str:
     """The table of ``api-ref/operations.md``, made from the declarations."""
     rows = [
-        f'| `{method} {path}` | {", ".join(map(_in_words, one.checks)) or "none"} |'
+        f'| `{method} {path}` | {", ".join(map(_in_words, operation.checks)) or "none"} |'
         for path, methods in handler.ROUTE_DECLARATIONS.items()
         for method, declared in methods.items()
-        for one in declared.operations
+        for operation in declared.operations
     ]
     return '\n'.join(['| Operation | Checks, in this order |', '|---|---|', *rows])
 

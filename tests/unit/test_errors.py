@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 import webob
 from webob import exc
 
-from placement.web import error_document, microversion, wsgi
+from placement.web import error_document, microversion
 
-DETAIL = 'what & <b>went</b> wrong'
+REASON = 'what & <b>went</b> wrong'
+CONFLICT = 'There was a conflict when trying to complete your request.'
 
 
 def _response(
@@ -20,7 +22,7 @@ def _response(
     req.environ['openstack.request_id'] = 'req-1'
     if version:
         req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
-    return req.get_response(wsgi.for_error(error))
+    return req.get_response(functools.partial(error_document.respond, error))
 
 
 def _document(error: exc.HTTPException, version: str | None = None) -> dict[str, Any]:
@@ -32,15 +34,15 @@ def _document(error: exc.HTTPException, version: str | None = None) -> dict[str,
 
 
 def test_before_negotiation_and_below_1_23_there_is_no_code() -> None:
-    expected = {'status': 409, 'title': 'Conflict', 'detail': DETAIL, 'request_id': 'req-1'}
-    assert _document(exc.HTTPConflict(DETAIL, comment='x')) == expected
-    assert _document(exc.HTTPConflict(DETAIL, comment='x'), '1.22') == expected
+    expected = {'status': 409, 'title': 'Conflict', 'detail': f'{CONFLICT}\n\n {REASON}', 'request_id': 'req-1'}
+    assert _document(exc.HTTPConflict(REASON, comment='x')) == expected
+    assert _document(exc.HTTPConflict(REASON, comment='x'), '1.22') == expected
 
 
 def test_from_1_23_there_is_a_code() -> None:
-    coded = exc.HTTPConflict(DETAIL, comment=error_document.CONCURRENT_UPDATE)
+    coded = exc.HTTPConflict(REASON, comment=error_document.CONCURRENT_UPDATE)
     assert _document(coded, '1.23')['code'] == 'placement.concurrent_update'
-    assert _document(exc.HTTPConflict(DETAIL), '1.23')['code'] == 'placement.undefined_code'
+    assert _document(exc.HTTPConflict(REASON), '1.23')['code'] == 'placement.undefined_code'
 
 
 def test_the_error_for_an_unsupported_version_names_the_supported_ones() -> None:
@@ -48,16 +50,22 @@ def test_the_error_for_an_unsupported_version_names_the_supported_ones() -> None
     assert (document['min_version'], document['max_version']) == ('1.0', '1.29')
 
 
-def test_404_and_405_start_with_a_general_sentence() -> None:
+def test_a_detail_is_the_sentence_of_webob_and_the_reason() -> None:
+    assert _document(exc.HTTPConflict(REASON))['detail'] == f'{CONFLICT}\n\n {REASON}'
+    assert _document(exc.HTTPNotFound(REASON))['detail'] == f'The resource could not be found.\n\n {REASON}'
+    assert _document(exc.HTTPForbidden(REASON))['detail'] == f'Access was denied to this resource.\n\n {REASON}'
+    detail = _document(exc.HTTPMethodNotAllowed(REASON))['detail']
+    assert detail == f'The method GET is not allowed for this resource.\n\n {REASON}'
+
+
+def test_without_a_reason_a_detail_is_the_sentence_alone() -> None:
     assert _document(exc.HTTPNotFound())['detail'] == 'The resource could not be found.'
-    assert _document(exc.HTTPNotFound(DETAIL))['detail'] == f'The resource could not be found.\n\n{DETAIL}'
-    detail = _document(exc.HTTPMethodNotAllowed())['detail']
-    assert detail == 'The method GET is not allowed for this resource.'
+    assert _document(exc.HTTPMethodNotAllowed())['detail'] == 'The method GET is not allowed for this resource.'
 
 
 def test_the_reason_is_one_line() -> None:
-    assert _document(exc.HTTPConflict('name a\nb\r already exists'))['detail'] == 'name a\\nb\\r already exists'
-    assert _document(exc.HTTPNotFound('a\nb'))['detail'] == 'The resource could not be found.\n\na\\nb'
+    detail = _document(exc.HTTPConflict('name a\nb\r already exists'))['detail']
+    assert detail == f'{CONFLICT}\n\n name a\\nb\\r already exists'
 
 
 @pytest.mark.parametrize(
@@ -74,14 +82,14 @@ def test_the_reason_is_one_line() -> None:
     ],
 )
 def test_the_form_is_negotiated(accept: str, media_type: str) -> None:
-    assert _response(exc.HTTPConflict(DETAIL), Accept=accept).content_type == media_type
+    assert _response(exc.HTTPConflict(REASON), Accept=accept).content_type == media_type
 
 
 def test_html_is_escaped_and_plain_text_is_not() -> None:
-    page = _response(exc.HTTPConflict(DETAIL), Accept='text/html')
+    page = _response(exc.HTTPConflict(REASON), Accept='text/html')
     assert 'what &amp; &lt;b&gt;went&lt;/b&gt; wrong' in page.text
     assert '409 Conflict' in page.text
-    assert _response(exc.HTTPConflict(DETAIL), Accept='image/png').text == f'409 Conflict\n\n{DETAIL}\n'
+    assert _response(exc.HTTPConflict(REASON), Accept='image/png').text == f'409 Conflict\n\n{CONFLICT}\n\n {REASON}\n'
 
 
 def test_headers_of_the_error_are_sent_and_head_gets_no_body() -> None:
@@ -96,9 +104,9 @@ def test_headers_of_the_error_are_sent_and_head_gets_no_body() -> None:
 def test_a_text_of_a_megabyte_is_shortened_in_the_middle() -> None:
     detail = _document(exc.HTTPConflict(f'start{"x" * 1_000_000}end'))['detail']
     assert len(detail) < 10_000
-    assert detail.startswith('start')
+    assert detail.startswith(f'{CONFLICT}\n\n start')
     assert detail.endswith('end')
 
 
 def test_text_that_cannot_be_encoded_is_replaced() -> None:
-    assert _document(exc.HTTPConflict('a\ud800b'))['detail'] == 'a?b'
+    assert _document(exc.HTTPConflict('a\ud800b'))['detail'] == f'{CONFLICT}\n\n a?b'

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.audit import checks
 from placement.cmd import manage, status
+from placement.ops.audit import checks
 
 DOC = Path(__file__).resolve().parents[2] / 'doc'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -82,3 +83,13 @@ def test_the_stamp_keeps_other_values_of_vary() -> None:
         ('OpenStack-API-Version', 'placement 1.4'),
         ('Vary', 'Origin, openstack-api-version'),
     ]
+
+
+def test_long_headers_of_clients_do_not_stay_in_memory() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            microversion.negotiate(f'placement 1.{number % 30}, compute {number}{"0" * 100_000}', DEFAULT)
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()

@@ -12,13 +12,13 @@ from placement.web import context, microversion
 from placement.web.error_mapping import ErrorMapping
 from placement.web.operation import (
     JSON,
+    ByMicroversion,
     Check,
-    Consumes,
+    Microversions,
     Operation,
-    Produces,
+    RequiresAccept,
+    RequiresContentType,
     RequiresPolicy,
-    SinceVersion,
-    Versions,
     operation,
 )
 
@@ -43,7 +43,7 @@ def _show(*checks: Check, text: str = 'reached') -> Operation:
 
 
 def _send(
-    app: Operation | Versions, version: str = '1.29', allowed: bool = True, path: str = '/', **environ: str
+    app: Operation | ByMicroversion, version: str = '1.29', allowed: bool = True, path: str = '/', **environ: str
 ) -> webob.Response:
     req = webob.Request.blank(path, environ=environ)
     req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
@@ -54,26 +54,27 @@ def _send(
 
 @pytest.mark.parametrize('sent', ['application/json', 'application/json; charset=utf-8', 'application/json ;x=y'])
 def test_parameters_of_the_media_type_are_ignored(sent: str) -> None:
-    assert _send(_show(Produces(JSON)), CONTENT_TYPE=sent).text == 'reached'
+    assert _send(_show(RequiresContentType(JSON)), CONTENT_TYPE=sent).text == 'reached'
 
 
 @pytest.mark.parametrize(
     ('sent', 'media_type'), [('text/plain', 'text/plain'), ('', 'None'), ('Application/JSON', 'Application/JSON')]
 )
 def test_another_media_type_is_not_supported(sent: str, media_type: str) -> None:
-    rejected = _send(_show(Produces(JSON)), CONTENT_TYPE=sent)
+    rejected = _send(_show(RequiresContentType(JSON)), CONTENT_TYPE=sent)
     assert rejected.status_int == 415
-    assert rejected.json['errors'][0]['detail'] == f'The media type {media_type} is not supported, use application/json'
+    reason = f'The media type {media_type} is not supported, use application/json'
+    assert rejected.json['errors'][0]['detail'].endswith(f'\n\n {reason}')
 
 
 @pytest.mark.parametrize('accept', ['application/json', '*/*', 'application/*;q=0.1', 'text/html, */*', 'not a header'])
 def test_accept_that_allows_json(accept: str) -> None:
-    assert _send(_show(Consumes(JSON)), HTTP_ACCEPT=accept).text == 'reached'
+    assert _send(_show(RequiresAccept(JSON)), HTTP_ACCEPT=accept).text == 'reached'
 
 
 @pytest.mark.parametrize('accept', ['text/html', 'application/json;q=0', 'application/xml, text/*', '*/*;q=0'])
 def test_accept_that_excludes_json(accept: str) -> None:
-    rejected = _send(_show(Consumes(JSON)), HTTP_ACCEPT=accept)
+    rejected = _send(_show(RequiresAccept(JSON)), HTTP_ACCEPT=accept)
     assert rejected.status_int == 406
     assert 'Only application/json is provided' in rejected.text
 
@@ -84,26 +85,26 @@ def test_a_caller_without_permission_is_rejected() -> None:
 
 
 def test_checks_are_made_in_the_order_in_which_they_are_named() -> None:
-    window_first = _show(SinceVersion('1.1'), Produces(JSON), RequiresPolicy('x'))
-    media_first = _show(Produces(JSON), SinceVersion('1.1'), RequiresPolicy('x'))
+    window_first = _show(Microversions('1.1'), RequiresContentType(JSON), RequiresPolicy('x'))
+    media_first = _show(RequiresContentType(JSON), Microversions('1.1'), RequiresPolicy('x'))
     assert _send(window_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 404
     assert _send(media_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 415
     assert _send(media_first, version='1.0', allowed=False, CONTENT_TYPE=JSON).status_int == 404
 
 
 def test_each_request_gets_the_operation_of_its_window() -> None:
-    both = Versions(_show(SinceVersion('1.2', last='1.6'), text='old'), _show(SinceVersion('1.7'), text='new'))
+    both = ByMicroversion(_show(Microversions('1.2', last='1.6'), text='old'), _show(Microversions('1.7'), text='new'))
     assert [_send(both, version).text for version in ('1.2', '1.6', '1.7', '1.29')] == ['old', 'old', 'new', 'new']
     assert _send(both, '1.1').status_int == 404
 
 
 def test_the_error_outside_of_the_window_can_be_chosen() -> None:
-    assert _send(_show(SinceVersion('1.5', otherwise=405)), '1.4').status_int == 405
+    assert _send(_show(Microversions('1.5', otherwise=405)), '1.4').status_int == 405
 
 
 def test_windows_must_not_overlap() -> None:
     with pytest.raises(ValueError, match=r'Two operations exist in 1\.6'):
-        Versions(_show(SinceVersion('1.2', last='1.6')), _show(SinceVersion('1.6')))
+        ByMicroversion(_show(Microversions('1.2', last='1.6')), _show(Microversions('1.6')))
 
 
 def test_errors_name_the_variables_of_the_path() -> None:
@@ -118,7 +119,7 @@ def test_errors_name_the_variables_of_the_path() -> None:
 
 def test_every_operation_but_the_root_checks_the_policy_last() -> None:
     for path, methods in handler.ROUTE_DECLARATIONS.items():
-        for declared in methods.values():
-            for one in declared.operations:
-                allowed = [isinstance(check, RequiresPolicy) for check in one.checks]
+        for by_version in methods.values():
+            for declared in by_version.operations:
+                allowed = [isinstance(check, RequiresPolicy) for check in declared.checks]
                 assert allowed == ([False] * (len(allowed) - 1) + [True] if path != '/' else [])

@@ -12,18 +12,19 @@ from oslo_policy import policy
 
 from placement import conf as placement_conf
 from placement import policies
-from placement.candidates.limits import Limit
-from placement.observability.metrics import ACCEPTED, CLAIM_REJECTIONS
+from placement.observability import ACCEPTED
+from placement.observability.metrics import CLAIM_REJECTIONS
+from placement.search.budget import Limit
 from tests.support.pages import ROOT, first_cells, section
 
 OWN_GROUPS = ('api', 'healthcheck', 'metrics', 'placement', 'placement_database', 'server')
 
 
 def _options() -> dict[str, list[cfg.Opt]]:
-    found: dict[str, list[cfg.Opt]] = {}
+    options_by_group: dict[str, list[cfg.Opt]] = {}
     for group, options in placement_conf.list_opts():
-        found.setdefault(str(group or 'DEFAULT'), []).extend(options)
-    return found
+        options_by_group.setdefault(str(group or 'DEFAULT'), []).extend(options)
+    return options_by_group
 
 
 @pytest.mark.parametrize('group', OWN_GROUPS)
@@ -42,8 +43,8 @@ def test_groups_of_libraries_are_documented_and_the_options_named_there_exist() 
     documented.pop('oslo-config-generator --namespace placement', None)
     assert set(documented) == set(declared) - set(OWN_GROUPS)
     for group, names in documented.items():
-        known = {option.name for option in declared[group]} | {option.dest for option in declared[group]}
-        assert set(names) <= known, group
+        declared_names = {option.name for option in declared[group]} | {option.dest for option in declared[group]}
+        assert set(names) <= declared_names, group
 
 
 def _settings(sample: str) -> dict[str, set[str]]:
@@ -59,10 +60,10 @@ def test_sample_configuration_is_accepted_and_sets_only_what_exists() -> None:
     assert conf.api.auth_strategy == 'keystone'
     # The options of the plugin that auth_type names.
     plugin = {option.dest for option in ks_loading.get_auth_plugin_conf_options('password')}
-    known = {group: {option.dest for option in options} for group, options in _options().items()}
-    known['keystone_authtoken'] |= plugin
+    declared = {group: {option.dest for option in options} for group, options in _options().items()}
+    declared['keystone_authtoken'] |= plugin
     for group, names in _settings(sample.read_text()).items():
-        assert names <= known[group], group
+        assert names <= declared[group], group
 
 
 def test_sample_policy_overrides_only_rules_that_exist() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from placement.page import names, pictures, rendering
-from placement.page.rendering import Pages
-from placement.reports.capacity import Filling
-from placement.reports.provider_trees import InventoryUsage, Node
+from placement.cache.providers import InventoryRecord, Provider
+from placement.ops.page import pictures, rendering
+from placement.ops.page.view import Pagination
+from placement.ops.reports.provider_trees import Tree
 
 
 @pytest.mark.parametrize(
@@ -41,20 +41,32 @@ def test_amounts_have_units_and_the_number_as_title(value: int, resource_class: 
 
 
 def test_a_usage_has_units_and_the_numbers_as_title() -> None:
-    shown = rendering.used_of(Filling(967578624, 351698944), 'MEMORY_MB')
+    shown = rendering.used_of(351698944, 967578624, 'MEMORY_MB')
     assert shown == '<span title="351,698,944 of 967,578,624">335 of 923 TiB</span>'
 
 
+def _tree(*providers: tuple[str | None, int | None], inventories: dict[int, InventoryRecord] | None = None) -> Tree:
+    """A tree of providers with the ids 1, 2 ... and the uuids u1, u2 ...; each is given by its name and its parent."""
+    children: dict[int | None, list[Provider]] = {}
+    for id_, (name, parent_id) in enumerate(providers, 1):
+        amounts = {'VCPU': inventories[id_]} if inventories and id_ in inventories else {}
+        children.setdefault(parent_id, []).append(Provider(id_, f'u{id_}', 1, parent_id, amounts, name=name))
+    return Tree(children[None][0], children)
+
+
 def test_names_of_a_tree_leave_out_the_name_of_the_parent() -> None:
-    root = Node(1, 'u1', 'numa-4.example.org', 0, None, 1)
-    numa = Node(2, 'u2', 'numa-4.example.org_NUMA0', 0, 1, 1)
-    card = Node(3, 'u3', 'numa-4.example.org_NUMA0_pf_enp59s0f0', 0, 2, 1)
-    agent = Node(4, 'u4', 'numa-4.example.org:Open vSwitch agent', 0, 1, 1)
-    other, same, unnamed = Node(5, 'u5', 'rack', 0, 1, 1), Node(6, 'u6', 'rack', 0, 5, 1), Node(7, 'u7', '', 0, 1, 1)
-    deep = Node(8, 'u8', 'numa-4.example.org-nic0', 0, 2, 1)
-    alike = Node(9, 'u9', 'numa-4.example.organic', 0, 1, 1)
-    root.children, numa.children, other.children = [numa, agent, other, unnamed, alike], [card, deep], [same]
-    assert names.of_tree(root) == {
+    tree = _tree(
+        ('numa-4.example.org', None),
+        ('numa-4.example.org_NUMA0', 1),
+        ('numa-4.example.org_NUMA0_pf_enp59s0f0', 2),
+        ('numa-4.example.org:Open vSwitch agent', 1),
+        ('rack', 1),
+        ('rack', 5),
+        (None, 1),
+        ('numa-4.example.org-nic0', 2),
+        ('numa-4.example.organic', 1),
+    )
+    assert pictures.short_names(tree) == {
         'u1': 'numa-4.example.org',
         'u2': 'NUMA0',
         'u3': 'pf_enp59s0f0',
@@ -67,38 +79,16 @@ def test_names_of_a_tree_leave_out_the_name_of_the_parent() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ('seconds', 'words'),
-    [
-        (0, 'just now'),
-        (59.9, '59 s ago'),
-        (60, '1 minute ago'),
-        (7199, '1 hour ago'),
-        (2e5, '2 days ago'),
-        (-3, 'just now'),
-    ],
-)
-def test_times_in_words(seconds: float, words: str) -> None:
-    assert rendering.ago(seconds) == words
-
-
 def test_pages_of_a_list() -> None:
-    last = Pages(3, 25, 60)
+    last = Pagination(3, 25, 60)
     assert (last.first, last.last, last.count) == (50, 60, 3)
-    assert Pages(1, 25, 0).count == 1
-
-
-def _tree() -> Node:
-    root = Node(1, 'u1', 'root', 0, None, 1)
-    root.children = [Node(2, 'u2', 'left', 0, 1, 1), Node(3, 'u3', 'right', 0, 1, 1)]
-    root.children[0].inventories = [InventoryUsage('VCPU', 4, 0, 1.0, 4, 2, 2)]
-    root.children[0].children = [Node(4, 'u4', 'x' * 100, 0, 2, 1)]
-    return root
+    assert Pagination(1, 25, 0).count == 1
 
 
 @pytest.mark.parametrize('style', [pictures.SIDEWAYS, pictures.INDENTED])
 def test_boxes_of_a_picture_are_inside_and_do_not_overlap(style: pictures.Style) -> None:
-    picture = pictures.tree(_tree(), style)
+    tree = _tree(('root', None), ('left', 1), ('right', 1), ('x' * 100, 2), inventories={2: InventoryRecord(4, used=2)})
+    picture = pictures.draw(tree, style)
     assert len(picture.boxes) == 4
     assert len(picture.lines) == 3
     for number, box in enumerate(picture.boxes):
@@ -113,9 +103,6 @@ def test_boxes_of_a_picture_are_inside_and_do_not_overlap(style: pictures.Style)
 
 
 def test_pictures_of_deep_trees_are_cut_off() -> None:
-    root = at = Node(1, 'u1', 'n1', 0, None, 1)
-    for number in range(2, 5000):
-        at.children = [Node(number, f'u{number}', f'n{number}', 0, number - 1, 1)]
-        at = at.children[0]
-    picture = pictures.tree(root, pictures.INDENTED)
+    tree = _tree(('n1', None), *((f'n{id_}', id_ - 1) for id_ in range(2, 5000)))
+    picture = pictures.draw(tree, pictures.INDENTED)
     assert (len(picture.boxes), picture.left_out) == (40, 4959)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 
 import pytest
 from oslo_config import cfg
+from oslo_policy import policy as oslo_policy
 
 from placement import conf as configuration
 from placement import exception, policies
+from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.web import policy
-from placement.web.context import RequestContext
+from placement.web.context import EmptySearches, RequestContext
 
 OPERATIONS = [rule.name for rule in policies.list_rules() if rule.name.startswith('placement:')]
 #: The default of the only rule that does not ask for roles alone.
@@ -31,7 +34,14 @@ def _load(tmp_path: pathlib.Path, **environ: str) -> cfg.ConfigOpts:
 
 def _context(conf: cfg.ConfigOpts, enforcer: policy.Enforcer, *roles: str) -> RequestContext:
     return RequestContext(
-        conf=conf, db=Database(conf), enforcer=enforcer, roles=list(roles), user_id='u', project_id='p'
+        conf=conf,
+        db=(db := Database(conf)),
+        policy=enforcer,
+        provider_cache=ProviderCache(db),
+        empty_searches=EmptySearches(None),
+        roles=list(roles),
+        user_id='u',
+        project_id='p',
     )
 
 
@@ -116,19 +126,19 @@ def test_readers_of_a_project_see_its_usages(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize('scope', [('all', None), (None, 'd')])
-def test_tokens_of_other_scopes_are_rejected_if_scopes_are_enforced(
+def test_tokens_of_other_scopes_are_rejected_unless_scopes_are_not_enforced(
     tmp_path: pathlib.Path, scope: tuple[str | None, str | None]
 ) -> None:
     """Also those that a policy file would allow, and those of rules that do not ask for roles alone."""
     (tmp_path / 'placement-policy.yaml').write_text('"placement:traits:list": ""\n')
-    for enforced in ('false', 'true'):
-        conf = _load(tmp_path, OS_OSLO_POLICY__ENFORCE_SCOPE=enforced)
+    for environ in ({}, {'OS_OSLO_POLICY__ENFORCE_SCOPE': 'false'}):
+        conf = _load(tmp_path, **environ)
         enforcer = policy.Enforcer(conf)
         other = _context(conf, enforcer, 'admin')
         other.project_id, other.system_scope, other.domain_id = None, *scope
         for rule in OPERATIONS:
             _context(conf, enforcer, 'admin').can(rule)
-            if enforced == 'false':
+            if environ:
                 other.can(rule)
             else:
                 with pytest.raises(exception.PolicyNotAuthorized):
@@ -188,8 +198,49 @@ def test_a_changed_file_is_read_again_and_an_invalid_one_is_ignored(
     file.write_text('"placement:traits:list": "role:nobody"\n')
     with pytest.raises(exception.PolicyNotAuthorized):
         context.can('placement:traits:list')
-    file.unlink()
-    _context(conf, context.policy, 'admin').can('placement:traits:list')
+
+
+@pytest.mark.parametrize('name', ['placement-policy.yaml', 'policy.d'])
+def test_the_rules_of_a_file_that_is_moved_away_stay_in_force(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    file = tmp_path / name
+    if name == 'policy.d':
+        file.mkdir()
+    (file / 'traits.yaml' if file.is_dir() else file).write_text('"placement:traits:list": "role:nobody"\n')
+    conf = _load(tmp_path)
+    context = _context(conf, policy.Enforcer(conf), 'admin')
+    file.rename(tmp_path / 'away')
+    for _ in range(3):
+        with pytest.raises(exception.PolicyNotAuthorized):
+            context.can('placement:traits:list')
+    assert caplog.text.count(f'The policy file {file} no longer exists') == 1
+    (tmp_path / 'away').rename(file)
+    (file / 'traits.yaml' if file.is_dir() else file).write_text('"placement:traits:list": "role:admin"\n')
+    context.can('placement:traits:list')
+
+
+def test_a_file_that_is_away_only_while_it_is_read_is_read_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """oslo.policy takes the defaults for the rules of a file that it does not find."""
+    file = tmp_path / 'placement-policy.yaml'
+    file.write_text('"placement:traits:list": "role:nobody"\n')
+    conf = _load(tmp_path)
+    context = _context(conf, policy.Enforcer(conf), 'admin')
+    load = oslo_policy.Enforcer.load_rules
+
+    def load_without_the_file(enforcer: oslo_policy.Enforcer) -> None:
+        monkeypatch.setattr(oslo_policy.Enforcer, 'load_rules', load)
+        file.rename(tmp_path / 'away')
+        load(enforcer)
+        shutil.copy(tmp_path / 'away', file)
+
+    file.write_text('"placement:traits:list": "role:nobody or role:none"\n')
+    monkeypatch.setattr(oslo_policy.Enforcer, 'load_rules', load_without_the_file)
+    for _ in range(3):
+        with pytest.raises(exception.PolicyNotAuthorized):
+            context.can('placement:traits:list')
 
 
 @pytest.mark.parametrize(
@@ -213,7 +264,7 @@ def test_an_invalid_file_stops_the_start_with_one_line(tmp_path: pathlib.Path, t
     assert 'placement-policy.yaml' in str(caught.value)
 
 
-def test_a_rule_can_be_never(tmp_path: pathlib.Path) -> None:
+def test_a_rule_that_denies_everybody(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement-policy.yaml').write_text('"placement:usages": "!"\n"placement:traits:list": ""\n')
     conf = _load(tmp_path)
     enforcer = policy.Enforcer(conf)

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from placement import schemas
+from placement import schemas, validation
 from placement.schemas import (
     Schema,
     Windows,
@@ -19,7 +19,6 @@ from placement.schemas import (
     trait,
     usage,
 )
-from placement.web import validation
 
 A = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 B = '7c1f4d1e-0b7a-4f0e-8a3c-6e5b1f2d3c22'
@@ -405,6 +404,6 @@ def test_usages_of_one_type_of_all_or_of_none(value: str) -> None:
     query = {'project_id': 'p', 'consumer_type': value}
     rule = 'maxLength' if len(value) > 255 else 'pattern'
     accepted = value in ('INSTANCE', 'ALL', 'UNKNOWN', 'all', 'unknown')
-    found = complaints(usage.TOTAL_1_38, query)
-    assert not found if accepted else f"Failed validating '{rule}'" in found
+    complaint = complaints(usage.TOTAL_1_38, query)
+    assert not complaint if accepted else f"Failed validating '{rule}'" in complaint
     assert 'Additional properties are not allowed' in complaints(usage.TOTAL_1_9, query)

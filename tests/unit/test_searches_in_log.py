@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.reports import searches_in_log
-from placement.reports.searches_in_log import pattern_of, recent
+from placement.ops.explain import searches_in_log
+from placement.ops.explain.searches_in_log import pattern_of, recent
 
 LINE = (
     '2026-01-02 03:04:{:02}.123 7 INFO placement.handlers.allocation_candidate [-] No allocation candidates for {}: x'
@@ -40,18 +40,18 @@ def test_searches_are_counted_by_pattern(tmp_path: Path) -> None:
         LINE.format(4, 'resources=VCPU:' + '4' * 10 + '...'),
     ]
     log.write_text('\n'.join(lines))
-    found = recent(log)
-    assert [(one.pattern, one.count, one.latest_query, one.latest_at) for one in found.patterns] == [
+    searches = recent(log)
+    assert [(search.pattern, search.count, search.latest_query, search.latest_at) for search in searches.patterns] == [
         ('resources=VCPU', 6, 'resources=VCPU:8', '2026-01-02 03:04:03'),
         ('resources=DISK_GB', 1, 'resources=DISK_GB:4', '2026-01-02 03:04:02'),
     ]
-    assert found.complete
+    assert searches.complete
 
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches_in_log, '_MAX_BYTES', 500)
     log = tmp_path / 'log'
     log.write_text(''.join(LINE.format(n % 60, f'resources=VCPU:{n}') + '\n' for n in range(100)))
-    found = recent(log)
-    assert not found.complete
-    assert (found.patterns[0].latest_query, found.patterns[0].count) == ('resources=VCPU:99', 3)
+    searches = recent(log)
+    assert not searches.complete
+    assert (searches.patterns[0].latest_query, searches.patterns[0].count) == ('resources=VCPU:99', 3)

@@ -78,9 +78,9 @@ AMOUNTS = st.one_of(
 @example('DISK_GB', 1024**4 * 1024, -1)
 def test_only_what_is_full_looks_full(resource_class: str, capacity: int, difference: int) -> None:
     used = max(capacity + difference, 0)
-    left, _, right = units.used_of_capacity(resource_class, used, capacity).partition(' of ')
-    number, _, unit = left.partition(' ')
-    limit, _, unit_of_limit = right.partition(' ')
+    used_part, _, capacity_part = units.used_of_capacity(resource_class, used, capacity).partition(' of ')
+    number, _, unit = used_part.partition(' ')
+    limit, _, unit_of_limit = capacity_part.partition(' ')
     assert ((number, unit or unit_of_limit) == (limit, unit_of_limit)) is (used == capacity)
 
 
@@ -108,3 +108,18 @@ def test_a_percentage_says_100_only_for_what_is_full(resource_class: str, used: 
 )
 def test_a_percentage_is_rounded_down(used: int, capacity: int, shown: str) -> None:
     assert units.percent(used, capacity) == shown
+
+
+@pytest.mark.parametrize(
+    ('seconds', 'words'),
+    [
+        (0, 'just now'),
+        (59.9, '59 s ago'),
+        (60, '1 minute ago'),
+        (7199, '1 hour ago'),
+        (2e5, '2 days ago'),
+        (-3, 'just now'),
+    ],
+)
+def test_times_in_words(seconds: float, words: str) -> None:
+    assert units.ago(seconds) == words

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from placement.web import validation
+from placement import validation
+from placement.exception import BadQuery
 
 UUID = 'c47b0a2e-5d3f-4a60-8b1c-9d2e3f405162'
 
@@ -83,8 +84,8 @@ def test_query_strings(text: str, pairs: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize('text', ['a=%FF', '%80=1', 'a=%ED%A0%80', 'a=\xff'])
-def test_a_query_that_is_not_utf8_is_a_unicode_error(text: str) -> None:
-    with pytest.raises(UnicodeError):
+def test_a_query_that_is_not_utf8_is_rejected(text: str) -> None:
+    with pytest.raises(BadQuery, match=r'can.t decode'):
         validation.parse_query(text)
 
 

@@ -8,13 +8,17 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import keystone as local_keystone
-from tests.support.operations import identity, machine
-from tests.support.opt_in import mark_below
+from tests.support.operations import identity, machine, services
+from tests.support.stages import mark_below
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this directory, which run only when they are requested."""
-    mark_below(pathlib.Path(__file__).parent, items, 'operations')
+    """Mark the tests of this directory, which run only when they are requested. The first of them installs programs."""
+    directory = pathlib.Path(__file__).parent
+    mark_below(directory, items, 'operations')
+    for item in items:
+        if directory in item.path.parents:
+            item.add_marker(pytest.mark.timeout(2 * services.INSTALL_SECONDS))
 
 
 @pytest.fixture(scope='session')

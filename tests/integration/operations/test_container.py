@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from placement import conf as configuration
-from placement.db import url as database_url
+from placement.db import connections
 from tests.support.operations import services
 from tests.support.pages import ROOT
 
@@ -69,14 +69,14 @@ def builder() -> Iterator[Builder]:
     if os.getuid() != 0:
         pytest.skip('not run: building and running without a container runtime takes root')
     home = pathlib.Path(tempfile.mkdtemp(prefix='placement-container-'))
-    made = Builder(home)
+    builder = Builder(home)
     try:
-        empty = made.run('from', 'scratch')
-        made.run('add', empty, str(_debian()), '/')
-        made.run('commit', '--quiet', '--rm', empty, 'localhost/debian')
-        yield made
+        empty = builder.run('from', 'scratch')
+        builder.run('add', empty, str(_debian()), '/')
+        builder.run('commit', '--quiet', '--rm', empty, 'localhost/debian')
+        yield builder
     finally:
-        made.close()
+        builder.close()
         shutil.rmtree(home)
 
 
@@ -84,16 +84,16 @@ def _debian() -> pathlib.Path:
     """A small Debian with Python; made once, and kept beside the virtual environments of ``services.environment``."""
     cache = pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'placement-tests'
     cache.mkdir(parents=True, exist_ok=True)
-    found = cache / 'debian-bookworm.tar'
-    if not found.exists():
+    archive = cache / 'debian-bookworm.tar'
+    if not archive.exists():
         program = services.program('container', 'mmdebstrap')
-        new = found.with_name('new.tar')
+        new = archive.with_name('new.tar')
         command = [program, '--variant=minbase', '--include=python3-venv,ca-certificates', 'bookworm', str(new)]
         ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=BUILD_SECONDS)
         if ran.returncode:
             services.unavailable('container', f'mmdebstrap failed:\n{ran.stderr[-2000:]}')
-        new.rename(found)
-    return found
+        new.rename(archive)
+    return archive
 
 
 def _pip_of_this_machine() -> list[str]:
@@ -133,7 +133,6 @@ def _inside(root: pathlib.Path, settings: dict[str, Any], environ: Sequence[str]
     return [*script, *settings['Env'], *environ, *command]
 
 
-@pytest.mark.timeout(1200)
 def test_image_serves_without_root_and_without_writing(builder: Builder, image: str, tmp_path: pathlib.Path) -> None:
     settings = _settings(builder, image)
     assert int(settings['User']) > 0
@@ -173,7 +172,7 @@ def test_compose_file_sets_options_that_exist(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, value.replace('${POSTGRES_PASSWORD}', 'secret'))
     conf = configuration.load(config_files=[])
     assert [variable for variable in configuration.ignored(conf) if 'OS_' in variable] == []
-    url = database_url.engine_url(conf.placement_database)
+    url = connections.engine_url(conf.placement_database)
     assert (url.host, url.username, url.database) == (
         'database',
         'placement',

@@ -20,7 +20,7 @@ import pytest
 from tests.support.operations import machine, services
 from tests.support.pages import ROOT, section
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group('machine')]
+pytestmark = pytest.mark.xdist_group('machine')
 
 #: What the page tells to write with "editor". The directory is the one that the unit makes for a database.
 EDITS = {
@@ -193,6 +193,20 @@ def test_apache_with_mod_wsgi(host: machine.Machine) -> None:
     assert sum(line.startswith('placeme') for line in processes) >= 4, processes
     log = host.path('/var/log/apache2/error.log').read_text()
     assert 'configuration: /etc/placement/placement.conf, ready' in log, log[-3000:]
+
+
+def test_metrics_of_mod_wsgi(host: machine.Machine, identity_url: str) -> None:
+    host.run("sed -i 's/^#bind = /bind = /' /etc/placement/placement.conf")
+    host.run('systemctl restart apache2')
+    _check(host)
+    assert 'Nothing serves [metrics] bind' in host.path('/var/log/apache2/error.log').read_text()
+    said = _replay(host, _commands('Apache'), identity_url)
+    assert '# TYPE placement_process_cpu_seconds_total counter' in said
+    _check(host)
+    assert re.search(r'^placement_requests_total\{.*status="401".*\} 1', host.run(METRICS), flags=re.MULTILINE)
+    host.run(
+        "systemctl disable --now placement-exporter && sed -i 's/^bind = /#bind = /' /etc/placement/placement.conf"
+    )
 
 
 def test_uwsgi(host: machine.Machine, identity_url: str) -> None:

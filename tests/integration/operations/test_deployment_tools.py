@@ -15,8 +15,6 @@ from tests.support import keystone
 from tests.support.operations import machine, placement_server, services
 from tests.support.pages import ROOT
 
-pytestmark = pytest.mark.timeout(900)
-
 #: As devstack writes it, for the most part.
 OPTIONS = """
 [DEFAULT]
@@ -193,7 +191,7 @@ def test_uwsgi_as_openstack_helm_starts_it(tmp_path: pathlib.Path) -> None:
     port = services.free_port()
     environ = placement_server.environ(tmp_path, PYTHONPATH=services.import_path())
     (tmp_path / 'logging.conf').write_text(HELM_LOGGING)
-    # Its start with Apache serves a copy, too.
+    # Its start with Apache also serves a copy.
     (tmp_path / 'cgi-bin').mkdir()
     script = shutil.copy2(placement_server.BIN / 'placement-api', tmp_path / 'cgi-bin')
     ini = tmp_path / 'placement-api-uwsgi.ini'

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pathlib
 import signal
+import subprocess
 import sys
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support import servers
 from tests.support.operations import placement_server, services
 from tests.support.operations.load import HEADERS
 
@@ -42,14 +44,18 @@ def _ask(url: str, times: int) -> None:
 
 
 def _wait_for_processes(listener: str, workers: int) -> None:
-    """Return when there are so many workers, one server and one exporter, and no samples of ended processes."""
+    """Return when there are ``workers`` workers, one server and one exporter, and no samples of ended processes."""
 
     def are_seen() -> bool:
         families = text_string_to_metric_families(httpx.get(f'{listener}/metrics').text)
         samples = [sample for family in families for sample in family.samples]
-        memory = [one for one in samples if one.name == 'placement_process_resident_memory_bytes' and one.value > 1e6]
-        seen = sorted(one.labels['process'] for one in memory)
-        threads = [one.value for one in samples if one.name == 'placement_threads']
+        memory = [
+            sample
+            for sample in samples
+            if sample.name == 'placement_process_resident_memory_bytes' and sample.value > 1e6
+        ]
+        seen = sorted(sample.labels['process'] for sample in memory)
+        threads = [sample.value for sample in samples if sample.name == 'placement_threads']
         return seen == ['exporter', 'server', *['worker'] * workers] and threads == [8 * workers]
 
     services.wait_until(are_seen, 'the processes are not those that live')
@@ -72,6 +78,29 @@ def test_counts_survive_a_reload_and_the_listener_ends_with_the_service(tmp_path
         assert httpx.get(f'{url}/metrics', headers=HEADERS).status_code == 404
         _wait_for_processes(listener, workers=3)
     assert not _is_open(listener)
+
+
+def _reload(process: subprocess.Popen[bytes]) -> None:
+    """Send SIGHUP, and return when there are two new workers."""
+    before = set(servers.children(process.pid))
+    process.send_signal(signal.SIGHUP)
+    services.wait_until(lambda: len(set(servers.children(process.pid)) - before) == 2, 'there are no new workers')
+
+
+def test_reloads_of_the_configuration_are_shown_and_are_no_reloads_of_the_cache(tmp_path: pathlib.Path) -> None:
+    bind = f'127.0.0.1:{services.free_port()}'
+    listener = f'http://{bind}'
+    placement_server.write_configuration(tmp_path, metrics={'bind': bind})
+    valid = (tmp_path / 'placement.conf').read_text()
+    with placement_server.served(tmp_path, '--workers', '2') as (url, process):
+        _wait_for(listener)
+        for addition, success in (('', 1), ('[server]\nthreads = none\n', 0), ('', 1)):
+            (tmp_path / 'placement.conf').write_text(valid + addition)
+            _reload(process)
+            assert _value(listener, 'placement_config_reload_success', {}) == success
+            assert httpx.get(f'{url}/allocation_candidates?resources=VCPU:1', headers=HEADERS).status_code == 200
+        assert _value(listener, 'placement_cache_refresh_duration_seconds_count', {}) > 0
+        assert _value(listener, 'placement_cache_reloads_total', {}) == 0
 
 
 def test_listener_does_not_outlive_a_killed_service(tmp_path: pathlib.Path) -> None:
@@ -101,7 +130,7 @@ def test_counts_of_uwsgi_processes(tmp_path: pathlib.Path) -> None:
     environ = placement_server.environ(
         tmp_path, PYTHONPATH=services.import_path(), PROMETHEUS_MULTIPROC_DIR=str(counts)
     )
-    server = [str(programs / 'uwsgi'), '--ini', str(placement_server.uwsgi_ini(tmp_path, port))]
+    server = [str(programs / 'uwsgi'), '--ini', str(placement_server.uwsgi_ini(tmp_path, port, programs))]
     url = f'http://127.0.0.1:{port}/placement'
     exporter = [sys.executable, '-m', 'placement.cmd.exporter']
     with (

@@ -105,7 +105,7 @@ def _uwsgi(home: pathlib.Path) -> Iterator[None]:
     placement_server.write_configuration(home, oslo_middleware={'enable_proxy_headers_parsing': True})
     environ = placement_server.environ(home, PYTHONPATH=services.import_path())
     port = services.free_port()
-    ini = placement_server.uwsgi_ini(home, port)
+    ini = placement_server.uwsgi_ini(home, port, programs)
     # The test checks over HTTP whether uWSGI is up; nginx uses the protocol of uWSGI.
     ini.write_text(_replaced(ini.read_text(), ('[uwsgi]\n', f'[uwsgi]\nsocket = {home}/uwsgi.sock\n')))
     command = [str(programs / 'uwsgi'), '--ini', str(ini)]

@@ -95,7 +95,7 @@ def _aimed(version: str) -> dict[str, Any]:
                 if name in VALUES:
                     parameter['schema'] = {'type': 'string', 'enum': VALUES[name]}
                 elif name == 'query':
-                    groups = {one: {'enum': VALUES[one]} for one in ('resources', 'required', 'member_of')}
+                    groups = {key: {'enum': VALUES[key]} for key in ('resources', 'required', 'member_of')}
                     parameter['schema'] = {
                         'type': 'object',
                         'properties': groups | {'resources1': {'enum': ['CUSTOM_A:1']}, 'limit': {'enum': ['1']}},

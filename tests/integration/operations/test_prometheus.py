@@ -33,11 +33,11 @@ def _alerts() -> dict[str, str]:
 
 def _panels() -> dict[str, str]:
     """The expressions of the dashboard, by the panel's title and the letter of the query."""
-    found = {}
+    expressions = {}
     for panel in json.loads(DASHBOARD.read_text())['panels']:
         for target in panel.get('targets', ()):
-            found[f'{panel["title"]} {target["refId"]}'] = target['expr']
-    return found
+            expressions[f'{panel["title"]} {target["refId"]}'] = target['expr']
+    return expressions
 
 
 def _variables() -> Iterator[tuple[str, str]]:
@@ -111,8 +111,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     placement_server.write_configuration(
         home, metrics={'bind': bind, 'aggregates': AGGREGATE, 'inventory_refresh_interval': 1}
     )
-    with placement_server.served(home, '--workers', '2') as (url, _), _scraping(home, bind) as found:
-        services.wait_until(lambda: 'placement_build_info' in found.metrics(), 'nothing was scraped')
+    with placement_server.served(home, '--workers', '2') as (url, _), _scraping(home, bind) as prometheus:
+        services.wait_until(lambda: 'placement_build_info' in prometheus.metrics(), 'nothing was scraped')
         _prepare(url)
         seen = 0
 
@@ -121,13 +121,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
             _make_traffic(url)
             seen += 1
             return seen > 20 and bool(
-                found.query(
+                prometheus.query(
                     'placement_usage_mismatches and rate(placement_allocation_candidates_returned_count[5s]) > 0'
                 )
             )
 
         services.wait_until(is_enough, 'no rate after a minute')
-        yield found
+        yield prometheus
 
 
 def _prepare(url: str) -> None:
@@ -165,7 +165,7 @@ def test_each_query_of_the_dashboard_has_a_result(prometheus: Prometheus, title:
 
 def test_the_variables_of_the_dashboard_have_values(prometheus: Prometheus) -> None:
     for metric, label in _variables():
-        assert all(found['metric'][label] for found in prometheus.query(metric))
+        assert all(series['metric'][label] for series in prometheus.query(metric))
         assert prometheus.query(metric)
 
 
@@ -198,6 +198,6 @@ def test_promtool_accepts_the_rules_and_each_alert_fires_only_when_it_should(tmp
     services.run([promtool, 'test', 'rules', str(tmp_path / RULE_TESTS.name)])
     tested: dict[str, set[bool]] = {}
     for case in yaml.safe_load(RULE_TESTS.read_text())['tests']:
-        for one in case['alert_rule_test']:
-            tested.setdefault(one['alertname'], set()).add(bool(one['exp_alerts']))
+        for expectation in case['alert_rule_test']:
+            tested.setdefault(expectation['alertname'], set()).add(bool(expectation['exp_alerts']))
     assert tested == {name: {True, False} for name in _alerts()}

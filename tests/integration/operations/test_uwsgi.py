@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import signal
+import subprocess
 import uuid
 from collections.abc import Iterator
 
@@ -21,15 +23,22 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture(scope='module')
-def url(home: pathlib.Path) -> Iterator[str]:
-    """The URL of the mount point."""
+def server(home: pathlib.Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The URL of the mount point, and the master process."""
     programs = services.environment('uwsgi', ('pyuwsgi',))
     port = services.free_port()
     # uWSGI has a virtual environment of its own; the application is in that of the tests.
     environ = placement_server.environ(home, PYTHONPATH=services.import_path())
-    command = [str(programs / 'uwsgi'), '--ini', str(placement_server.uwsgi_ini(home, port))]
-    with services.running(command, f'http://127.0.0.1:{port}/placement', home / 'uwsgi.log', environ):
-        yield f'http://127.0.0.1:{port}/placement'
+    command = [str(programs / 'uwsgi'), '--ini', str(placement_server.uwsgi_ini(home, port, programs))]
+    address = f'http://127.0.0.1:{port}/placement'
+    with services.running(command, address, home / 'uwsgi.log', environ) as process:
+        yield address, process
+
+
+@pytest.fixture(scope='module')
+def url(server: tuple[str, subprocess.Popen[bytes]]) -> str:
+    """The URL of the mount point."""
+    return server[0]
 
 
 @pytest.mark.parametrize('path', ['', '/'])
@@ -59,6 +68,24 @@ def test_replacing_workers_one_by_one_loses_no_request(url: str, home: pathlib.P
         (home / 'uwsgi.fifo').write_text('c')
         services.wait_until(lambda: 'chain reloading complete' in log.read_text(), 'the workers were not replaced')
         requests.wait_for_more(40)
+        requests.stop()
+        load.assert_nothing_lost(url, requests)
+
+
+def test_reloads_lose_no_request(server: tuple[str, subprocess.Popen[bytes]], home: pathlib.Path) -> None:
+    """SIGHUP, as ``systemctl reload`` sends it: the master executes itself again, and loads the ini once more."""
+    url, master = server
+    log = home / 'uwsgi.log'
+    with load.applied(url, keep_alive=False) as requests:
+        for count in (1, 2, 3):
+            # Of four workers. A worker that is still loading does not notice that it shall end.
+            services.wait_until(
+                lambda count=count: log.read_text().count('(default app)') >= 4 * count,  # type: ignore[misc]
+                'the workers did not load the application',
+            )
+            requests.wait_for_more(40)
+            if count < 3:
+                master.send_signal(signal.SIGHUP)
         requests.stop()
         load.assert_nothing_lost(url, requests)
 

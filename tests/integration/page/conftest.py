@@ -13,7 +13,7 @@ import pytest
 from tests.support import applications, browser, clouds, realistic_cloud
 from tests.support.clouds import Cloud
 from tests.support.operations import services
-from tests.support.opt_in import mark_below
+from tests.support.stages import mark_below
 
 CLOUDS: dict[str, Callable[[], Cloud]] = {
     'empty': Cloud,
@@ -52,7 +52,7 @@ def _served(cloud: Cloud, directory: pathlib.Path) -> Iterator[str]:
     connection = f'sqlite:///{directory}/placement.sqlite'
     with applications.database(connection) as db:
         db.sync()
-        clouds.plant(db, cloud)
+        clouds.create_cloud(db, cloud)
     log = directory / 'placement.log'
     queries = ('resources=VCPU:64,MEMORY_MB:4096', 'resources=VCPU:32,MEMORY_MB:4096', 'resources=CUSTOM_GPU:8')
     log.write_text(''.join(LOG.format(number, query) for number, query in enumerate(queries)))

@@ -119,13 +119,28 @@ def test_from_a_problem_to_the_host_and_from_an_instance_to_its_hosts(chromium: 
         tab.page.get_by_role('link', name='over-committed hosts').click()
         browser.has_text(tab.page.get_by_role('status'), '9 trees')
         tab.page.get_by_role('link', name=OVER_COMMITTED).click()
-        assert 'Over-committed: 108 of 48 VCPU used' in tab.page.get_by_role('main').inner_text()
+        host = tab.page.get_by_role('main').inner_text()
+        assert 'Over-committed: 108 of 48 VCPU used' in host
+        assert 'Inventory changed 3 hours ago' in host
+        assert 'That change set the capacity below the 108 that were already allocated.' in host
         tab.page.get_by_role('link', name='Consumers', exact=True).click()
         tab.page.get_by_label('Uuid of an instance').fill(uuid_of(NUMA_INSTANCE))
         tab.page.get_by_role('button', name='Search').click()
         browser.has_text(tab.page.get_by_role('status'), '1 consumer')
         tab.page.get_by_role('link', name=LONG_NAME).click()
         browser.has_text(tab.page.get_by_role('heading', level=1), NUMA_HOST)
+
+
+def test_used_and_capacity_are_visible_on_a_phone_without_scrolling(chromium: Any, pages: dict[str, str]) -> None:
+    with browser.tab(chromium, pages['realistic'], 390) as tab:
+        tab.open(f'/trees/{uuid_of(NUMA_HOST)}')
+        table = tab.page.get_by_role('table').first
+        assert table.evaluate('table => table.parentElement.scrollWidth <= table.parentElement.clientWidth')
+        row = table.get_by_role('row').nth(3)
+        boxes = [cell.bounding_box() for cell in row.get_by_role('cell').all()]
+        assert len(boxes) == 9
+        # Used, capacity and the used part are beside one another, before the other figures.
+        assert boxes[0]['y'] == boxes[1]['y'] == boxes[2]['y'] < boxes[3]['y']
 
 
 @pytest.mark.parametrize('width', [390, 1280])
@@ -135,9 +150,9 @@ def test_texts_of_a_picture_are_apart_and_inside_their_box(
 ) -> None:
     with browser.tab(chromium, pages['realistic'], width) as tab:
         tab.open(f'/trees/{uuid_of(host)}')
-        found = tab.page.evaluate(_TEXTS_IN_THE_WAY)
-        assert found['texts'] > 3
-        assert found['wrong'] == []
+        texts = tab.page.evaluate(_TEXTS_IN_THE_WAY)
+        assert texts['texts'] > 3
+        assert texts['wrong'] == []
 
 
 def test_a_pasted_line_of_the_log_is_explained(chromium: Any, pages: dict[str, str]) -> None:
@@ -164,12 +179,12 @@ def test_everything_is_reachable_by_keyboard(chromium: Any, pages: dict[str, str
         # The links to the hosts with problems come first.
         for _ in range(tab.page.get_by_label('Problems').get_by_role('link').count()):
             tab.page.keyboard.press('Tab')
-        for label in ('Aggregate', 'Traits', 'Traits of the root', 'How many more of this size?'):
+        for label in ('Aggregate', 'Traits', 'Traits of the root', 'Size to fit'):
             tab.page.keyboard.press('Tab')
             browser.has_focus(tab.page.get_by_label(label, exact=True))
         tab.page.keyboard.type('VCPU:4')
         tab.page.keyboard.press('Enter')
-        tab.page.get_by_role('heading', name='How many more').wait_for()
+        tab.page.get_by_role('heading', name='Fit').wait_for()
 
 
 @pytest.mark.parametrize('address', ['/', '/why'])
@@ -181,7 +196,7 @@ def test_axe_finds_a_planted_fault(chromium: Any, pages: dict[str, str], address
         tab.page.evaluate(
             "document.querySelectorAll('input, textarea').forEach(one => one.removeAttribute('placeholder'))"
         )
-        assert any(one.startswith('label ') for one in tab.serious())
+        assert any(violation.startswith('label ') for violation in tab.serious())
 
 
 def test_the_content_security_policy_is_enforced(chromium: Any, pages: dict[str, str]) -> None:
@@ -193,5 +208,5 @@ def test_the_content_security_policy_is_enforced(chromium: Any, pages: dict[str,
             document.head.append(one);
         }""")
         assert tab.page.title() == 'Overview · placement'
-        assert any('Content Security Policy' in one for one in tab.complaints)
+        assert any('Content Security Policy' in complaint for complaint in tab.complaints)
         tab.complaints.clear()

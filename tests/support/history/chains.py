@@ -84,7 +84,7 @@ class Explanation:
     @property
     def is_the_only_one(self) -> bool:
         """Whether the answers allow no other order. They allow several for concurrent writes without generation."""
-        return all(len(one) < 2 for one in (*self.replaced.values(), *self.replacers.values()))
+        return all(len(numbers) < 2 for numbers in (*self.replaced.values(), *self.replacers.values()))
 
 
 #: Generation, the number of the event that wrote the current set, and the type.
@@ -203,7 +203,7 @@ class _Search:
 
 
 def _frozen(sets: Mapping[int, set[int]]) -> dict[int, frozenset[int]]:
-    return {number: frozenset(one) for number, one in sets.items()}
+    return {number: frozenset(numbers) for number, numbers in sets.items()}
 
 
 def explanations(steps: Sequence[Step]) -> list[Explanation]:
@@ -239,13 +239,13 @@ def _concerns(event: Event, consumer: str) -> bool:
     return isinstance(action, (Removal, ConsumerRead)) and action.consumer == consumer
 
 
-def _overlap(one: Event, other: Event) -> bool:
-    return one.start <= other.latest and other.start <= one.latest
+def _overlap(first: Event, other: Event) -> bool:
+    return first.start <= other.latest and other.start <= first.latest
 
 
 def _step(event: Event, consumer: str) -> Step | None:
     """None for an event that tells nothing about the consumer: a failed read, a rejection for lack of capacity."""
-    known = event.outcome is not Outcome.UNKNOWN
+    is_certain = event.outcome is not Outcome.UNKNOWN
     span = (event.number, event.start, event.latest)
     if isinstance(event.action, ConsumerRead):
         accepted = event.outcome is Outcome.ACCEPTED
@@ -253,11 +253,11 @@ def _step(event: Event, consumer: str) -> Step | None:
     if isinstance(event.action, Removal):
         if event.outcome is Outcome.REJECTED:
             return Step(*span, Kind.MISS) if event.status == 404 else None
-        return Step(*span, Kind.REMOVE, certain=known)
+        return Step(*span, Kind.REMOVE, certain=is_certain)
     assert isinstance(event.action, ClaimWrite)
     claim = event.action.claims[consumer]
     if event.outcome is Outcome.REJECTED:
         # With several consumers the answer does not tell which of them had another generation.
         stale = 'consumer generation conflict' in event.detail and len(event.action.claims) == 1
         return Step(*span, Kind.STALE, claim=claim) if stale else None
-    return Step(*span, Kind.WRITE, certain=known, claim=claim)
+    return Step(*span, Kind.WRITE, certain=is_certain, claim=claim)

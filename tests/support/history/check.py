@@ -86,11 +86,15 @@ def _case(history: History, explained: unknowns.Explained, *, strict_reads: bool
     events = {event.number: event for event in history.events}
     first = {consumer: possible[0] for consumer, possible in explained.possible.items() if possible}
     versions = {
-        consumer: timeline.versions(consumer, one.order, events, history.after.time)
-        for consumer, one in first.items()
-        if one.is_the_only_one
+        consumer: timeline.versions(consumer, explanation.order, events, history.after.time)
+        for consumer, explanation in first.items()
+        if explanation.is_the_only_one
     }
-    loose = [timeline.Loose(consumer, one, events) for consumer, one in first.items() if not one.is_the_only_one]
+    loose = [
+        timeline.Loose(consumer, explanation, events)
+        for consumer, explanation in first.items()
+        if not explanation.is_the_only_one
+    ]
     allocated = timeline.holdings(versions, loose, timeline.increases(versions, loose))
     capacities = timeline.Capacities(history.before, history.events)
     return _Case(history, strict_reads, explained.undecided, versions, loose, allocated, capacities)
@@ -131,10 +135,10 @@ def _moved_by_claims(case: _Case) -> tuple[Counter[str], Counter[str]]:
             if version.writer not in removals:
                 moved[version.writer].update(version.allocations or before.allocations)
     perhaps: dict[int, set[str]] = defaultdict(set)
-    for one in case.loose:
-        for number, replaced in one.explanation.replaced.items():
+    for loose in case.loose:
+        for number, replaced in loose.explanation.replaced.items():
             if number not in removals:
-                sets = [set(one.allocations(number) or one.allocations(before)) for before in replaced]
+                sets = [set(loose.allocations(number) or loose.allocations(before)) for before in replaced]
                 moved[number] |= set.intersection(*sets)
                 perhaps[number] |= set.union(*sets)
     certain: Counter[str] = Counter()
@@ -151,12 +155,12 @@ def _moved_by_claims(case: _Case) -> tuple[Counter[str], Counter[str]]:
 
 def _capacity(case: _Case) -> Iterator[str]:
     for inventory, allocated in case.allocated.items():
-        for moment in sorted({one.certain_from for one in allocated}):
-            surely = [one for one in allocated if one.certain_from <= moment < one.certain_to]
-            total = sum(one.amount for one in surely)
+        for moment in sorted({amount.certain_from for amount in allocated}):
+            surely = [amount for amount in allocated if amount.certain_from <= moment < amount.certain_to]
+            total = sum(amount.amount for amount in surely)
             limit = _limit(case, inventory, surely, moment)
             if total > limit:
-                takers = ', '.join(sorted(one.consumer for one in surely))
+                takers = ', '.join(sorted(amount.consumer for amount in surely))
                 yield f'provider {inventory[0]}: {total} {inventory[1]} held at once, capacity {limit:g}, by {takers}'
                 break
 
@@ -165,10 +169,10 @@ def _limit(
     case: _Case, inventory: timeline.Inventory, surely: Sequence[timeline.AllocatedAmount], moment: float
 ) -> float:
     """The largest capacity that can have allowed all of ``surely`` to be held at ``moment``."""
-    if not all(one.is_increase for one in surely):
+    if not all(amount.is_increase for amount in surely):
         return case.capacities.largest(inventory, -math.inf, moment)
-    first = max((one.possible_from for one in surely), default=-math.inf)
-    last = max((one.certain_from for one in surely), default=moment)
+    first = max((amount.possible_from for amount in surely), default=-math.inf)
+    last = max((amount.certain_from for amount in surely), default=moment)
     return case.capacities.largest(inventory, first, last)
 
 
@@ -181,20 +185,20 @@ def _rejections(case: _Case) -> Iterator[str]:
 
 
 def _surely_fits(case: _Case, event: Event, write: ClaimWrite, inventory: timeline.Inventory, amount: int) -> bool:
-    others: dict[str, int] = defaultdict(int)
-    for one in case.allocated.get(inventory, ()):
-        if one.possible_from <= event.end and one.possible_to >= event.start:
-            others[one.consumer] = max(others[one.consumer], one.amount)
-    taken = sum(allocated for consumer, allocated in others.items() if consumer not in write.claims)
+    held: dict[str, int] = defaultdict(int)
+    for share in case.allocated.get(inventory, ()):
+        if share.possible_from <= event.end and share.possible_to >= event.start:
+            held[share.consumer] = max(held[share.consumer], share.amount)
+    taken = sum(allocated for consumer, allocated in held.items() if consumer not in write.claims)
     limit = case.capacities.smallest(inventory, event.start, event.end)
     if isinstance(write, Reshape):
         # It is judged by its own inventories, which were not stored as it was rejected.
-        own = [
-            one.capacities.get(inventory[1])
-            for one in write.inventories
-            if one.provider == inventory[0] and one.capacities
+        capacities = [
+            inventories.capacities.get(inventory[1])
+            for inventories in write.inventories
+            if inventories.provider == inventory[0] and inventories.capacities
         ]
-        limit = min([limit, *(capacity for capacity in own if capacity is not None)])
+        limit = min([limit, *(capacity for capacity in capacities if capacity is not None)])
     return taken + amount <= limit
 
 
@@ -260,10 +264,10 @@ def _torn(
     for consumer in write.claims:
         writers = [version.writer for version in case.versions.get(consumer, ())]
         if post.number in writers and seen.get(consumer):
-            made = writers.index(post.number)
-            if min(seen[consumer]) >= made:
+            position = writers.index(post.number)
+            if min(seen[consumer]) >= position:
                 after.append(consumer)
-            elif max(seen[consumer]) < made:
+            elif max(seen[consumer]) < position:
                 before.append(consumer)
     if after and before:
         yield f'request {event.number}: shows {after[0]} after POST {post.number} and {before[0]} before it'
@@ -290,7 +294,7 @@ def _trees(case: _Case) -> Iterator[str]:
             possible.add(case.history.before.providers[provider].parent)
         if state.parent not in possible:
             yield f'provider {provider}: its parent at the end is {state.parent}, the accepted moves make it {possible}'
-    yield from links.problems({provider: (one.parent, one.root or provider) for provider, one in after.items()})
+    yield from links.problems({provider: (state.parent, state.root or provider) for provider, state in after.items()})
 
 
 # The end ---------------------------------------------------------------------------------------------------------

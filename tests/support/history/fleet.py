@@ -72,9 +72,9 @@ def remove(client: Client, snapshot: Snapshot) -> None:
     for consumer, state in snapshot.consumers.items():
         if state.generation:
             demand(client, 'DELETE', f'/allocations/{consumer}')
-    left = dict(snapshot.providers)
-    while left:
-        parents = {state.parent for state in left.values()}
-        for provider in left.keys() - parents:
+    remaining = dict(snapshot.providers)
+    while remaining:
+        parents = {state.parent for state in remaining.values()}
+        for provider in remaining.keys() - parents:
             demand(client, 'DELETE', f'/resource_providers/{provider}')
-            del left[provider]
+            del remaining[provider]

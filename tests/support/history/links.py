@@ -10,13 +10,13 @@ def problems(links: Mapping[str, tuple[str | None, str]]) -> list[str]:
 
     :param links: parent and root of each provider.
     """
-    found = []
+    problems = []
     for provider, (_, root) in links.items():
         chain = [provider]
         while (parent := links[chain[-1]][0]) is not None and parent not in chain:
             chain.append(parent)
         if parent is not None:
-            found.append(f'provider {provider}: is in or below a loop')
+            problems.append(f'provider {provider}: is in or below a loop')
         elif chain[-1] != root:
-            found.append(f'provider {provider}: its root is {root}, and the top of its tree is {chain[-1]}')
-    return found
+            problems.append(f'provider {provider}: its root is {root}, and the top of its tree is {chain[-1]}')
+    return problems

@@ -112,6 +112,7 @@ class Event:
     end: float
     status: int | None
     body: Any = None
+    retry_after: str | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -166,7 +167,7 @@ class ProviderState:
     #: Consumer uuid -> resource class -> amount.
     allocations: Allocations
     parent: str | None = None
-    #: None is for a root, too.
+    #: None also for a root.
     root: str | None = None
 
 

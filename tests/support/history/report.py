@@ -57,9 +57,9 @@ def of(
 ) -> Report:
     """Check a history, and the tables at each of ``databases`` (SQLAlchemy URLs)."""
     outcomes = Counter(event.outcome for event in history.events)
-    found = check.violations(history, strict_reads=strict_reads)
+    violations = check.violations(history, strict_reads=strict_reads)
     for url in databases:
-        found.extend(database.violations(url))
+        violations.extend(database.violations(url))
     return Report(
         accepted=outcomes[Outcome.ACCEPTED],
         rejected=outcomes[Outcome.REJECTED],
@@ -69,5 +69,5 @@ def of(
         seconds=history.after.time - history.before.time,
         slowest=max((event.end - event.start for event in history.events), default=0.0),
         retries=retries,
-        violations=found,
+        violations=violations,
     )

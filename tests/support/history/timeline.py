@@ -58,13 +58,13 @@ def versions(consumer: str, order: Sequence[int], events: Mapping[int, Event], e
     """The versions of a consumer, oldest first, beginning with the absent one; ``end`` is when the history ends."""
     starts = [events[number].start for number in order]
     ends = [min(events[number].latest, end) for number in order]
-    made = [Version(consumer, -1, 0, {}, -math.inf, -math.inf)]
+    chain = [Version(consumer, -1, 0, {}, -math.inf, -math.inf)]
     for index, number in enumerate(order):
         action = events[number].action
         allocated = action.claims[consumer].allocations if isinstance(action, ClaimWrite) else {}
-        generation = made[-1].generation + 1 if allocated else 0
-        made.append(Version(consumer, number, generation, allocated, max(starts[: index + 1]), min(ends[index:])))
-    return made
+        generation = chain[-1].generation + 1 if allocated else 0
+        chain.append(Version(consumer, number, generation, allocated, max(starts[: index + 1]), min(ends[index:])))
+    return chain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,17 +88,17 @@ class Loose:
         """Event, inventory, and the least that the event can have added there."""
         for number, before in self.explanation.replaced.items():
             new = Counter(dict(amounts(self.allocations(number))))
-            old = [Counter(dict(amounts(self.allocations(one)))) for one in before]
+            old = [Counter(dict(amounts(self.allocations(previous)))) for previous in before]
             for inventory in {*new, *itertools.chain.from_iterable(old)}:
-                yield number, inventory, new[inventory] - max(one[inventory] for one in old)
+                yield number, inventory, new[inventory] - max(previous[inventory] for previous in old)
 
     def allocated(self, increases: Mapping[int, frozenset[Inventory]]) -> Iterator[tuple[Inventory, AllocatedAmount]]:
         """What the consumer held by each write, surely and possibly."""
         for number, replacers in self.explanation.replacers.items():
             event = self.events[number]
-            ends = [self.events[one] for one in replacers if one in self.events]
-            surely_to = min((one.start for one in ends), default=math.inf)
-            possibly_to = math.inf if chains.AT_THE_END in replacers else max(one.latest for one in ends)
+            ends = [self.events[replacer] for replacer in replacers if replacer in self.events]
+            surely_to = min((end.start for end in ends), default=math.inf)
+            possibly_to = math.inf if chains.AT_THE_END in replacers else max(end.latest for end in ends)
             for inventory, amount in amounts(self.allocations(number)):
                 grown = inventory in increases.get(number, frozenset())
                 yield (
@@ -113,12 +113,12 @@ def holdings(
     increases: Mapping[int, frozenset[Inventory]],
 ) -> dict[Inventory, list[AllocatedAmount]]:
     """All amounts by inventory. ``increases`` has for each event the inventories whose usage it raised."""
-    found: dict[Inventory, list[AllocatedAmount]] = defaultdict(list)
+    amounts_held: dict[Inventory, list[AllocatedAmount]] = defaultdict(list)
     for consumer, chain in ordered.items():
         for index, version in enumerate(chain):
             following = chain[index + 1] if index + 1 < len(chain) else None
             for inventory, amount in amounts(version.allocations):
-                found[inventory].append(
+                amounts_held[inventory].append(
                     AllocatedAmount(
                         consumer,
                         amount,
@@ -129,10 +129,10 @@ def holdings(
                         inventory in increases.get(version.writer, frozenset()),
                     )
                 )
-    for one in loose:
-        for inventory, allocated in one.allocated(increases):
-            found[inventory].append(allocated)
-    return dict(found)
+    for writes in loose:
+        for inventory, allocated in writes.allocated(increases):
+            amounts_held[inventory].append(allocated)
+    return dict(amounts_held)
 
 
 def amounts(allocations: Allocations) -> Iterator[tuple[Inventory, int]]:
@@ -151,8 +151,8 @@ def increases(ordered: Mapping[str, Sequence[Version]], loose: Iterable[Loose]) 
                 deltas[version.writer][inventory] += amount
             for inventory, amount in amounts(before.allocations):
                 deltas[version.writer][inventory] -= amount
-    for one in loose:
-        for number, inventory, gain in one.gains():
+    for writes in loose:
+        for number, inventory, gain in writes.gains():
             deltas[number][inventory] += gain
     return {
         number: frozenset(inventory for inventory, delta in changed.items() if delta > 0)

@@ -19,12 +19,12 @@ class Explained:
     @property
     def undecided(self) -> frozenset[int]:
         """Events of unknown outcome that some possible order applies and another one does not."""
-        found: set[int] = set()
+        undecided: set[int] = set()
         for possible in self.possible.values():
-            guesses = [one.guessed for one in possible]
+            guesses = [explanation.guessed for explanation in possible]
             if guesses:
-                found |= frozenset.union(*guesses) - frozenset.intersection(*guesses)
-        return frozenset(found)
+                undecided |= frozenset.union(*guesses) - frozenset.intersection(*guesses)
+        return frozenset(undecided)
 
 
 def explain(history: History, *, strict_reads: bool) -> Explained:

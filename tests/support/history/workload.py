@@ -84,6 +84,17 @@ class Load:
             thread.start()
         return load
 
+    def wait_for_accepted(self, count: int, since: float = 0.0) -> None:
+        """Return when ``count`` requests have been accepted that were sent after ``since``.
+
+        :raises TimeoutError: they have not been in two minutes.
+        """
+        deadline = time.monotonic() + 120
+        while sum(event.outcome is Outcome.ACCEPTED and event.start >= since for event in [*self.events]) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            time.sleep(0.1)
+
     def stop(self) -> None:
         """Let every client finish its request. Raises what a client failed with."""
         self._stopping.set()
@@ -115,7 +126,10 @@ class Load:
 
     def record(self, caller: int, action: Action, reply: Reply) -> Event:
         """Record a request of a client and its answer."""
-        event = Event(next(self._numbers), caller, action, reply.start, reply.end, reply.status, reply.body)
+        retry_after = reply.headers.get('retry-after')
+        event = Event(
+            next(self._numbers), caller, action, reply.start, reply.end, reply.status, reply.body, retry_after
+        )
         self.events.append(event)
         return event
 
@@ -225,9 +239,13 @@ class _Caller:
         path = f'/resource_providers/{provider}/inventories'
         present = self._client.request('GET', path)
         if present.status == 200:
-            records = {name: {**one, 'total': self._choose.randint(8, 20)} for name, one in _INVENTORIES.items()}
+            records = {
+                name: {**inventory, 'total': self._choose.randint(8, 20)} for name, inventory in _INVENTORIES.items()
+            }
             generation = present.body['resource_provider_generation']
-            action = ProviderWrite(provider, generation, {name: fleet.capacity(one) for name, one in records.items()})
+            action = ProviderWrite(
+                provider, generation, {name: fleet.capacity(record) for name, record in records.items()}
+            )
             self._send(action, 'PUT', path, {'resource_provider_generation': generation, 'inventories': records})
 
     def _reshape(self) -> None:
@@ -243,10 +261,10 @@ class _Caller:
             if present.status != 200:
                 return
             generation = present.body['resource_provider_generation']
-            kept = self._choose.choice((('VCPU', 'MEMORY_MB'), ('VCPU', 'MEMORY_MB'), ('VCPU',), ()))
-            records = {name: {**_INVENTORIES[name], 'total': self._choose.randint(8, 20)} for name in kept}
+            classes = self._choose.choice((('VCPU', 'MEMORY_MB'), ('VCPU', 'MEMORY_MB'), ('VCPU',), ()))
+            records = {name: {**_INVENTORIES[name], 'total': self._choose.randint(8, 20)} for name in classes}
             inventories[provider] = {'resource_provider_generation': generation, 'inventories': records}
-            capacities = {name: fleet.capacity(one) for name, one in records.items()}
+            capacities = {name: fleet.capacity(record) for name, record in records.items()}
             writes.append(ProviderWrite(provider, generation, capacities, moves=2 if records else 1))
         body = {
             'inventories': inventories,

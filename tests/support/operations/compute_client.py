@@ -46,24 +46,24 @@ def resource_request(*ports: Any, in_tree: str | None = None, policy: str | None
         requested_resources=list(ports),
         request_level_params=request_spec.RequestLevelParams(**levels),
     )
-    made = utils.ResourceRequest.from_request_spec(spec, enable_pinning_translate=False)
+    request = utils.ResourceRequest.from_request_spec(spec, enable_pinning_translate=False)
     if in_tree:
-        made.get_request_group(None).in_tree = in_tree
-    return made
+        request.get_request_group(None).in_tree = in_tree
+    return request
 
 
 def in_words(candidates: Sequence[Any], names: dict[str, str]) -> list[str]:
     """The candidates as a sorted list of texts: what is taken of which provider, and what serves which group."""
     texts = []
-    for one in candidates:
+    for candidate in candidates:
         taken = sorted(
             f'{names[provider]} {name}:{amount}'
-            for provider, part in one['allocations'].items()
+            for provider, part in candidate['allocations'].items()
             for name, amount in part['resources'].items()
         )
         mapped = sorted(
             f'{suffix or "-"}={"+".join(sorted(names[provider] for provider in providers))}'
-            for suffix, providers in one['mappings'].items()
+            for suffix, providers in candidate['mappings'].items()
         )
         texts.append('; '.join([', '.join(taken), *mapped]))
     return sorted(texts)
@@ -93,9 +93,9 @@ class Walk:
 
     def candidates(self, request: Any) -> list[Any]:
         """The candidates for a request, as the scheduler asks for them."""
-        found, _summaries, version = self.client.get_allocation_candidates(self.context, request)
+        candidates, _summaries, version = self.client.get_allocation_candidates(self.context, request)
         self.done.setdefault('microversion', version)
-        return list(found)
+        return list(candidates)
 
     def claim(self, consumer: str, candidate: Any) -> bool:
         """Claim a candidate, as the scheduler does."""
@@ -106,8 +106,8 @@ class Walk:
 
     def allocations(self, consumer: str) -> dict[str, Any]:
         """What a consumer holds, by the name of the provider."""
-        found = self.client.get_allocs_for_consumer(self.context, consumer)['allocations']
-        return {self.names[provider]: part['resources'] for provider, part in sorted(found.items())}
+        allocations = self.client.get_allocs_for_consumer(self.context, consumer)['allocations']
+        return {self.names[provider]: part['resources'] for provider, part in sorted(allocations.items())}
 
     def usages(self, provider: str) -> Any:
         """What is used of a provider."""
@@ -126,8 +126,8 @@ def walk() -> dict[str, Any]:
 
     instance = str(uuid.uuid4())
     levels: dict[str, Any] = {'root_required': {'COMPUTE_NODE'}, 'root_forbidden': {'COMPUTE_STATUS_DISABLED'}}
-    found = steps.candidates(resource_request(**levels))
-    steps.done['flat'] = in_words(found, steps.names)
+    candidates = steps.candidates(resource_request(**levels))
+    steps.done['flat'] = in_words(candidates, steps.names)
     one_host = resource_request(in_tree=hosts[0], **levels)
     (first,) = steps.candidates(one_host)
     steps.done['claimed'] = steps.claim(instance, first)
@@ -165,10 +165,10 @@ def walk() -> dict[str, Any]:
         port('_pps', {'NET_PACKET_RATE_KILOPACKET_PER_SEC': 10}),
     ]
     subtree = [['_bw', '_pps']]
-    found = steps.candidates(resource_request(*ports, in_tree=hosts[0], policy='none', same_subtree=subtree))
-    steps.done['port'] = in_words(found, steps.names)
+    candidates = steps.candidates(resource_request(*ports, in_tree=hosts[0], policy='none', same_subtree=subtree))
+    steps.done['port'] = in_words(candidates, steps.names)
     consumer = str(uuid.uuid4())
-    chosen = min(found, key=lambda one: in_words([one], steps.names))
+    chosen = min(candidates, key=lambda candidate: in_words([candidate], steps.names))
     steps.done['port claimed'] = steps.claim(consumer, chosen)
     steps.done['port held'] = steps.allocations(consumer)
 

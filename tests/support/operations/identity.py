@@ -69,9 +69,7 @@ class Keystone:
         }
         project = {'project': {'name': self.project(user), 'domain': domain}}
         scope = {'system': {'all': True}} if system else project
-        answer = httpx.post(f'{self.url}/auth/tokens', json={'auth': {'identity': identity, 'scope': scope}})
-        answer.raise_for_status()
-        return answer
+        return self._request('POST', '/auth/tokens', json={'auth': {'identity': identity, 'scope': scope}})
 
     def token(self, user: str, *, system: bool = False) -> str:
         """A fresh token of ``user``, for the scope of ``authenticate``."""
@@ -83,8 +81,7 @@ class Keystone:
 
     def revoke(self, token: str) -> None:
         """Revoke a token."""
-        headers = {'X-Auth-Token': self.token('admin'), 'X-Subject-Token': token}
-        httpx.delete(f'{self.url}/auth/tokens', headers=headers).raise_for_status()
+        self._request('DELETE', '/auth/tokens', headers={'X-Auth-Token': self.token('admin'), 'X-Subject-Token': token})
 
     def project(self, user: str) -> str:
         """The name of the project in which ``user`` has its role."""
@@ -92,22 +89,26 @@ class Keystone:
 
     def create(self, kind: str, **values: Any) -> str:
         """Create a ``project``, ``user``, ``service`` or ``endpoint``; returns its id."""
-        answer = httpx.post(f'{self.url}/{kind}s', json={kind: values}, headers={'X-Auth-Token': self.token('admin')})
-        answer.raise_for_status()
-        return str(answer.json()[kind]['id'])
+        headers = {'X-Auth-Token': self.token('admin')}
+        return str(self._request('POST', f'/{kind}s', json={kind: values}, headers=headers).json()[kind]['id'])
 
     def grant(self, role: str, user_id: str, project_id: str) -> None:
         """Give a user a role in a project."""
         headers = {'X-Auth-Token': self.token('admin')}
-        roles = httpx.get(f'{self.url}/roles', params={'name': role}, headers=headers).json()['roles']
-        path = f'projects/{project_id}/users/{user_id}/roles/{roles[0]["id"]}'
-        httpx.put(f'{self.url}/{path}', headers=headers).raise_for_status()
+        roles = self._request('GET', '/roles', params={'name': role}, headers=headers).json()['roles']
+        self._request('PUT', f'/projects/{project_id}/users/{user_id}/roles/{roles[0]["id"]}', headers=headers)
 
     def register(self, url: str) -> None:
         """Add the service ``placement`` at ``url`` to the catalog."""
         service = self.create('service', name='placement', type='placement')
         for interface in ('public', 'internal', 'admin'):
             self.create('endpoint', service_id=service, interface=interface, url=url, region_id=REGION)
+
+    def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        # On a loaded machine its first answers take longer than the 5 seconds for which httpx waits by default.
+        response = httpx.request(method, f'{self.url}{path}', timeout=services.START_SECONDS, **arguments)
+        response.raise_for_status()
+        return response
 
 
 @contextlib.contextmanager
@@ -126,7 +127,6 @@ def served(home: pathlib.Path) -> Iterator[Keystone]:
 
 def _bootstrap(programs: pathlib.Path, home: pathlib.Path, url: str) -> None:
     home.joinpath('keystone.conf').write_text(textwrap.dedent(CONFIGURATION).format(home=home))
-    addresses = [f'--bootstrap-{interface}-url={url}' for interface in ('public', 'internal', 'admin')]
     for name in ('tokens', 'receipts', 'credentials'):
         home.joinpath(name).mkdir(mode=0o700)
     owner = [f'--keystone-user={os.getuid()}', f'--keystone-group={os.getgid()}']

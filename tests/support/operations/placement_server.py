@@ -71,13 +71,14 @@ def served_on(listener: socket.socket, directory: pathlib.Path, *arguments: str)
         yield
 
 
-def uwsgi_ini(home: pathlib.Path, port: int) -> pathlib.Path:
-    """The sample with only this changed: HTTP on a port of the test instead of the protocol of uWSGI on a socket."""
+def uwsgi_ini(home: pathlib.Path, port: int, programs: pathlib.Path) -> pathlib.Path:
+    """The sample with other paths, and HTTP on a port of the test instead of the protocol of uWSGI on a socket."""
     text = UWSGI_SAMPLE.read_text()
     for sample, ours in (
         ('socket = /run/placement/uwsgi.sock\n', f'http-socket = 127.0.0.1:{port}\n'),
         ('chown-socket = placement:www-data\nchmod-socket = 660\n', ''),
         ('/run/placement/uwsgi.fifo', f'{home}/uwsgi.fifo'),
+        ('/opt/placement/bin/python', f'{programs}/python'),
     ):
         assert text.count(sample) == 1, sample
         text = text.replace(sample, ours)

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 import placement
-from tests.support import opt_in
+from tests.support import stages
 
 INSTALL_SECONDS = 600
 START_SECONDS = 60
@@ -32,17 +32,17 @@ def unavailable(part: str, reason: str) -> NoReturn:
     Skips with the reason. When ``PLACEMENT_TEST_REQUIRE`` (comma-separated words) names the part or ``operations``,
     it fails instead.
     """
-    if {part, 'operations'} & opt_in.required():
+    if {part, 'operations'} & stages.required():
         pytest.fail(f'{part} is required by PLACEMENT_TEST_REQUIRE: {reason}')
     pytest.skip(f'not run, {part} is missing: {reason}')
 
 
 def program(part: str, name: str) -> str:
     """The full path of an installed program; ``unavailable`` if there is none."""
-    found = shutil.which(name, path=f'{os.environ["PATH"]}:/usr/sbin:/sbin')
-    if found is None:
+    path = shutil.which(name, path=f'{os.environ["PATH"]}:/usr/sbin:/sbin')
+    if path is None:
         unavailable(part, f'no program {name}; tools/install-operations.sh installs it')
-    return found
+    return path
 
 
 def environment(part: str, packages: Sequence[str]) -> pathlib.Path:
@@ -61,8 +61,8 @@ def environment(part: str, packages: Sequence[str]) -> pathlib.Path:
 
 def _install(part: str, home: pathlib.Path, packages: Sequence[str]) -> None:
     done = home / 'installed.txt'
-    wanted = '\n'.join(packages)
-    if done.exists() and done.read_text() == wanted:
+    requirements = '\n'.join(packages)
+    if done.exists() and done.read_text() == requirements:
         return
     shutil.rmtree(home, ignore_errors=True)
     for command in (
@@ -72,7 +72,7 @@ def _install(part: str, home: pathlib.Path, packages: Sequence[str]) -> None:
         ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS)
         if ran.returncode:
             unavailable(part, f'{" ".join(command)} failed:\n{ran.stderr[-2000:]}')
-    done.write_text(wanted)
+    done.write_text(requirements)
 
 
 def free_port() -> int:

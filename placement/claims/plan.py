@@ -1,0 +1,173 @@
+"""The plan of a claim or a reshape: what its transaction writes, made of the request and of what it read."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement import exception, validation
+from placement.capacity import InventoryRecord
+from placement.claims import consumers
+from placement.claims.consumers import ConsumerAttributes
+from placement.claims.current import CurrentAllocations, read_current_allocations
+from placement.claims.request import ConsumerClaim, ReshapedProvider, Unset
+from placement.claims.usage import InventoryKey, UsageDelta
+from placement.db import sql
+from placement.db.api import Database
+from placement.db.generation import ProviderGeneration
+
+
+class RequestedAllocation(NamedTuple):
+    """One requested allocation. ``inventory`` has the ids of ``provider_uuid`` and ``class_name``."""
+
+    consumer_uuid: str
+    provider_uuid: str
+    class_name: str
+    inventory: InventoryKey
+    amount: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ClaimPlan:
+    """What the transaction of a claim or a reshape writes, with the ids of all names.
+
+    ``current`` has the consumers and their allocations as they were read. ``consumers`` has the columns to write, by
+    consumer uuid; None for a consumer that shall have no allocations. ``requested`` has the new allocations, in the
+    order of the request. ``released`` has the sums of the current allocations by inventory, ``orphaned`` the sums of
+    those that have no inventory.
+
+    The other fields are empty unless it is a reshape. ``reshaped`` is in the order of the request. ``providers`` has
+    the same providers as they were read, by uuid, each at the generation that was sent. ``inventories`` has their new
+    inventories. ``class_ids`` has the ids of their classes, among others, by name.
+    """
+
+    current: CurrentAllocations
+    consumers: Mapping[str, ConsumerAttributes | None]
+    requested: Sequence[RequestedAllocation]
+    released: Mapping[InventoryKey, int]
+    orphaned: Mapping[InventoryKey, int]
+    reshaped: Sequence[ReshapedProvider]
+    providers: Mapping[str, ProviderGeneration]
+    inventories: Mapping[InventoryKey, InventoryRecord]
+    class_ids: Mapping[str, int]
+
+    @functools.cached_property
+    def changes(self) -> Sequence[UsageDelta]:
+        """The changes of usage, in order of provider and class."""
+        amounts: dict[InventoryKey, list[int]] = {inventory: [] for inventory in self.released}
+        for allocation in self.requested:
+            amounts.setdefault(allocation.inventory, []).append(allocation.amount)
+        return [
+            UsageDelta(inventory, sum(amounts[inventory]) - self.released.get(inventory, 0), amounts[inventory])
+            for inventory in sorted(amounts)
+        ]
+
+    @functools.cached_property
+    def incremented(self) -> set[int]:
+        """The providers whose generations are incremented (api-ref/allocations.md#generations-that-a-write-increments).
+
+        Without those of ``reshaped``.
+        """
+        cleared = {row.resource_provider_id for row in self.current.rows if self.consumers[row.consumer_uuid] is None}
+        return cleared.union(allocation.inventory[0] for allocation in self.requested)
+
+    @property
+    def reshaped_ids(self) -> set[int]:
+        """The ids of the providers whose inventories are replaced."""
+        return {provider.id for provider in self.providers.values()}
+
+
+def make_plan(
+    db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim], reshaped: Sequence[ReshapedProvider]
+) -> ClaimPlan:
+    """Take steps 1 to 3 of ``claims.claim``, and plan the others.
+
+    :raises PlacementError: as ``claims.claim.reshape``, except for errors that depend on stored inventories.
+    """
+    providers: Mapping[str, ProviderGeneration] = {}
+    if reshaped:
+        providers = read_providers(tx, reshaped)
+        _check_providers(reshaped, providers)
+    # 1. Read.
+    current = read_current_allocations(tx, [claim.consumer_uuid for claim in claims], claims)
+    for claim in claims:
+        check_generation(claim, current)
+    for uuid in itertools.chain.from_iterable(claim.allocations for claim in claims):
+        if uuid not in current.providers:
+            raise exception.AllocationProviderNotFound(uuid=uuid)
+    # 2. Resource classes, of the inventories and of the allocations.
+    names = [name for provider in reshaped for name in provider.inventories]
+    names += [name for claim in claims for amounts in claim.allocations.values() for name in amounts]
+    class_ids = db.resource_classes.lock_ids(tx, list(dict.fromkeys(names)))
+    # 3. Projects, users and types.
+    desired = consumers.ensure_owners_and_types(tx, claims, current)
+
+    requested = [
+        RequestedAllocation(claim.consumer_uuid, uuid, name, (current.providers[uuid], class_ids[name]), amount)
+        for claim in claims
+        for uuid, amounts in claim.allocations.items()
+        for name, amount in amounts.items()
+    ]
+    inventories = {
+        (providers[provider.uuid].id, class_ids[name]): inventory
+        for provider in reshaped
+        for name, inventory in provider.inventories.items()
+    }
+    released, orphaned = current.amounts(inventories)
+    return ClaimPlan(
+        current=current,
+        consumers=desired,
+        requested=requested,
+        released=released,
+        orphaned=orphaned,
+        reshaped=reshaped,
+        providers=providers,
+        inventories=inventories,
+        class_ids=class_ids,
+    )
+
+
+def check_generation(claim: ConsumerClaim, current: CurrentAllocations) -> None:
+    """Compare the generation in the claim with the current one, which is None when there is no such consumer.
+
+    :raises ConsumerGenerationConflict: they differ.
+    """
+    row = current.consumers.get(claim.consumer_uuid)
+    stored = row and row.generation
+    if not isinstance(claim.generation, Unset) and claim.generation != stored:
+        expected = 'null' if stored is None else stored
+        raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
+
+
+def read_providers(tx: sa.Connection, reshaped: Sequence[ReshapedProvider]) -> dict[str, ProviderGeneration]:
+    """Read the ids and generations of the providers of a reshape, by uuid."""
+    rows: list[Any] = []
+    for chunk in sql.chunks([provider.uuid for provider in reshaped]):
+        template = 'SELECT id, uuid, generation FROM placement_resource_providers WHERE uuid IN ({uuids})'
+        rows += sql.execute_text(tx, sql.statement(template, uuids=sql.placeholders(len(chunk))), *chunk)
+    return {row.uuid: ProviderGeneration(*row) for row in rows}
+
+
+def _check_providers(reshaped: Sequence[ReshapedProvider], providers: Mapping[str, ProviderGeneration]) -> None:
+    """Check the providers of a reshape, in order.
+
+    :param providers: from ``read_providers``.
+    :raises ResourceProviderNotFound, ReshapeGenerationConflict, InvalidInventoryCapacity: for the first provider that
+        does not exist, has another generation, or has an inventory that may not be stored.
+    """
+    for provider in reshaped:
+        stored = providers.get(provider.uuid)
+        if stored is None:
+            raise exception.ResourceProviderNotFound(uuid=provider.uuid)
+        if stored.generation != provider.generation:
+            raise exception.ReshapeGenerationConflict(
+                uuid=stored.uuid, actual=stored.generation, given=provider.generation
+            )
+        for resource_class, inventory in provider.inventories.items():
+            # A reshape came after microversion 1.26, which allowed a capacity of 0.
+            validation.check_capacity(inventory, resource_class, provider.uuid, zero_allowed=True)

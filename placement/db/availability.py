@@ -1,0 +1,104 @@
+"""Logs when a database becomes unavailable or read-only, and when it is no longer."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+
+from oslo_log import log
+
+from placement import exception
+
+LOG = log.getLogger(__name__)
+
+#: An outage has ended when an operation succeeds and none has failed for this time.
+_QUIET_SECONDS = 1.0
+#: During an outage the number of failures is logged this often.
+_REPORT_INTERVAL_SECONDS = 60.0
+
+
+@dataclasses.dataclass
+class _Outage:
+    """A time in which operations failed."""
+
+    began_at: float
+    reported_at: float
+    failed_at: float = 0.0
+    failures: int = 0
+
+
+class Availability:
+    """The outages of one database, as the operations of this process see them.
+
+    The first failure is logged with its reason; then the number of failures, every minute and at the end.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._outages: dict[type[exception.DatabaseUnavailable], _Outage] = {}
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the last change was rejected because the database is read-only."""
+        return exception.DatabaseReadOnly in self._outages
+
+    @contextlib.contextmanager
+    def observe(self, *, writes: bool = False) -> Iterator[None]:
+        """Observe whether the operation in the block fails with ``DatabaseUnavailable``.
+
+        :param writes: whether it changes something. If not, its success says nothing about a read-only database.
+        """
+        try:
+            yield
+        except exception.DatabaseUnavailable as error:
+            self._failed(error)
+            raise
+        if self._outages:
+            self._succeeded(writes)
+
+    def _failed(self, error: exception.DatabaseUnavailable) -> None:
+        if isinstance(error, exception.SingleFailure):
+            _log_error(error.for_operators)
+            return
+        is_read_only = isinstance(error, exception.DatabaseReadOnly)
+        kind = exception.DatabaseReadOnly if is_read_only else exception.DatabaseUnavailable
+        now = time.monotonic()
+        with self._lock:
+            outage = self._outages.setdefault(kind, _Outage(now, now))
+            outage.failures, outage.failed_at = outage.failures + 1, now
+            if outage.failures == 1:
+                _log_error(error.for_operators)
+            elif now - outage.reported_at >= _REPORT_INTERVAL_SECONDS:
+                outage.reported_at = now
+                seconds = now - outage.began_at
+                _log_error(f'{outage.failures} operations have failed in {seconds:.0f} s. {error.for_operators}')
+
+    def _succeeded(self, writes: bool) -> None:
+        now = time.monotonic()
+        with self._lock:
+            for kind, outage in list(self._outages.items()):
+                if now - outage.failed_at < _QUIET_SECONDS or (kind is exception.DatabaseReadOnly and not writes):
+                    continue
+                del self._outages[kind]
+                news = 'accepts changes' if kind is exception.DatabaseReadOnly else 'is available'
+                # The log of a command has no lines of level INFO.
+                LOG.warning(
+                    'The database %s again. %d operations failed in %.0f s.',
+                    news,
+                    outage.failures,
+                    outage.failed_at - outage.began_at,
+                )
+
+
+def _log_error(message: str) -> None:
+    """Log ``message`` without the exception that is being handled: the message has its reason.
+
+    oslo.log appends that exception to each error, but for a few common ones.
+    """
+    try:
+        raise KeyError  # noqa: TRY301
+    except KeyError:
+        LOG.error('%s', message)

@@ -1,0 +1,147 @@
+"""Reports whether the database can be used, when it was last changed, and who is connected to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent import futures
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from oslo_log import log
+
+from placement import exception
+from placement.db import errors, sessions, tables, types
+from placement.db.api import Database, SchemaMissing
+
+LOG = log.getLogger(__name__)
+
+#: How long a check of the database may take.
+MAX_CHECK_SECONDS = 2.0
+
+
+def find_problem(db: Database) -> str | None:
+    """Return a sentence that says why the database cannot be used at the moment; None when it can be used.
+
+    The sentence names no host, user or statement, because health checks show it to anybody.
+
+    The database can also be used while it is read-only (``availability``). Its connections are then closed, so that a
+    process that only reads, such as the exporter, does not stay with a server that is no longer the primary.
+    """
+    try:
+        with db.reader() as connection:
+            connection.execute(sa.select(tables.resource_providers.c.id).limit(1))
+    except SchemaMissing:
+        return 'The database does not have the expected tables.'
+    except (exception.DatabaseUnavailable, db_exc.DBNonExistentDatabase):
+        return 'The database cannot be reached.'
+    except errors.DATABASE_ERRORS:
+        return 'The database does not have the expected tables.'
+    db.try_to_write()
+    return None
+
+
+class DatabaseSilent(exception.DatabaseUnavailable):
+    """The database accepts connections, but does not answer."""
+
+    template = 'The database has not answered for {seconds:.0f} seconds.'
+
+
+class TimedCheck:
+    """A check of the database for callers that cannot wait long: a database may accept a connection and not answer.
+
+    One check runs at a time, in a thread. Callers during a check share its result, if it has one in time.
+
+    :param check: returns a sentence that says why the database cannot be used, or None.
+    """
+
+    def __init__(self, db: Database, check: Callable[[Database], str | None] = find_problem) -> None:
+        self._db = db
+        self._check = check
+        self._lock = threading.Lock()
+        self._result: futures.Future[str | None] = futures.Future()
+        self._result.set_result(None)
+        self._started = 0.0
+        #: Whether it was logged that the database does not answer. Errors are logged by ``Availability``.
+        self._is_silent = False
+
+    def problem(self) -> str | None:
+        """Return a sentence that says why the database cannot be used or does not answer; None if it can be used."""
+        try:
+            return self.result()
+        except DatabaseSilent as error:
+            return str(error)
+
+    def result(self) -> str | None:
+        """Return the result of the check.
+
+        :raises DatabaseSilent: there is none ``MAX_CHECK_SECONDS`` after the check started.
+        """
+        with self._lock:
+            if self._result.done():
+                self._result, self._started = futures.Future(), time.monotonic()
+                threading.Thread(target=self._run, args=(self._result,), name='database check', daemon=True).start()
+            result, started = self._result, self._started
+        futures.wait([result], max(started + MAX_CHECK_SECONDS - time.monotonic(), 0))
+        if not result.done():
+            silent = DatabaseSilent(seconds=time.monotonic() - started)
+            if not self._is_silent:
+                self._is_silent = True
+                LOG.warning('%s', silent)
+            raise silent
+        return result.result()
+
+    def _run(self, result: futures.Future[str | None]) -> None:
+        try:
+            problem = self._check(self._db)
+        except Exception as error:
+            result.set_exception(error)
+            return
+        if self._is_silent and problem is None:
+            self._is_silent = False
+            LOG.info('The database answers again')
+        result.set_result(problem)
+
+
+def seconds_since_change(db: Database) -> float | None:
+    """Return how many seconds ago, by the clock of the database, the newest entry was appended to the change log."""
+    slots = tables.change_log_slots.c
+    newest = sa.select(sa.func.max(slots.updated_at).label('at'), types.UtcNow().label('now')).where(slots.sequence > 0)
+    with db.reader() as connection:
+        row = connection.execute(newest).one()
+    return None if row.at is None else float((row.now - row.at).total_seconds())
+
+
+class Connections(NamedTuple):
+    """The number of connections to the database that one account has from one address with one program.
+
+    ``own`` says whether it is the account of this service.
+    """
+
+    account: str
+    address: str
+    program: str
+    own: bool
+    connections: int
+
+
+def connections(db: Database) -> list[Connections] | None:
+    """Return the other connections to the database, those of other accounts first; None on SQLite."""
+    with db.reader() as connection:
+        if connection.dialect.name == 'sqlite':
+            return None
+        counts = Counter(
+            (session.account, _without_port(session.address), session.program, session.own)
+            for session in sessions.list_others(connection)
+        )
+    rows = (Connections(*place, connections=count) for place, count in counts.items())
+    return sorted(rows, key=lambda row: (row.own, -row.connections, row))
+
+
+def _without_port(address: str) -> str:
+    """Return the host in an address, which MariaDB gives as ``10.0.0.1:45678`` or ``localhost``."""
+    host, colon, port = address.rpartition(':')
+    return host if colon and port.isdigit() and ':' not in host else address

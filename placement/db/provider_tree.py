@@ -1,0 +1,310 @@
+"""Creates, renames, moves and deletes providers, which form trees.
+
+A transaction that creates a provider below another or moves providers locks the roots of the trees that it changes,
+then checks that the providers are still in those trees. So two such transactions follow one another. All locks are
+taken in order of id, as claims take theirs.
+
+On a Galera cluster a lock is valid on one node only. There the commit of such a transaction fails if another node has
+changed one of the same roots, because each of them writes to the rows of the roots (``_locked``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from oslo_utils import timeutils
+
+from placement import exception
+from placement.db import change_log, errors, sql, tables
+from placement.db.batch import StatementBatch
+
+_providers = tables.resource_providers
+
+
+def insert(
+    tx: sa.Connection, *, name: str, uuid: str, parent_uuid: str | None, created_at: dt.datetime
+) -> tuple[int, str]:
+    """Insert a provider below the parent, or as a root.
+
+    :returns: its id, and the uuid of its root.
+    :raises ParentProviderNotFound: no such parent.
+    :raises DBDuplicateEntry: the name or the uuid is taken.
+    :raises RetryTransaction: the parent, or its root, was deleted or moved meanwhile.
+    """
+    row = {'name': name, 'uuid': uuid, 'generation': 0, 'created_at': created_at}
+    if parent_uuid is not None:
+        return _insert_child(tx, row, parent_uuid)
+    own_id = sql.new_id(tx.execute(_INSERT, row))
+    change_log.record_providers(tx, [own_id])
+    batch = StatementBatch(tx)
+    # Does not set updated_at, as it is part of the creation.
+    batch.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
+    batch.execute_final()
+    return own_id, uuid
+
+
+def _insert_child(tx: sa.Connection, row: dict[str, Any], parent_uuid: str) -> tuple[int, str]:
+    parent = tx.execute(_PARENT, {'sought': parent_uuid}).first()
+    if parent is None:
+        raise exception.ParentProviderNotFound
+    is_still_there = _providers.c.root_provider_id == parent.root_id
+    with _locked(tx, {parent.id, parent.root_id}, [parent.root_id], is_still_there), _parent_may_vanish():
+        links = {'parent_provider_id': parent.id, 'root_provider_id': parent.root_id}
+        own_id = sql.new_id(tx.execute(_INSERT, row | links))
+        change_log.record_providers(tx, [own_id])
+    return own_id, parent.root_provider_uuid
+
+
+def rename(tx: sa.Connection, uuid: str, name: str) -> dict[str, Any]:
+    """Rename a provider. Its generation stays.
+
+    :returns: the renamed provider: the columns of ``BY_UUID``.
+    :raises ResourceProviderNotFound: there is no such provider.
+    :raises DBDuplicateEntry: another provider has the name.
+    """
+    tx.execute(_RENAME, {'sought': uuid, 'new': name})
+    renamed = tx.execute(BY_UUID, {'sought': uuid}).first()
+    if renamed is None:
+        raise exception.ResourceProviderNotFound(uuid=uuid)
+    change_log.record_providers(tx, [renamed.id])
+    return renamed._asdict()
+
+
+def rename_and_move(
+    tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None, *, reparenting: bool
+) -> dict[str, Any]:
+    """Rename a provider, and change its parent (api-ref/resource-providers.md#the-rules-of-parents).
+
+    :param parent_uuid: None for none.
+    :param reparenting: whether a parent can be changed and removed. If false, only a root can get a parent.
+    :returns: as for ``rename``.
+    :raises ParentProviderNotFound: no such parent.
+    :raises ReparentingNotAllowed: it has another parent.
+    :raises UnparentingNotAllowed: it has a parent, and ``parent_uuid`` is None.
+    :raises ProviderTreeLoop: the parent is the provider itself or in the tree below it.
+    :raises ResourceProviderNotFound: there is no such provider.
+    :raises DBDuplicateEntry: another provider has the name.
+    :raises RetryTransaction: one of the providers was deleted or moved meanwhile.
+    """
+    providers = {row.uuid: row for row in tx.execute(_OWN_AND_PARENT, {'own': uuid, 'parent': parent_uuid})}
+    provider = providers.get(uuid)
+    if provider is None:
+        raise exception.ResourceProviderNotFound(uuid=uuid)
+    if parent_uuid == provider.parent_provider_uuid:
+        renamed = rename(tx, uuid, name)
+        if renamed['parent_provider_uuid'] != parent_uuid:
+            raise errors.RetryTransaction
+        return renamed
+    if parent_uuid is None and not reparenting:
+        raise exception.UnparentingNotAllowed
+    if parent_uuid is not None and parent_uuid not in providers:
+        raise exception.ParentProviderNotFound
+    if provider.parent_provider_uuid is not None and not reparenting:
+        raise exception.ReparentingNotAllowed
+    return _move(tx, uuid, name, parent_uuid)
+
+
+def delete(tx: sa.Connection, uuid: str) -> None:
+    """Delete a provider with its inventories and its associations with traits and aggregates.
+
+    :raises ResourceProviderNotFound: there is no such provider.
+    :raises CannotDeleteParentProvider: it has children.
+    :raises ResourceProviderInUse: it has allocations.
+    :raises RetryTransaction: it got a child, an allocation or another related row meanwhile.
+    """
+    provider = tx.execute(_TO_DELETE, {'sought': uuid}).first()
+    if provider is None:
+        raise exception.ResourceProviderNotFound(uuid=uuid)
+    if provider.has_children:
+        raise exception.CannotDeleteParentProvider(uuid=uuid)
+    if provider.has_allocations:
+        raise exception.ResourceProviderInUse(uuid=uuid)
+    for table in _RELATED_TABLES:
+        if getattr(provider, table.name):
+            tx.execute(table.delete().where(table.c.resource_provider_id == provider.id))
+    try:
+        if provider.root_provider_id == provider.id:
+            # Not every database deletes a row that refers to itself.
+            tx.execute(_update_without_time(_providers.c.id == provider.id).values(root_provider_id=None))
+        tx.execute(_providers.delete().where(_providers.c.id == provider.id))
+        change_log.record_providers(tx, [provider.id])
+    except db_exc.DBReferenceError as error:
+        # A child, an allocation or another related row was inserted since the query above.
+        raise errors.RetryTransaction from error
+
+
+class _TreePosition(NamedTuple):
+    """A provider, its new parent, and the ids of the provider and all providers below it.
+
+    ``links``: the id of each of them with those of its parent and root, on which a move relies.
+    """
+
+    provider: sa.Row[Any]
+    parent: sa.Row[Any] | None
+    subtree: frozenset[int]
+    links: frozenset[tuple[int, int | None, int]]
+
+
+def _read_position(tx: sa.Connection, uuid: str, parent_uuid: str | None) -> _TreePosition:
+    """Read a position, in one statement.
+
+    :raises RetryTransaction: one of the two providers was deleted.
+    """
+    rows = tx.execute(_PLACE, {'own': uuid, 'parent': parent_uuid}).all()
+    below = {row.uuid: row for row in rows if row.is_below}
+    parent = next((row for row in rows if row.uuid == parent_uuid), None)
+    if uuid not in below or (parent is None and parent_uuid is not None):
+        raise errors.RetryTransaction
+    links = frozenset((row.id, row.parent_provider_id, row.root_id) for row in rows)
+    return _TreePosition(below[uuid], parent, frozenset(row.id for row in below.values()), links)
+
+
+def _move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> dict[str, Any]:
+    """Move a provider and all providers below it to another parent, or make it a root, and rename it.
+
+    :raises ProviderTreeLoop: the parent is the provider itself or below it.
+    """
+    provider, parent, subtree, links = _read_position(tx, uuid, parent_uuid)
+    if parent is not None and parent.id in subtree:
+        raise exception.ProviderTreeLoop
+    root_id = provider.id if parent is None else parent.root_id
+    moved = subtree if root_id != provider.root_id else {provider.id}
+    parent_id = parent and parent.id
+    with _locked(
+        tx, {provider.root_id, root_id, parent_id or provider.id} | moved, {provider.root_id, root_id} - {provider.id}
+    ):
+        # While the roots are locked, no other transaction can change the trees.
+        position = _read_position(tx, uuid, parent_uuid)
+        if position.links != links:
+            raise errors.RetryTransaction
+        change_log.record_providers(tx, moved)
+        moment = timeutils.utcnow()
+        values = {'own': provider.id, 'parent': parent_id, 'root': root_id, 'new': name, 'moment': moment}
+        with _parent_may_vanish():
+            for chunk in sql.chunks(sorted(moved)):
+                tx.execute(_MOVE, {'moved': chunk, **values})
+    root_uuid = uuid if parent is None else parent.root_provider_uuid
+    changed = {'parent_provider_uuid': parent_uuid, 'root_provider_uuid': root_uuid, 'updated_at': moment}
+    return {**position.provider._asdict(), **changed, 'name': name}
+
+
+@contextlib.contextmanager
+def _parent_may_vanish() -> Iterator[None]:
+    """Raise ``RetryTransaction`` if the parent was deleted since it was read."""
+    try:
+        yield
+    except db_exc.DBReferenceError as error:
+        raise errors.RetryTransaction(exception.ParentProviderNotFound()) from error
+
+
+@contextlib.contextmanager
+def _locked(
+    tx: sa.Connection, ids: Iterable[int], root_ids: Collection[int], *conditions: sa.ColumnElement[bool]
+) -> Iterator[None]:
+    """Lock providers until the transaction ends, in order of id, so that transactions do not deadlock.
+
+    An UPDATE that changes nothing instead of SELECT ... FOR UPDATE: it takes the same locks on all databases, and its
+    row count says whether the rows still are as expected.
+
+    On MySQL and MariaDB the generations of the roots are changed, and changed back at the end, because Galera
+    replicates no UPDATE that changes nothing. So of two transactions on two nodes only one can be committed. Foreign
+    keys alone would not suffice: two moves that together make a loop may change and refer to different rows, and a row
+    that refers to another one may be committed together with a change of that one.
+
+    :param root_ids: those of ``ids`` that are the roots of trees that are changed.
+    :param conditions: must be true of each of ``ids``.
+    :raises RetryTransaction: a condition is not true, or a provider was deleted.
+    """
+    is_root, generation = _providers.c.id.in_(root_ids), _providers.c.generation
+    value = sa.case((is_root, generation + 1), else_=generation) if sql.is_mysql(tx.dialect) else generation
+    for chunk in sql.chunks(sorted(ids)):
+        condition = sa.and_(_providers.c.id.in_(chunk), *conditions)
+        if len(chunk) > 1:
+            condition = sql.lock_rows_in_id_order(tx, _providers, condition)
+        if tx.execute(_update_without_time(condition).values(generation=value)).rowcount != len(chunk):
+            raise errors.RetryTransaction
+    yield
+    if sql.is_mysql(tx.dialect):
+        tx.execute(_update_without_time(is_root).values(generation=generation - 1))
+
+
+def _update_without_time(*conditions: sa.ColumnElement[bool]) -> sa.Update:
+    """Return an UPDATE of providers that leaves ``updated_at`` as it is."""
+    return _providers.update().where(*conditions).values(updated_at=_providers.c.updated_at)
+
+
+_INSERT = _providers.insert()
+_RENAME = _providers.update().where(_providers.c.uuid == sa.bindparam('sought')).values(name=sa.bindparam('new'))
+
+_parents = _providers.alias('parent')
+_roots = _providers.alias('root')
+_root_id = _providers.c.root_provider_id
+_ALL = (
+    sa.select(
+        _providers.c.id,
+        _providers.c.uuid,
+        _providers.c.name,
+        _providers.c.generation,
+        _providers.c.created_at,
+        _providers.c.updated_at,
+        _parents.c.uuid.label('parent_provider_uuid'),
+        _roots.c.uuid.label('root_provider_uuid'),
+    )
+    .select_from(_providers)
+    .join(_roots, _roots.c.id == _root_id)
+    .outerjoin(_parents, _parents.c.id == _providers.c.parent_provider_id)
+)
+#: Selects the fields of the ``ResourceProvider`` whose uuid is the parameter ``sought``.
+BY_UUID = _ALL.where(_providers.c.uuid == sa.bindparam('sought'))
+_PARENT = BY_UUID.add_columns(_root_id.label('root_id'))
+_OWN_AND_PARENT = _ALL.add_columns(_root_id.label('root_id')).where(
+    _providers.c.uuid.in_([sa.bindparam('own'), sa.bindparam('parent')])
+)
+_is_own = _providers.c.id == sa.bindparam('own')
+_MOVE = (
+    _providers.update()
+    .where(_providers.c.id.in_(sa.bindparam('moved', expanding=True)))
+    .values(
+        parent_provider_id=sa.case((_is_own, sa.bindparam('parent')), else_=_providers.c.parent_provider_id),
+        name=sa.case((_is_own, sa.bindparam('new', type_=_providers.c.name.type)), else_=_providers.c.name),
+        root_provider_id=sa.bindparam('root'),
+        updated_at=sa.bindparam('moment'),
+    )
+)
+_top = sa.select(_providers.c.id, sa.true().label('is_below')).where(_providers.c.uuid == sa.bindparam('own'))
+_below = _top.cte('below', recursive=True)
+# UNION instead of UNION ALL, so that it ends even if the tables were damaged and have a loop.
+_below = _below.union(
+    sa.select(_providers.c.id, sa.true()).join(_below, _providers.c.parent_provider_id == _below.c.id)
+)
+_found = sa.union_all(
+    sa.select(_below.c.id, _below.c.is_below),
+    sa.select(_providers.c.id, sa.false()).where(_providers.c.uuid == sa.bindparam('parent')),
+).subquery('found')
+#: The providers of a ``_TreePosition``. A parent that is in the subtree has two rows.
+_PLACE = _ALL.join(_found, _found.c.id == _providers.c.id).add_columns(
+    _providers.c.parent_provider_id, _root_id.label('root_id'), _found.c.is_below
+)
+
+_RELATED_TABLES = (tables.inventories, tables.resource_provider_traits, tables.resource_provider_aggregates)
+_children = _providers.alias('child')
+#: Locks the provider whose uuid is ``sought``, and selects whether it has children, allocations and other related rows.
+_TO_DELETE = (
+    sa.select(
+        _providers.c.id,
+        _providers.c.root_provider_id,
+        sa.exists().where(_children.c.parent_provider_id == _providers.c.id).label('has_children'),
+        sa.exists().where(tables.allocations.c.resource_provider_id == _providers.c.id).label('has_allocations'),
+        *(
+            sa.exists().where(table.c.resource_provider_id == _providers.c.id).label(table.name)
+            for table in _RELATED_TABLES
+        ),
+    )
+    .where(_providers.c.uuid == sa.bindparam('sought'))
+    .with_for_update(of=_providers)
+)

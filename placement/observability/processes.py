@@ -1,0 +1,111 @@
+"""The metrics of all processes that store them in one directory, and the system's figures about these processes."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import itertools
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+
+_LABELS = ('process', 'pid')
+_FAMILIES: tuple[Metric, ...] = (
+    CounterMetricFamily('placement_process_cpu_seconds', 'Processor time of a process.', labels=_LABELS),
+    GaugeMetricFamily('placement_process_resident_memory_bytes', 'Memory of a process.', labels=_LABELS),
+    GaugeMetricFamily('placement_process_virtual_memory_bytes', 'Address space of a process.', labels=_LABELS),
+    GaugeMetricFamily('placement_process_start_time_seconds', 'When a process was started.', labels=_LABELS),
+    GaugeMetricFamily('placement_process_open_fds', 'Open files of a process.', labels=_LABELS),
+    GaugeMetricFamily('placement_process_max_fds', 'Files that a process may have open.', labels=_LABELS),
+)
+
+
+def registry(directory: str) -> CollectorRegistry:
+    """Make a registry from which the metrics of all processes can be read.
+
+    :param directory: the value of ``PROMETHEUS_MULTIPROC_DIR`` of these processes.
+    """
+    all_processes = CollectorRegistry()
+    # Registered first, so that the files of ended processes are removed before the other collector reads them.
+    all_processes.register(Processes(pathlib.Path(directory)))
+    MultiProcessCollector(all_processes, directory)  # type: ignore[no-untyped-call]
+    return all_processes
+
+
+class ProcessNumber:
+    """The number of this process in the names of the files in which it keeps its values; no other process has it.
+
+    If the process id were used, as by prometheus_client, each process would leave files that every scrape reads. The
+    number of a process that has ended is taken by the next one, which continues its counts.
+
+    A process has a number as long as it locks the file of that number. The file contains its process id.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+        self._pid: int | None = None
+        self._lock = -1
+
+    def __call__(self) -> int:
+        """Return the number, another one after a fork."""
+        if self._pid != os.getpid():
+            if self._pid is not None:
+                # The lock of the parent.
+                os.close(self._lock)
+            self._pid = os.getpid()
+            locks = ((number, _locked(self._directory / f'{number}.lock')) for number in itertools.count())
+            self._number, self._lock = next((number, lock) for number, lock in locks if lock is not None)
+            os.truncate(self._lock, 0)
+            os.write(self._lock, str(self._pid).encode())
+            mark_process_dead(self._number, str(self._directory))  # type: ignore[no-untyped-call]
+        return self._number
+
+
+def _locked(path: pathlib.Path) -> int | None:
+    """Lock a file until the returned descriptor is closed; return None if another process has locked it."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
+class Processes(Collector):
+    """Processor time, memory and open files of each process, as far as this process may read them.
+
+    Collecting also removes the files with the gauges of processes that have ended.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the families without samples."""
+        return _FAMILIES
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the families with a sample for each process."""
+        families = {family.name: Metric(family.name, family.documentation, family.type) for family in _FAMILIES}
+        for pid in self._living():
+            role = {os.getpid(): 'exporter', os.getppid(): 'server'}.get(pid, 'worker')
+            labels = {'process': role, 'pid': str(pid)}
+            for family in ProcessCollector('placement', functools.partial(int, pid), registry=None).collect():
+                for sample in family.samples:
+                    families[family.name].add_sample(sample.name, labels, sample.value)
+        return families.values()
+
+    def _living(self) -> Iterator[int]:
+        for path in self._directory.glob('*.lock'):
+            lock = _locked(path)
+            if lock is not None:
+                mark_process_dead(path.stem, str(self._directory))  # type: ignore[no-untyped-call]
+                os.close(lock)
+            elif pid := path.read_text():
+                yield int(pid)

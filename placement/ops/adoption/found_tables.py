@@ -1,0 +1,216 @@
+"""The tables of a database that is adopted, as they are, compared with those that this service needs.
+
+``alembic.autogenerate`` would compare indexes and constraints by their names, which differ between deployments. Here an
+index or constraint with another name counts if it enforces, or begins with, the same columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from placement.db import sql, tables, types
+from placement.ops.adoption.names import Names
+
+#: Columns that another service may lack: ``inventories.used`` and the owner of allocations are ours, and older releases
+#: have neither times nor types.
+ADDED_COLUMNS = frozenset({'used', 'created_at', 'updated_at', *tables.OWNER})
+
+
+#: The columns of a foreign key -> the table whose id they refer to.
+ForeignKeys = Mapping[tuple[str, ...], str]
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundTable:
+    """One table as it is in the database.
+
+    ``table`` is our declaration of the table; ``name`` is its name in the database. ``columns`` are by name, as
+    SQLAlchemy's inspector gives them. ``unique`` has the columns of each unique constraint, unique index and primary
+    key. ``foreign_keys`` has our names of tables. ``indexes`` has the columns of all indexes, in order.
+    ``collated_columns`` are the text columns that the database does not compare code point by code point.
+    ``reuses_ids`` is true on SQLite if AUTOINCREMENT is missing. ``engine`` is the storage engine on MySQL and MariaDB,
+    None elsewhere. ``used_names`` are the names of the indexes and unique constraints.
+    """
+
+    table: sa.Table
+    name: str
+    columns: Mapping[str, Any]
+    primary_key: frozenset[str]
+    unique: frozenset[frozenset[str]]
+    foreign_keys: ForeignKeys
+    indexes: frozenset[tuple[str, ...]]
+    collated_columns: frozenset[str]
+    reuses_ids: bool
+    engine: str | None
+    used_names: frozenset[str]
+
+    def missing_columns(self) -> list[str]:
+        """Return our columns that the table does not have."""
+        return [column.name for column in self.table.columns if column.name not in self.columns]
+
+    def missing_not_null(self) -> list[str]:
+        """Return columns that may be NULL in the database, but not in our table."""
+        return [
+            name
+            for name, column in self._common_columns()
+            if column.nullable is False and self.columns[name]['nullable']
+        ]
+
+    def unwanted_not_null(self) -> list[str]:
+        """Return columns that are NOT NULL in the database but not in our table, unless we always write a value."""
+        always_written = {'name', 'created_at'}
+        return [
+            name
+            for name, column in self._common_columns()
+            if column.nullable and not self.columns[name]['nullable'] and name not in always_written
+        ]
+
+    def short_columns(self) -> list[str]:
+        """Return text columns that are shorter than ours."""
+        return [
+            name
+            for name, column in self._common_columns()
+            if _length(self.columns[name]['type']) < _length(column.type)
+        ]
+
+    def single_precision(self) -> list[str]:
+        """Return columns in single precision, which rounds stored numbers, that are doubles in our table."""
+        # On SQLite all of these are doubles.
+        return [
+            name
+            for name, column in self._common_columns()
+            if isinstance(column.type, sa.Double)
+            and isinstance(self.columns[name]['type'], sa.REAL | sa.FLOAT)
+            and not isinstance(self.columns[name]['type'], sa.Double)
+        ]
+
+    def missing_unique_constraints(self) -> list[sa.UniqueConstraint]:
+        """Return our unique constraints that no constraint or index of the table enforces."""
+        return [
+            constraint
+            for constraint in _constraints(self.table, sa.UniqueConstraint)
+            if not any(columns <= set(constraint.columns.keys()) for columns in self.unique)
+        ]
+
+    def missing_foreign_keys(self) -> list[sa.ForeignKeyConstraint]:
+        """Return our foreign keys that the table does not have."""
+        return [
+            constraint
+            for constraint in _constraints(self.table, sa.ForeignKeyConstraint)
+            if self.foreign_keys.get(tuple(constraint.column_keys)) != constraint.referred_table.name
+        ]
+
+    def missing_indexes(self) -> list[sa.Index]:
+        """Return our indexes for which the table has none that begins with the same columns."""
+        return [
+            index
+            for index in sorted(self.table.indexes, key=lambda index: str(index.name))
+            if not any(columns[: len(index.columns)] == tuple(index.columns.keys()) for columns in self.indexes)
+        ]
+
+    def free_name(self, name: object) -> str:
+        """Return ``name``, with a prefix if an index or constraint of the table already has it."""
+        return f'placement_{name}' if str(name) in self.used_names else str(name)
+
+    def _common_columns(self) -> Iterator[tuple[str, sa.Column[Any]]]:
+        return ((column.name, column) for column in self.table.columns if column.name in self.columns)
+
+
+def read(connection: sa.Connection, names: Names) -> dict[str, FoundTable]:
+    """Inspect the tables of ``tables.SHARED`` that exist, and return them by our names."""
+    inspector = sa.inspect(connection)
+    return {table.name: _inspect(connection, inspector, names, table) for table in tables.SHARED if table in names}
+
+
+def _inspect(connection: sa.Connection, inspector: sa.Inspector, names: Names, table: sa.Table) -> FoundTable:
+    name = names.existing_name(table)
+    primary_key = tuple(inspector.get_pk_constraint(name)['constrained_columns'])
+    constraints, indexes = inspector.get_unique_constraints(name), inspector.get_indexes(name)
+    # The indexes that cover all rows and whole values: no partial ones, and none of prefixes or expressions.
+    partial = ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
+    columns_of_indexes = [
+        (tuple(map(str, index['column_names'])), index['unique'])
+        for index in indexes
+        if None not in index['column_names']
+        and all(index.get('dialect_options', {}).get(option) is None for option in partial)
+    ]
+    unique = {tuple(constraint['column_names']) for constraint in constraints}
+    unique |= {columns for columns, is_unique in columns_of_indexes if is_unique} | {primary_key}
+    engine = None
+    if sql.is_mysql(connection.dialect):
+        options = inspector.get_table_options(name)
+        engine = next(str(value) for option, value in options.items() if option.endswith('_engine'))
+    definition = ''
+    if connection.dialect.name == 'sqlite':
+        query = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :table")
+        definition = str(connection.execute(query, {'table': name}).scalar_one())
+    return FoundTable(
+        table=table,
+        name=name,
+        columns={column['name']: column for column in inspector.get_columns(name)},
+        primary_key=frozenset(primary_key),
+        unique=frozenset(frozenset(columns) for columns in unique if columns),
+        foreign_keys={
+            tuple(key['constrained_columns']): names.ours(key['referred_table'])
+            for key in inspector.get_foreign_keys(name)
+        },
+        indexes=frozenset({columns for columns, _ in columns_of_indexes} | unique),
+        collated_columns=frozenset(_collated_columns(connection, table, name, definition)),
+        reuses_ids=bool(
+            definition
+            and table.dialect_options['sqlite']['autoincrement']
+            and not re.search(r'\bAUTOINCREMENT\b', definition, re.IGNORECASE)
+        ),
+        engine=engine,
+        used_names=frozenset(str(item['name']) for item in (*indexes, *constraints)),
+    )
+
+
+def _collated_columns(connection: sa.Connection, table: sa.Table, name: str, definition: str) -> Iterator[str]:
+    texts = [column.name for column in table.columns if isinstance(column.type, types.Text)]
+    if sql.is_mysql(connection.dialect):
+        query = sa.text(
+            'SELECT column_name AS name, collation_name AS collation FROM information_schema.columns'
+            ' WHERE table_schema = DATABASE() AND table_name = :table'
+        )
+        collations = {row.name: row.collation for row in connection.execute(query, {'table': name})}
+        yield from (text for text in texts if collations.get(text) not in (None, binary_collation(connection)))
+    for text in texts if definition else ():
+        if re.search(rf'\b{text}\b["`\]]?[^,]*\bCOLLATE\s+(?!BINARY)', definition, re.IGNORECASE):
+            yield text
+
+
+def binary_collation(connection: sa.Connection) -> str:
+    """Return the name of the collation of ``types.Text`` on MySQL or MariaDB."""
+    return str(types.Text(1).compile(connection.dialect)).rpartition(' ')[2]
+
+
+def is_expected(column: sa.Column[Any], type_: Any) -> bool:
+    """Return whether ``type_`` can store what our ``column`` stores, or a step of the plan makes it so."""
+    if isinstance(column.type, types.Text):
+        # CHAR pads values with blanks; MySQL can index only a prefix of a TEXT.
+        return isinstance(type_, sa.String) and not isinstance(type_, sa.CHAR | mysql.TEXT | mysql.CHAR)
+    if isinstance(column.type, sa.Integer):
+        small = sa.SmallInteger | mysql.TINYINT | mysql.MEDIUMINT
+        return isinstance(type_, sa.Integer) and not isinstance(type_, small) and not getattr(type_, 'unsigned', False)
+    if isinstance(column.type, sa.Double):
+        return isinstance(type_, sa.Float)
+    return isinstance(type_, sa.DateTime) and not type_.timezone
+
+
+def _length(type_: Any) -> float:
+    if not isinstance(type_, sa.String):
+        return 0
+    return float('inf') if type_.length is None else type_.length
+
+
+def _constraints(table: sa.Table, kind: type[Any]) -> list[Any]:
+    """Return the constraints of one kind in a fixed order; SQLAlchemy keeps them in a set."""
+    constraints = [constraint for constraint in table.constraints if isinstance(constraint, kind)]
+    return sorted(constraints, key=lambda constraint: [str(column) for column in constraint.columns])

@@ -1,0 +1,130 @@
+"""The names of the tables in a database that is adopted or returned, and the steps that rename them.
+
+Another service has other names for them (``tables.UPSTREAM_NAMES``). If it still runs after they were renamed, it does
+not find them, and so cannot write without updating ``inventories.used`` and the change log (doc/adopt.md).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+
+import sqlalchemy as sa
+
+from placement.db import errors, sql, tables
+from placement.ops.adoption.plan import Step
+
+#: Seconds that a change of the schema waits for other transactions to end.
+_LOCK_TIMEOUT_SECONDS = 10
+#: Maximum number of retries of locking the tables after a deadlock.
+_MAX_LOCK_RETRIES = 5
+
+#: Tables that older releases of other services do not have.
+ADDED_TABLES = frozenset({tables.consumer_types})
+
+
+class Names:
+    """The names that the tables of ``tables.SHARED`` have in one database: ours or those of another service.
+
+    ``present`` has the names of all tables of the database. The object is true if a table of ``tables.SHARED`` exists.
+    """
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.present = frozenset(sa.inspect(connection).get_table_names())
+        self._names = {
+            table: name if name in self.present else table.name
+            for table, name in tables.UPSTREAM_NAMES.items()
+            if name in self.present or table.name in self.present
+        }
+        self._selectable = {
+            table: sa.table(name, *(sa.column(column.name, column.type) for column in table.columns))
+            for table, name in self._names.items()
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def __contains__(self, table: sa.Table) -> bool:
+        return table in self._names
+
+    def existing_name(self, table: sa.Table) -> str:
+        """Return the name that ``table`` has in the database.
+
+        :raises KeyError: the table does not exist.
+        """
+        return self._names[table]
+
+    def ours(self, name: str) -> str:
+        """Return our name of the table that is called ``name`` in the database; ``name`` itself for any other table."""
+        return next((table.name for table, present in self._names.items() if present == name), name)
+
+    def __getitem__(self, table: sa.Table) -> sa.TableClause:
+        """Return ``table`` under the name that it has in the database, to select from."""
+        return self._selectable[table]
+
+    def problems(self) -> Iterator[str]:
+        """Yield tables that are missing, or that exist under both names."""
+        for table, name in tables.UPSTREAM_NAMES.items():
+            if table not in self and table not in ADDED_TABLES:
+                yield f'There is no table {name}.'
+            if name != table.name and {name, table.name} <= self.present:
+                yield f'There are both a table {name} and a table {table.name}: drop the one that is not in use.'
+
+    def added(self) -> Iterator[Step]:
+        """Yield a step for each table that the other service does not have."""
+        for table in tables.SHARED:
+            if table not in self:
+                yield Step(f'Create the table {table.name}.', functools.partial(table.create, checkfirst=True))
+
+    def add_prefix(self) -> Iterator[Step]:
+        """Yield the step that gives the tables our names, unless they have them."""
+        renamed = self._foreign()
+        if renamed:
+            sentence = (
+                f'Rename the tables {", ".join(sorted(renamed))}: add the prefix placement_, so that the other service'
+                ' can no longer write.'
+            )
+            yield Step(sentence, functools.partial(_rename, renamed))
+
+    def rename_back(self) -> Iterator[Step]:
+        """Yield the step that undoes ``add_prefix``."""
+        renamed = {ours: name for name, ours in self._foreign().items()}
+        if renamed:
+            yield Step('Rename the tables back.', functools.partial(_rename, renamed))
+
+    def _foreign(self) -> dict[str, str]:
+        return {name: table.name for table, name in self._names.items() if name != table.name}
+
+    def remove_prefix(self) -> Iterator[Step]:
+        """Yield the step that gives the tables the names that another service has for them."""
+        renamed = {name: tables.UPSTREAM_NAMES[table] for table, name in self._names.items()}
+        renamed = {old: new for old, new in renamed.items() if old != new}
+        if renamed:
+            sentence = f'Rename the tables {", ".join(sorted(renamed))}: remove the prefix placement_.'
+            yield Step(sentence, functools.partial(_rename, renamed))
+
+
+def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
+    if sql.is_mysql(connection.dialect):
+        # In one statement, so that all are renamed or none: MySQL commits each change of the schema at once.
+        renames = ', '.join(f'{old} TO {new}' for old, new in names.items())
+        sql.execute_text(connection, f'SET SESSION lock_wait_timeout = {_LOCK_TIMEOUT_SECONDS}')
+        sql.execute_text(connection, f'RENAME TABLE {renames}')
+        return
+    for old, new in names.items():
+        sql.execute_text(connection, f'ALTER TABLE {old} RENAME TO {new}')
+
+
+def lock_tables(connection: sa.Connection, names: Names) -> None:
+    """On PostgreSQL, lock the tables until the transaction ends, so that nothing is written before they are renamed."""
+    if connection.dialect.name == 'postgresql':
+        present = sorted(names.existing_name(table) for table in tables.SHARED if table in names)
+        if present:
+            sql.execute_text(connection, f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_SECONDS}s'")
+
+            def lock() -> None:
+                with connection.begin_nested():
+                    sql.execute_text(connection, f'LOCK TABLE {", ".join(present)} IN ACCESS EXCLUSIVE MODE')
+
+            # Another transaction may have locked one of the tables and wait for another. The server ends one of them.
+            errors.retry(lock, errors.is_deadlock, retries=_MAX_LOCK_RETRIES)

@@ -1,0 +1,307 @@
+"""Rows of another service that prevent an adoption, and the steps that write rows.
+
+The problems are those that an operator has to decide how to correct. The steps write standard names, missing
+generations, roots and consumers, the owners of allocations, and ``used``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import os_resource_classes
+import os_traits
+import sqlalchemy as sa
+from oslo_utils import timeutils
+
+from placement.db import migration, sql, tables, types
+from placement.db import roots as tree_roots
+from placement.ops.adoption.found_tables import FoundTable
+from placement.ops.adoption.names import Names
+from placement.ops.adoption.plan import Step
+from placement.units import plural
+
+_allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
+_providers = tables.resource_providers
+
+
+_CANONICAL = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+#: How many examples a problem names.
+_MAX_EXAMPLES = 3
+
+STANDARD_CLASSES = dict(enumerate(os_resource_classes.STANDARDS))
+
+
+def problems(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
+    """Yield a sentence about everything that would make a step fail, or that no audit could repair afterwards."""
+    for existing in existing_tables.values():
+        yield from _empty(connection, names, existing)
+        yield from _equal(connection, names, existing)
+        keys = sorted(existing.table.foreign_keys, key=lambda key: key.parent.name)
+        references = [(key.parent, key.column.table) for key in keys]
+        if existing.table is tables.allocations:
+            references.append((existing.table.c.resource_class_id, tables.resource_classes))
+        for column, referred in references:
+            # A column or table that is missing is added without rows.
+            if column.name in existing.columns and referred in names:
+                yield from _orphans(connection, names, column, referred)
+    yield from _classes(connection, names)
+    yield from _uuids(connection, names)
+    yield from _loops(connection, names)
+    inventories = names[tables.inventories].c
+    ids = connection.scalars(sa.select(inventories.id).where(inventories.step_size < 1).limit(_MAX_EXAMPLES)).all()
+    if ids:
+        name = names.existing_name(tables.inventories)
+        yield f'{name}.step_size is less than 1: {_examples(ids)}.'
+
+
+def _empty(connection: sa.Connection, names: Names, existing: FoundTable) -> Iterator[str]:
+    for name in existing.missing_not_null():
+        # A generation of NULL is set to 0 by a step (``rows.generations``).
+        if name != 'generation':
+            number = _number(connection, names[existing.table].c[name].is_(None))
+            if number:
+                yield f'{existing.name}.{name} is NULL in {plural(number, "row")}.'
+
+
+def _equal(connection: sa.Connection, names: Names, existing: FoundTable) -> Iterator[str]:
+    for unique in existing.missing_unique_constraints():
+        columns = [names[existing.table].c[column.name] for column in unique.columns]
+        # Compared as after the adoption. Until then MySQL may take different texts as equal.
+        binary = [
+            sa.cast(column, sa.LargeBinary)
+            for column in columns
+            if sql.is_mysql(connection.dialect) and isinstance(column.type, types.Text)
+        ]
+        duplicates = sa.select(*columns).group_by(*binary, *columns).having(sa.func.count() > 1)
+        rows = connection.execute(duplicates.limit(_MAX_EXAMPLES)).all()
+        if rows:
+            key = ', '.join(unique.columns.keys())
+            yield f'{existing.name} has rows with the same {key}: {_examples(map(tuple, rows))}.'
+
+
+def _orphans(connection: sa.Connection, names: Names, referring: sa.Column[Any], referred: sa.Table) -> Iterator[str]:
+    column = names[referring.table].c[referring.name]
+    target = names[referred].alias()
+    without_target = column.is_not(None) & ~sa.exists().where(target.c.id == column)
+    missing = connection.scalars(sa.select(column).where(without_target).distinct().order_by(column)).all()
+    if referred is tables.resource_classes:
+        # A step inserts the missing standard classes with these ids.
+        missing = [id_ for id_ in missing if id_ not in STANDARD_CLASSES]
+    if missing:
+        name, target_name = names.existing_name(referring.table), names.existing_name(referred)
+        yield f'{name}.{column.name} refers to {target_name} that do not exist: {_examples(missing)}.'
+
+
+def _classes(connection: sa.Connection, names: Names) -> Iterator[str]:
+    classes = names[tables.resource_classes].c
+    positions = {name: id_ for id_, name in STANDARD_CLASSES.items()}
+    for id_, name in connection.execute(sa.select(classes.id, classes.name).order_by(classes.id)):
+        if name in positions and positions[name] != id_:
+            yield f'The standard resource class {name} has the id {id_} instead of {positions[name]}.'
+        elif id_ in STANDARD_CLASSES and name not in positions:
+            yield f'The id {id_} belongs to the standard resource class {STANDARD_CLASSES[id_]}, but is that of {name}.'
+
+
+def _uuids(connection: sa.Connection, names: Names) -> Iterator[str]:
+    for expected in (
+        tables.resource_providers.c.uuid,
+        tables.placement_aggregates.c.uuid,
+        tables.consumers.c.uuid,
+        tables.allocations.c.consumer_id,
+    ):
+        column = names[expected.table].c[expected.name]
+        uuids = connection.scalars(sa.select(column).where(column.is_not(None)))
+        malformed = [uuid for uuid in uuids if not _CANONICAL.fullmatch(uuid)]
+        if malformed:
+            name = f'{names.existing_name(expected.table)}.{column.name}'
+            yield f'{name} has uuids that are not in lower case with hyphens: {_examples(malformed)}.'
+
+
+def _loops(connection: sa.Connection, names: Names) -> Iterator[str]:
+    columns = names[tables.resource_providers].c
+    rows = connection.execute(sa.select(columns.id, columns.parent_provider_id)).all()
+    parents = {row.id: row.parent_provider_id for row in rows}
+    looping = sorted(id_ for id_, root_id in tree_roots.find_roots(parents).items() if root_id is None)
+    if looping:
+        yield f'The parents of {names.existing_name(tables.resource_providers)} form a loop: {_examples(looping)}.'
+
+
+def _examples(values: Iterable[Any]) -> str:
+    """Return the first ``_MAX_EXAMPLES`` of ``values``, and the number of the rest."""
+    texts = list(map(str, values))
+    examples = ', '.join(texts[:_MAX_EXAMPLES])
+    return examples if len(texts) <= _MAX_EXAMPLES else f'{examples} and {len(texts) - _MAX_EXAMPLES} more'
+
+
+# Steps ---------------------------------------------------------------------------------------------------
+
+
+def generations(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
+    """Yield a step for each table in which a generation is NULL."""
+    for table in (_providers, _consumers):
+        if 'generation' in existing_tables[table.name].missing_not_null():
+            number = _number(connection, names[table].c.generation.is_(None))
+            if number:
+                # Plain SQL, because SQLAlchemy would also set updated_at, which the table may not have yet.
+                template = 'UPDATE {table} SET generation = 0 WHERE generation IS NULL'
+                change = sql.statement(template, table=table.name)
+                sentence = f'Set the generation of {plural(number, "row")} of {table.name} to 0 instead of NULL.'
+                yield Step(sentence, functools.partial(sql.execute_text, text=change))
+
+
+def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
+    """Yield steps that set sequences of PostgreSQL to the largest id. They are below it where rows were copied in."""
+    if connection.dialect.name != 'postgresql':
+        return
+    for table in (table for table in tables.SHARED if table in names and 'id' in table.columns):
+        name = names.existing_name(table)
+        sequence = connection.scalar(sa.text('SELECT pg_get_serial_sequence(:name, :id)'), {'name': name, 'id': 'id'})
+        largest = connection.scalar(sa.select(sa.func.max(names[table].c.id)))
+        if sequence is None or largest is None:
+            continue
+        query = sql.statement('SELECT last_value, is_called FROM {sequence}', sequence=sequence)
+        last = sql.execute_text(connection, query).one()
+        if largest > last.last_value or (largest == last.last_value and not last.is_called):
+            change = sa.select(sa.func.setval(sequence, largest))
+            yield Step(
+                f'Continue the ids of {table.name} after {largest}.',
+                functools.partial(sa.Connection.execute, statement=change),
+            )
+
+
+def standard_names(connection: sa.Connection, names: Names) -> Iterator[Step]:
+    """Yield a step that inserts the standard resource classes and traits that are missing."""
+    present = {
+        table: set(connection.scalars(sa.select(names[table].c.name)))
+        for table in (tables.resource_classes, tables.traits)
+    }
+    classes = set(os_resource_classes.STANDARDS) - present[tables.resource_classes]
+    traits = set(os_traits.get_traits()) - present[tables.traits]
+    if classes or traits:
+        missing = f'{plural(len(classes), "resource class", "resource classes")}, {plural(len(traits), "trait")}'
+        sentence = f'Insert the missing standard names: {missing}.'
+        yield Step(sentence, _insert_names)
+
+
+def _insert_names(connection: sa.Connection) -> None:
+    if not sql.is_mysql(connection.dialect):
+        migration.insert_standard_names(connection)
+        return
+    # The first standard class has the id 0, which MySQL would replace in an auto-increment column, as theirs is.
+    change = sa.text('SET SESSION sql_mode = :mode')
+    mode = sql.execute_text(connection, 'SELECT @@SESSION.sql_mode').scalar_one()
+    connection.execute(change, {'mode': f'{mode},NO_AUTO_VALUE_ON_ZERO'})
+    migration.insert_standard_names(connection)
+    connection.execute(change, {'mode': mode})
+
+
+def class_ids(connection: sa.Connection, names: Names) -> Iterator[Step]:
+    """Yield a step that records the largest id of a class, in a table that another service does not have."""
+    sequence = tables.resource_class_sequence
+    last = connection.scalar(sa.select(sequence.c.last)) if sequence.name in names.present else None
+    # The other service may have created classes since the database was returned to it.
+    if last is None or last < _largest(connection, names[tables.resource_classes]):
+        yield Step(f'Record the largest id of a resource class in the table {sequence.name}.', _remember_class_ids)
+
+
+def _largest(connection: sa.Connection, classes: sa.TableClause) -> int:
+    return connection.scalar(sa.select(sa.func.max(classes.c.id))) or 0
+
+
+def _remember_class_ids(connection: sa.Connection) -> None:
+    tables.resource_class_sequence.create(connection, checkfirst=True)
+    last = max(_largest(connection, tables.resource_classes), tables.FIRST_CUSTOM_CLASS_ID - 1)
+    if connection.execute(tables.resource_class_sequence.update().values(last=last)).rowcount == 0:
+        connection.execute(tables.resource_class_sequence.insert(), {'id': 1, 'last': last})
+
+
+def roots(connection: sa.Connection, names: Names) -> Iterator[Step]:
+    """Yield a step that sets the root of each provider where it is NULL."""
+    number = _number(connection, names[_providers].c.root_provider_id.is_(None))
+    if number:
+        yield Step(f'Set the root of {plural(number, "resource provider")} from the parents.', _fill_roots)
+
+
+def _fill_roots(connection: sa.Connection) -> None:
+    rows = connection.execute(sa.select(_providers.c.id, _providers.c.parent_provider_id)).all()
+    parents: dict[int, int | None] = {row.id: row.parent_provider_id for row in rows}
+    rootless = connection.scalars(sa.select(_providers.c.id).where(_providers.c.root_provider_id.is_(None))).all()
+    change = (
+        _providers.update()
+        .where(_providers.c.id == sa.bindparam('provider'))
+        .values(root_provider_id=sa.bindparam('root'), updated_at=_providers.c.updated_at)
+    )
+    root_of = tree_roots.find_roots(parents)
+    connection.execute(change, [{'provider': id_, 'root': root_of[id_]} for id_ in rootless])
+
+
+def consumers(connection: sa.Connection, names: Names, project: str, user: str) -> Iterator[Step]:
+    """Yield a step that inserts the consumers which allocations name but which have no row.
+
+    :param project: external id of their project.
+    :param user: external id of their user.
+    """
+    allocations = names[_allocations]
+    number = connection.execute(
+        sa.select(sa.func.count(sa.distinct(allocations.c.consumer_id))).where(
+            ~_recorded(allocations, names[_consumers])
+        )
+    ).scalar_one()
+    if number:
+        sentence = (
+            f'Create the missing records of {plural(number, "consumer")},'
+            f' with the project {project} and the user {user}.'
+        )
+        yield Step(sentence, functools.partial(_insert_consumers, project, user))
+
+
+def _recorded(allocations: sa.TableClause, consumers: sa.TableClause) -> sa.ColumnElement[bool]:
+    return sa.exists().where(consumers.c.uuid == allocations.c.consumer_id)
+
+
+def _insert_consumers(project: str, user: str, connection: sa.Connection) -> None:
+    owners = []
+    for table, external_id in ((tables.projects, project), (tables.users, user)):
+        query = sa.select(table.c.id).where(table.c.external_id == external_id)
+        if connection.scalar(query) is None:
+            connection.execute(table.insert().values(external_id=external_id, created_at=timeutils.utcnow()))
+        owners.append(connection.execute(query).scalar_one())
+    unrecorded = ~_recorded(_allocations, _consumers)
+    uuids = connection.scalars(sa.select(_allocations.c.consumer_id).where(unrecorded).distinct()).all()
+    rows = [{'uuid': uuid, 'project_id': owners[0], 'user_id': owners[1], 'generation': 0} for uuid in uuids]
+    connection.execute(_consumers.insert(), rows)
+
+
+def owners(connection: sa.Connection, names: Names) -> Iterator[Step]:
+    """Yield the step that copies project, user and type of each consumer to its allocations."""
+    number = _number(connection, names[_allocations].c.id.is_not(None))
+    change = _allocations.update().values(**tables.OWNER, updated_at=_allocations.c.updated_at)
+    sentence = f'Copy project, user and type of the consumer to {plural(number, "allocation")}.'
+    yield Step(sentence, functools.partial(sa.Connection.execute, statement=change))
+
+
+def used(connection: sa.Connection, names: Names) -> Iterator[Step]:
+    """Yield the step that computes ``inventories.used``."""
+    number = _number(connection, names[_allocations].c.id.is_not(None))
+    change = _inventories.update().values(used=tables.ALLOCATED, updated_at=_inventories.c.updated_at)
+    sentence = f'Set the usage of each inventory to the sum of its allocations ({number} in all).'
+    yield Step(sentence, functools.partial(sa.Connection.execute, statement=change))
+
+
+def notes(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
+    """Yield a note if consumers have types: their clients use microversions that are not served by default."""
+    if 'consumer_type_id' in existing_tables[_consumers.name].columns:
+        number = _number(connection, names[_consumers].c.consumer_type_id.is_not(None))
+        if number:
+            have = 'has' if number == 1 else 'have'
+            yield (
+                f'{plural(number, "consumer")} {have} a type. Clients that set types use microversion 1.38 or later,'
+                ' and need [placement] max_microversion = 1.39. doc/adopt.md lists the clients that are supported.'
+            )
+
+
+def _number(connection: sa.Connection, condition: sa.ColumnElement[Any]) -> int:
+    return connection.execute(sa.select(sa.func.count()).where(condition)).scalar_one()

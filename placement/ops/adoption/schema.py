@@ -1,0 +1,342 @@
+"""Problems about the schema of a database, and the steps that alter it.
+
+SQLite cannot change a column or add a constraint: Alembic's batch mode copies the table instead. Columns, constraints
+and indexes that only the other service has are kept.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import migration
+from alembic.operations import Operations
+
+from placement import exception
+from placement.db import sql, tables, types
+from placement.ops.adoption import found_tables
+from placement.ops.adoption.found_tables import FoundTable
+from placement.ops.adoption.plan import Step
+
+_NEW_RATIO = 'placement_allocation_ratio'
+
+
+def problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
+    """Yield a sentence about each difference from the expected schema that an operator has to resolve."""
+    for existing in existing_tables.values():
+        for column in existing.missing_columns():
+            if column not in found_tables.ADDED_COLUMNS:
+                yield f'The table {existing.name} has no column {column}.'
+        for column_name, column in existing.columns.items():
+            yield from _column_problems(existing, column_name, column)
+        yield from _key_problems(existing, existing_tables)
+        if connection.dialect.name == 'sqlite':
+            yield from _sqlite_problems(connection, existing.name)
+        if existing.engine is not None:
+            yield from _mysql_problems(connection, existing)
+
+
+def _column_problems(existing: FoundTable, name: str, column: Any) -> Iterator[str]:
+    where = f'The column {existing.name}.{name}'
+    if name in existing.table.columns:
+        if not found_tables.is_expected(existing.table.columns[name], column['type']):
+            yield f'{where} is of an unexpected type: {column["type"]!r}.'
+        return
+    fills_itself = any(column.get(word) not in (None, False) for word in ('default', 'computed', 'identity'))
+    if not column['nullable'] and not fills_itself:
+        yield f'{where} is unknown, NOT NULL and has no default, so that no row could be inserted.'
+
+
+def _key_problems(existing: FoundTable, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
+    expected = frozenset(column.name for column in existing.table.primary_key)
+    if existing.primary_key != expected:
+        present = ', '.join(sorted(existing.primary_key)) or 'nothing'
+        yield f'The primary key of {existing.name} is {present} instead of {", ".join(sorted(expected))}.'
+    for key in existing.missing_foreign_keys():
+        (column,), referred = key.column_keys, key.referred_table.name
+        where = f'{existing.name}.{column}'
+        elsewhere = existing.foreign_keys.get((column,))
+        if elsewhere is not None:
+            yield f'{where} refers to the table {elsewhere}.'
+        elif existing.engine is not None and column in existing.columns and referred in existing_tables:
+            types_ = existing.columns[column]['type'], existing_tables[referred].columns['id']['type']
+            if type(types_[0]) is not type(types_[1]):
+                target = f'{existing_tables[referred].name}.id'
+                yield f'{where} is of the type {types_[0]!r} and cannot refer to {target}, which is {types_[1]!r}.'
+
+
+def _sqlite_problems(connection: sa.Connection, name: str) -> Iterator[str]:
+    query = sa.text("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') AND sql LIKE :mention")
+    for row in connection.execute(query, {'mention': f'%{name}%'}):
+        yield f'The {row.type} {row.name} depends on the table {name}, which has to be rebuilt. Drop the {row.type}.'
+
+
+def _mysql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator[str]:
+    """Yield problems of collations: MySQL cannot change that of a column in a foreign key, or of its target."""
+    query = sa.text(
+        'SELECT table_name AS referring, column_name AS foreign_key, referenced_table_name AS referred,'
+        ' referenced_column_name AS target FROM information_schema.key_column_usage'
+        ' WHERE table_schema = DATABASE() AND referenced_table_name IS NOT NULL'
+    )
+    for row in connection.execute(query):
+        for table, column in ((row.referring, row.foreign_key), (row.referred, row.target)):
+            if table == existing.name and column in existing.collated_columns:
+                yield f'The foreign key from {row.referring}.{row.foreign_key} is on a text column: drop the key first.'
+
+
+def id_problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
+    """Yield a sentence about each table in which the database does not give new rows an id."""
+    for existing in existing_tables.values():
+        id_ = existing.columns.get('id')
+        # This service chooses the ids of resource classes itself.
+        if id_ is None or existing.table is tables.resource_classes:
+            continue
+        numbers = id_.get('autoincrement') is True or bool(id_.get('identity')) or bool(id_['default'])
+        if connection.dialect.name == 'sqlite':
+            numbers = str(id_['type']).upper() == 'INTEGER'
+        if not numbers:
+            yield f'The column {existing.name}.id is not numbered by the database.'
+
+
+# Steps ---------------------------------------------------------------------------------------------------
+
+
+def columns(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
+    """Yield steps that add missing columns, and change types and NOT NULL. Not for SQLite."""
+    for name, existing in existing_tables.items():
+        changes = list(_column_changes(connection, existing))
+        if changes:
+            what = '; '.join(sentence for sentence, _ in changes)
+            yield Step(f'Alter the table {name}: {what}.', _each(change for _, change in changes))
+        if existing.single_precision():
+            sentence = f'Convert {name}.allocation_ratio to double precision.'
+            yield Step(sentence, _ratio_on_mysql if existing.engine else _ratio_on_postgresql)
+
+
+Change = Callable[[Operations], None]
+
+
+def _each(changes: Iterable[Change]) -> Callable[[sa.Connection], None]:
+    changes = list(changes)
+
+    def run(connection: sa.Connection) -> None:
+        operations = Operations(migration.MigrationContext.configure(connection))
+        for change in changes:
+            change(operations)
+
+    return run
+
+
+def _column_changes(connection: sa.Connection, existing: FoundTable) -> Iterator[tuple[str, Change]]:
+    name = existing.table.name
+    if existing.engine is not None and existing.engine.lower() != 'innodb':
+        yield 'move it to InnoDB', lambda op: op.execute(f'ALTER TABLE {name} ENGINE=InnoDB')
+    if existing.collated_columns:
+        # In the row formats of old tables an index entry is too short for texts of four bytes for each character.
+        yield 'use the dynamic row format', lambda op: op.execute(f'ALTER TABLE {name} ROW_FORMAT=DYNAMIC')
+    for column in existing.missing_columns():
+        yield (
+            f'add the column {column}',
+            functools.partial(
+                Operations.add_column, table_name=name, column=_column_to_add(existing.table.columns[column])
+            ),
+        )
+    for column in (column.name for column in existing.table.columns):
+        words = list(_words(connection, existing, column))
+        if words:
+            yield f'{column} {" and ".join(words)}', _altering(existing, column)
+
+
+def _words(connection: sa.Connection, existing: FoundTable, column: str) -> Iterator[str]:
+    if column in existing.collated_columns:
+        yield f'gets the collation {found_tables.binary_collation(connection)}'
+    if column in existing.short_columns():
+        yield f'gets the length {existing.table.columns[column].type.length}'  # type: ignore[attr-defined]
+    # A ratio in single precision becomes NOT NULL in a step of its own.
+    if column in existing.missing_not_null() and column not in existing.single_precision():
+        yield 'becomes NOT NULL'
+    if column in existing.unwanted_not_null():
+        yield 'allows NULL'
+
+
+def _column_to_add(column: sa.Column[Any]) -> sa.Column[Any]:
+    """Return a column like one of ours, without its constraints and indexes."""
+    default = '0' if column.name == 'used' else None
+    return sa.Column(column.name, column.type, nullable=column.nullable, server_default=default)
+
+
+def _altering(existing: FoundTable, column: str) -> Change:
+    ours, present = existing.table.columns[column], existing.columns[column]
+    type_ = present['type']
+    if column in existing.collated_columns or column in existing.short_columns():
+        # A text column that is longer than ours keeps its length.
+        type_ = types.Text(max(ours.type.length, type_.length or 0))  # type: ignore[attr-defined]
+    changes_null = column in (*existing.missing_not_null(), *existing.unwanted_not_null())
+    default = sa.text(present['default']) if present['default'] is not None else None
+
+    def change(op: Operations) -> None:
+        op.alter_column(
+            existing.table.name,
+            column,
+            type_=type_ if type_ is not present['type'] else None,
+            nullable=ours.nullable if changes_null else present['nullable'],
+            existing_type=type_,
+            existing_nullable=present['nullable'],
+            existing_server_default=default,
+        )
+
+    return change
+
+
+def constraints(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
+    """Yield steps that add the missing indexes and, but for SQLite, the missing unique constraints and foreign keys."""
+    for name, existing in existing_tables.items():
+        for unique in existing.missing_unique_constraints() if connection.dialect.name != 'sqlite' else ():
+            columns = unique.columns.keys()
+            sentence = f'Add a unique constraint on {name}.{", ".join(columns)}.'
+            yield _step(sentence, Operations.create_unique_constraint, existing.free_name(unique.name), name, columns)
+        for index in existing.missing_indexes():
+            columns = index.columns.keys()
+            sentence = f'Create an index on {name}({", ".join(columns)}).'
+            yield _step(sentence, Operations.create_index, existing.free_name(index.name), name, columns)
+    # After all indexes: MySQL would create an index of its own for each foreign key that has none.
+    for name, existing in existing_tables.items():
+        for key in existing.missing_foreign_keys() if connection.dialect.name != 'sqlite' else ():
+            sentence = f'Add a foreign key from {name}.{", ".join(key.column_keys)} to {key.referred_table.name}.'
+            referred = key.referred_table.name
+            yield _step(sentence, Operations.create_foreign_key, None, name, referred, list(key.column_keys), ['id'])
+
+
+def _step(sentence: str, operation: Callable[..., Any], *arguments: Any) -> Step:
+    return Step(sentence, _each([lambda op: operation(op, *arguments)]))
+
+
+# SQLite --------------------------------------------------------------------------------------------------
+
+
+class BrokenReferences(exception.PlacementError):
+    template = 'The tables {tables} would refer to rows that do not exist. Nothing was changed.'
+
+
+def check_references(connection: sa.Connection) -> None:
+    """Check all foreign keys, which are not checked while the schema is changed.
+
+    :raises BrokenReferences: a row refers to one that does not exist.
+    """
+    broken = sql.execute_text(connection, 'PRAGMA foreign_key_check').all()
+    if broken:
+        theirs = {table.name: name for table, name in tables.UPSTREAM_NAMES.items()}
+        names = {theirs.get(row[0], str(row[0])) for row in broken}
+        raise BrokenReferences(tables=', '.join(sorted(names)))
+
+
+def rebuilds(existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
+    """Yield a step for each table that lacks something, after which it has all our columns and constraints."""
+    for name, existing in existing_tables.items():
+        reasons = list(_reasons(existing))
+        if reasons:
+            sentence = f'Rebuild the table {name}, with all its rows: {"; ".join(reasons)}.'
+            yield Step(sentence, functools.partial(_rebuild, existing))
+
+
+def _reasons(existing: FoundTable) -> Iterator[str]:
+    lacking = existing.missing_columns()
+    if lacking:
+        yield f'add {", ".join(lacking)}'
+    if existing.collated_columns:
+        yield f'compare {", ".join(sorted(existing.collated_columns))} character by character'
+    if existing.missing_not_null():
+        yield f'NOT NULL {", ".join(existing.missing_not_null())}'
+    if existing.unwanted_not_null():
+        yield f'NULL allowed {", ".join(existing.unwanted_not_null())}'
+    if existing.reuses_ids:
+        yield 'never use an id again'
+    for unique in existing.missing_unique_constraints():
+        yield f'unique {", ".join(unique.columns.keys())}'
+    for key in existing.missing_foreign_keys():
+        yield f'{", ".join(key.column_keys)} refers to {key.referred_table.name}'
+
+
+def _rebuild(existing: FoundTable, connection: sa.Connection) -> None:
+    table = existing.table
+    # Alembic copies those that have a name.
+    checks = tuple(
+        sa.CheckConstraint(check['sqltext'])
+        for check in sa.inspect(connection).get_check_constraints(table.name)
+        if check['name'] is None
+    )
+    # Indexes are created again by their original text: Alembic would not copy all details.
+    query = sa.text(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :table AND sql IS NOT NULL"
+    )
+    indexes = connection.execute(query, {'table': table.name}).all()
+    quote = connection.dialect.identifier_preparer.quote
+    for name, _ in indexes:
+        sql.execute_text(connection, f'DROP INDEX {quote(name)}')
+    operations = Operations(migration.MigrationContext.configure(connection))
+    with operations.batch_alter_table(
+        table.name,
+        recreate='always',
+        table_args=checks,
+        table_kwargs={'sqlite_autoincrement': table.dialect_options['sqlite']['autoincrement']},
+    ) as batch:
+        missing = existing.missing_columns()
+        for column in table.columns:
+            if column.name in missing:
+                batch.add_column(_column_to_add(column))
+            elif not column.primary_key:
+                batch.alter_column(column.name, type_=column.type, nullable=column.nullable)
+        for unique in existing.missing_unique_constraints():
+            batch.create_unique_constraint(existing.free_name(unique.name), unique.columns.keys())
+        for key in existing.missing_foreign_keys():
+            columns = list(key.column_keys)
+            batch.create_foreign_key(f'{table.name}_{columns[0]}_fk', key.referred_table.name, columns, ['id'])
+    for _, definition in indexes:
+        sql.execute_text(connection, definition)
+
+
+# Ratios --------------------------------------------------------------------------------------------------
+
+
+def shortest(value: float) -> float:
+    """Return the double with the fewest decimal digits that equals it in single precision: 0.1 for 0.10000000149."""
+    candidates = (float(f'{value:.{digits}g}') for digits in range(1, 10))
+    return next(candidate for candidate in candidates if _as_single(candidate) == _as_single(value))
+
+
+def _as_single(value: float) -> float:
+    return ctypes.c_float(value).value
+
+
+def _ratio_on_postgresql(connection: sa.Connection) -> None:
+    sql.execute_text(
+        connection, 'ALTER TABLE placement_inventories ALTER COLUMN allocation_ratio TYPE double precision'
+    )
+    _round(connection, 'allocation_ratio', 'allocation_ratio')
+    sql.execute_text(connection, 'ALTER TABLE placement_inventories ALTER COLUMN allocation_ratio SET NOT NULL')
+
+
+def _ratio_on_mysql(connection: sa.Connection) -> None:
+    """Fill a second column, then replace the first one with it, so that the step can be repeated if interrupted."""
+    if _NEW_RATIO not in {column['name'] for column in sa.inspect(connection).get_columns('placement_inventories')}:
+        sql.execute_text(connection, f'ALTER TABLE placement_inventories ADD COLUMN {_NEW_RATIO} DOUBLE NULL')
+    # MySQL sends a single with six digits only. This sum is computed and sent as a double.
+    _round(connection, 'allocation_ratio + 0e0', _NEW_RATIO)
+    sql.execute_text(
+        connection,
+        'ALTER TABLE placement_inventories DROP COLUMN allocation_ratio,'
+        f' CHANGE COLUMN {_NEW_RATIO} allocation_ratio DOUBLE NOT NULL',
+    )
+
+
+def _round(connection: sa.Connection, ratio: str, target: str) -> None:
+    """Store the shortest double of each ``ratio`` in the column ``target``."""
+    select = sql.statement('SELECT DISTINCT {ratio} FROM placement_inventories', ratio=ratio)
+    update = sql.statement(
+        'UPDATE placement_inventories SET {target} = ? WHERE {ratio} = ?', target=target, ratio=ratio
+    )
+    for value in sql.execute_text(connection, select).scalars().all():
+        sql.execute_text(connection, update, shortest(value), value)

@@ -1,0 +1,267 @@
+"""The checks of an audit: each finds rows that contradict one another, with the repair where there is one.
+
+Each check is one statement, whatever the number of rows. Each repair is a transaction of its own, with locks or
+conditions against changes since the check. So both are safe while the service runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_utils import timeutils
+
+from placement import capacity, exception, units
+from placement.db import roots, sql, tables
+from placement.db.api import Database
+from placement.ops.audit import repairs
+
+_allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
+_classes, _providers = tables.resource_classes, tables.resource_providers
+_aggregates, _members = tables.placement_aggregates, tables.resource_provider_aggregates
+_PROVIDER_NAME = _providers.c.name.label('provider_name')
+
+
+@dataclasses.dataclass
+class Finding:
+    """One inconsistency.
+
+    ``subject`` identifies it: kind of object to uuid or name, of a provider both. ``detail`` says what is wrong.
+    ``repair`` is for ``Database.write`` and does nothing if the data are consistent by then; None if an operator has to
+    decide. ``needs_action`` is false if the finding is for information only.
+    """
+
+    subject: Mapping[str, Any]
+    detail: str
+    repair: Callable[[sa.Connection], None] | None = None
+    repaired: bool = False
+    needs_action: bool = True
+
+
+Check = Callable[[sa.Connection, cfg.ConfigOpts], Iterator[Finding]]
+
+
+def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
+    """Run one check and return its findings.
+
+    :param kind: a key of ``CHECKS``.
+    """
+    with db.reader() as tx:
+        return list(CHECKS[kind](tx, conf))
+
+
+def repair(db: Database, finding: Finding) -> None:
+    """Repair one finding if it has a repair, and set ``repaired`` unless concurrent writes prevented every attempt."""
+    if finding.repair is not None:
+        with contextlib.suppress(exception.ConcurrentProviderUpdate):
+            db.write(finding.repair)
+            finding.repaired = True
+
+
+def find_unchanged_trees(db: Database, age: dt.timedelta) -> list[Finding]:
+    """Return the roots in whose trees nothing has changed for ``age``; those without allocations first.
+
+    Each write to a provider or its inventories and each claim sets ``updated_at`` of the provider; a deletion of
+    allocations does not.
+    """
+    trees = _providers.alias('trees')
+    changed_at = sa.func.max(sa.func.coalesce(trees.c.updated_at, trees.c.created_at))
+    members = _providers.alias('members')
+    allocations = (
+        sa.select(sa.func.count())
+        .join_from(_allocations, members, members.c.id == _allocations.c.resource_provider_id)
+        .where(members.c.root_provider_id == _providers.c.id)
+        .scalar_subquery()
+    )
+    query = (
+        sa.select(
+            _providers.c.uuid, _providers.c.name, changed_at.label('changed_at'), allocations.label('allocations')
+        )
+        .join(trees, trees.c.root_provider_id == _providers.c.id)
+        .group_by(_providers.c.id, _providers.c.uuid, _providers.c.name)
+        .having(changed_at < timeutils.utcnow() - age)
+        .order_by('allocations', _providers.c.name)
+    )
+    with db.reader() as tx:
+        return [
+            Finding(
+                {'resource_provider': row.uuid, 'provider_name': row.name},
+                f'nothing has changed in its tree since {units.moment(sql.with_utc(row.changed_at))};'
+                f' {units.plural(row.allocations, "allocation") if row.allocations else "no allocations"}',
+                needs_action=False,
+            )
+            for row in tx.execute(query)
+        ]
+
+
+# The checks ----------------------------------------------------------------------------------------------
+
+
+def _usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    for row in tx.execute(
+        _select_inventories(tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
+    ):
+        detail = f'recorded as used: {row.used}; sum of the allocations: {row.allocated}'
+        yield Finding(_subject(row), detail, repairs.usage(row.id))
+
+
+def _allocation_without_inventory(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    query = _select_allocations(_inventories, tables.ALLOCATION_OF_INVENTORY).where(_inventories.c.id.is_(None))
+    for row in tx.execute(query):
+        detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
+        yield Finding(_subject(row), detail)
+
+
+def _allocation_without_consumer(tx: sa.Connection, conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    query = (
+        sa.select(_allocations.c.consumer_id, sa.func.count().label('allocations'))
+        .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+        .where(_consumers.c.id.is_(None))
+        .group_by(_allocations.c.consumer_id)
+        .order_by(_allocations.c.consumer_id)
+    )
+    owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
+    for row in tx.execute(query):
+        detail = f'{units.plural(row.allocations, "allocation")} without a record of the consumer'
+        yield Finding({'consumer': row.consumer_id}, detail, repairs.consumer(row.consumer_id, *owner))
+
+
+def _allocation_owner_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    copies = _allocations.c
+    query = (
+        sa.select(_consumers.c.uuid, sa.func.count().label('allocations'))
+        .join(_allocations, copies.consumer_id == _consumers.c.uuid)
+        .where(copies.consumer_project_id.is_not(None))
+        .where(
+            sa.or_(
+                copies.consumer_project_id != _consumers.c.project_id,
+                copies.consumer_user_id.is_distinct_from(_consumers.c.user_id),
+                copies.consumer_type_id.is_distinct_from(_consumers.c.consumer_type_id),
+            )
+        )
+        .group_by(_consumers.c.uuid)
+        .order_by(_consumers.c.uuid)
+    )
+    for row in tx.execute(query):
+        detail = f'{units.plural(row.allocations, "allocation")} with another project, user or type than the consumer'
+        yield Finding({'consumer': row.uuid}, detail, repairs.owner(row.uuid))
+
+
+def _consumer_without_allocations(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    for row in tx.execute(_select_unused(_consumers.c.uuid, _allocations.c.consumer_id)):
+        yield Finding({'consumer': row.uuid}, 'a consumer without allocations', repairs.idle_consumer(row.id, row.uuid))
+
+
+def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    inv = _inventories.c
+    limit = capacity.capacity_limit(inv)
+    for row in tx.execute(_select_inventories(limit.label('limit')).where(inv.used > limit, inv.used > 0)):
+        used = units.used_of_capacity(row.name, row.used, max(int(row.limit), 0))
+        detail = f'{used} used: raise the inventory or move consumers to other providers'
+        yield Finding(_subject(row), detail)
+
+
+def _unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    inv = _inventories.c
+    used = _allocations.c.used
+    violated = sa.not_(capacity.satisfies_unit_constraints(inv, used, used, used))
+    # PostgreSQL fails on a division by 0, and evaluates only CASE in order.
+    columns = (inv.min_unit, inv.max_unit, inv.step_size)
+    query = _select_allocations(_inventories, tables.ALLOCATION_OF_INVENTORY, *columns).where(
+        sa.case((inv.step_size < 1, sa.true()), else_=violated)
+    )
+    for row in tx.execute(query):
+        rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
+        detail = f'allocation of {row.used} violates {rules}, which changed after the claim'
+        yield Finding(_subject(row), detail, needs_action=False)
+
+
+def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    columns = _providers.c
+    query = sa.select(columns.id, columns.uuid, columns.name, columns.parent_provider_id, columns.root_provider_id)
+    rows = {row.id: row for row in tx.execute(query.order_by(columns.id))}
+    parents: dict[int, int | None] = {id_: row.parent_provider_id for id_, row in rows.items()}
+    root_of = roots.find_roots(parents)
+    for id_, row in rows.items():
+        root_id = root_of[id_]
+        if root_id == row.root_provider_id:
+            continue
+        subject = {'resource_provider': row.uuid, 'provider_name': row.name}
+        if root_id is None:
+            detail = 'its parents form a loop: set parent_provider_id of one of them to NULL by hand'
+            yield Finding(subject, detail)
+        else:
+            recorded = rows[row.root_provider_id].uuid if row.root_provider_id is not None else None
+            detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
+            yield Finding(subject, detail, repairs.root(id_))
+
+
+def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    for row in tx.execute(_select_unused(_aggregates.c.id, _members.c.aggregate_id)):
+        yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repairs.aggregate(row.id))
+
+
+#: In the order in which checks and repairs are run.
+CHECKS: Mapping[str, Check] = {
+    'invalid_tree': _invalid_tree,
+    'allocation_without_consumer': _allocation_without_consumer,
+    'allocation_owner_mismatch': _allocation_owner_mismatch,
+    'consumer_without_allocations': _consumer_without_allocations,
+    'allocation_without_inventory': _allocation_without_inventory,
+    'usage_mismatch': _usage_mismatch,
+    'over_committed': _over_committed,
+    'unit_violation': _unit_violation,
+    'orphaned_aggregate': _orphaned_aggregate,
+}
+
+
+# Queries of the checks -----------------------------------------------------------------------------------
+
+
+def _select_inventories(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    return (
+        sa.select(_inventories, _providers.c.uuid, _PROVIDER_NAME, _classes.c.name, *columns)
+        .select_from(_inventories)
+        .join(_providers, _providers.c.id == _inventories.c.resource_provider_id)
+        .join(_classes, _classes.c.id == _inventories.c.resource_class_id)
+        .order_by(_inventories.c.id)
+    )
+
+
+def _select_unused(key: sa.ColumnElement[Any], reference: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select id and uuid of the rows to whose ``key`` no row of another table refers."""
+    table = key.table
+    return (
+        sa.select(table.c.id, table.c.uuid)
+        .outerjoin(reference.table, reference == key)
+        .where(reference.is_(None))
+        .order_by(table.c.id)
+    )
+
+
+def _select_allocations(
+    joined: sa.Table | None = None, on: sa.ColumnElement[bool] | None = None, *columns: sa.ColumnElement[Any]
+) -> sa.Select[Any]:
+    query = (
+        sa.select(_allocations, _providers.c.uuid, _PROVIDER_NAME, _classes.c.name, *columns)
+        .select_from(_allocations)
+        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
+        .order_by(_allocations.c.id)
+    )
+    return query if joined is None else query.outerjoin(joined, on)
+
+
+def _subject(row: Any) -> dict[str, Any]:
+    """Return the ``subject`` of a row of an inventory or an allocation, whose class may not exist."""
+    about = {
+        'resource_provider': row.uuid,
+        'provider_name': row.provider_name,
+        'resource_class': row.name or f'number {row.resource_class_id}',
+    }
+    return about | ({'consumer': row.consumer_id} if hasattr(row, 'consumer_id') else {})

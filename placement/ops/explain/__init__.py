@@ -1,0 +1,1 @@
+"""Explains why a search finds nothing: facts about the rules of a request, and the sentences that tell them."""

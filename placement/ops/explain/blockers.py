@@ -1,0 +1,311 @@
+"""Finds out why a rule blocks a request for candidates, by the providers that satisfy all its other rules."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import heapq
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placement.cache.inventory_columns import Flags, UsageColumns
+from placement.cache.partition import Partition
+from placement.cache.providers import SHARING_TRAIT, Provider
+from placement.cache.snapshot import Snapshot
+from placement.ops.explain.funnel import count_flags
+from placement.ops.explain.rules import Kind, Rule, rules, without
+from placement.ops.explain.shortfalls import Entry, Shortfall, shortfalls, violations
+from placement.search.assignments import search
+from placement.search.budget import SearchBudget
+from placement.search.prefilter import Prefilter
+from placement.search.request import CandidateRequest
+from placement.search.requirements import NameCondition, Requirement, ResourceCondition, TraitCondition
+
+#: Maximum numbers of providers that are named for one rule, and that are tried in a search.
+_MAX_NAMED, _MAX_TRIED = 3, 8
+
+
+class CauseKind(enum.Enum):
+    """What is wrong with the providers, roots or trees that satisfy the other rules."""
+
+    #: No provider at all has what the rule requires.
+    NONE_EXISTS = enum.auto()
+    #: There is no provider that satisfies the other rules of the group.
+    NONE_LEFT = enum.auto()
+    #: They do not satisfy the rule.
+    REJECTED = enum.auto()
+    ROOTS_REJECTED = enum.auto()
+    #: Some satisfy the rule, but there is no candidate with them.
+    NOT_TOGETHER = enum.auto()
+    ROOTS_NOT_TOGETHER = enum.auto()
+    #: The trees have no provider of the class, and none is shared with them.
+    NOT_IN_TREES = enum.auto()
+    #: They cannot allocate the amount, for the reasons in ``shortfalls``. No other provider can either.
+    INSUFFICIENT = enum.auto()
+    INSUFFICIENT_ANYWHERE = enum.auto()
+    #: They can allocate the amount, but not in addition to what the rest of the request needs from them.
+    SUFFICIENT_ALONE = enum.auto()
+    #: Other providers can allocate the amount, but they lack the trait for sharing, or a common aggregate.
+    UNSHARED_WITHOUT_TRAIT = enum.auto()
+    UNSHARED_WITHOUT_AGGREGATE = enum.auto()
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A fact about a rule that blocks a request.
+
+    ``providers`` counts the providers that satisfy the other rules; for the kinds about roots and trees, the trees.
+    ``satisfying`` counts those of them that also satisfy ``rule``. The kinds about sharing have the ``names`` of some
+    of the providers.
+    """
+
+    kind: CauseKind
+    rule: Rule
+    providers: int = 0
+    satisfying: int = 0
+    shortfalls: Sequence[Shortfall] = ()
+    names: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class NearMiss:
+    """A provider, or the root of a tree, that would be in a candidate without the rules in ``without``.
+
+    If ``without`` is empty, the provider lacks capacity: there would be a candidate if the difference between the
+    amounts ``requested`` and ``free`` became free.
+    """
+
+    name: str
+    uuid: str
+    without: Sequence[Rule] = ()
+    resource_class: str | None = None
+    requested: int | None = None
+    free: int | None = None
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """The reason why nothing satisfies a rule: its ``causes``; ``notes`` are further facts.
+
+    ``trees`` counts the trees that can satisfy each other part of the request, each part considered alone.
+    """
+
+    rule: Rule
+    causes: Sequence[Cause]
+    trees: int
+    shortfalls: Sequence[Shortfall] = ()
+    near_misses: Sequence[NearMiss] = ()
+    notes: Sequence[Cause] = ()
+
+
+def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budget: SearchBudget) -> Blocker:
+    """Return why no provider or tree that satisfies all other rules of ``request`` also satisfies ``rule``.
+
+    :param rule: a rule with a ``condition``.
+    :param budget: limits the searches that try providers.
+    """
+    complete, rest = Prefilter(snapshot, request), without(request, rule)
+    others = Prefilter(snapshot, rest) if rest else None
+    trees = _TreeSelection(
+        snapshot,
+        {partition: others.satisfied(partition) if others else partition.has_root for partition in snapshot.partitions},
+    )
+    # Those whose roots satisfy all rules about roots.
+    accepted = _TreeSelection(
+        snapshot, {partition: flags & complete.accepted_roots(partition) for partition, flags in trees.flags.items()}
+    )
+    if rule.condition is None:
+        raise TypeError(rule)
+    if isinstance(rule.condition, ResourceCondition):
+        return _blocker_of_amount(complete, accepted, rule, rule.condition, budget)
+    providers = satisfying = 0
+    if _is_absent(snapshot, rule):
+        kind = CauseKind.NONE_EXISTS
+    elif rule.kind is Kind.ROOT_REQUIRED:
+        providers, satisfying = trees.count, accepted.count
+        kind = CauseKind.ROOTS_NOT_TOGETHER if satisfying else CauseKind.ROOTS_REJECTED
+    else:
+        # The traits that the unsuffixed group requires are in none of its requirements. For others nothing changes.
+        requirements = [
+            replace(requirement, conditions=(*requirement.conditions, rule.condition))
+            for requirement in _of_group(complete, rule)
+        ]
+        providers = count_flags(trees.providers(_of_group(others, rule) if others else []).values())
+        satisfying = count_flags(accepted.providers(requirements).values())
+        kind = CauseKind.REJECTED if providers else CauseKind.NONE_LEFT
+        kind = CauseKind.NOT_TOGETHER if satisfying else kind
+    return Blocker(rule, [Cause(kind, rule, providers, satisfying)], trees.count)
+
+
+def _of_group(prefilter: Prefilter, rule: Rule) -> list[Requirement]:
+    """Return the requirements of the group of a rule."""
+    return [requirement for requirement in prefilter.compiled.requirements if requirement.group == rule.suffix]
+
+
+class _TreeSelection:
+    """Some trees of a snapshot: for each partition a flag for each of its trees."""
+
+    def __init__(self, snapshot: Snapshot, flags: Mapping[Partition, Flags]) -> None:
+        self._snapshot = snapshot
+        self.flags = flags
+        self.count = count_flags(flags.values())
+
+    @functools.cached_property
+    def aggregates(self) -> frozenset[str]:
+        """The aggregates that providers of these trees are in."""
+        names: set[str] = set()
+        for partition, flags in self.flags.items():
+            sets = partition.tree_aggregates
+            names = names.union(*(sets.values[code] for code in np.unique(sets.codes[flags]).tolist()))
+        return frozenset(names)
+
+    def members(self) -> dict[Partition, Flags]:
+        """Return which providers are in these trees."""
+        return {partition: flags[partition.tree_numbers] for partition, flags in self.flags.items()}
+
+    def providers(self, requirements: Sequence[Requirement]) -> dict[Partition, Flags]:
+        """Return which providers of these trees, and sharing ones that reach them, satisfy one of ``requirements``."""
+        matches = self.members()
+        for partition, members in matches.items():
+            satisfied = [requirement.matches(partition) for requirement in requirements]
+            matches[partition] = members & np.logical_or.reduce([np.zeros_like(members), *satisfied])
+        for provider in self._snapshot.sharing:
+            reaches = not provider.aggregates.isdisjoint(self.aggregates)
+            if reaches and any(requirement.rejection(provider, None) is None for requirement in requirements):
+                partition, position = self._snapshot.find_position(provider.root_id, provider.id)
+                matches[partition][position] = True
+        return matches
+
+
+def _is_absent(snapshot: Snapshot, rule: Rule) -> bool:
+    """Return whether no provider at all has what a rule requires; False if the rule forbids something."""
+    match rule.condition:
+        case ResourceCondition(resource_class):
+            return not any(True for _ in snapshot.inventory_columns(resource_class))
+        case None | NameCondition(forbidden=True):
+            return False
+        case condition:
+            return not any(condition.matches(partition).any() for partition in snapshot.partitions)
+
+
+# Rules about amounts ---------------------------------------------------------------------------------------------
+
+
+def _blocker_of_amount(
+    complete: Prefilter, trees: _TreeSelection, rule: Rule, condition: ResourceCondition, budget: SearchBudget
+) -> Blocker:
+    """Return why no provider in ``trees``, which satisfy the other rules, can allocate an amount.
+
+    :param complete: the prefilter of the whole request.
+    """
+    snapshot, name, amount = complete.snapshot, condition.resource_class, condition.amount
+    if _is_absent(snapshot, rule):
+        return Blocker(rule, [Cause(CauseKind.NONE_EXISTS, rule)], trees.count)
+    requirements = _of_group(complete, rule)
+    without_amount = [
+        replace(requirement, conditions=tuple(other for other in requirement.conditions if other != condition))
+        for requirement in requirements
+        if condition in requirement.conditions
+    ]
+    eligible = trees.providers(without_amount)
+    entries = _entries(name, eligible)
+    counts = shortfalls(name, amount, entries)
+    sufficient = counts[0].providers if counts and counts[0].kind == 'combined' else 0
+    notes = [] if sufficient else _unshared(trees, without_amount, rule, condition)
+    absences = []
+    # What the group requires and no provider has, if the rule is about its only class.
+    if sum(len(requirement.resources) for requirement in requirements) == 1:
+        own_rules = (other for other in rules(complete.compiled) if rule.suffix in other.suffixes)
+        absences = [Cause(CauseKind.NONE_EXISTS, other) for other in own_rules if _is_absent(snapshot, other)]
+    if counts or any(flags.any() for flags in eligible.values()):
+        notes += absences
+        if sufficient:
+            causes = [Cause(CauseKind.SUFFICIENT_ALONE, rule, sufficient)]
+        elif counts:
+            is_only_rule = without(complete.compiled.request, rule) is None and not complete.compiled.root.conditions
+            kind = CauseKind.INSUFFICIENT_ANYWHERE if is_only_rule else CauseKind.INSUFFICIENT
+            causes = [Cause(kind, rule, shortfalls=counts)]
+        elif requirements[0].use_same_provider:
+            causes = [Cause(CauseKind.REJECTED, rule, count_flags(eligible.values()))]
+        else:
+            causes = [Cause(CauseKind.NOT_IN_TREES, rule, trees.count)]
+    else:
+        # No provider satisfies the other rules of the group, so all inventories of the class in the trees are counted.
+        counts = shortfalls(name, amount, _entries(name, trees.members()))
+        causes = absences or [Cause(CauseKind.NONE_LEFT, rule)]
+        if counts and counts[0].kind != 'combined':
+            causes = [*causes, Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=counts)]
+    near_misses = list(_near_misses(complete, condition, entries, budget))
+    return Blocker(rule, causes, trees.count, counts, near_misses, notes)
+
+
+def _entries(name: str, providers: Mapping[Partition, Flags]) -> list[Entry]:
+    return [
+        (partition, columns, flags[columns.positions])
+        for partition, flags in providers.items()
+        if (columns := partition.inventory_columns.get(name))
+    ]
+
+
+def _near_misses(
+    complete: Prefilter, condition: ResourceCondition, entries: Sequence[Entry], budget: SearchBudget
+) -> Iterator[NearMiss]:
+    """Yield the providers that lack the least capacity, if there would be a candidate with that capacity."""
+    name, amount = condition.resource_class, condition.amount
+    short = []
+    for partition, columns, eligible in entries:
+        for entry in np.flatnonzero(eligible & violations(columns, amount)['free_capacity']).tolist():
+            missing = amount - int(columns.capacity_limit[entry] - columns.used[entry])
+            provider = partition.providers[columns.positions[entry]]
+            short.append((missing, provider.id, partition, provider))
+    count = 0
+    for missing, _, partition, provider in heapq.nsmallest(_MAX_TRIED, short, key=operator.itemgetter(0, 1)):
+        snapshot = _with_less_used(complete.snapshot, partition, provider, name, missing)
+        freed = Prefilter(snapshot, complete.compiled.request)
+        if count < _MAX_NAMED and any(True for _ in search(freed.search_units(), freed.compiled, budget)):
+            count += 1
+            yield NearMiss(provider.display_name, provider.uuid, (), name, amount, amount - missing)
+
+
+def _with_less_used(snapshot: Snapshot, partition: Partition, provider: Provider, name: str, amount: int) -> Snapshot:
+    """Return the snapshot in which ``amount`` less of a class are used on a provider."""
+    used = provider.inventories[name].used - amount
+    usages = UsageColumns.build(
+        np.array([(provider.id, provider.generation, -1)]), np.array([(provider.id, 0, used)]), {0: name}
+    )
+    changed = partition.with_usages(usages)
+    return replace(
+        snapshot, partitions=tuple(changed if other is partition else other for other in snapshot.partitions)
+    )
+
+
+def _unshared(
+    trees: _TreeSelection, without_amount: Sequence[Requirement], rule: Rule, condition: ResourceCondition
+) -> list[Cause]:
+    """Return the providers with enough capacity that these trees cannot use, for one reason only.
+
+    They are in an aggregate with these trees but lack the trait for sharing, or they have the trait but are in no
+    aggregate with the trees.
+    """
+    shares_condition = TraitCondition((frozenset({SHARING_TRAIT}),))
+    names: dict[CauseKind, list[str]] = {
+        CauseKind.UNSHARED_WITHOUT_TRAIT: [],
+        CauseKind.UNSHARED_WITHOUT_AGGREGATE: [],
+    }
+    for partition, members in trees.members().items():
+        shares = shares_condition.matches(partition)
+        reaches = partition.aggregates.where(lambda aggregates: not aggregates.isdisjoint(trees.aggregates))
+        unusable = condition.matches(partition) & ~members & (shares ^ reaches)
+        for position in np.flatnonzero(unusable).tolist():
+            provider = partition.providers[position]
+            if any(requirement.rejection(provider, None) is None for requirement in without_amount):
+                kind = CauseKind.UNSHARED_WITHOUT_AGGREGATE if shares[position] else CauseKind.UNSHARED_WITHOUT_TRAIT
+                names[kind].append(provider.display_name)
+    return [
+        Cause(kind, rule, len(providers), names=providers[:_MAX_NAMED])
+        for kind, providers in names.items()
+        if providers
+    ]

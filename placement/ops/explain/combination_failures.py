@@ -1,0 +1,133 @@
+"""Finds out why trees that could serve each part of a request alone cannot serve all parts together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+
+from placement.cache.providers import Provider
+from placement.cache.snapshot import Snapshot
+from placement.search.assignments import AssignmentFinder
+from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
+from placement.search.prefilter import Prefilter
+from placement.search.request import CandidateRequest
+from placement.search.requirements import CompiledRequest, Reason, Rejections
+from placement.search.search_units import SearchUnit
+from placement.search.solver.variables import Variable, VariableBuilder
+
+#: Maximum numbers of equivalence classes of trees that are searched, and of trees that are named for each reason.
+_MAX_CLASSES, _MAX_NAMED = 100, 3
+
+#: Reasons that the search finds for a whole tree. They are preferred to the most frequent one of its assignments.
+_OF_THE_TREE = (Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY, Reason.TOO_FEW_WITH_CAPACITY)
+
+
+@dataclass(frozen=True)
+class Contention:
+    """The quantity that groups request together, and the quantity that a tree has for them.
+
+    Both are amounts of ``resource_class``, or if it is empty, numbers of different providers for ``groups``.
+    """
+
+    requested: int
+    available: int
+    groups: Sequence[str] = ()
+    resource_class: str = ''
+
+
+@dataclass(frozen=True)
+class TreeSummary:
+    """One tree, named by its root, that cannot serve the parts together; ``contention`` has the numbers, if any."""
+
+    name: str
+    uuid: str
+    contention: Contention | None
+
+
+@dataclass
+class CombinationFailure:
+    """The trees that cannot serve the parts together for one reason; ``examples`` has some of them."""
+
+    reason: Reason
+    trees: int = 0
+    examples: list[TreeSummary] = field(default_factory=list)
+
+
+def combination_failures(
+    snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget
+) -> list[CombinationFailure]:
+    """Return the reasons why trees that could serve each part alone have no candidate; that of most trees first.
+
+    Of trees with equal equivalence keys one is searched. Trees that are not reached within ``budget`` are left out.
+    """
+    failures: dict[Reason, CombinationFailure] = {}
+    outcomes: dict[Hashable, tuple[Reason, Contention | None] | None] = {}
+    own_budget = replace(budget, reached=set())
+    prefilter = Prefilter(snapshot, request, budget=own_budget)
+    for search_unit in prefilter.search_units():
+        if not search_unit.tree:
+            continue
+        key = search_unit.equivalence_key
+        if key not in outcomes:
+            if len(outcomes) == _MAX_CLASSES or own_budget.steps_exhausted:
+                break
+            outcomes[key] = _reason(prefilter.compiled, search_unit, own_budget)
+        if outcome := outcomes[key]:
+            reason, contention = outcome
+            failure = failures.setdefault(reason, CombinationFailure(reason))
+            failure.trees += search_unit.count
+            for index in range(min(search_unit.count, _MAX_NAMED - len(failure.examples))):
+                root = search_unit[index : index + 1].tree[0]
+                failure.examples.append(TreeSummary(root.display_name, root.uuid, contention))
+    return sorted(failures.values(), key=lambda failure: -failure.trees)
+
+
+def _reason(
+    compiled: CompiledRequest, search_unit: SearchUnit, budget: SearchBudget
+) -> tuple[Reason, Contention | None] | None:
+    """Return the reason for one tree, with its numbers; None when there is a candidate or the reason is not known."""
+    rejections: Rejections = Counter()
+    budget.reached.clear()
+    assignments = AssignmentFinder(compiled, budget, rejections).assignments(search_unit)
+    if any(assignment is not None for assignment in assignments) or budget.reached:
+        return None
+    between: Counter[Reason] = Counter()
+    for (_, reason), times in rejections.items():
+        if reason.between_groups:
+            between[reason] += times
+    if not between:
+        return None
+    reason = next((reason for reason in _OF_THE_TREE if reason in between), between.most_common(1)[0][0])
+    if reason not in {Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY}:
+        return reason, None
+    try:
+        variables = VariableBuilder(compiled).variables(search_unit, StepCounter(budget))
+    except StepLimitReached:
+        return reason, None
+    if reason is Reason.TOO_FEW_PROVIDERS:
+        return reason, _too_few_providers(variables)
+    return reason, _too_little_capacity(variables, search_unit.tree + search_unit.sharing)
+
+
+def _too_few_providers(variables: Sequence[Variable]) -> Contention | None:
+    """Return groups that need different providers and are more than the providers that could serve them."""
+    isolated = [variable for variable in variables if variable.isolated]
+    for domain in sorted({variable.domain for variable in isolated}, key=len):
+        within = [variable.requirement for variable in isolated if set(variable.domain) <= set(domain)]
+        if len(within) > len(domain):
+            groups = {requirement.group for requirement in within}
+            return Contention(len(within), len(domain), sorted(groups, key=lambda suffix: (len(suffix), suffix)))
+    return None
+
+
+def _too_little_capacity(variables: Sequence[Variable], providers: Sequence[Provider]) -> Contention | None:
+    """Return a class of which the providers that could serve the groups have too little in total."""
+    for name in dict.fromkeys(name for variable in variables for name, _ in variable.requirement.resources):
+        consuming = [variable for variable in variables if name in dict(variable.requirement.resources)]
+        requested = sum(dict(variable.requirement.resources)[name] for variable in consuming)
+        positions = {position for variable in consuming for position in variable.domain}
+        free = sum(providers[position].inventories[name].headroom for position in positions)
+        if len(consuming) > 1 and requested > free:
+            return Contention(requested, free, resource_class=name)
+    return None

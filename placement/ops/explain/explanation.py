@@ -1,0 +1,284 @@
+"""The explanation of a search for candidates: facts about its result and about the rules of the request."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from placement.cache.snapshot import Snapshot
+from placement.ops.explain.blockers import Blocker, NearMiss, find_blocker
+from placement.ops.explain.combination_failures import CombinationFailure, combination_failures
+from placement.ops.explain.funnel import Stage, count_flags, stages
+from placement.ops.explain.rules import Kind, Rule, rules, without, without_all
+from placement.search import find_candidates
+from placement.search.assignments import search
+from placement.search.budget import Limit, SearchBudget
+from placement.search.prefilter import Prefilter
+from placement.search.request import CandidateRequest
+from placement.search.search_units import CandidateSet
+
+#: Maximum numbers of rules of a request that are left out one at a time, and that are left out all at once.
+_MAX_RULES, _MAX_BLOCKING_RULES = 50, 20
+#: Maximum numbers of candidates that a search without a rule counts, and that all of them count in total.
+_MAX_CANDIDATES, _MAX_TOTAL_CANDIDATES = 1000, 5000
+#: Maximum numbers of trees that are named for each rule, and of candidates that are shown.
+_MAX_NAMED, _MAX_SHOWN = 3, 10
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The number of candidates that a search without one rule of the request finds.
+
+    ``candidates`` is None when the request would be empty without the rule. With ``lower_bound`` there may be more.
+    """
+
+    rule: Rule
+    candidates: int | None
+    lower_bound: bool = False
+
+
+@dataclass(frozen=True)
+class Supply:
+    """One provider of a candidate, with the amounts that it supplies. ``root`` is the uuid of the root of its tree."""
+
+    name: str
+    uuid: str
+    root: str
+    resources: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The explanation of one request.
+
+    ``trees`` is the number of trees that are stored. ``candidates`` is the number of candidates that the search finds,
+    up to the ``limit`` of the request and the ``limits_reached``, and ``first_candidates`` has the providers of the
+    first ones. ``stages`` count what remains after each rule, applied one after the other. ``what_ifs`` are the
+    searches without one rule, in the order of the request; ``rules_not_tried`` counts the others.
+
+    The rest is for requests that find nothing. Without the rules in ``blocking_rules`` there would be candidates; that
+    is a single rule if there is one. ``blockers`` explain these rules, and ``combination_failures`` why groups that can
+    be placed alone cannot be placed together. ``near_misses`` names providers and trees that would give a candidate
+    without one rule, or without those in ``blocking_rules``, or with a little more capacity.
+    """
+
+    trees: int
+    candidates: int
+    limit: int | None
+    limits_reached: frozenset[Limit]
+    stages: Sequence[Stage]
+    what_ifs: Sequence[WhatIf] = ()
+    rules_not_tried: int = 0
+    first_candidates: Sequence[Sequence[Supply]] = ()
+    blocking_rules: Sequence[Rule] = ()
+    blockers: Sequence[Blocker] = ()
+    combination_failures: Sequence[CombinationFailure] = ()
+    near_misses: Sequence[NearMiss] = ()
+
+    @property
+    def satisfiable(self) -> bool:
+        """Whether each part of the request can be satisfied alone."""
+        return self.stages[-1].trees > 0 and self.rules_not_tried == 0
+
+
+def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget) -> Explanation:
+    """Make the search of a request and explain its result.
+
+    :param budget: that of the search itself. All searches without a rule may take as many steps again in total, and
+        each of them a tenth of that.
+    :raises ResourceClassNotFound: a class of any group does not exist.
+    :raises TraitNotFound: a trait of any group does not exist.
+    """
+    budget = replace(budget, reached=set())
+    candidates = list(itertools.chain.from_iterable(find_candidates(snapshot, request, budget).candidate_sets))
+    prefilter = Prefilter(snapshot, request)
+    all_rules = list(rules(prefilter.compiled))
+    trials = _Trials(snapshot, budget, min(len(all_rules), _MAX_RULES))
+    without_one = [_Trial(rule, *trials.search(without(request, rule))) for rule in all_rules[:_MAX_RULES]]
+    result = Explanation(
+        trees=count_flags(partition.has_root for partition in snapshot.partitions),
+        candidates=len(candidates),
+        limit=request.limit,
+        limits_reached=frozenset(budget.reached),
+        stages=stages(prefilter),
+        what_ifs=[
+            WhatIf(trial.rule, None if trial.candidates is None else len(trial.candidates), trial.limited)
+            for trial in without_one
+        ],
+        rules_not_tried=len(all_rules) - len(without_one),
+        first_candidates=[_supplies(candidate) for candidate in candidates[:_MAX_SHOWN]],
+    )
+    if candidates or not snapshot.partitions:
+        return result
+    return _explain_empty(request, trials, result, without_one)
+
+
+def _supplies(candidate: CandidateSet) -> list[Supply]:
+    supplies: dict[int, Supply] = {}
+    for position, name, amount in candidate.assignment.amounts:
+        provider = candidate.search_unit.provider(position)
+        root = provider.root_provider_uuid or provider.uuid
+        supply = supplies.setdefault(provider.id, Supply(provider.display_name, provider.uuid, root, {}))
+        supply.resources[name] = amount
+    return list(supplies.values())
+
+
+class _Trial(NamedTuple):
+    """The candidates that a search without one rule finds; the same cases as in ``WhatIf``."""
+
+    rule: Rule
+    candidates: Sequence[CandidateSet] | None
+    limited: bool
+
+
+class _Trials:
+    """Searches for candidates of changed requests, which share the steps of one search.
+
+    :param count: how many searches without one rule are made.
+    """
+
+    def __init__(self, snapshot: Snapshot, budget: SearchBudget, count: int) -> None:
+        self.snapshot = snapshot
+        self._total = budget
+        self._max_candidates = min(_MAX_CANDIDATES, _MAX_TOTAL_CANDIDATES // max(count, 1))
+        self._used: list[SearchBudget] = []
+
+    def next_budget(self) -> SearchBudget:
+        """Return the budget of the next search."""
+        remaining = self._total.max_steps - sum(budget.steps_taken for budget in self._used)
+        steps = max(min(remaining, self._total.max_steps // 10), 0)
+        self._used.append(SearchBudget(self._max_candidates, steps, self._total.max_tree_steps // 10))
+        return self._used[-1]
+
+    def search(self, request: CandidateRequest | None) -> tuple[list[CandidateSet] | None, bool]:
+        """Return the first candidates, whatever the request's limit, and whether there may be more.
+
+        Without a request the candidates are None.
+        """
+        if request is None:
+            return None, False
+        budget = self.next_budget()
+        prefilter = Prefilter(self.snapshot, request)
+        candidate_sets = search(prefilter.search_units(), prefilter.compiled, budget)
+        return list(itertools.chain.from_iterable(candidate_sets)), bool(budget.reached)
+
+
+# If nothing is found ---------------------------------------------------------------------------------------------
+
+#: The rules that are blocking first when each part of the request can be served alone, in this order.
+_BETWEEN_GROUPS = (Kind.GROUP_POLICY, Kind.SAME_SUBTREE, Kind.MICROVERSION, Kind.GROUP)
+
+
+def _explain_empty(
+    request: CandidateRequest, trials: _Trials, result: Explanation, without_one: Sequence[_Trial]
+) -> Explanation:
+    """Complete the explanation of a request that finds nothing."""
+    helping = [(trial.rule, trial.candidates) for trial in _most_helpful_first(without_one, result) if trial.candidates]
+    if result.satisfiable:
+        result = replace(
+            result, combination_failures=combination_failures(trials.snapshot, request, trials.next_budget())
+        )
+    if helping:
+        blocking = [helping[0][0]]
+        explained = [(rule, request) for rule, _ in helping[: 1 if result.satisfiable else _MAX_NAMED]]
+        # Trees that lack a class or an amount are not named, unless the blocker names them.
+        near_misses = [
+            near
+            for rule, candidates in helping[:_MAX_NAMED]
+            if rule.kind is not Kind.RESOURCES and (rule in blocking or rule.condition)
+            for near in _trees(candidates, [rule])
+        ]
+    else:
+        blocking, candidates = _blocking_together(request, trials)
+        explained = [
+            (rule, without_all(request, [other for other in blocking if other != rule]) or request) for rule in blocking
+        ]
+        near_misses = _trees(candidates, blocking)
+    blockers = [
+        find_blocker(trials.snapshot, base, rule, trials.next_budget()) for rule, base in explained if rule.condition
+    ]
+    if len(blocking) == 1:
+        near_misses = [near for blocker in blockers for near in blocker.near_misses] + near_misses
+    return replace(result, blocking_rules=blocking, blockers=blockers, near_misses=near_misses)
+
+
+def _most_helpful_first(without_one: Sequence[_Trial], result: Explanation) -> list[_Trial]:
+    """Sort trials by how well their rules explain why nothing is found.
+
+    If each part of the request can be served alone, a rule between groups comes first; else the rule after which no
+    tree is left in the stages. Conditions on providers come before rules between groups; of equal ones, that without
+    which most candidates are found.
+    """
+    between_groups = _BETWEEN_GROUPS if result.satisfiable else ()
+    emptying = _emptying_rule(result.stages)
+    return sorted(
+        without_one,
+        key=lambda trial: (
+            between_groups.index(trial.rule.kind) if trial.rule.kind in between_groups else len(between_groups),
+            trial.rule != emptying,
+            trial.rule.condition is None,
+            -len(trial.candidates or ()),
+        ),
+    )
+
+
+def _emptying_rule(counted: Iterable[Stage]) -> Rule | None:
+    """Return the rule after which no tree is left; None when some trees are left."""
+    return next((stage.rule for stage in counted if not stage.trees), None)
+
+
+def _trees(candidates: Sequence[CandidateSet], rules_left_out: Sequence[Rule]) -> list[NearMiss]:
+    """Return the first trees that have candidates without some rules."""
+    roots = (
+        candidate.search_unit.tree[0]
+        for candidate in candidates
+        # Its own providers may serve only groups without resources, while sharing providers supply all amounts.
+        if any(position < candidate.search_unit.tree_size for position, _, _ in candidate.assignment.amounts)
+    )
+    named = {
+        root.uuid: NearMiss(root.display_name, root.uuid, rules_left_out)
+        for root in itertools.islice(roots, 20 * _MAX_NAMED)
+    }
+    return list(named.values())[:_MAX_NAMED]
+
+
+def _blocking_together(request: CandidateRequest, trials: _Trials) -> tuple[list[Rule], Sequence[CandidateSet]]:
+    """Leave out one rule after another until something is found, then put back the rules that make no difference.
+
+    :returns: the rules left out, and the candidates found without them; no rules when nothing was found.
+    """
+    blocking: list[Rule] = []
+    rest = request
+    for _ in range(_MAX_BLOCKING_RULES):
+        prefilter = Prefilter(trials.snapshot, rest)
+        candidate_rules = list(itertools.islice(rules(prefilter.compiled), _MAX_RULES))
+        emptying = _emptying_rule(stages(prefilter))
+        between_groups = (rule for rule in reversed(candidate_rules) if rule.condition is None)
+        blocking.append(emptying if emptying in candidate_rules else next(between_groups, candidate_rules[0]))
+        reduced = without(rest, blocking[-1])
+        if reduced is None:
+            return blocking, []
+        rest = reduced
+        candidates, _ = trials.search(rest)
+        if candidates:
+            return _minimal(request, trials, blocking, candidates)
+    return [], []
+
+
+def _minimal(
+    request: CandidateRequest, trials: _Trials, blocking: Sequence[Rule], candidates: Sequence[CandidateSet]
+) -> tuple[list[Rule], Sequence[CandidateSet]]:
+    """Put a rule back into the request if something is still found with it; return the others."""
+    minimal = list(blocking)
+    while True:
+        before = len(minimal)
+        for rule in list(minimal):
+            fewer = [other for other in minimal if other != rule]
+            again, _ = trials.search(without_all(request, fewer)) if fewer else (None, False)
+            if again:
+                minimal, candidates = fewer, again
+        # Without a group a same_subtree may be harder to satisfy. So some rules can be put back only after others.
+        if len(minimal) == before:
+            return minimal, candidates

@@ -1,0 +1,164 @@
+"""Counts how many providers and trees each rule of a request for candidates leaves."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.cache.inventory_columns import Flags
+from placement.cache.partition import NameSet, Partition, or_by_tree
+from placement.cache.providers import Provider
+from placement.ops.explain.rules import Kind, Rule, divide, rule_of, subtree_rules
+from placement.ops.explain.shortfalls import violations
+from placement.search.prefilter import Prefilter
+from placement.search.requirements import Condition, Requirement, ResourceCondition
+from placement.search.search_units import SharingIndex
+
+#: Maximum number of rules that are counted; a query may have thousands.
+_MAX_RULES = 50
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The providers and trees that remain after one rule, which is applied after all rules before it.
+
+    In the unsuffixed group each class may come from another provider; ``serving`` is the class that the providers of
+    this stage are for, if ``rule`` does not name it, or ``the root`` if the aggregates of roots count.
+    ``providers`` counts the providers that pass the rules of this group so far (for ``same_subtree`` those that could
+    be the topmost, otherwise the roots for a rule of no group), ``trees`` the trees that can satisfy all rules so far,
+    with their own or with sharing providers. For ``resources``, ``rejected`` counts the inventories of the class that
+    cannot allocate the amount, by the kind of ``Shortfall``.
+    """
+
+    rule: Rule
+    providers: int
+    trees: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    serving: str = ''
+
+
+def count_flags(flags: Iterable[Flags]) -> int:
+    """Return how many flags are set in all partitions."""
+    return sum(int(partition_flags.sum()) for partition_flags in flags)
+
+
+def stages(prefilter: Prefilter) -> list[Stage]:
+    """Apply the first ``_MAX_RULES`` rules of a request one after the other, and count what each leaves."""
+    snapshot, sharing = prefilter.snapshot, prefilter.sharing
+    trees = {partition: partition.has_root for partition in snapshot.partitions}
+    counted = []
+    for step in itertools.islice(_steps(prefilter), _MAX_RULES):
+        for partition, flags in step.matched.items():
+            satisfied = or_by_tree(partition, flags)
+            if step.reached is not None and sharing.aggregates:
+                satisfied = satisfied | partition.tree_aggregates.where(step.reached)
+            trees[partition] = trees[partition] & satisfied
+        rejected: Counter[str] = Counter()
+        if isinstance(step.rule.condition, ResourceCondition):
+            for _, columns in snapshot.inventory_columns(step.rule.condition.resource_class):
+                for kind, flags in violations(columns, step.rule.condition.amount).items():
+                    rejected[kind] += int(flags.sum())
+        # Only the kinds that some inventory has.
+        rejected = +rejected
+        counted.append(
+            Stage(step.rule, count_flags(step.matched.values()), count_flags(trees.values()), rejected, step.serving)
+        )
+    return counted
+
+
+class _Step(NamedTuple):
+    """One rule, and the providers that satisfy it, as flags of each partition.
+
+    ``reached`` says whether sharing providers that satisfy the rule reach a tree whose providers are in some
+    aggregates; None if they do not count. ``serving`` is that of ``Stage``.
+    """
+
+    rule: Rule
+    matched: Mapping[Partition, Flags]
+    reached: Callable[[NameSet], bool] | None = None
+    serving: str = ''
+
+
+def _steps(prefilter: Prefilter) -> Iterator[_Step]:
+    compiled, partitions = prefilter.compiled, prefilter.snapshot.partitions
+    for rule, up_to in divide(compiled.root, ()):
+        matched = {partition: np.zeros(len(partition.providers), np.bool_) for partition in partitions}
+        for partition, flags in matched.items():
+            roots = partition.starts[:-1][partition.has_root]
+            flags[roots] = up_to.matches(partition)[roots]
+        # Sharing providers may be used at other anchors, so their own trees do not count here.
+        yield _Step(rule, matched, serving='the root' if rule.suffixes else '')
+    for requirement, suffixes in compiled.suffixes.items():
+        for rule, up_to in divide(requirement, suffixes):
+            matched = {partition: up_to.matches(partition) for partition in partitions}
+            names_class = requirement.use_same_provider or isinstance(rule.condition, ResourceCondition)
+            serving = '' if names_class else requirement.resources[0][0]
+            yield _Step(rule, matched, _reached(prefilter, up_to), serving)
+    for condition in compiled.collective:
+        matched = {partition: condition.matches(partition) for partition in partitions}
+        yield _Step(rule_of(condition, ('',)), matched, _reached(prefilter, condition))
+    requirement_of = {suffix: requirement for requirement, suffixes in compiled.suffixes.items() for suffix in suffixes}
+    for rule in subtree_rules(compiled.request):
+        named = [requirement_of[suffix] for suffix in rule.subject.split(',') if suffix in requirement_of]
+        requirements = list(dict.fromkeys(named))
+        matched = {
+            partition: _topmost(partition, [requirement.matches(partition) for requirement in requirements])
+            for partition in partitions
+        }
+        yield _Step(rule, matched, functools.partial(_any_topmost, requirements, prefilter.sharing))
+    unshared = [requirement for requirement in prefilter.requirements if not _accepted_sharing(prefilter, requirement)]
+    if len(unshared) > 1 and not compiled.request.nested_aware:
+        matched = {
+            partition: np.logical_and.reduce([requirement.matches(partition) for requirement in unshared])
+            for partition in partitions
+        }
+        yield _Step(Rule(Kind.MICROVERSION), matched)
+
+
+def _accepted_sharing(prefilter: Prefilter, condition: Condition | Requirement) -> list[Provider]:
+    """Return the sharing providers that satisfy a condition on one provider."""
+    return [provider for provider in prefilter.sharing.providers if condition.rejection(provider, None) is None]
+
+
+def _reached(prefilter: Prefilter, condition: Condition | Requirement) -> Callable[[NameSet], bool]:
+    """Return ``_Step.reached`` for a condition on one provider."""
+    accepted = _accepted_sharing(prefilter, condition)
+    aggregates: NameSet = frozenset().union(*(provider.aggregates for provider in accepted))
+    return lambda names: not aggregates.isdisjoint(names)
+
+
+def _topmost(partition: Partition, matched: Sequence[Flags]) -> Flags:
+    """Return which providers could be the topmost of a ``same_subtree``.
+
+    They satisfy one of its requirements, and for each of the others a provider at or below them does.
+
+    :param matched: for each requirement, which providers satisfy it.
+    """
+    children = np.flatnonzero(partition.parents >= 0)
+    parents = partition.parents[children] + partition.starts[:-1][partition.tree_numbers[children]]
+    topmost: Flags = np.logical_or.reduce(matched)
+    for flags in matched:
+        at_or_below, count = flags.copy(), -1
+        while count != (count := int(at_or_below.sum())):
+            at_or_below[parents[at_or_below[children]]] = True
+        topmost = topmost & at_or_below
+    return topmost
+
+
+def _any_topmost(requirements: Sequence[Requirement], index: SharingIndex, aggregates: NameSet) -> bool:
+    """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``."""
+    sharing = index.reaching(aggregates & index.aggregates)
+    accepted = [
+        [provider for provider in sharing if requirement.rejection(provider, None) is None]
+        for requirement in requirements
+    ]
+    return any(
+        all(any(top.id in (provider.id, *provider.ancestors) for provider in providers) for providers in accepted)
+        for top in itertools.chain.from_iterable(accepted)
+    )

@@ -1,0 +1,140 @@
+"""Finds a search for candidates in pasted text, such as a log line, so that operators can have it explained."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib import parse
+
+from oslo_config import cfg
+
+from placement.exception import BadQuery
+from placement.schemas import allocation_candidate as schema
+from placement.search import parsing
+from placement.search.request import CandidateRequest
+from placement.search.syntax import Version
+from placement.web import microversion
+
+#: The microversion that introduced candidates.
+_FIRST = (1, 10)
+
+_NOT_IN_A_QUERY = r'[^\s"\'<>]'
+#: The places of a query string in a longer text; the first pattern that matches is used.
+_PLACES = (
+    re.compile(rf'/allocation_candidates\?({_NOT_IN_A_QUERY}+)'),
+    re.compile(rf'No allocation candidates for ({_NOT_IN_A_QUERY}+?):? '),
+    re.compile(rf'Stopped at \[placement\] [\w =,]+ for ({_NOT_IN_A_QUERY}+)'),
+)
+#: The first alternative begins only where a word does, so that a long text is read in linear time.
+_OTHER_PATH = re.compile(r'(?<![^\s?])(?=[^\s?]*\?)[^\s?]*/[a-z_]|(?:GET|PUT|POST|DELETE) /|https?://\S')
+_VERSION = re.compile(r'(?:microversion: |OpenStack-API-Version: placement )([0-9]+\.[0-9]+)', re.IGNORECASE)
+#: The text that the service writes after a query string that it has cut off in its log.
+_CUT_OFF = '...'
+
+
+class PastedSearch(NamedTuple):
+    """The query string and the microversion found in a text, and the request that they describe."""
+
+    query: str
+    microversion: str
+    request: CandidateRequest
+
+
+def read(text: str, version: str | None, conf: cfg.ConfigOpts) -> PastedSearch:
+    """Find the search in ``text``.
+
+    :param version: the microversion; when None or empty, the one in the text, or else the newest that is served.
+    :raises BadQuery: the text has no search, or the API would reject it.
+    """
+    newest = conf.placement.max_microversion
+    query, version_in_text = find_query(text)
+    version = version or version_in_text or newest
+    numbers = _numbers(version, newest)
+    unknown = unknown_parameter(query, numbers, _numbers(newest, newest))
+    if unknown:
+        raise BadQuery(unknown)
+    return PastedSearch(query, version, parsing.parse(query, numbers))
+
+
+def find_query(text: str) -> tuple[str, str | None]:
+    """Find the query string of a search in a text: a query string, a path, a URL, or a log line.
+
+    :returns: the query string, and the microversion that the text gives for it.
+    :raises BadQuery: there is no query string, or the log has cut it off.
+    """
+    text = text.strip()
+    bare = text.removeprefix('allocation_candidates').removeprefix('?')
+    match = next(filter(None, (place.search(text) for place in _PLACES)), None)
+    if match:
+        query = match[1].partition('#')[0]
+    elif text.rstrip('/').endswith('/allocation_candidates'):
+        raise BadQuery('There is no query after /allocation_candidates.')
+    elif _OTHER_PATH.search(text):
+        raise BadQuery('This is not a search for candidates: it does not contain /allocation_candidates?...')
+    elif '=' not in bare or re.search(r'\s', bare):
+        raise BadQuery(
+            'There is no query for candidates in this text. Give a query string such as'
+            " 'resources=VCPU:4&limit=10', a URL, or a line of the log."
+        )
+    else:
+        query = bare
+    if query.endswith(_CUT_OFF):
+        raise BadQuery(
+            'The log has only the beginning of this query. Paste the whole query, for example from the client.'
+        )
+    version = _VERSION.search(text)
+    return query, version[1] if version else None
+
+
+def _numbers(version: str, newest: str) -> tuple[int, int]:
+    major, _dot, minor = version.partition('.')
+    if version not in microversion.served(newest) or (int(major), int(minor)) < _FIRST:
+        raise BadQuery(
+            f'A search for candidates has a microversion from {_FIRST[0]}.{_FIRST[1]} to {newest}, not {version}'
+        )
+    return int(major), int(minor)
+
+
+def unknown_parameter(query: str, version: Version, newest: Version) -> str | None:
+    """Return a sentence about the first parameter of ``query`` that a microversion does not have; None if it has all.
+
+    :param query: a query string.
+    :param newest: the newest microversion that is served.
+    """
+    seen: set[str] = set()
+    for key, value in parse.parse_qsl(query, keep_blank_values=True):
+        for what, since in _features(key, value, repeated=key in seen):
+            if since is None:
+                return f'{what} is not a parameter of GET /allocation_candidates.'
+            if since > newest:
+                return f'{what} requires microversion {_text(since)}, and this service supports up to {_text(newest)}.'
+            if since > version:
+                return f'{what} requires microversion {_text(since)}, and the request has {_text(version)}.'
+        seen.add(key)
+    return None
+
+
+def _features(key: str, value: str, repeated: bool) -> Iterator[tuple[str, Version | None]]:
+    """Yield the features of a parameter, each with the first microversion that has it; None for an unknown one."""
+    served = (
+        since
+        for since, window in reversed(schema.GET)
+        if key in window.get('properties', ())
+        or any(re.match(form, key) for form in window.get('patternProperties', ()))
+    )
+    yield key, next(served, None)
+    if key.startswith('member_of'):
+        if value.startswith('!'):
+            yield f'! in {key}', (1, 32)
+        if repeated:
+            yield f'{key} given twice', (1, 24)
+    elif key.startswith('required'):
+        if value.startswith('in:'):
+            yield f'in: in {key}', (1, 39)
+        if '!' in value:
+            yield f'! in {key}', (1, 22)
+
+
+def _text(version: Version) -> str:
+    return f'{version[0]}.{version[1]}'

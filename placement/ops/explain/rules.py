@@ -1,0 +1,195 @@
+"""The rules of a request for candidates: the parts of its requirements that ``explain`` counts and leaves out.
+
+``compile_request`` divides a request into requirements, and these consist of conditions. A rule is a condition with
+the query parameter that it comes from, or a condition between groups, such as ``group_policy``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.requirements import (
+    AggregateCondition,
+    CompiledRequest,
+    Condition,
+    NameCondition,
+    Requirement,
+    ResourceCondition,
+    TraitCondition,
+    TreeCondition,
+)
+
+
+class Kind(enum.Enum):
+    """The kinds of rules; the value is the name of the query parameter, if there is one."""
+
+    RESOURCES = 'resources'
+    REQUIRED = 'required'
+    FORBIDDEN = 'forbidden'
+    MEMBER_OF = 'member_of'
+    IN_TREE = 'in_tree'
+    ROOT_REQUIRED = 'root_required'
+    SAME_SUBTREE = 'same_subtree'
+    GROUP = 'group'
+    GROUP_POLICY = 'group_policy'
+    MICROVERSION = 'microversion'
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One part of a request.
+
+    ``suffixes`` are those of the groups that it belongs to; groups with equal requirements have their rules in common.
+    ``subject`` is the class with its amount, the trait (or ``in:`` and several), the aggregates, the uuid of
+    ``in_tree``, or the suffixes of ``same_subtree``. A ``ROOT_REQUIRED`` is one trait, and a ``MEMBER_OF`` that forbids
+    is one aggregate; what is forbidden begins with ``!`` there. A ``GROUP`` is one group out of ``suffixes``,
+    and its subject says if the group has no resources; a ``MICROVERSION`` is the rule below 1.29 that a
+    candidate uses at most one provider of a tree.
+
+    ``condition`` is that on one provider, or for ``ROOT_REQUIRED`` on a root; None for a rule between groups.
+    """
+
+    kind: Kind
+    suffixes: tuple[str, ...] = ()
+    subject: str = ''
+    condition: Condition | None = field(default=None, compare=False)
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the first group; empty for a rule of no group."""
+        return self.suffixes[0] if self.suffixes else ''
+
+
+def rules(compiled: CompiledRequest) -> Iterator[Rule]:
+    """Yield the rules of a request, each once, in the order in which ``funnel.stages`` applies them."""
+    request = compiled.request
+    conditions = [(compiled.root, ()), *compiled.suffixes.items()]
+    yield from dict.fromkeys(
+        rule for requirement, suffixes in conditions for rule, _ in divide(requirement, suffixes) if rule.condition
+    )
+    for condition in compiled.collective:
+        yield rule_of(condition, ('',))
+    yield from subtree_rules(request)
+    equal: dict[object, list[str]] = {}
+    for requirement in compiled.requirements:
+        if requirement.use_same_provider and len(request.groups) > 1:
+            subtrees = tuple(requirement.group in suffixes for suffixes in request.same_subtree)
+            equal.setdefault((requirement, subtrees), []).append(requirement.group)
+    empty = {group.suffix for group in request.groups if not group.resources}
+    for suffixes in equal.values():
+        yield Rule(Kind.GROUP, tuple(suffixes), 'without resources' if suffixes[0] in empty else '')
+    if request.isolate and sum(group.use_same_provider for group in request.groups) > 1:
+        yield Rule(Kind.GROUP_POLICY)
+    if not request.nested_aware:
+        yield Rule(Kind.MICROVERSION)
+
+
+def divide(requirement: Requirement, suffixes: tuple[str, ...]) -> Iterator[tuple[Rule, Requirement]]:
+    """Divide a requirement into rules, each with the requirement up to it.
+
+    :param suffixes: those of the groups that have this requirement; none for the conditions on roots.
+    """
+    before: tuple[Condition, ...] = ()
+    for condition in requirement.conditions:
+        for part, up_to in _parts(condition):
+            yield rule_of(part, suffixes), replace(requirement, conditions=(*before, up_to))
+        before = (*before, condition)
+    if not requirement.conditions and suffixes:
+        yield Rule(Kind.SAME_SUBTREE, suffixes, 'any provider'), requirement
+
+
+def _parts(condition: Condition) -> Iterator[tuple[Condition, Condition]]:
+    """Divide a condition into conditions on one set, or one forbidden name; each with the condition up to it."""
+    if not isinstance(condition, NameCondition):
+        yield condition, condition
+        return
+    sets = condition.sets
+    if condition.forbidden:
+        sets = tuple(frozenset({name}) for name in sorted(condition.sets[0]))
+    for number, names in enumerate(sets, start=1):
+        up_to = (frozenset().union(*sets[:number]),) if condition.forbidden else sets[:number]
+        yield replace(condition, sets=(names,)), replace(condition, sets=up_to)
+
+
+def rule_of(condition: Condition, suffixes: tuple[str, ...]) -> Rule:
+    """Return the rule for a condition on one provider, or on a root if there are no ``suffixes``."""
+    match condition:
+        case ResourceCondition(name, amount):
+            return Rule(Kind.RESOURCES, suffixes, f'{name}:{amount}', condition)
+        case TraitCondition((traits,), forbidden):
+            subject = ','.join(sorted(traits)) if len(traits) == 1 else f'in:{",".join(sorted(traits))}'
+            if not suffixes:
+                return Rule(Kind.ROOT_REQUIRED, (), f'!{subject}' if forbidden else subject, condition)
+            return Rule(Kind.FORBIDDEN if forbidden else Kind.REQUIRED, suffixes, subject, condition)
+        case AggregateCondition((aggregates,), forbidden):
+            subject = f'{"!" if forbidden else ""}{",".join(sorted(aggregates))}'
+            # The aggregates that the unsuffixed group forbids also exclude the roots that are in them.
+            return Rule(Kind.MEMBER_OF, suffixes or ('',), subject, condition)
+        case TreeCondition(uuid=uuid):
+            return Rule(Kind.IN_TREE, suffixes, uuid, condition)
+    raise TypeError(condition)
+
+
+def subtree_rules(request: CandidateRequest) -> Iterator[Rule]:
+    """Yield a rule for each occurrence of ``same_subtree`` that names a group which remains in the request."""
+    suffixes = {group.suffix for group in request.groups}
+    for subtree in request.same_subtree:
+        if not suffixes.isdisjoint(subtree):
+            yield Rule(Kind.SAME_SUBTREE, (), ','.join(sorted(subtree)))
+
+
+def without(request: CandidateRequest, rule: Rule) -> CandidateRequest | None:
+    """Return the request without one rule; None when no group with resources would be left.
+
+    A group that loses all its resources is removed with all its rules. A ``same_subtree`` that names a removed group is
+    a condition on its other groups. Without a ``same_subtree``, its groups without resources remain.
+    """
+    if rule.kind is Kind.ROOT_REQUIRED and isinstance(rule.condition, TraitCondition):
+        if rule.condition.forbidden:
+            return replace(request, root_forbidden=request.root_forbidden.difference(*rule.condition.sets))
+        return replace(request, root_required=request.root_required.difference(*rule.condition.sets))
+    if rule.kind is Kind.SAME_SUBTREE:
+        subtrees = tuple(subtree for subtree in request.same_subtree if ','.join(sorted(subtree)) != rule.subject)
+        return replace(request, same_subtree=subtrees)
+    if rule.kind is Kind.GROUP_POLICY:
+        return replace(request, group_policy='none')
+    if rule.kind is Kind.MICROVERSION:
+        return replace(request, nested_aware=True)
+    groups: Sequence[RequestGroup] = [group for group in request.groups if group.suffix != rule.suffixes[-1]]
+    if rule.condition is not None:
+        groups = [
+            _reduced(group, rule.condition) if group.suffix in rule.suffixes else group for group in request.groups
+        ]
+    without_resources = {group.suffix for group in request.groups if not group.resources}
+    groups = [group for group in groups if group.resources or group.suffix in without_resources]
+    return replace(request, groups=tuple(groups)) if any(group.resources for group in groups) else None
+
+
+def _reduced(group: RequestGroup, condition: Condition) -> RequestGroup:
+    """Return the group without a condition."""
+    match condition:
+        case ResourceCondition(name):
+            return replace(group, resources={key: amount for key, amount in group.resources.items() if key != name})
+        case TraitCondition((traits,), forbidden=True):
+            return replace(group, forbidden=group.forbidden - traits)
+        case TraitCondition((traits,)):
+            required = group.required - traits if len(traits) == 1 else group.required
+            return replace(group, required=required, required_any=group.required_any - {traits})
+        case AggregateCondition((aggregates,), forbidden=True):
+            return replace(group, forbidden_aggregates=group.forbidden_aggregates - aggregates)
+        case AggregateCondition((aggregates,)):
+            return replace(group, member_of=tuple(required for required in group.member_of if required != aggregates))
+        case TreeCondition():
+            return replace(group, in_tree=None)
+    raise TypeError(condition)
+
+
+def without_all(request: CandidateRequest, left_out: Sequence[Rule]) -> CandidateRequest | None:
+    """Return the request without several rules; None when no group with resources would be left."""
+    rest: CandidateRequest | None = request
+    for rule in left_out:
+        rest = without(rest, rule) if rest else None
+    return rest

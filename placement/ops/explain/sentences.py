@@ -1,0 +1,237 @@
+"""The words of explanations: a template for each kind of fact, which takes numbers, names and the text of rules."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Mapping, Sequence
+
+from placement import units
+from placement.ops.explain.blockers import Cause, CauseKind, NearMiss
+from placement.ops.explain.combination_failures import CombinationFailure, Contention
+from placement.ops.explain.explanation import Explanation
+from placement.ops.explain.funnel import Stage
+from placement.ops.explain.rules import Kind, Rule
+from placement.ops.explain.shortfalls import Shortfall
+from placement.search.budget import Limit
+from placement.search.requirements import AggregateCondition, Reason, ResourceCondition, TraitCondition, TreeCondition
+
+#: Maximum numbers of rules and of groups that are named, and of characters of a rule in a line of the log.
+_MAX_RULES, _MAX_GROUPS, _MAX_RULE_LENGTH = 3, 4, 200
+
+_LIMIT_REACHED = (
+    'The search reached a limit before it found a candidate, so candidates may exist. In the part that was searched: '
+)
+_CAUSES = {
+    CauseKind.NONE_EXISTS: 'no provider {satisfies}',
+    CauseKind.NONE_LEFT: 'no provider satisfies the other rules of {group}',
+    CauseKind.REJECTED: 'each provider that satisfies the other rules of {group} {violates}: {providers}',
+    CauseKind.ROOTS_REJECTED: 'the root of each tree that satisfies the other rules {violates}: {trees}',
+    CauseKind.NOT_TOGETHER: (
+        '{satisfying} of {providers} that satisfy the other rules of {group} satisfy {rule}, but {not_together}'
+    ),
+    CauseKind.ROOTS_NOT_TOGETHER: (
+        'the roots of {satisfying} of {trees} that satisfy the other rules satisfy {rule}, but {not_together}'
+    ),
+    CauseKind.NOT_IN_TREES: (
+        'no tree that satisfies the other rules has or can use a provider of {name} that satisfies them: {trees}'
+    ),
+    CauseKind.INSUFFICIENT: 'no provider that satisfies the other rules can allocate {subject}: {shortfalls}',
+    CauseKind.INSUFFICIENT_ANYWHERE: 'no provider can allocate {subject}: {shortfalls}',
+    CauseKind.SUFFICIENT_ALONE: (
+        'providers that satisfy the other rules can allocate {subject} alone, but {not_together}: {providers}'
+    ),
+    CauseKind.UNSHARED_WITHOUT_TRAIT: '{names} could provide {subject} with {sharing_trait} (and has {in_common})',
+    CauseKind.UNSHARED_WITHOUT_AGGREGATE: '{names} could provide {subject} with {in_common} (and has {sharing_trait})',
+}
+_PHRASES = {
+    'in_common': 'an aggregate in common with the trees that satisfy the other rules',
+    'not_together': 'not together with the rest of the request',
+    'sharing_trait': 'the trait MISC_SHARES_VIA_AGGREGATE',
+}
+_BLOCKED = {
+    Kind.MICROVERSION: (
+        'The resources would come from several providers of one tree, which needs microversion 1.29 or later.'
+    ),
+    Kind.SAME_SUBTREE: (
+        'No tree has a provider for one of the groups {subject} at or above providers for the others;'
+        ' there would be candidates without {rule}.'
+    ),
+}
+_BLOCKED_OTHERWISE = 'No tree has or can use a provider that satisfies {rule}; the other rules can be satisfied.'
+
+
+def explanation_sentence(explanation: Explanation) -> str:
+    """Return the sentence that says what a search finds, or why it finds nothing."""
+    if explanation.candidates:
+        note = ', as many as the limit allows' if explanation.candidates == explanation.limit else ''
+        note = ', and there may be more: the search reached a limit' if explanation.limits_reached else note
+        return f'Found {units.plural(explanation.candidates, "candidate")}{note}.'
+    if not explanation.trees:
+        return 'No resource providers are stored.'
+    return (_LIMIT_REACHED if explanation.limits_reached else '') + _blocked_sentence(explanation)
+
+
+def _blocked_sentence(explanation: Explanation) -> str:
+    blocking, failures = explanation.blocking_rules, explanation.combination_failures
+    causes = {blocker.rule: causes_text(blocker.causes) for blocker in explanation.blockers}
+    if not blocking:
+        return 'No candidate was found, and the limits of the search were reached before the blocking rule was.'
+    if len(blocking) > 1 and causes:
+        clauses = [causes.get(rule, rule_text(rule)) for rule in blocking[:_MAX_RULES]]
+        clauses += ['others'] if len(blocking) > _MAX_RULES else []
+        return f'{len(blocking)} rules block the request together: {"; and ".join(clauses)}.'
+    if explanation.satisfiable or len(blocking) > 1:
+        conflict = f': {_conflict_in_tree(failures[0])}' if failures else ''
+        return (
+            f'Each part of the request can be satisfied, but not all parts together{conflict};'
+            f' there would be candidates without {_rules_text(blocking)}.'
+        )
+    [rule] = blocking
+    if rule in causes:
+        return f'{causes[rule][0].upper()}{causes[rule][1:]}.'
+    return _BLOCKED.get(rule.kind, _BLOCKED_OTHERWISE).format(subject=rule.subject, rule=rule_text(rule))
+
+
+def log_text(stages: Sequence[Stage], failures: Sequence[CombinationFailure], limits_reached: Collection[Limit]) -> str:
+    """Return what a line of the log says about a search that found nothing."""
+    parts = []
+    for stage in stages:
+        rule = rule_text(stage.rule)
+        rule = rule if len(rule) <= _MAX_RULE_LENGTH else f'{rule[:_MAX_RULE_LENGTH]}...'
+        serving = f' (for {stage.serving})' if stage.serving else ''
+        counts = [
+            units.plural(stage.trees, 'tree'),
+            units.plural(stage.providers, 'provider'),
+            *rejection_texts(stage.rejected),
+        ]
+        parts.append(f'{rule}{serving}: {", ".join(counts)}')
+    parts += [f'conflicting groups: {_conflict_in_tree(failure)}' for failure in failures]
+    return '; '.join([*parts, *(f'limit reached: {limit.value}' for limit in Limit if limit in limits_reached)])
+
+
+def rule_text(rule: Rule) -> str:
+    """Return a rule as in a query, such as ``resources1 VCPU:4``."""
+    long = len(rule.suffixes) > _MAX_GROUPS
+    suffixes = ','.join((*rule.suffixes[:2], '...', rule.suffixes[-1]) if long else rule.suffixes)
+    if rule.kind is Kind.GROUP:
+        name = f'group {suffixes} {rule.subject}' if rule.subject else f'resources{suffixes}'
+        return f'one of {name}' if len(rule.suffixes) > 1 else name
+    if rule.kind is Kind.MICROVERSION:
+        return 'the rule of one provider per tree (below 1.29)'
+    return 'group_policy=isolate' if rule.kind is Kind.GROUP_POLICY else f'{rule.kind.value}{suffixes} {rule.subject}'
+
+
+def _rules_text(rules: Sequence[Rule]) -> str:
+    all_groups = len(rules) > 1 and all(rule.kind is Kind.GROUP for rule in rules)
+    return f'{len(rules)} of the groups' if all_groups else ' and without '.join(map(rule_text, rules))
+
+
+def rejection_texts(rejected: Mapping[str, int]) -> list[str]:
+    """Return counts of rejected inventories by kind of ``Shortfall`` in words; the largest first."""
+    words = {'total_capacity': 'with too little total capacity', 'free_capacity': 'full'}
+    counts = sorted(rejected.items(), key=operator.itemgetter(1), reverse=True)
+    return [f'{count:,} {words.get(kind, f"limited by {kind}")}' for kind, count in counts]
+
+
+def causes_text(causes: Sequence[Cause]) -> str:
+    """Return the causes for which a rule blocks a request, as clauses of one sentence."""
+    return '; and '.join(map(cause_text, causes))
+
+
+def cause_text(cause: Cause) -> str:
+    """Return one cause as a clause of a sentence."""
+    satisfies, violates = _predicates(cause.rule)
+    return _CAUSES[cause.kind].format(
+        **_PHRASES,
+        satisfies=satisfies,
+        violates=violates,
+        rule=rule_text(cause.rule),
+        subject=cause.rule.subject,
+        name=cause.rule.subject.partition(':')[0],
+        group=f'group {cause.rule.suffix}' if cause.rule.suffix else 'the request',
+        providers=units.plural(cause.providers, 'provider'),
+        trees=units.plural(cause.providers, 'tree'),
+        satisfying=cause.satisfying,
+        shortfalls='; '.join(map(_shortfall_text, cause.shortfalls)),
+        names=_listing(cause.names, cause.providers),
+    )
+
+
+def _predicates(rule: Rule) -> tuple[str, str]:
+    """Return what no provider does if none satisfies a rule, and what each provider does that violates it."""
+    match rule.condition:
+        case ResourceCondition(name):
+            return f'has inventory of {name}', f'has no inventory of {name} itself'
+        case TraitCondition((traits,), forbidden=True):
+            return '', f'has the forbidden trait {min(traits)}'
+        case TraitCondition((traits,)) if len(traits) == 1:
+            return f'has the trait {min(traits)}', f'lacks the trait {min(traits)}'
+        case TraitCondition((traits,)):
+            names = ', '.join(sorted(traits))
+            return f'has any of the traits {names}', f'has none of the traits {names}'
+        case AggregateCondition((aggregates,), forbidden=True):
+            return '', f'is in the forbidden aggregate {min(aggregates)}{"" if rule.suffix else ", or its root is"}'
+        case AggregateCondition((aggregates,)):
+            count = len(aggregates)
+            names = f'aggregate {min(aggregates)}' if count == 1 else f'any of the {count} requested aggregates'
+            return f'is in {names}', f'is not in {names}'
+        case TreeCondition():
+            return f'has the uuid {rule.subject} of in_tree', f'is not in the tree of {rule.subject}'
+        case None:
+            return '', ''
+    raise TypeError(rule.condition)
+
+
+def _shortfall_text(shortfall: Shortfall) -> str:
+    values = (shortfall.value,) if shortfall.max_value is None else (shortfall.value, shortfall.max_value)
+    requested, *texts = _amounts(shortfall.resource_class, shortfall.requested, *values)
+    kind, value, providers = shortfall.kind, ' to '.join(texts), units.plural(shortfall.providers, 'provider')
+    if kind in {'total_capacity', 'free_capacity'}:
+        return f'{kind.replace("_", " ")} below {requested} (max {value}): {providers}'
+    return f'{kind} is {value}, requested {requested}: {providers}'
+
+
+def near_miss_text(near_miss: NearMiss) -> str:
+    """Return what a near miss lacks, as a predicate."""
+    if near_miss.resource_class is None or near_miss.requested is None or near_miss.free is None:
+        return f'would be a candidate without {_rules_text(near_miss.without)}'
+    name, missing = near_miss.resource_class, near_miss.requested - near_miss.free
+    free, lacks, requested = _amounts(name, near_miss.free, missing, near_miss.requested)
+    return f'has {free} {name} free, {lacks} less than the {requested} requested'
+
+
+def conflict_text(reason: Reason, contention: Contention | None) -> str:
+    """Return why a tree cannot serve all groups together, as a clause."""
+    if contention is None:
+        return reason.value
+    requested, available = _amounts(contention.resource_class, contention.requested, contention.available)
+    if contention.resource_class:
+        return f'{requested} {contention.resource_class} requested in total, {available} free on the eligible providers'
+    groups = _listing(contention.groups[:_MAX_GROUPS], len(contention.groups))
+    return f'groups {groups} need {requested} different providers, but only {available} can serve them'
+
+
+def _conflict_in_tree(failure: CombinationFailure) -> str:
+    example = failure.examples[0]
+    tree = _listing([example.name], failure.trees)
+    return f'in the tree of {tree} {conflict_text(failure.reason, example.contention)}'
+
+
+def what_if_text(candidates: int | None, lower_bound: bool) -> str:
+    """Return in words how many candidates a search without a rule finds, as in ``WhatIf``."""
+    if candidates is None:
+        return 'nothing else is requested'
+    if lower_bound and not candidates:
+        return 'unknown: the search reached a limit'
+    return f'{"at least " if lower_bound else ""}{candidates:,}'
+
+
+def _listing(names: Sequence[str], total: int) -> str:
+    return ', '.join(names) + (f' (and {total - len(names):,} more)' if total > len(names) else '')
+
+
+def _amounts(resource_class: str, *values: int) -> list[str]:
+    """Return amounts of a class with their units, or as plain numbers if different ones would look the same."""
+    positive = [max(value, 0) for value in values]
+    texts = [units.amount(resource_class, value) for value in positive]
+    return texts if len(set(texts)) == len(set(positive)) else [f'{value:,}' for value in positive]

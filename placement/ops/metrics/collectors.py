@@ -1,0 +1,246 @@
+"""Collects the metrics of inventories, allocations and the schema revision, which the exporter reads.
+
+Their queries run in threads, at most once in an interval, and a scrape waits a limited time for them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from importlib import metadata
+from typing import Any, Generic, TypeVar
+
+from oslo_log import log
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from placement.cache.refresh import ProviderCache
+from placement.db import errors, migration
+from placement.db.api import Database
+from placement.db.health import TimedCheck
+from placement.ops.reports import inventory_stats
+from placement.ops.reports.capacity import ClassFigures
+from placement.ops.reports.inventory_stats import AllocationStats, InventoryStats
+from placement.ops.reports.tree_filter import FULL, InventoryState
+
+LOG = log.getLogger(__name__)
+
+T = TypeVar('T')
+
+#: How long a scrape waits for the queries. By default Prometheus cancels a scrape after ten seconds.
+MAX_WAIT_SECONDS = 2.0
+
+_FIELDS = ('total', 'reserved', 'capacity', 'used', 'free', 'over_committed')
+_MAX_ALLOCATABLE = 'The largest amount that one more allocation from one inventory may have.'
+
+#: The metric families, in the order in which they are shown: name, help, labels.
+_FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        'placement_build_info',
+        'The release, and the revision of the schema that it needs.',
+        ('version', 'schema'),
+    ),
+    ('placement_database_up', 'Whether the database answered this scrape.', ()),
+    ('placement_database_schema_info', 'The revision of the schema of the database.', ('schema',)),
+    ('placement_resource_providers', 'Resource providers.', ()),
+    ('placement_trees', 'Trees of resource providers.', ()),
+    ('placement_consumers', 'Consumers.', ()),
+    ('placement_allocations', 'Allocations: one per consumer, provider and class.', ()),
+    ('placement_inventory_units', 'Sum over all inventories of a class.', ('resource_class', 'field')),
+    ('placement_inventory_max_allocatable', _MAX_ALLOCATABLE, ('resource_class',)),
+    ('placement_inventories', 'Inventories of a class, by state.', ('resource_class', 'state')),
+    ('placement_usage_mismatches', 'Inventories whose recorded usage is not the sum of their allocations.', ()),
+    ('placement_aggregate_resource_providers', 'Resource providers in the trees of an aggregate.', ('aggregate',)),
+    ('placement_aggregate_trees', 'Trees that have a provider in an aggregate.', ('aggregate',)),
+    ('placement_aggregate_consumers', 'Consumers with allocations in the trees of an aggregate.', ('aggregate',)),
+    ('placement_aggregate_allocations', 'Allocations in the trees of an aggregate.', ('aggregate',)),
+    (
+        'placement_aggregate_inventory_units',
+        'Sum over the inventories of a class in the trees of an aggregate.',
+        ('aggregate', 'resource_class', 'field'),
+    ),
+    ('placement_aggregate_inventory_max_allocatable', _MAX_ALLOCATABLE, ('aggregate', 'resource_class')),
+    (
+        'placement_collector_last_success_timestamp_seconds',
+        'When a collector last read the database; 0 for never.',
+        ('collector',),
+    ),
+    ('placement_collector_duration_seconds', 'How long the last successful read of a collector took.', ('collector',)),
+)
+
+
+class _Families:
+    """The metric families of one scrape, to which samples are added."""
+
+    def __init__(self) -> None:
+        self._families = {name: GaugeMetricFamily(name, text, labels=labels) for name, text, labels in _FAMILIES}
+
+    def add_sample(self, name: str, value: float, *labels: str) -> None:
+        """Add one sample to the family called ``name``."""
+        self._families[name].add_metric(labels, value)
+
+    def add_classes(self, prefix: str, classes: Iterable[ClassFigures], *labels: str) -> None:
+        """Add the sums over inventories to the families whose names begin with ``prefix``."""
+        for figures in classes:
+            for field in _FIELDS:
+                self.add_sample(f'{prefix}_units', getattr(figures, field), *labels, figures.resource_class, field)
+            self.add_sample(f'{prefix}_max_allocatable', figures.max_allocatable, *labels, figures.resource_class)
+
+    def all(self) -> Iterable[GaugeMetricFamily]:
+        """Return the families, also those without samples."""
+        return self._families.values()
+
+
+class BackgroundQuery(Generic[T]):
+    """Keeps the result of a query, and runs it again in a thread when the result is older than an interval.
+
+    :param name: of the collector, for the log and the metrics.
+    :param query: returns the result. If it raises an exception, the last result stays, and the query is run again at
+        the next start. The first of consecutive failures is logged.
+    :param interval: seconds from one call of ``query`` that succeeded to the next; below zero for no call at all.
+    """
+
+    def __init__(self, name: str, query: Callable[[], T], interval: float) -> None:
+        self.name = name
+        self.result: T | None = None
+        #: When the query last succeeded, in seconds since 1970, and how many seconds it took; 0 before the first time.
+        self.succeeded_at = self.seconds = 0.0
+        self._query = query
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._started = -math.inf
+        self._is_failing = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the query is run at all."""
+        return self._interval >= 0
+
+    def start(self) -> None:
+        """Run the query in a thread if the interval is over and the query is not running."""
+        with self._lock:
+            if not self.is_enabled or self._thread is not None:
+                return
+            if time.monotonic() - self._started >= self._interval:
+                self._started = time.monotonic()
+                self._thread = threading.Thread(target=self._run, name=f'query {self.name}', daemon=True)
+                self._thread.start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the query has ended, at most ``seconds`` seconds."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(max(seconds, 0))
+
+    def _run(self) -> None:
+        started = time.monotonic()
+        failure: Exception | None = None
+        try:
+            self.result = self._query()
+            self.succeeded_at, self.seconds = time.time(), time.monotonic() - started
+        except Exception as error:
+            failure, self._started = error, -math.inf
+        # Not in the handler, where oslo.log adds the exception to the line.
+        was_failing, self._is_failing = self._is_failing, failure is not None
+        if failure is not None and not was_failing:
+            expected = isinstance(failure, errors.DATABASE_ERRORS)
+            reason = getattr(failure, 'for_operators', '') or str(failure).partition('\n')[0] or type(failure).__name__
+            exc_info = None if expected else failure
+            LOG.warning('Collector %s failed; its last values stay: %s', self.name, reason, exc_info=exc_info)
+        elif failure is None and was_failing:
+            LOG.info('Collector %s has succeeded again', self.name)
+        self._thread = None
+
+
+def refresh(queries: Collection[BackgroundQuery[Any]]) -> None:
+    """Run those queries at the same time whose interval is over, and wait ``MAX_WAIT_SECONDS`` at most."""
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
+    for query in queries:
+        query.start()
+    for query in queries:
+        query.wait(deadline - time.monotonic())
+
+
+class DatabaseCollector(Collector):
+    """Reads inventories and allocations for a scrape, unless they were read within the intervals of the configuration.
+
+    :param provider_cache: refreshed when inventories are read. It may be shared.
+    :param options: the configuration group ``metrics``.
+    :param check: finds out whether the database answers. It may be shared.
+    """
+
+    def __init__(self, db: Database, provider_cache: ProviderCache, options: Any, check: TimedCheck) -> None:
+        uuids = {uuid.lower() for uuid in options.aggregates}
+        self._check = check
+        self._inventory = BackgroundQuery(
+            'inventory',
+            functools.partial(inventory_stats.read_inventories, db, provider_cache, uuids),
+            options.inventory_refresh_interval,
+        )
+        self._allocation = BackgroundQuery(
+            'allocation',
+            functools.partial(inventory_stats.read_allocations, db, uuids),
+            options.allocation_refresh_interval,
+        )
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Return the families without samples, so that registering the collector does not read the database."""
+        return _Families().all()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Return the families with the latest values, which stay while the database is unavailable.
+
+        It never raises an exception, because the other metrics are needed most while the database does not work.
+        """
+        is_up = self._check.problem() is None
+        if is_up:
+            refresh((self._inventory, self._allocation))
+        families = _Families()
+        families.add_sample('placement_build_info', 1, metadata.version('placement'), migration.head())
+        families.add_sample('placement_database_up', is_up)
+        for query in (self._inventory, self._allocation):
+            if query.is_enabled:
+                families.add_sample(
+                    'placement_collector_last_success_timestamp_seconds', query.succeeded_at, query.name
+                )
+                families.add_sample('placement_collector_duration_seconds', query.seconds, query.name)
+        _add_inventory_stats(families, self._inventory.result)
+        _add_allocation_stats(families, self._allocation.result)
+        return families.all()
+
+
+def _add_inventory_stats(families: _Families, stats: InventoryStats | None) -> None:
+    if stats is None:
+        return
+    families.add_sample('placement_database_schema_info', 1, stats.schema)
+    families.add_sample('placement_resource_providers', stats.summary.providers)
+    families.add_sample('placement_trees', stats.summary.trees)
+    families.add_sample('placement_consumers', stats.consumers)
+    families.add_sample('placement_allocations', stats.allocations)
+    families.add_classes('placement_inventory', stats.summary.classes)
+    for figures in stats.summary.classes:
+        counts = {state.value: getattr(figures, f'providers_{state.value}') for state in FULL}
+        counts[InventoryState.AVAILABLE.value] = figures.providers - figures.full
+        for state, count in sorted(counts.items()):
+            families.add_sample('placement_inventories', count, figures.resource_class, state)
+    for aggregate_stats in stats.aggregates:
+        families.add_sample(
+            'placement_aggregate_resource_providers', aggregate_stats.summary.providers, aggregate_stats.aggregate
+        )
+        families.add_sample('placement_aggregate_trees', aggregate_stats.summary.trees, aggregate_stats.aggregate)
+        families.add_classes(
+            'placement_aggregate_inventory', aggregate_stats.summary.classes, aggregate_stats.aggregate
+        )
+
+
+def _add_allocation_stats(families: _Families, stats: AllocationStats | None) -> None:
+    if stats is None:
+        return
+    families.add_sample('placement_usage_mismatches', stats.usage_mismatches)
+    for aggregate_stats in stats.aggregates:
+        families.add_sample('placement_aggregate_consumers', aggregate_stats.consumers, aggregate_stats.aggregate)
+        families.add_sample('placement_aggregate_allocations', aggregate_stats.allocations, aggregate_stats.aggregate)

@@ -1,0 +1,153 @@
+"""The WSGI application of the page: finds the view for a path. It allows only GET and HEAD."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import webob
+from oslo_db import exception as db_exc
+from oslo_log import log
+from sqlalchemy import exc as sa_exc
+
+from placement import exception
+from placement.db.api import SchemaMissing
+from placement.db.health import DatabaseSilent
+from placement.ops.page import consumers, health, overview, rendering, trees, why
+from placement.ops.page.parameters import BadInput, Missing, Parameters
+from placement.ops.page.view import Sources, View
+
+LOG = log.getLogger(__name__)
+
+#: The host names of a page that listens on a loopback address.
+LOOPBACK_NAMES = frozenset({'localhost', '127.0.0.1', '[::1]'})
+#: Headers of every response. Browsers may show it with our style sheet and send its forms back here, nothing else.
+_HEADERS = {
+    'Content-Security-Policy': (
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none';"
+        " frame-ancestors 'none'"
+    ),
+    'X-Content-Type-Options': 'nosniff',
+    'Referrer-Policy': 'no-referrer',
+    'Cross-Origin-Resource-Policy': 'same-origin',
+    'Cache-Control': 'no-store',
+}
+_FILES = {'/page.css': 'text/css', '/icon.svg': 'image/svg+xml'}
+
+_VIEWS: tuple[tuple[re.Pattern[str], Callable[..., View]], ...] = (
+    (re.compile('/'), overview.overview_view),
+    (re.compile('/trees'), trees.trees_view),
+    (re.compile('/trees/(?P<uuid>[^/]+)'), trees.tree_view),
+    (re.compile('/consumers'), consumers.consumers_view),
+    (re.compile('/consumers/(?P<uuid>[^/]+)'), consumers.consumer_view),
+    (re.compile('/why'), why.why_view),
+    (re.compile('/health'), health.health_view),
+)
+
+
+class Page:
+    """The application.
+
+    :param sources: where the views get their data.
+    :param hosts: the host names, as in the header ``Host`` without a port, that requests may use; None for all. Others
+        are rejected, since a foreign web site could make its own name resolve to this address (DNS rebinding), and its
+        scripts could then read the page.
+    """
+
+    def __init__(self, sources: Sources, hosts: frozenset[str] | None = LOOPBACK_NAMES) -> None:
+        self._sources = sources
+        self._hosts = hosts
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Process one request."""
+        request = webob.Request(environ)
+        path = environ.get('PATH_INFO', '').encode('latin-1').decode('utf-8', 'replace') or '/'
+        host_name = re.sub(r':[0-9]*$', '', environ.get('HTTP_HOST', '')).lower()
+        if self._hosts is not None and host_name not in self._hosts:
+            response = _plain(421, 'The page is available only under the name of this machine, such as localhost.')
+        elif request.method not in ('GET', 'HEAD'):
+            response = _plain(405, 'The page is read-only: it allows GET and HEAD.')
+            response.allow = ('GET', 'HEAD')
+        elif path in _FILES:
+            response = webob.Response(body=_file(path), content_type=_FILES[path], charset='UTF-8')
+        else:
+            response = self._respond(request, path)
+        response.headers.update(_HEADERS)
+        body: Iterable[bytes] = response(environ, start_response)
+        return body
+
+    def _respond(self, request: webob.Request, path: str) -> webob.Response:
+        """Return the view for a path, or one that says why there is none."""
+        location: tuple[str, Mapping[str, str]] = '', {}
+        try:
+            parameters = Parameters(request)
+            location = path, parameters.values
+            parameters.choice('format', ('html', 'json'))
+            self._sources.check.result()
+            view = self._view(path, parameters)
+        except Exception as error:
+            view = _failure(error)
+        return _response(view, request.script_name, *location)
+
+    def _view(self, path: str, parameters: Parameters) -> View:
+        for pattern, make in _VIEWS:
+            match = pattern.fullmatch(path)
+            if match:
+                return make(self._sources, parameters, **match.groupdict())
+        raise Missing(reason='There is no such page.')
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether ``host``, a name or an address without brackets, can be reached only from this machine."""
+    if host == 'localhost':
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host_names(host: str) -> frozenset[str] | None:
+    """Return the host names for a page that listens on ``host``; None, for any name, if other machines can reach it."""
+    return LOOPBACK_NAMES | {f'[{host}]' if ':' in host else host} if is_loopback(host) else None
+
+
+def _response(view: View, prefix: str, path: str, values: Mapping[str, str]) -> webob.Response:
+    """Return a view as HTML, or as JSON if the parameters say so."""
+    if values.get('format', '').strip() == 'json':
+        return webob.Response(status=view.status, body=rendering.json(view), content_type='application/json')
+    text = rendering.html(view, prefix, path, values)
+    return webob.Response(status=view.status, text=text, content_type='text/html', charset='UTF-8')
+
+
+@functools.cache
+def _file(path: str) -> bytes:
+    return importlib.resources.files('placement.ops.page').joinpath(f'static{path}').read_bytes()
+
+
+def _plain(status: int, text: str) -> webob.Response:
+    return webob.Response(status=status, text=f'{text}\n', content_type='text/plain', charset='UTF-8')
+
+
+def _failure(error: Exception) -> View:
+    """Return the view for an exception."""
+    status, title, detail = 500, 'This page failed', 'The log of this program has the reason.'
+    if isinstance(error, (BadInput, exception.ResourceClassNotFound, exception.TraitNotFound)):
+        status, title, detail = 400, 'Invalid request', str(error)
+    elif isinstance(error, SchemaMissing):
+        status, title, detail = 503, 'The database does not have the tables of this service', error.for_operators
+    elif isinstance(error, DatabaseSilent):
+        status, title, detail = 503, 'The database does not answer', f'This page waits for the database. {error}'
+    elif isinstance(error, exception.DatabaseUnavailable):
+        status, title, detail = 503, 'The database is unavailable', 'Reload this page when it is available again.'
+    elif isinstance(error, exception.NotFound):
+        status, title, detail = 404, 'Not found', str(error)
+    else:
+        LOG.error('The page failed', exc_info=error)
+        if isinstance(error, (db_exc.DBError, sa_exc.SQLAlchemyError)):
+            status, title = 503, 'The database cannot be read'
+    return View('error.html', title, {'error': {'title': title, 'detail': detail}}, status=status)

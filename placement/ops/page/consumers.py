@@ -1,0 +1,62 @@
+"""The views of consumers: a search by uuid, project or user, and the allocations of one consumer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from placement import validation
+from placement.ops.page.parameters import BadInput, Missing, Parameters
+from placement.ops.page.view import Pagination, Sources, View
+from placement.ops.reports import consumers, tree_list
+from placement.ops.reports.tree_filter import TreeFilter
+
+#: Maximum numbers of consumers and allocations on one page, and of listed projects.
+_CONSUMERS, _ALLOCATIONS, _PROJECTS = 25, 100, 50
+
+
+def consumers_view(sources: Sources, parameters: Parameters) -> View:
+    """List the consumers that match the parameter ``q``; without it, the projects with the most consumers.
+
+    ``trees`` is how many provider trees have a name or uuid that matches, for users who search for a host here.
+    """
+    text, page = parameters.text('q'), parameters.page()
+    data: dict[str, Any] = {'search': text, 'projects': None, 'consumers': None, 'trees': 0}
+    if not text:
+        data['projects'] = consumers.largest_projects(sources.db, _PROJECTS)
+        return View('consumers.html', 'Consumers', data)
+    results = consumers.find_consumers(sources.db, text, (page - 1) * _CONSUMERS, _CONSUMERS)
+    if not results.consumers and validation.is_uuid(text):
+        # In another spelling, or without a record of the consumer.
+        consumer = consumers.read_consumer(sources.db, validation.canonical_uuid(text))
+        results = consumers.ConsumerPage(1, [consumer]) if consumer else results
+    pages = Pagination(page, _CONSUMERS, results.consumers)
+    trees = tree_list.listing(sources.provider_cache.up_to_date(), TreeFilter(name=text), count=0).trees
+    data |= {'consumers': results.rows, 'trees': trees, **pages.data()}
+    return View('consumers.html', 'Consumers', data, {'pages': pages})
+
+
+def consumer_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
+    """Show the allocations of a consumer by provider, and its project, user and type."""
+    if not validation.is_uuid(uuid):
+        raise BadInput(reason=f'A consumer is given by its uuid, which “{uuid}” is not.')
+    consumer = consumers.read_consumer(sources.db, validation.canonical_uuid(uuid))
+    if consumer is None:
+        raise Missing(reason=f'There is no consumer with the uuid {uuid}.')
+    pages = Pagination(parameters.page(), _ALLOCATIONS, len(consumer.allocations))
+    totals: Counter[str] = Counter()
+    for allocation in consumer.allocations:
+        totals[allocation.resource_class] += allocation.amount
+    data = {
+        'uuid': consumer.uuid,
+        'project': consumer.project,
+        'user': consumer.user,
+        'generation': consumer.generation,
+        'type': consumer.type,
+        'created_at': consumer.created_at,
+        'updated_at': consumer.updated_at,
+        'totals': totals,
+        'allocations': consumer.allocations[pages.first : pages.last],
+        **pages.data(),
+    }
+    return View('consumer.html', f'Consumer {consumer.uuid}', data, {'pages': pages})

@@ -1,0 +1,143 @@
+"""The view Health: the state of the cache, the findings of an audit, and the counts of the service since its start."""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from placement.db import health as database_health
+from placement.observability import ACCEPTED
+from placement.ops.audit import checks
+from placement.ops.page.parameters import Parameters
+from placement.ops.page.view import Sources, View
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+#: Maximum number of findings of one kind that are shown.
+_FINDINGS = 20
+#: Seconds after which an audit starts no further check.
+_AUDIT_SECONDS = 1.0
+#: The checks that every view makes: they read providers, inventories and aggregates, but neither consumers nor
+#: allocations.
+_QUICK_CHECKS = ('invalid_tree', 'over_committed', 'orphaned_aggregate')
+#: Maximum numbers of routes that are shown, the busiest first, and of origins of connections to the database.
+_ROUTES, _CONNECTIONS = 15, 50
+
+
+def health_view(sources: Sources, parameters: Parameters) -> View:
+    """Show the state of the cache and of the service, and the findings of the checks that ``audit`` chooses."""
+    chosen = parameters.choice('audit', ('quick', 'all', *checks.CHECKS))
+    kinds = {'quick': _QUICK_CHECKS, 'all': tuple(checks.CHECKS)}.get(chosen, (chosen,))
+    snapshot = sources.provider_cache.up_to_date()
+    changed = database_health.seconds_since_change(sources.db)
+    activity = _activity(sources.metrics) if sources.metrics else None
+    checked = activity.pop('cache_checked') if activity else None
+    audit = _audit(sources, kinds)
+    connections = database_health.connections(sources.db)
+    data = {
+        'cache': {
+            'providers': snapshot.provider_count,
+            'seconds_since_change': changed,
+            'service_checked_seconds_ago': max(time.time() - checked, 0.0) if checked else None,
+        },
+        'audit': audit,
+        'activity': activity,
+        'connections': None if connections is None else [origin._asdict() for origin in connections[:_CONNECTIONS]],
+    }
+    extra = {
+        'kinds': _KINDS,
+        # The kinds of findings about which nothing has to be done.
+        'informational': {
+            result['kind']
+            for result in audit
+            if result['found'] and not any(finding['needs_action'] for finding in result['findings'])
+        },
+    }
+    return View('health.html', 'Health', data, extra)
+
+
+def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
+    """Return the findings of each check; ``found`` is None for one not in ``kinds`` or that was not started in time."""
+    started = time.monotonic()
+    results: dict[str, dict[str, Any]] = {}
+    for kind in sorted(checks.CHECKS, key=lambda kind: kind not in _QUICK_CHECKS):
+        if kind not in kinds or time.monotonic() - started > _AUDIT_SECONDS:
+            results[kind] = {'kind': kind, 'found': None, 'findings': []}
+            continue
+        findings = checks.find(sources.db, sources.conf, kind)
+        shown = [
+            {
+                'subject': finding.subject,
+                'detail': finding.detail,
+                'repairable': finding.repair is not None,
+                'needs_action': finding.needs_action,
+            }
+            for finding in findings[:_FINDINGS]
+        ]
+        results[kind] = {'kind': kind, 'found': len(findings), 'findings': shown}
+    return [results[kind] for kind in checks.CHECKS]
+
+
+def _activity(registry: CollectorRegistry) -> dict[str, Any]:
+    """Return what all processes of the service have counted since its start, the routes with most requests first."""
+    statuses: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    seconds: dict[tuple[str, str], float] = {}
+    claims: collections.Counter[str] = collections.Counter()
+    retries: collections.Counter[str] = collections.Counter()
+    searches = empty_searches = 0
+    checked = None
+    for sample in (sample for family in registry.collect() for sample in family.samples):
+        match sample.name, sample.labels:
+            case 'placement_requests_total', {'method': method, 'route': route, 'status': status}:
+                statuses[method, route][status[0]] += int(sample.value)
+            case 'placement_request_duration_seconds_sum', {'method': method, 'route': route}:
+                seconds[method, route] = sample.value
+            case 'placement_claims_total', {'result': result}:
+                claims[result] += int(sample.value)
+            case 'placement_transaction_retries_total', {'reason': reason}:
+                retries[reason] += int(sample.value)
+            case 'placement_allocation_candidates_returned_count', _:
+                searches = int(sample.value)
+            case 'placement_allocation_candidates_returned_bucket', {'le': '0.0'}:
+                empty_searches = int(sample.value)
+            case 'placement_cache_checked_timestamp_seconds', _:
+                checked = sample.value
+    routes = [
+        {
+            'route': route,
+            'method': method,
+            'requests': counts.total(),
+            'client_errors': counts['4'],
+            'server_errors': counts['5'],
+            'mean': seconds.get((method, route), 0.0) / counts.total(),
+        }
+        for (method, route), counts in sorted(statuses.items(), key=lambda item: (-item[1].total(), item[0]))
+    ]
+    return {
+        'requests': sum(route['requests'] for route in routes),
+        'server_errors': sum(route['server_errors'] for route in routes),
+        'routes': routes[:_ROUTES],
+        'claims_accepted': claims.pop(ACCEPTED, 0),
+        'claims_rejected': +claims,
+        'transactions_retried': +retries,
+        'searches': searches,
+        'empty_searches': empty_searches,
+        'cache_checked': checked,
+    }
+
+
+#: The heading for each kind of finding.
+_KINDS = {
+    'invalid_tree': 'Invalid trees',
+    'allocation_without_consumer': 'Allocations without a consumer',
+    'allocation_owner_mismatch': 'Allocations with a wrong owner',
+    'consumer_without_allocations': 'Consumers without allocations',
+    'allocation_without_inventory': 'Allocations without inventory',
+    'usage_mismatch': 'Usage mismatches',
+    'over_committed': 'Over-committed inventories',
+    'unit_violation': 'Unit violations',
+    'orphaned_aggregate': 'Aggregates without providers',
+}

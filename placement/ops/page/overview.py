@@ -1,0 +1,74 @@
+"""The view Overview: hosts with problems, how full the cloud is, and how many more consumers of a size fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from placement.cache.snapshot import Snapshot
+from placement.ops.page.parameters import Parameters
+from placement.ops.page.view import Pagination, Sources, View
+from placement.ops.reports import capacity, consumers
+from placement.ops.reports.fit_estimate import FitEstimate, Size, estimate_fit
+from placement.ops.reports.tree_filter import InventoryState, TreeFilter
+
+#: Aggregates of the heat map on one page.
+_AGGREGATES = 25
+#: Maximum numbers of searches that count how many consumers fit, in the whole cloud and in each aggregate. Those of a
+#: view take some tenths of a second.
+_SEARCHES, _AGGREGATE_SEARCHES = 2000, 80
+#: The number of the latest consumers, of which the most common size is shown.
+_SIZED_CONSUMERS = 2000
+
+
+def overview_view(sources: Sources, parameters: Parameters) -> View:
+    """Show hosts with problems, the figures by class, the heat map, and, for a size, how many more consumers fit."""
+    trees, resources = parameters.trees(), parameters.resources()
+    snapshot = sources.provider_cache.up_to_date()
+    summary = capacity.summary(snapshot, trees)
+    heat = capacity.heat_map(snapshot)
+    chosen = next(iter(trees.aggregates), None)
+    number = parameters.page()
+    if chosen is not None and not parameters.text('page'):
+        # The page with the chosen aggregate.
+        aggregates = [row.aggregate for row in heat.rows]
+        number = aggregates.index(chosen) // _AGGREGATES + 1 if chosen in aggregates else 1
+    pages = Pagination(number, _AGGREGATES, len(heat.rows))
+    fullest = max(
+        summary.classes, key=lambda figures: capacity.Utilization(figures.capacity, figures.used).share, default=None
+    )
+    rows = heat.rows[pages.first : pages.last]
+    answer: dict[str, Any] | None = None
+    fits: dict[str, FitEstimate] | None = None
+    if resources is not None:
+        size = Size(resources, trees.traits, chosen, trees.root_required, trees.root_forbidden)
+        answer = {'size': size, 'estimate': estimate_fit(snapshot, size, _SEARCHES)}
+        fits = {
+            row.aggregate: estimate_fit(snapshot, replace(size, aggregate=row.aggregate), _AGGREGATE_SEARCHES)
+            for row in rows
+        }
+    data = {
+        'scope': trees,
+        'providers': summary.providers,
+        'trees': summary.trees,
+        'problems': _problems(sources, snapshot, trees),
+        'classes': summary.classes,
+        'heat_map': {'classes': heat.classes, 'rows': rows, 'fits': fits, **pages.data()},
+        'fit_estimate': answer,
+    }
+    return View('overview.html', 'Overview', data, {'pages': pages, 'fullest': fullest, 'chosen': chosen})
+
+
+def _problems(sources: Sources, snapshot: Snapshot, trees: TreeFilter) -> Mapping[str, Any]:
+    """Return how many hosts have each problem; ``without_capacity`` is None if no consumer has allocations."""
+    problems: dict[str, Any] = {
+        inventory_state.value: capacity.summary(snapshot, replace(trees, states=frozenset({inventory_state}))).trees
+        for inventory_state in (InventoryState.OVER_COMMITTED, InventoryState.RESERVED)
+    }
+    size = consumers.most_common_size(sources.db, _SIZED_CONSUMERS)
+    problems['without_capacity'] = size and {
+        'hosts': capacity.summary(snapshot, replace(trees, lacking=size.resources)).trees,
+        'size': size.resources,
+    }
+    return problems

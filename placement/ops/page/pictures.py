@@ -1,0 +1,160 @@
+"""The layout of a drawing: a provider tree as boxes with a bar for each resource class. All lengths are in pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from placement import units
+from placement.cache.providers import Provider
+from placement.ops.reports.capacity import Utilization
+from placement.ops.reports.provider_trees import Tree, filling
+
+#: Maximum numbers of boxes of a picture, and of bars of a box.
+_MAX_BOXES, _MAX_BARS = 40, 8
+#: Heights: the head of a box, an inventory (its class, and below that a bar beside its numbers), the bottom of a box,
+#: the space between boxes.
+_HEAD, _BAR, _FOOT, _GAP = 30, 36, 8, 14
+#: The space between the border of a box and what is in it, and between a bar and the numbers beside it.
+_MARGIN = 12
+#: The widths of a character, in a wide font: of names, of classes (in capitals), and of the numbers.
+_NAME_WIDTH, _CLASS_WIDTH, _FIGURE_WIDTH = 9.4, 8.9, 7.4
+#: The separators between the name of a provider and the rest of the name of one below it.
+_SEPARATORS = ' _-.:/'
+#: The number of providers above one with whose names its name is compared, so that deep trees take no longer.
+_MAX_PREFIXES = 4
+
+
+@dataclass(frozen=True)
+class Style:
+    """The layout of children: ``indent`` is their distance to the right of the parent, ``box`` the width of a box.
+
+    With ``beside`` the first child is at the height of its parent, otherwise below it.
+    """
+
+    indent: int
+    box: int
+    beside: bool
+
+
+SIDEWAYS = Style(indent=310, box=270, beside=True)
+INDENTED = Style(indent=22, box=270, beside=False)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One inventory in a box. ``y`` is the baseline of the class, ``figures_y`` that of the numbers below it.
+
+    ``figures`` are the usage and capacity with units.
+    """
+
+    y: int
+    figures_y: int
+    label: str
+    figures: str
+    filling: Utilization
+
+
+@dataclass(frozen=True)
+class Box:
+    """One provider. ``left_out`` is how many of its inventories are not shown."""
+
+    x: int
+    y: int
+    height: int
+    name: str
+    bars: Sequence[Bar]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing of a tree. ``lines`` are SVG paths from parents to their children.
+
+    ``box`` is the width of a box, ``bar`` the length of a bar, ``left_out`` how many providers are not in the drawing.
+    """
+
+    width: int
+    height: int
+    box: int
+    bar: int
+    boxes: Sequence[Box]
+    lines: Sequence[str]
+    left_out: int
+
+
+def draw(tree: Tree, style: Style) -> Picture:
+    """Lay out the first ``_MAX_BOXES`` providers of a tree, parents before their children."""
+    names, providers = short_names(tree), list(tree.walk())
+    boxes: dict[int | None, Box] = {}
+    lines = []
+    bottom = 0
+    for provider in providers[:_MAX_BOXES]:
+        parent = None if provider is tree.root else boxes[provider.parent_id]
+        x, y = 0, bottom
+        if parent is not None:
+            x = parent.x + style.indent
+            if style.beside and provider is tree.children[provider.parent_id][0]:
+                y = parent.y
+        bars = _bars(provider, y + _HEAD, style)
+        left_out = len(provider.inventories) - len(bars)
+        height = _HEAD + len(bars) * _BAR + bool(left_out) * 20 + _FOOT
+        name = _elided(names[provider.uuid], int((style.box - 2 * _MARGIN) / _NAME_WIDTH))
+        boxes[provider.id] = box = Box(x, y, height, name, bars, left_out)
+        bottom = max(bottom, y + height + _GAP)
+        if parent is not None:
+            lines.append(_line(parent, box, style))
+    longest = max((len(bar.figures) for box in boxes.values() for bar in box.bars), default=0)
+    return Picture(
+        width=max(box.x for box in boxes.values()) + style.box + 2,
+        height=bottom - _GAP + 2,
+        box=style.box,
+        bar=max(style.box - 3 * _MARGIN - int(longest * _FIGURE_WIDTH), 3 * _MARGIN),
+        boxes=list(boxes.values()),
+        lines=lines,
+        left_out=len(providers) - len(boxes),
+    )
+
+
+def short_names(tree: Tree) -> Mapping[str, str]:
+    """Return the short name of each provider of a tree, by uuid: ``NUMA0`` for ``host_NUMA0`` below ``host``.
+
+    It leaves out the name of the nearest provider above that the name begins with. The root has its whole name, and a
+    provider without a name its uuid.
+    """
+    names: dict[str, str] = {}
+    names_from: dict[int | None, tuple[str, ...]] = {}
+    for provider in tree.walk():
+        name = provider.name or ''
+        prefixes = () if provider is tree.root else names_from[provider.parent_id]
+        names_from[provider.id] = (name, *prefixes)[:_MAX_PREFIXES]
+        rests = (name.removeprefix(prefix) for prefix in prefixes if prefix and name.startswith(prefix))
+        short = (rest.lstrip(_SEPARATORS) for rest in rests if rest.lstrip(_SEPARATORS) not in ('', rest))
+        names[provider.uuid] = next(short, name) or provider.uuid
+    return names
+
+
+def _bars(provider: Provider, y: int, style: Style) -> list[Bar]:
+    """Return the bars of the first ``_MAX_BARS`` inventories, from ``y`` down."""
+    bars = []
+    for name, inventory in list(provider.inventories.items())[:_MAX_BARS]:
+        amounts = filling(inventory)
+        figures = units.used_of_capacity(name, amounts.used, amounts.capacity)
+        label = _elided(name, int((style.box - 2 * _MARGIN) / _CLASS_WIDTH))
+        bars.append(Bar(y + 12, y + 28, label, figures, amounts))
+        y += _BAR
+    return bars
+
+
+def _line(parent: Box, box: Box, style: Style) -> str:
+    """Return the line from a box to that of a child, as an SVG path."""
+    to = box.y + _HEAD // 2
+    if style.beside:
+        start, middle = parent.x + style.box, box.x - (style.indent - style.box) // 2
+        return f'M{start} {parent.y + _HEAD // 2}H{middle}V{to}H{box.x}'
+    return f'M{parent.x + style.indent // 2} {parent.y + parent.height}V{to}H{box.x}'
+
+
+def _elided(text: str, length: int) -> str:
+    """Replace the middle of a text that is longer than ``length`` characters: hosts often differ at one end only."""
+    return text if len(text) <= length else f'{text[: length - 9]}…{text[-8:]}'

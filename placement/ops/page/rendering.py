@@ -1,0 +1,127 @@
+"""Writes a view as HTML, with the templates in ``templates/``, or as JSON."""
+
+from __future__ import annotations
+
+import collections
+import math
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+import markupsafe
+import orjson
+import os_traits
+
+from placement import units
+from placement.ops.page.view import View
+
+#: The CSS class of a bar from each share of the capacity on. A corrupt usage may be negative.
+_LEVELS = ((1.0, 'full'), (0.8, 'high'), (-math.inf, 'fine'))
+#: Upper bounds of the shares for the colors of the heat map.
+_HEAT = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
+#: Traits that affect placement on a provider, and are shown before others.
+_SHOWN_TRAITS = (os_traits.COMPUTE_STATUS_DISABLED, os_traits.MISC_SHARES_VIA_AGGREGATE)
+
+
+def html(view: View, prefix: str, path: str, values: Mapping[str, str]) -> str:
+    """Write a view as an HTML document.
+
+    :param prefix: the mount prefix of the page.
+    :param path: the path of the view, below the prefix.
+    :param values: the query parameters of the request, which links to the same view keep.
+    """
+
+    # A query parameter may have the name of any argument.
+    def link(path: str, /, **values: Any) -> str:
+        """Return the URL of another view. A parameter without a value is left out."""
+        query = urllib.parse.urlencode({name: value for name, value in values.items() if value not in ('', None)})
+        return prefix + urllib.parse.quote(path) + (f'?{query}' if query else '')
+
+    def here(**changes: Any) -> str:
+        """Return the URL of this view with some query parameters changed; an empty value removes a parameter."""
+        return link(path, **{**values, **changes})
+
+    request = {'link': link, 'here': here, 'path': path, 'given': collections.defaultdict(str, values)}
+    template = _ENVIRONMENT.get_template(view.template)
+    return template.render({**view.data, **view.extra, **request, 'title': view.title})
+
+
+def json(view: View) -> bytes:
+    """Write the data of a view as a JSON document; sets are lists in order."""
+    return orjson.dumps(view.data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE, default=sorted)
+
+
+# Filters of the templates ---------------------------------------------------------------------------------------
+
+
+def number(value: float) -> str:
+    """Return a number with commas between thousands."""
+    return f'{value:,}'
+
+
+def amount(value: int, resource_class: str, round_down: bool = False) -> str:
+    """Return an amount with its unit. If that does not show the exact number, the number is the title."""
+    return _titled(units.amount(resource_class, value, round_down), number(value))
+
+
+def used_of(used: int, capacity: int, resource_class: str) -> str:
+    """Return a usage and its capacity with their units, and with the numbers as the title."""
+    shown = units.used_of_capacity(resource_class, used, capacity)
+    return _titled(shown, f'{number(used)} of {number(capacity)}')
+
+
+def _titled(shown: str, exact: str) -> str:
+    if shown == exact:
+        return shown
+    return markupsafe.Markup('<span title="{}">{}</span>').format(exact, shown)
+
+
+def level(share: float) -> str:
+    """Return the CSS class of a bar."""
+    return next(name for bound, name in _LEVELS if share >= bound)
+
+
+def heat(share: float) -> str:
+    """Return the CSS class of a cell of the heat map."""
+    if share >= 1:
+        return 'heat-full'
+    return f'heat-{next(index for index, bound in enumerate(_HEAT) if share <= bound)}'
+
+
+def width(share: float) -> float:
+    """Return the length of a bar out of 100; at least 1.5 for a share above 0, so that it can be seen."""
+    return 0.0 if share <= 0 else round(max(min(share, 1.0) * 100, 1.5), 1)
+
+
+def size_text(resources: Mapping[str, int]) -> str:
+    """Return amounts by class as a query parameter has them, such as ``VCPU:4,MEMORY_MB:8192``."""
+    return ','.join(f'{name}:{value}' for name, value in resources.items())
+
+
+def is_shown_trait(name: str) -> bool:
+    """Return whether a trait is shown without expanding: it says something that most hosts do not have in common."""
+    return name.startswith('CUSTOM_') or name in _SHOWN_TRAITS
+
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader('placement.ops.page'),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters.update(
+    amount=amount,
+    used_of=used_of,
+    number=number,
+    percent=units.percent,
+    level=level,
+    heat=heat,
+    width=width,
+    ago=units.ago,
+    moment=units.moment,
+    plural=units.plural,
+    size_text=size_text,
+)
+_ENVIRONMENT.tests['shown_trait'] = is_shown_trait

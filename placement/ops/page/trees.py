@@ -1,0 +1,114 @@
+"""The views of trees: a list of provider trees, and one tree as a picture with its inventories and consumers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import os_traits
+
+from placement import validation
+from placement.cache.snapshot import Snapshot
+from placement.ops.page import pictures
+from placement.ops.page.parameters import BadInput, Missing, Parameters
+from placement.ops.page.view import Pagination, Sources, View
+from placement.ops.reports import consumers, provider_trees, tree_list
+from placement.ops.reports.tree_list import Order, TreeRow
+
+#: Entries on one page of each list.
+_TREES, _PROVIDERS, _CONSUMERS = 50, 50, 25
+
+
+def trees_view(sources: Sources, parameters: Parameters) -> View:
+    """List the trees that match the parameters, the fullest first unless ``order`` is ``name`` or a resource class."""
+    page, trees = parameters.page(), parameters.trees()
+    snapshot = sources.provider_cache.up_to_date()
+    order = parameters.text('order') or Order.FULLEST.value
+    resource_class = None if order in {choice.value for choice in Order} else order
+    if resource_class is not None and resource_class not in snapshot.names.class_ids:
+        raise BadInput(reason=f'“order” must be fullest, name or a resource class, not “{order}”.')
+    by = Order.FULLEST if resource_class else Order(order)
+    tree_page = tree_list.listing(snapshot, trees, by, (page - 1) * _TREES, _TREES, resource_class)
+    pages = Pagination(page, _TREES, tree_page.trees)
+    data = {
+        'search': trees.name,
+        'scope': trees,
+        'order': order,
+        'trees': [_row(snapshot, row) for row in tree_page.rows],
+        **pages.data(),
+    }
+    all_classes = sorted(
+        {name for partition in snapshot.partitions for name in partition.inventory_columns},
+        key=snapshot.names.class_ids.__getitem__,
+    )
+    shown = {figures.resource_class for row in tree_page.rows for figures in row.classes}
+    extra = {
+        'pages': pages,
+        'stored': snapshot.provider_count,
+        'classes': [name for name in all_classes if name in shown],
+        'all_classes': all_classes,
+    }
+    return View('trees.html', 'Trees', data, extra)
+
+
+def _row(snapshot: Snapshot, row: TreeRow) -> dict[str, Any]:
+    """Return the data of one row. ``reserved`` has the classes that have no capacity and no usage in the tree."""
+    root = snapshot.find_provider(row.uuid)
+    fillings = {figures.resource_class: figures.filling for figures in row.classes}
+    return {
+        'uuid': row.uuid,
+        'name': row.name,
+        'providers': row.providers,
+        'found': row.found,
+        'fillings': fillings,
+        'over_committed': [name for name, filling in fillings.items() if filling.over_committed],
+        'reserved': [name for name, filling in fillings.items() if not filling.capacity and not filling.used],
+        'disabled': root is not None and os_traits.COMPUTE_STATUS_DISABLED in root.traits,
+    }
+
+
+def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
+    """Show the tree that a provider belongs to."""
+    if not validation.is_uuid(uuid):
+        raise BadInput(reason=f'A provider is given by its uuid, which “{uuid}” is not.')
+    uuid = validation.canonical_uuid(uuid)
+    try:
+        tree = provider_trees.tree_of(sources.db, sources.provider_cache.up_to_date(), uuid)
+    except provider_trees.UnknownProvider as error:
+        raise Missing(reason=f'There is no provider with the uuid {uuid}.') from error
+    root, providers = tree.root, [tree.provider_data(provider) for provider in tree.walk()]
+    for provider in providers:
+        provider['inventories'] = [
+            {'resource_class': name, **inventory} for name, inventory in provider['inventories'].items()
+        ]
+    provider_pages = Pagination(parameters.page(), _PROVIDERS, len(providers))
+    number = parameters.page('consumer_page')
+    page_of_consumers = consumers.consumers_of_tree(sources.db, root.id, (number - 1) * _CONSUMERS, _CONSUMERS)
+    consumer_pages = Pagination(number, _CONSUMERS, page_of_consumers.consumers, 'consumer_page')
+    depths: dict[str | None, int] = {}
+    for member in tree.walk():
+        depths[member.uuid] = 0 if member is root else depths[member.parent_provider_uuid] + 1
+    data = {
+        'root': {'uuid': root.uuid, 'name': root.name or ''},
+        'providers': providers[provider_pages.first : provider_pages.last],
+        'sharing_providers': tree.sharing_providers(),
+        'consumers': page_of_consumers.rows,
+        **provider_pages.data(),
+        'consumer_pages': consumer_pages.data(),
+    }
+    extra = {
+        'provider_pages': provider_pages,
+        'pages_of_consumers': consumer_pages,
+        'short': pictures.short_names(tree),
+        'depths': depths,
+        'found': None if uuid == root.uuid else uuid,
+        'problems': [
+            (provider['uuid'], inventory)
+            for provider in providers
+            for inventory in provider['inventories']
+            if inventory['used'] > inventory['capacity'] or inventory['used'] != inventory['allocated']
+        ],
+        'disabled': os_traits.COMPUTE_STATUS_DISABLED in root.traits,
+        'sideways': pictures.draw(tree, pictures.SIDEWAYS),
+        'indented': pictures.draw(tree, pictures.INDENTED),
+    }
+    return View('tree.html', root.display_name, data, extra)

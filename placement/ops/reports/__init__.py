@@ -1,0 +1,1 @@
+"""Reports for operators, as plain data: provider trees, sums, consumers. Nothing here prints."""

@@ -1,0 +1,244 @@
+"""The consumers of trees and providers, the allocations of one consumer, and the most common size of consumers."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+import sqlalchemy as sa
+
+from placement.db import sql, tables
+from placement.db.api import Database
+
+_allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
+_classes, _projects, _users = tables.resource_classes, tables.projects, tables.users
+_types = tables.consumer_types
+
+
+@dataclass(frozen=True)
+class ConsumerAllocation:
+    """One allocation. If the provider or class no longer exists, its name is a text with its id.
+
+    ``created_at`` is the aware time of the latest write of its consumer: a write replaces all allocations.
+    """
+
+    provider_uuid: str | None
+    provider_name: str
+    resource_class: str
+    amount: int
+    created_at: dt.datetime | None
+
+
+@dataclass(frozen=True)
+class ConsumerReport:
+    """One consumer and its allocations. ``project``, ``user`` and ``generation`` are None if it has no record.
+
+    ``type`` is also None if no client gave it one. The aware times of its first and latest write may be unknown.
+    """
+
+    uuid: str
+    project: str | None
+    user: str | None
+    generation: int | None
+    type: str | None
+    created_at: dt.datetime | None
+    updated_at: dt.datetime | None
+    allocations: Sequence[ConsumerAllocation] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ConsumerPage:
+    """Some of the consumers with allocations in a tree, ordered by uuid; ``consumers`` is the number of all."""
+
+    consumers: int
+    rows: Sequence[ConsumerReport]
+
+
+def consumers_of_tree(db: Database, root_id: int, first: int, count: int) -> ConsumerPage:
+    """Return the consumers with allocations in the tree with this root, and these allocations, in four statements.
+
+    :param first: how many consumers to skip.
+    :param count: maximum number of consumers to return.
+    """
+    inside = _providers.c.root_provider_id == root_id
+    consumer_ids = (
+        sa.select(_allocations.c.consumer_id)
+        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .where(inside)
+        .distinct()
+    )
+    with db.reader() as tx:
+        total = tx.execute(sa.select(sa.func.count()).select_from(consumer_ids.subquery())).scalar_one()
+        uuids = tx.scalars(consumer_ids.order_by(_allocations.c.consumer_id).limit(count).offset(first)).all()
+        return ConsumerPage(total, _read(tx, uuids, inside))
+
+
+def consumers_by_provider(db: Database, provider_ids: Iterable[int]) -> dict[str, list[ConsumerReport]]:
+    """Return the consumers of each provider by its uuid, each with its allocations of that provider, ordered by uuid.
+
+    At least three statements for 900 providers, and two for each further 900 consumers of these.
+    """
+    by_provider: defaultdict[str, list[ConsumerReport]] = defaultdict(list)
+    consumer_id = _allocations.c.consumer_id
+    with db.reader() as tx:
+        for ids in sql.chunks(sorted(provider_ids)):
+            inside = _allocations.c.resource_provider_id.in_(ids)
+            all_uuids = tx.scalars(sa.select(consumer_id).where(inside).distinct().order_by(consumer_id)).all()
+            reports = itertools.chain.from_iterable(_read(tx, uuids, inside) for uuids in sql.chunks(all_uuids))
+            for report in reports:
+                for uuid, allocations in itertools.groupby(report.allocations, attrgetter('provider_uuid')):
+                    by_provider[uuid].append(dataclasses.replace(report, allocations=list(allocations)))
+    return by_provider
+
+
+def find_consumers(db: Database, text: str, first: int, count: int) -> ConsumerPage:
+    """Return the consumers of a project or user, or else those whose uuid begins with ``text``.
+
+    At most six statements.
+
+    :param text: the id of a project or a user, or the beginning of a uuid, in any case.
+    :param first: how many consumers to skip.
+    :param count: maximum number of consumers to return.
+    """
+    if not sql.storable(text):
+        return ConsumerPage(0, [])
+    with db.reader() as tx:
+        condition = _consumers.c.uuid.startswith(text.lower(), autoescape=True)
+        for names, column in ((_projects, _consumers.c.project_id), (_users, _consumers.c.user_id)):
+            id_ = tx.execute(sa.select(names.c.id).where(names.c.external_id == text)).scalar()
+            if id_ is not None:
+                condition = column == id_
+                break
+        total = tx.execute(sa.select(sa.func.count()).select_from(_consumers).where(condition)).scalar_one()
+        query = sa.select(_consumers.c.uuid).where(condition).order_by(_consumers.c.uuid).limit(count).offset(first)
+        return ConsumerPage(total, _read(tx, tx.scalars(query).all(), sa.true()))
+
+
+@dataclass(frozen=True)
+class ProjectCount:
+    """A project, and how many consumers it has."""
+
+    project: str
+    consumers: int
+
+
+def largest_projects(db: Database, count: int) -> list[ProjectCount]:
+    """Return the projects with the most consumers, in one statement.
+
+    :param count: maximum number of projects to return.
+    """
+    consumers = sa.func.count()
+    query = (
+        sa.select(_projects.c.external_id, consumers)
+        .join_from(_consumers, _projects, _projects.c.id == _consumers.c.project_id)
+        .group_by(_projects.c.external_id)
+        .order_by(consumers.desc(), _projects.c.external_id)
+        .limit(count)
+    )
+    with db.reader() as tx:
+        return [ProjectCount(*row) for row in tx.execute(query)]
+
+
+def read_consumer(db: Database, uuid: str) -> ConsumerReport | None:
+    """Read a consumer and all its allocations; None when there is neither a record of it nor an allocation."""
+    if not sql.storable(uuid):
+        return None
+    with db.reader() as tx:
+        (report,) = _read(tx, [uuid], sa.true())
+    return report if report.allocations or report.generation is not None else None
+
+
+@dataclass(frozen=True)
+class MostCommonSize:
+    """The most common size of consumers: ``consumers`` of the ``examined`` ones have it.
+
+    ``resources`` has for each class the largest amount that such a consumer has of one provider.
+    """
+
+    resources: Mapping[str, int]
+    consumers: int
+    examined: int
+
+
+def most_common_size(db: Database, latest: int = 10_000) -> MostCommonSize | None:
+    """Return, with one statement, the most common size of the consumers created last; None without allocations.
+
+    :param latest: how many consumers to examine, so that the statement does not read all allocations of a large cloud.
+    """
+    recent = sa.select(_consumers.c.uuid).order_by(_consumers.c.id.desc()).limit(latest).subquery()
+    amounts = (
+        sa.select(_allocations.c.consumer_id, _classes.c.name, sa.func.max(_allocations.c.used))
+        .join(recent, recent.c.uuid == _allocations.c.consumer_id)
+        .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+        .group_by(_allocations.c.consumer_id, _classes.c.id, _classes.c.name)
+        .order_by(_allocations.c.consumer_id, _classes.c.id)
+    )
+    sizes: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    with db.reader() as tx:
+        for uuid, name, amount in tx.execute(amounts):
+            sizes[uuid].append((name, amount))
+    counted = Counter(map(tuple, sizes.values()))
+    if not counted:
+        return None
+    ((size, count),) = counted.most_common(1)
+    return MostCommonSize(dict(size), count, len(sizes))
+
+
+def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool]) -> list[ConsumerReport]:
+    """Read consumers, and those of their allocations that satisfy a condition, in two statements."""
+    allocations: defaultdict[str, list[ConsumerAllocation]] = defaultdict(list)
+    for row in tx.execute(_SELECT_ALLOCATIONS.where(_allocations.c.consumer_id.in_(uuids), within)):
+        resource_class = row.resource_class or f'class number {row.resource_class_id}'
+        created_at = sql.with_utc(row.created_at)
+        allocation = ConsumerAllocation(row.uuid, row.provider or row.uuid, resource_class, row.used, created_at)
+        allocations[row.consumer_id].append(allocation)
+    owners = {
+        row.uuid: (
+            row.project,
+            row.user,
+            row.generation,
+            row.type,
+            sql.with_utc(row.created_at),
+            sql.with_utc(row.updated_at),
+        )
+        for row in tx.execute(_SELECT_OWNERS.where(_consumers.c.uuid.in_(uuids)))
+    }
+    no_record = (None, None, None, None, None, None)
+    return [ConsumerReport(uuid, *owners.get(uuid, no_record), allocations[uuid]) for uuid in uuids]
+
+
+_SELECT_ALLOCATIONS = (
+    sa.select(
+        _allocations.c.consumer_id,
+        _allocations.c.resource_provider_id,
+        _allocations.c.resource_class_id,
+        _allocations.c.used,
+        _allocations.c.created_at,
+        _providers.c.uuid,
+        _providers.c.name.label('provider'),
+        _classes.c.name.label('resource_class'),
+    )
+    .select_from(_allocations)
+    .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+    .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
+    .order_by(_providers.c.name, _allocations.c.resource_provider_id, _allocations.c.resource_class_id)
+)
+_SELECT_OWNERS = (
+    sa.select(
+        _consumers.c.uuid,
+        _consumers.c.generation,
+        _projects.c.external_id.label('project'),
+        _users.c.external_id.label('user'),
+        _types.c.name.label('type'),
+        _consumers.c.created_at,
+        _consumers.c.updated_at,
+    )
+    .join(_projects, _projects.c.id == _consumers.c.project_id)
+    .join(_users, _users.c.id == _consumers.c.user_id)
+    .outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
+)

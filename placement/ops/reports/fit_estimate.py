@@ -1,0 +1,143 @@
+"""Counts how many more consumers of one size fit, by a division, or by placing them one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import os_traits
+
+from placement.cache.inventory_columns import Flags, Integers
+from placement.cache.partition import Partition, or_by_tree
+from placement.cache.providers import InventoryRecord
+from placement.cache.snapshot import Snapshot
+from placement.search.assignments import search
+from placement.search.budget import SearchBudget
+from placement.search.prefilter import Prefilter, TreeSearchUnit
+from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.search_units import SearchUnit
+
+#: Maximum number of consumers that are counted for one provider, so that sums fit 64 bits.
+_MAX_CONSUMERS = 2**40
+#: Maximum number of steps of the search for one candidate in one tree.
+_MAX_STEPS = 20_000
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of one consumer: amounts by class, and the traits that its providers together must have.
+
+    ``aggregate`` is the uuid of the aggregate that each provider, or the root of its tree, must be in.
+    ``root_required`` and ``root_forbidden`` are traits of that root, as in ``CandidateRequest``.
+    """
+
+    resources: Mapping[str, int]
+    required: frozenset[str] = frozenset()
+    aggregate: str | None = None
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+
+    def request(self) -> CandidateRequest:
+        """Return the request for candidates of one consumer, without mappings."""
+        member_of = () if self.aggregate is None else (frozenset({self.aggregate}),)
+        return CandidateRequest(
+            (RequestGroup('', False, self.resources, self.required, member_of=member_of),),
+            root_required=self.root_required,
+            root_forbidden=self.root_forbidden,
+        )
+
+
+@dataclass(frozen=True)
+class FitEstimate:
+    """How many consumers fit. ``complete`` is False when a limit ended the count before the cloud was full.
+
+    ``on_disabled_hosts`` is the part of ``fit`` in trees whose root has the trait ``COMPUTE_STATUS_DISABLED``, where
+    nova places nothing.
+    """
+
+    fit: int
+    complete: bool
+    on_disabled_hosts: int
+
+
+def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstimate:
+    """Count how many more consumers of ``size`` fit.
+
+    For a tree without sharing providers, in which the required traits rule out no placement, the count is a division.
+    In other trees one consumer is placed after the other, and another order of placement may fit more or fewer.
+
+    :param max_searches: maximum number of searches for a placement; then the count ends.
+    :raises ResourceClassNotFound: a class of ``size`` does not exist.
+    :raises TraitNotFound: a trait of ``size`` does not exist.
+    """
+    request = size.request()
+    snapshot.names.raise_unless_known(size.resources, request.traits)
+    prefilter = Prefilter(snapshot, request)
+    quotients = {partition: _divide(prefilter, partition, size.required) for partition in snapshot.partitions}
+    disabled = {
+        partition: partition.traits.where(lambda names: os_traits.COMPUTE_STATUS_DISABLED in names)[
+            partition.starts[:-1]
+        ]
+        for partition in snapshot.partitions
+    }
+    fit = sum(int(counts.sum()) for _, counts in quotients.values())
+    on_disabled_hosts = sum(int(counts[disabled[partition]].sum()) for partition, (_, counts) in quotients.items())
+    complete = True
+    inventories: dict[int, dict[str, InventoryRecord]] = {}
+    units = prefilter.search_units()
+    for search_unit in (unit[index : index + 1] for unit in units for index in range(unit.count)):
+        is_on_disabled_host = False
+        if isinstance(search_unit, TreeSearchUnit):
+            partition, number = search_unit.partition, search_unit.numbers[0]
+            is_divided, _ = quotients[partition]
+            if is_divided[number]:
+                continue
+            is_on_disabled_host = bool(disabled[partition][number])
+        # Sharing providers are in several search units, and their inventories are updated for all of them.
+        tree, sharing = (
+            tuple(
+                replace(provider, inventories=inventories.setdefault(provider.id, dict(provider.inventories)))
+                for provider in providers
+            )
+            for providers in (search_unit.tree, search_unit.sharing)
+        )
+        while True:
+            if max_searches == 0:
+                return FitEstimate(fit, False, on_disabled_hosts)
+            max_searches -= 1
+            budget = SearchBudget(max_candidates=1, max_steps=_MAX_STEPS)
+            candidate = next(search([SearchUnit(tree, sharing)], prefilter.compiled, budget), None)
+            if candidate is None:
+                complete &= not budget.reached
+                break
+            # The search would return this candidate first as long as it fits.
+            amounts = [(inventories[id_], name, amount) for id_, name, amount in candidate.amounts]
+            times = min((records[name].capacity - records[name].used) // amount for records, name, amount in amounts)
+            for records, name, amount in amounts:
+                records[name] = records[name]._replace(used=records[name].used + times * amount)
+            fit += times
+            on_disabled_hosts += times * is_on_disabled_host
+    return FitEstimate(fit, complete, on_disabled_hosts)
+
+
+def _divide(prefilter: Prefilter, partition: Partition, required: frozenset[str]) -> tuple[Flags, Integers]:
+    """Return for which trees of a partition a division is exact, and how many consumers fit in each of these."""
+    eligible = [requirement.matches(partition) for requirement in prefilter.requirements]
+    counts = []
+    for requirement, flags in zip(prefilter.requirements, eligible, strict=True):
+        [(name, amount)] = requirement.resources
+        times = np.zeros(len(partition.providers), np.int64)
+        if name in partition.inventory_columns:
+            columns = partition.inventory_columns[name]
+            times[columns.positions] = np.clip((columns.capacity_limit - columns.used) // amount, 0, _MAX_CONSUMERS)
+        counts.append(np.add.reduceat(np.where(flags, times, 0), partition.starts[:-1]))
+    aggregates = prefilter.sharing.aggregates
+    can_share = np.isin(partition.roots, [provider.root_id for provider in prefilter.sharing.providers])
+    can_share |= partition.tree_aggregates.where(lambda names: not aggregates.isdisjoint(names))
+    is_exact = partition.has_root & prefilter.accepted_roots(partition) & ~can_share
+    if required:
+        # All providers that could serve one part of the request have all these traits.
+        lacking = ~partition.traits.where(lambda names: required <= names)
+        is_exact &= np.logical_or.reduce([~or_by_tree(partition, flags & lacking) for flags in eligible])
+    return is_exact, np.where(is_exact, np.min(counts, axis=0), 0)

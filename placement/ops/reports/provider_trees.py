@@ -1,0 +1,219 @@
+"""Provider trees as operators see them: by the parents, with the sums of allocations and the sharing providers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement import exception, validation
+from placement.cache import loader
+from placement.cache.providers import SHARING_TRAIT, InventoryRecord, Provider
+from placement.cache.snapshot import Snapshot
+from placement.db import roots, sql, tables
+from placement.db.api import Database
+from placement.ops.reports import inventory_history
+from placement.ops.reports.capacity import Utilization
+from placement.ops.reports.inventory_history import InventoryHistory
+
+_providers, _traits, _provider_traits = tables.resource_providers.c, tables.traits.c, tables.resource_provider_traits.c
+
+
+class UnknownProvider(exception.NotFound):
+    template = 'There is no resource provider with the uuid or name {identifier!r}.'
+
+
+class ProviderIsConsumer(UnknownProvider):
+    template = '{identifier} is a consumer, not a resource provider. See: placement-manage consumer {identifier}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Sharing:
+    """A sharing provider of another tree, and the aggregates that it has in common with this tree."""
+
+    uuid: str
+    name: str
+    aggregates: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tree:
+    """One tree by its root. What is beside it may be that of all trees, as it is the same for them.
+
+    ``children`` has the children of each provider by its id, ordered by name. ``sharing`` are all sharing providers.
+    ``histories`` has those of its inventories by the id of the provider and the class; if all trees were read, only
+    those of inventories that are over-committed or whose recorded usage is wrong.
+    """
+
+    root: Provider
+    children: Mapping[int | None, Sequence[Provider]]
+    sharing: Sequence[Provider] = ()
+    histories: Mapping[tuple[int, str], InventoryHistory] = dataclasses.field(default_factory=dict)
+
+    def walk(self) -> Iterator[Provider]:
+        """Yield all providers, each before its children.
+
+        Not recursive, because trees may be deeper than Python's stack.
+        """
+        pending = [self.root]
+        while pending:
+            provider = pending.pop()
+            yield provider
+            pending += reversed(self.children.get(provider.id, ()))
+
+    def allocated(self, provider: Provider, resource_class: str) -> int:
+        """Return the sum of the allocations of one inventory."""
+        history = self.histories.get((provider.id, resource_class))
+        mismatch = history.mismatch if history else None
+        return provider.inventories[resource_class].used if mismatch is None else mismatch
+
+    def explain_over_commitment(self, provider: Provider, resource_class: str) -> str:
+        """Return since when and why an inventory is over-committed; empty if it is not or the times are unknown."""
+        inventory = provider.inventories[resource_class]
+        history = self.histories.get((provider.id, resource_class))
+        if history is None or not filling(inventory).over_committed:
+            return ''
+        return history.explain_over_commitment(resource_class, inventory)
+
+    def provider_data(self, provider: Provider) -> dict[str, Any]:
+        """Return what JSON documents have of a provider of the tree, with its inventories by class."""
+        inventories: dict[str, dict[str, Any]] = {}
+        for name, inventory in provider.inventories.items():
+            inventories[name] = {
+                **inventory._asdict(),
+                'capacity': filling(inventory).capacity,
+                'allocated': self.allocated(provider, name),
+            }
+            if history := self.histories.get((provider.id, name)):
+                inventories[name] |= {
+                    'updated_at': history.updated_at,
+                    'allocations_from': history.allocations_from,
+                    'allocations_to': history.allocations_to,
+                    'over_commitment': self.explain_over_commitment(provider, name),
+                }
+        return {
+            'uuid': provider.uuid,
+            'name': provider.name or '',
+            'generation': provider.generation,
+            'parent_provider_uuid': provider.parent_provider_uuid,
+            'inventories': inventories,
+            'traits': sorted(provider.traits),
+            'aggregates': sorted(provider.aggregates),
+        }
+
+    def sharing_providers(self) -> list[Sharing]:
+        """Return the sharing providers outside of the tree that are in an aggregate of any provider in it, by name."""
+        members = {provider.id: provider.aggregates for provider in self.walk()}
+        aggregates = frozenset().union(*members.values())
+        usable = (provider for provider in self.sharing if not provider.aggregates.isdisjoint(aggregates))
+        return [
+            Sharing(provider.uuid, provider.name or '', sorted(provider.aggregates & aggregates))
+            for provider in sorted(usable, key=lambda provider: (provider.name or '', provider.uuid))
+            if provider.id not in members
+        ]
+
+
+def filling(inventory: InventoryRecord) -> Utilization:
+    """Return the capacity of one inventory, at least 0, the usage, and how much of it is beyond the capacity."""
+    limit = max(inventory.capacity, 0)
+    return Utilization(limit, inventory.used, max(inventory.used - limit, 0))
+
+
+def load(db: Database, identifier: str | None = None) -> tuple[list[Tree], Snapshot]:
+    """Read the trees, ordered by the name of the root, and a snapshot of them for filters and sums, in one transaction.
+
+    The number of statements does not depend on the number of rows. Unlike the snapshot of the provider cache, this one
+    also has the providers without a recorded root, and each provider is in the tree to which its parents lead.
+
+    :param identifier: uuid or name of a provider whose tree is read; None for all trees.
+    :raises UnknownProvider: there is no such provider; ProviderIsConsumer if it is the uuid of a consumer.
+    """
+    with db.reader() as tx:
+        uuid = members = ids = None
+        if identifier is not None:
+            uuid, root_id = _find(tx, identifier)
+            members = sa.select(_providers.id).where(_providers.root_provider_id == root_id)
+            ids = members.union(_SELECT_SHARING)
+        names = loader.load_names(tx)
+        providers = list(loader.load_with_rootless(tx, names.classes, ids))
+        histories = inventory_history.read(tx, members)
+    sharing = [provider for provider in providers if SHARING_TRAIT in provider.traits]
+    if uuid is not None:
+        root_uuid = next(provider.root_provider_uuid for provider in providers if provider.uuid == uuid)
+        providers = [provider for provider in providers if provider.root_provider_uuid == root_uuid]
+    trees = _trees(providers, sharing, histories)
+    members_of_trees = (
+        provider if provider.root_id == tree.root.id else dataclasses.replace(provider, root_id=tree.root.id)
+        for tree in trees
+        for provider in tree.walk()
+    )
+    return trees, Snapshot.build(names, members_of_trees)
+
+
+def tree_of(db: Database, snapshot: Snapshot, uuid: str) -> Tree:
+    """Return the tree of the provider with this uuid: as it is in the snapshot of the cache, with one statement.
+
+    :raises UnknownProvider: there is no such provider.
+    """
+    provider = snapshot.find_provider(uuid)
+    if provider is None:
+        # The cache does not have providers without a recorded root.
+        trees, _ = load(db, uuid)
+    else:
+        partition, number = snapshot.find_tree(provider.root_id)
+        with db.reader() as tx:
+            members = sa.select(_providers.id).where(_providers.root_provider_id == provider.root_id)
+            trees = _trees(partition.tree(number), snapshot.sharing, inventory_history.read(tx, members))
+    # A tree whose parent links are broken becomes several.
+    for tree in trees:
+        if any(provider.uuid == uuid for provider in tree.walk()):
+            return tree
+    raise UnknownProvider(identifier=uuid)
+
+
+def _find(tx: sa.Connection, identifier: str) -> tuple[str, int | None]:
+    """Return uuid and root id of the provider with this uuid, or otherwise with this name."""
+    uuid = validation.canonical_uuid(identifier.lower())
+    query = sa.select(_providers.uuid, _providers.root_provider_id)
+    query = query.where(sa.or_(_providers.uuid == uuid, _providers.name == identifier))
+    rows = {row.uuid: row for row in tx.execute(query)} if sql.storable(identifier) else {}
+    if not rows:
+        has_allocations = sa.select(tables.allocations.c.consumer_id).where(tables.allocations.c.consumer_id == uuid)
+        is_consumer = sql.storable(identifier) and tx.execute(has_allocations.limit(1)).first()
+        raise ProviderIsConsumer(identifier=uuid) if is_consumer else UnknownProvider(identifier=identifier)
+    row = rows.get(uuid) or next(iter(rows.values()))
+    return row.uuid, row.root_provider_id
+
+
+_SELECT_SHARING = (
+    sa.select(_provider_traits.resource_provider_id)
+    .join(tables.traits, _traits.id == _provider_traits.trait_id)
+    .where(_traits.name == SHARING_TRAIT)
+)
+
+
+def _trees(
+    providers: Sequence[Provider], sharing: Sequence[Provider], histories: Mapping[tuple[int, str], InventoryHistory]
+) -> list[Tree]:
+    """Make trees of providers by their parents, ordered by the name of the root.
+
+    Every provider is in one of the trees. A provider whose parent does not exist is a root, as is one of each loop.
+    """
+    parents = {provider.id: provider.parent_id for provider in providers}
+    for start in [id_ for id_, root_id in roots.find_roots(parents).items() if root_id is None]:
+        # The first provider that is reached twice on the way up becomes a root.
+        passed: set[int] = set()
+        id_: int | None = start
+        while id_ is not None and id_ not in passed:
+            passed.add(id_)
+            id_ = parents.get(id_)
+        if id_ is not None:
+            parents[id_] = None
+    children: defaultdict[int | None, list[Provider]] = defaultdict(list)
+    for provider in sorted(providers, key=lambda provider: (provider.name or '', provider.id)):
+        parent_id = parents[provider.id]
+        children[parent_id if parent_id in parents else None].append(provider)
+    return [Tree(root, children, sharing, histories) for root in children[None]]

@@ -1,0 +1,143 @@
+"""Conditions by which provider trees are selected from a snapshot, and the states of inventories that they refer to."""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placement import validation
+from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
+from placement.cache.partition import Partition, or_by_tree
+from placement.cache.providers import Provider
+from placement.cache.snapshot import Snapshot
+from placement.search.requirements import AggregateCondition, TraitCondition
+
+
+class InventoryState(enum.Enum):
+    """Whether an inventory can allocate anything, and if not, why. Each inventory is in one state."""
+
+    AVAILABLE = 'available'
+    #: Less is free than the smallest allocation takes.
+    FULLY_ALLOCATED = 'fully_allocated'
+    #: The capacity is 0, usually because the total is reserved, and nothing is used.
+    RESERVED = 'reserved'
+    #: More is used than the capacity.
+    OVER_COMMITTED = 'over_committed'
+
+
+#: The states in which no allocation fits.
+FULL = frozenset(InventoryState) - {InventoryState.AVAILABLE}
+
+
+def inventory_states(columns: InventoryColumns) -> dict[InventoryState, Flags]:
+    """Return for each state which inventories are in it."""
+    capacity = np.maximum(columns.capacity_limit, 0)
+    over_committed = columns.used > capacity
+    reserved = (capacity == 0) & ~over_committed
+    fully_allocated = (columns.max_allocatable == 0) & ~over_committed & ~reserved
+    return {
+        InventoryState.AVAILABLE: ~(over_committed | reserved | fully_allocated),
+        InventoryState.FULLY_ALLOCATED: fully_allocated,
+        InventoryState.RESERVED: reserved,
+        InventoryState.OVER_COMMITTED: over_committed,
+    }
+
+
+@dataclass(frozen=True)
+class TreeFilter:
+    """Conditions on a tree. Each has to be satisfied by a provider of the tree; these may be different providers.
+
+    ``name`` is a part of a name or a pattern with ``*`` and ``?``, in any case, or the beginning of a uuid. The tree
+    has all of ``aggregates`` (uuids), ``traits`` and ``classes``. Its root has all traits of ``root_required`` and none
+    of ``root_forbidden``. If ``states`` are given, it has an inventory (of one of ``classes``, if given) in one of
+    them.
+
+    ``lacking`` has amounts by class: the tree supplies all these classes, except those that sharing providers supply,
+    but no provider in it can allocate the amount of one of them. An inventory without any capacity supplies nothing.
+    Each amount is compared with one provider, so that a consumer with several request groups may not fit other trees.
+    """
+
+    aggregates: frozenset[str] = frozenset()
+    traits: frozenset[str] = frozenset()
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    classes: frozenset[str] = frozenset()
+    name: str = ''
+    states: frozenset[InventoryState] = frozenset()
+    lacking: Mapping[str, int] = field(default_factory=dict)
+
+    def select(self, snapshot: Snapshot) -> Iterator[tuple[Partition, Flags]]:
+        """Yield each partition with a flag for each of its trees.
+
+        :raises ResourceClassNotFound: a class of the conditions does not exist.
+        :raises TraitNotFound: a trait of the conditions does not exist.
+        """
+        snapshot.names.raise_unless_known(
+            {*self.classes, *self.lacking}, self.traits | self.root_required | self.root_forbidden
+        )
+        shared = {name for provider in snapshot.sharing for name in provider.inventories} if self.lacking else set()
+        for partition in snapshot.partitions:
+            included = np.ones(len(partition.roots), np.bool_)
+            for condition in self._conditions(partition):
+                included &= or_by_tree(partition, condition)
+            if self.root_required or self.root_forbidden:
+                roots = partition.traits.where(
+                    lambda names: self.root_required <= names and self.root_forbidden.isdisjoint(names)
+                )
+                included &= roots[partition.starts[:-1]]
+            if self.lacking:
+                included &= self._trees_lacking_capacity(partition, shared)
+            yield partition, included
+
+    def _conditions(self, partition: Partition) -> Iterator[Flags]:
+        """Yield for each condition on any provider of a tree which providers satisfy it."""
+        if self.name:
+            named = map(name_matcher(self.name), partition.providers)
+            yield np.fromiter(named, np.bool_, len(partition.providers))
+        for aggregate in self.aggregates:
+            yield AggregateCondition((frozenset({aggregate}),)).matches(partition)
+        for name in self.traits:
+            yield TraitCondition((frozenset({name}),)).matches(partition)
+        columns = partition.inventory_columns
+        for name in self.classes:
+            yield _flags(partition, [columns[name].positions] if name in columns else [])
+        if self.states:
+            names = [name for name in self.classes or columns if name in columns]
+            states = {name: inventory_states(columns[name]) for name in names}
+            in_any = {name: np.logical_or.reduce([states[name][state] for state in self.states]) for name in names}
+            yield _flags(partition, [columns[name].positions[in_any[name]] for name in names])
+
+    def _trees_lacking_capacity(self, partition: Partition, shared: set[str]) -> Flags:
+        supplies = np.ones(len(partition.roots), np.bool_)
+        lacks = np.zeros(len(partition.roots), np.bool_)
+        for name, amount in self.lacking.items():
+            columns = partition.inventory_columns.get(name)
+            positions = [] if columns is None else [columns.positions[columns.capacity_limit > 0]]
+            has = or_by_tree(partition, _flags(partition, positions))
+            lacks |= has & ~or_by_tree(partition, partition.with_capacity(name, amount))
+            if name not in shared:
+                supplies &= has
+        return supplies & lacks
+
+
+def name_matcher(text: str) -> Callable[[Provider], bool]:
+    """Return a test whether ``text`` is a part or pattern of the name of a provider, or the beginning of its uuid."""
+    part = text.casefold()
+    uuid = validation.canonical_uuid(part)
+    if set('*?[') & set(part):
+        matches_pattern = re.compile(fnmatch.translate(part)).match
+        return lambda provider: matches_pattern((provider.name or '').casefold()) is not None
+    return lambda provider: part in (provider.name or '').casefold() or provider.uuid.startswith(uuid)
+
+
+def _flags(partition: Partition, positions: Sequence[Integers]) -> Flags:
+    """Return for each provider whether it is at one of some positions."""
+    flags = np.zeros(len(partition.providers), np.bool_)
+    for positions_of_class in positions:
+        flags[positions_of_class] = True
+    return flags

@@ -1,0 +1,81 @@
+"""The search: which providers could serve a request (api-ref/candidate-search.md).
+
+``find_candidates`` is its table of contents. In the order of use:
+
+* ``parsing`` reads a query string into a ``request``; ``syntax`` has the values that lists of providers share with it.
+* ``requirements`` has the conditions on single providers, and compiles a request into them.
+* ``prefilter`` finds the trees that could have a candidate, with operations on the columns of the cache, and puts
+  equivalent ones into one search unit (``search_units``).
+* ``solver`` assigns providers to the requirements of a search unit; ``assignments`` calls it for each unit in turn.
+* ``selection`` takes the candidates of a response from these assignments, within ``budget``.
+
+``filter_providers`` finds the providers of a list, whose filters are the requirements of a request with one group.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+
+from placement.cache.partition import Partition
+from placement.cache.snapshot import Snapshot
+from placement.search import assignments, selection
+from placement.search.budget import SearchBudget
+from placement.search.prefilter import Prefilter
+from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.requirements import compile_request
+from placement.search.selection import AllocationCandidates
+
+
+def find_candidates(
+    snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, rng: random.Random | None = None
+) -> AllocationCandidates:
+    """Find the candidates of a request. Each stage pulls from the one before only what it needs.
+
+    :param budget: limits the search; ``budget.reached`` then has the limits that were reached.
+    :param rng: for a random sample of all candidates; None for the first ones, in order of their root ids.
+    :raises ResourceClassNotFound: a class of any group does not exist.
+    :raises TraitNotFound: a trait of any group does not exist.
+    """
+    snapshot.names.raise_unless_known([name for group in request.groups for name in group.resources], request.traits)
+    # What a provider must satisfy, by request group; equal groups once.
+    prefilter = Prefilter(snapshot, request, budget=budget)
+    # Trees in which every requirement has a provider, by columns. Equivalent trees form one search unit.
+    units = prefilter.search_units(rng)
+    # The first candidate of each tree, then the second of each ...; equal candidates once. Equivalent trees are solved
+    # once.
+    candidates = assignments.search(units, prefilter.compiled, budget)
+    # The limit of the request, and the maximum size of a response.
+    selected = selection.select(candidates, request, budget, rng)
+    return AllocationCandidates(snapshot, request, selected, frozenset(budget.reached))
+
+
+def filter_providers(
+    snapshot: Snapshot, group: RequestGroup, name: str | None = None, uuid: str | None = None
+) -> Iterator[tuple[Partition, list[int]]]:
+    """Yield each partition that has providers which pass all filters, with their positions in it, ascending.
+
+    The rules are in api-ref/resource-providers.md.
+
+    Errors are raised when the first item is requested.
+
+    :param group: the filters that a search also has.
+    :param name: the provider's name, None for any.
+    :param uuid: the provider's uuid, None for any.
+    :raises ResourceClassNotFound: a class does not exist.
+    :raises TraitNotFound: some traits do not exist.
+    """
+    snapshot.names.raise_unless_known(group.resources, group.traits)
+    [requirement] = compile_request(CandidateRequest((group,)), snapshot.root_id_of).requirements
+    for partition in snapshot.partitions:
+        flags = requirement.matches(partition)
+        lookups = ((partition.by_uuid, uuid), (partition.by_name, name))
+        named = {positions_by_key.get(key) for positions_by_key, key in lookups if key is not None}
+        if not named:
+            positions = np.flatnonzero(flags).tolist()
+        else:
+            positions = [position for position in named if len(named) == 1 and position is not None and flags[position]]
+        if positions:
+            yield partition, positions

@@ -1,0 +1,170 @@
+"""Finds the candidates of a request at the search units: a pipeline of generators.
+
+::
+
+    search units -> the assignments of each equivalence class
+                 -> candidate sets: the first candidate of each tree, then the second ones, ...; equal ones once
+                 -> at most ``budget.max_candidates`` -> ``selection.select``
+
+Each stage pulls from the one before it only what it needs. So when the limit of the request is reached, further search
+units and combinations are not evaluated. A search unit or a candidate set may have many trees: the pipeline passes no
+single candidates.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator
+
+from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
+from placement.search.requirements import CompiledRequest, Rejections
+from placement.search.search_units import Amounts, Assignment, CandidateSet, Mappings, SearchUnit
+from placement.search.solver import backtracking, infeasibility, variables
+
+
+def search(
+    search_units: Iterable[SearchUnit],
+    compiled: CompiledRequest,
+    budget: SearchBudget,
+    rejections: Rejections | None = None,
+) -> Iterator[CandidateSet]:
+    """Yield the candidates of a request, each once, in candidate sets.
+
+    :param search_units: all trees that could have a candidate, with the sharing providers that reach them, and the
+        shared-only ones.
+    :param budget: end the search early; ``budget.reached`` then has the reason.
+    :param rejections: counts what is rejected and why, if given.
+    """
+    remaining = budget.max_candidates
+    for candidate_set in round_robin(AssignmentFinder(compiled, budget, rejections).streams(search_units)):
+        if remaining < len(candidate_set):
+            if remaining:
+                yield candidate_set[:remaining]
+            budget.reached.add(Limit.CANDIDATES)
+            return
+        remaining -= len(candidate_set)
+        yield candidate_set
+
+
+class AssignmentStream:
+    """The assignments of one equivalence class of search units, computed when first needed.
+
+    Only the last two assignments are kept: in each round of ``round_robin`` every search unit gets the assignment of
+    that round, and looks for the next one. ``ended`` is true when there are no more assignments.
+
+    :param stream: yields the assignments, and None at the end of each time slice (``backtracking.TIME_SLICE``).
+    """
+
+    __slots__ = ('_count', '_latest', '_stream', 'ended')
+
+    def __init__(self, stream: Iterator[Assignment | None]) -> None:
+        self._stream = stream
+        self._latest: deque[Assignment] = deque(maxlen=2)
+        self._count = 0
+        self.ended = False
+
+    def get(self, index: int) -> Assignment | None:
+        """Return the assignment at ``index``. If it is not found yet, search for one time slice.
+
+        None means that there is no such assignment if ``ended`` is true, otherwise that the time slice did not suffice.
+        """
+        if index == self._count:
+            try:
+                assignment = next(self._stream)
+            except StopIteration:
+                self.ended = True
+                return None
+            if assignment is None:
+                return None
+            self._latest.append(assignment)
+            self._count += 1
+        return self._latest[index - self._count]
+
+
+class AssignmentFinder:
+    """Finds the assignments of one request at one search unit after the other.
+
+    A candidate at a search unit with a tree uses at least one provider of that tree. So a candidate of sharing
+    providers alone is found at the root of one of them, or at a shared-only search unit, and not again at each root
+    that they reach.
+
+    :param rejections: counts what is rejected and why, if given.
+    """
+
+    def __init__(self, compiled: CompiledRequest, budget: SearchBudget, rejections: Rejections | None = None) -> None:
+        self._compiled = compiled
+        self._builder = variables.VariableBuilder(compiled, rejections)
+        self._budget = budget
+        self._rejections = rejections
+
+    def streams(self, search_units: Iterable[SearchUnit]) -> Iterator[tuple[SearchUnit, AssignmentStream]]:
+        """Yield each search unit with the assignments of its equivalence class, until the request's steps are used."""
+        streams: dict[Hashable, AssignmentStream] = {}
+        for unit in search_units:
+            if self._budget.steps_exhausted:
+                return
+            key = unit.equivalence_key
+            stream = streams.get(key)
+            if stream is None:
+                stream = AssignmentStream(self.assignments(unit))
+                if key is not None:
+                    streams[key] = stream
+            yield unit, stream
+
+    def assignments(self, search_unit: SearchUnit) -> Iterator[Assignment | None]:
+        """Yield the assignments at the first tree of ``search_unit``, and None after each time slice.
+
+        The order depends on the arguments alone. Ends early when the steps of the tree or of the request are used up.
+        """
+        counter = StepCounter(self._budget)
+        providers = search_unit.tree + search_unit.sharing
+        try:
+            unassigned = self._builder.variables(search_unit, counter)
+            if not unassigned:
+                return
+            conflict = infeasibility.find_conflict(unassigned, providers, counter)
+            conflict = conflict or infeasibility.find_subtree_conflict(unassigned, providers, counter)
+            if conflict is None:
+                partial = backtracking.PartialAssignment(self._compiled, search_unit, counter)
+                yield from backtracking.backtrack(unassigned, partial, counter, self._rejections)
+            elif self._rejections is not None:
+                self._rejections['', conflict] += 1
+        except StepLimitReached:
+            return
+        finally:
+            counter.release()
+
+
+def round_robin(streams: Iterable[tuple[SearchUnit, AssignmentStream]]) -> Iterator[CandidateSet]:
+    """Yield the first candidate of each tree, then the second of each, and so on; equal candidates once.
+
+    A search unit whose time slice did not suffice gets another one after all other units of the round. A stream that
+    has ended is dropped immediately, because its search needs memory. Only candidates of sharing providers alone can be
+    found at several trees, so only these are remembered.
+    """
+    seen: set[tuple[Amounts, Mappings]] = set()
+    index = 0
+    while streams:
+        late: list[tuple[SearchUnit, AssignmentStream]] = []
+        remaining: list[tuple[SearchUnit, AssignmentStream]] = []
+        # ``late`` grows while it is iterated over.
+        for unit, stream in itertools.chain(streams, late):
+            assignment = stream.get(index)
+            if assignment is None:
+                if not stream.ended:
+                    late.append((unit, stream))
+                continue
+            candidate_set = CandidateSet(unit, assignment)
+            if not assignment.sharing_only:
+                yield candidate_set
+            else:
+                for candidate in candidate_set:
+                    identity = (candidate.amounts, candidate.mappings)
+                    if identity not in seen:
+                        seen.add(identity)
+                        yield candidate
+            if stream.get(index + 1) is not None or not stream.ended:
+                remaining.append((unit, stream))
+        streams = remaining
+        index += 1

@@ -1,0 +1,153 @@
+"""The budget of one search. Work is counted in steps, not in seconds, so that equal searches have equal results.
+
+A step is a small piece of work of about a microsecond at most: evaluating one condition on one provider or on one
+distinct set of names, assigning or remembering one amount, trying one set of traits.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from oslo_config import cfg
+
+#: Maximum number of amounts and sets of traits that one search remembers, so that they are not tried again. Beyond that
+#: the search takes more steps, with the same result.
+_MAX_REMEMBERED_ITEMS = 500_000
+
+
+class Limit(enum.Enum):
+    """One limit of a search; the value is its label in the metrics."""
+
+    TREE_STEPS = 'tree_steps'
+    REQUEST_STEPS = 'request_steps'
+    CANDIDATES = 'candidates'
+    RESPONSE_SIZE = 'answer_size'
+
+
+class StepLimitReached(Exception):
+    """The steps of a tree, or of the whole request, are used up."""
+
+
+@dataclass
+class SearchBudget:
+    """The limits of one search, and how much of them it has used. By default nothing is limited.
+
+    ``max_steps`` is for the whole request, ``max_tree_steps`` for one tree since its last candidate.
+    ``max_candidates`` limits the candidates that are found, ``max_size`` the size of a response as
+    ``selection.ResponseSize`` counts it. ``steps_taken`` are the steps so far. ``reached`` has the limits that ended
+    the search of one tree or of all trees, or truncated the response.
+    """
+
+    max_candidates: int = sys.maxsize
+    max_steps: int = sys.maxsize
+    max_tree_steps: int = sys.maxsize
+    max_size: int = sys.maxsize
+    steps_taken: int = 0
+    remembered_items: int = 0
+    reached: set[Limit] = field(default_factory=set)
+
+    @classmethod
+    def for_search(cls, options: cfg.ConfigOpts.GroupAttr) -> SearchBudget:
+        """Return the budget of one search.
+
+        :param options: the group ``[placement]``.
+        """
+        # A response has more entries than candidates, so the limit of its size also limits the candidates.
+        limit, max_size = options.max_allocation_candidates, options.max_allocation_candidates_size
+        return cls(
+            max_candidates=limit if limit > 0 else max_size,
+            max_steps=options.max_search_steps,
+            max_tree_steps=options.max_search_steps_per_tree,
+            max_size=max_size,
+        )
+
+    @classmethod
+    def for_diagnosis(cls, options: cfg.ConfigOpts.GroupAttr) -> SearchBudget:
+        """Return the budget of a search that counts why an earlier one found nothing: a tenth of its steps.
+
+        :param options: the group ``[placement]``.
+        """
+        return cls(
+            max_candidates=1,
+            max_steps=options.max_search_steps // 10,
+            max_tree_steps=options.max_search_steps_per_tree // 10,
+        )
+
+    @property
+    def steps_exhausted(self) -> bool:
+        """Whether the steps of the request are used up."""
+        return self.steps_taken > self.max_steps
+
+
+class StepCounter:
+    """Counts the steps of one tree."""
+
+    __slots__ = ('_budget', '_reserved', 'since_candidate')
+
+    def __init__(self, budget: SearchBudget) -> None:
+        self._budget = budget
+        self._reserved = 0
+        #: The steps since the last candidate of the tree.
+        self.since_candidate = 0
+
+    def count_setup(self, steps: int) -> None:
+        """Count ``steps`` of building variables.
+
+        They count for the request only, as their number depends only on the number of providers and requirements.
+
+        :raises StepLimitReached: the steps of the request are used up.
+        """
+        budget = self._budget
+        budget.steps_taken += steps
+        if budget.steps_taken > budget.max_steps:
+            budget.reached.add(Limit.REQUEST_STEPS)
+            raise StepLimitReached
+
+    def count_steps(self, steps: int) -> None:
+        """Count ``steps`` of assigning variables, for the request and for the tree.
+
+        :raises StepLimitReached: the steps of the tree or of the request are used up.
+        """
+        budget = self._budget
+        budget.steps_taken += steps
+        if budget.steps_taken > budget.max_steps:
+            budget.reached.add(Limit.REQUEST_STEPS)
+            raise StepLimitReached
+        self.since_candidate += steps
+        if self.since_candidate > budget.max_tree_steps:
+            budget.reached.add(Limit.TREE_STEPS)
+            raise StepLimitReached
+
+    def reserve(self, items: int) -> bool:
+        """Return whether ``items`` more items may be remembered, and count them if so."""
+        if self._budget.remembered_items + items > _MAX_REMEMBERED_ITEMS:
+            return False
+        self._budget.remembered_items += items
+        self._reserved += items
+        return True
+
+    def release(self) -> None:
+        """Subtract the items of this tree, which are no longer remembered."""
+        self._budget.remembered_items -= self._reserved
+        self._reserved = 0
+
+
+#: The options of ``[placement]`` that set the limits.
+_OPTIONS = {
+    Limit.CANDIDATES: 'max_allocation_candidates',
+    Limit.RESPONSE_SIZE: 'max_allocation_candidates_size',
+    Limit.REQUEST_STEPS: 'max_search_steps',
+    Limit.TREE_STEPS: 'max_search_steps_per_tree',
+}
+
+
+def describe_limits(limits_reached: Iterable[Limit], options: cfg.ConfigOpts.GroupAttr) -> str:
+    """Return the options that set ``limits_reached``, with their values, as a text.
+
+    :param options: the group ``[placement]``.
+    """
+    reached = set(limits_reached)
+    return ', '.join(f'{name} = {options[name]}' for limit, name in _OPTIONS.items() if limit in reached)

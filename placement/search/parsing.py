@@ -1,0 +1,211 @@
+"""Parsing of the query string of GET /allocation_candidates into a ``CandidateRequest``."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from placement import schemas, validation
+from placement.exception import BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
+from placement.schemas import allocation_candidate as schema
+from placement.search import syntax
+from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.syntax import TraitFilter, Version
+
+_GROUP_KEY = re.compile(schema.GROUP_KEY)
+
+#: Larger limits are reduced to this.
+_MAX_LIMIT = 10**18
+
+_NO_RESOURCES_FOR_TRAITS = (
+    'All traits parameters must be associated with resources.  Found the following orphaned traits keys: {keys}'
+)
+_NO_RESOURCES_FOR_MEMBER_OF = (
+    'All member_of parameters must be associated with resources. Found the following orphaned member_of keys: {keys}'
+)
+_CONFLICTING = 'Conflicting required and forbidden traits found in the following traits keys: {keys}'
+_NO_POLICY = 'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
+_NO_GROUP = 'At least one request group (`resources` or `resources{{{suffix}}}`) is required.'
+_NO_RESOURCES = 'There must be at least one resources or resources[$S] parameter.'
+_NOT_IN_SUBTREE = (
+    'Resourceless suffixed group request should be specified in `same_subtree` query param: bad group(s) - {suffixes}.'
+)
+_UNKNOWN_IN_SUBTREE = 'Real suffixes should be specified in `same_subtree`: no group has {suffixes}.'
+_EMPTY_IN_SUBTREE = 'Empty string (unsuffixed group) can not be specified in `same_subtree`.'
+_ROOT_TWICE = "Query parameter 'root_required' may be specified only once."
+_ROOT_CONFLICTING = 'Conflicting required and forbidden traits found in root_required: {traits}'
+
+#: Requests of Nova and Neutron have some ten groups. The search takes more steps with each.
+MAX_REQUEST_GROUPS = 256
+
+#: The values of each key, in the order of the URL.
+Values = Mapping[str, Sequence[str]]
+
+
+def parse(text: str, version: Version) -> CandidateRequest:
+    """Read a query string.
+
+    :param text: the WSGI variable QUERY_STRING, without the question mark.
+    :param version: the microversion that decides what it may contain.
+    :raises BadQuery: with the text of the first check of api-ref/allocation-candidates.md that the query string fails.
+    """
+    pairs = validation.parse_query(text)
+    values: dict[str, list[str]] = {}
+    for key, value in pairs:
+        values.setdefault(key, []).append(value)
+    # Every value of ``limit`` and ``group_policy`` is validated; the last invalid one is reported.
+    params = {key: occurrences[-1] for key, occurrences in values.items()}
+    for key, pattern in (('limit', schema.LIMIT), ('group_policy', schema.GROUP_POLICY)):
+        params.update([(key, value) for value in values.get(key, ()) if not re.match(pattern, value)])
+    validation.validate_query(params, schemas.for_version(schema.GET, version))
+
+    parameters = {key: (match[1], match[2] or '') for key in values if (match := _GROUP_KEY.fullmatch(key))}
+    fields: dict[str, dict[str, Any]] = {suffix: {'resources': {}} for _, suffix in parameters.values()}
+    if len(fields) > MAX_REQUEST_GROUPS:
+        raise BadQuery(f'{validation.INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
+    root = _parse_root_required(values.get('root_required', ()))
+    same_subtree = tuple(dict.fromkeys(map(_parse_suffixes, values.get('same_subtree', ()))))
+    for name, suffix, occurrences in _in_order_of_reading(pairs, values, parameters, version):
+        fields[suffix].update(_READERS[name](occurrences, version, suffix))
+    groups = tuple([RequestGroup(suffix, bool(suffix), **of_group) for suffix, of_group in fields.items()])
+
+    if version >= (1, 36):
+        _check_subtrees(groups, same_subtree)
+    else:
+        _check_orphans(groups, version)
+    _check_conflicts(groups, version)
+    policy, limit = values.get('group_policy', [None])[0], values.get('limit', [None])[0]
+    if policy is None and sum([group.use_same_provider for group in groups]) > 1:
+        raise BadQuery(_NO_POLICY)
+    return CandidateRequest(
+        groups=groups,
+        group_policy=policy,
+        # Python does not convert numerals of thousands of digits.
+        limit=None if limit is None else min(int(limit[:19]), _MAX_LIMIT),
+        nested_aware=version >= (1, 29),
+        with_traits=version >= (1, 17),
+        with_mappings=version >= (1, 34),
+        root_required=root.required,
+        root_forbidden=root.forbidden,
+        same_subtree=same_subtree,
+    )
+
+
+def _in_order_of_reading(
+    pairs: Sequence[tuple[str, str]], values: Values, parameters: Mapping[str, tuple[str, str]], version: Version
+) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield the name of each parameter of a group, its suffix, and the values to be read at once.
+
+    The order decides which of several malformed values is reported. Up to 1.29 it is group by group, from 1.30 on the
+    order of the URL.
+
+    :param parameters: the name and the suffix of each key that is a parameter of a group.
+    """
+    if version < (1, 30):
+        for suffix in dict.fromkeys([suffix for _, suffix in parameters.values()]):
+            for name in ('member_of', 'resources', 'required'):
+                if f'{name}{suffix}' in values:
+                    yield name, suffix, values[f'{name}{suffix}']
+        return
+    unread = dict(values)
+    for key, value in pairs:
+        if key in parameters:
+            name, suffix = parameters[key]
+            if name in ('resources', 'in_tree'):
+                yield name, suffix, [value]
+            elif key in unread:
+                yield name, suffix, unread.pop(key)
+
+
+def _read_resources(values: Sequence[str], _version: Version, _suffix: str) -> dict[str, Any]:
+    # The last value counts, but all of them must be well-formed.
+    return {'resources': [syntax.parse_resources(value) for value in values][-1]}
+
+
+def _read_in_tree(values: Sequence[str], _version: Version, _suffix: str) -> dict[str, Any]:
+    return {'in_tree': syntax.parse_in_tree(values[-1])}
+
+
+def _read_member_of(values: Sequence[str], version: Version, suffix: str) -> dict[str, Any]:
+    if version < (1, 30):
+        return syntax.parse_member_of(values, version, suffix)._asdict()
+    # One by one, as the first malformed value is reported.
+    parsed = [syntax.parse_member_of([value], version, suffix) for value in values]
+    return {
+        'member_of': tuple(itertools.chain.from_iterable([aggregates.member_of for aggregates in parsed])),
+        'forbidden_aggregates': frozenset().union(*[aggregates.forbidden_aggregates for aggregates in parsed]),
+    }
+
+
+def _read_required(values: Sequence[str], version: Version, _suffix: str) -> dict[str, Any]:
+    return syntax.parse_required(values, version)._asdict()
+
+
+#: By name of a parameter of a group: a function that reads its values into fields of the ``RequestGroup``.
+_READERS: Mapping[str, Callable[[Sequence[str], Version, str], dict[str, Any]]] = {
+    'resources': _read_resources,
+    'required': _read_required,
+    'member_of': _read_member_of,
+    'in_tree': _read_in_tree,
+}
+
+
+def _parse_root_required(values: Sequence[str]) -> TraitFilter:
+    if len(values) > 1:
+        raise DuplicateQueryKey(_ROOT_TWICE)
+    traits = syntax.parse_traits(values[0]) if values else TraitFilter()
+    both = ', '.join(sorted(traits.required & traits.forbidden))
+    if both:
+        raise BadQueryValue(_ROOT_CONFLICTING.format(traits=both))
+    return traits
+
+
+def _parse_suffixes(value: str) -> frozenset[str]:
+    """Read one value of ``same_subtree``."""
+    suffixes = frozenset(item.strip() for item in value.split(','))
+    if '' in suffixes:
+        raise BadQueryValue(_EMPTY_IN_SUBTREE)
+    return suffixes
+
+
+def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
+    """Reject groups without ``resources``, below 1.36."""
+    orphans = [group for group in groups if not group.resources]
+    traits = ', '.join(f'required{group.suffix}' for group in orphans if group.required)
+    if traits:
+        raise BadQuery(_NO_RESOURCES_FOR_TRAITS.format(keys=traits))
+    member_of = ', '.join(
+        f'member_of{group.suffix}' for group in orphans if group.member_of or group.forbidden_aggregates
+    )
+    if member_of:
+        raise BadQuery(_NO_RESOURCES_FOR_MEMBER_OF.format(keys=member_of))
+    if orphans:
+        raise BadQuery('All request groups must specify resources.')
+    if not groups and version >= (1, 25):
+        raise BadQuery(_NO_GROUP.format(suffix='$S' if version >= (1, 33) else 'N'))
+
+
+def _check_subtrees(groups: Sequence[RequestGroup], same_subtree: Sequence[frozenset[str]]) -> None:
+    """Reject groups without ``resources`` unless a ``same_subtree`` names them, and suffixes without a group."""
+    if not any(group.resources for group in groups):
+        raise MissingQueryValue(_NO_RESOURCES)
+    named: frozenset[str] = frozenset().union(*same_subtree)
+    orphans = [group.suffix for group in groups if not group.resources and group.suffix not in named]
+    if orphans:
+        raise BadQueryValue(_NOT_IN_SUBTREE.format(suffixes=orphans))
+    unknown = ', '.join(f"'{suffix}'" for suffix in sorted(named - {group.suffix for group in groups}))
+    if unknown:
+        raise BadQueryValue(_UNKNOWN_IN_SUBTREE.format(suffixes=unknown))
+
+
+def _check_conflicts(groups: Sequence[RequestGroup], version: Version) -> None:
+    """Reject groups with a trait that is required and forbidden, or with an ``in:`` whose traits are all forbidden."""
+    conflicts = []
+    for group in groups:
+        impossible = [any_of for any_of in group.required_any if any_of <= group.forbidden]
+        both = filter(None, (group.required & group.forbidden, *impossible))
+        conflicts += [f'required{group.suffix}: ({", ".join(sorted(traits))})' for traits in both]
+    if conflicts:
+        raise BadQuery(_CONFLICTING.format(keys=', '.join(conflicts if version < (1, 30) else sorted(conflicts))))

@@ -1,0 +1,408 @@
+"""Finds the trees that could have a candidate, and which of them are equivalent, with operations on columns.
+
+It applies the requirements of a request to all providers of a partition at once. A tree that satisfies them may have a
+candidate; only the search shows whether it has one. These are the passes over one partition, for the requirements
+A = ``resources=VCPU:4`` and B = ``resources1=SRIOV_NET_VF:1``, and the trait T that the unsuffixed group requires::
+
+    provider   tree | 1: A B T | 2: tree | 3: reach | 4: kept | 5: key
+    host1       0   |    1 0 1 |   1 0 1 |    0 1 0 |   yes   | 101 ... \\ (key of the providers, number of the
+    numa1       0   |    0 0 0 |         |          |         | 000 ... /  sharing providers that reach the tree)
+    host2       1   |    0 0 0 |   0 0 0 |    0 1 0 |   no    |
+
+1. ``RequirementBits``: which requirements each provider satisfies in its own tree, and which of the collective traits
+   it has. Each is one bit; a row has as many 64-bit words as needed.
+2. ``or_by_tree``: the bits that the providers of a tree have together.
+3. ``_Reach``: the bits of the sharing providers of other trees that reach each tree.
+4. ``_may_have_candidate``: the trees in which 2 and 3 together have all bits, and that pass the rules about trees.
+5. ``_key_columns``: for the trees that are kept, the bytes on which the assignments depend (``SearchUnit``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import operator
+import random
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.cache.inventory_columns import Flags, Integers
+from placement.cache.partition import Partition, or_by_tree
+from placement.cache.providers import SHARING_TRAIT, Provider
+from placement.cache.snapshot import Snapshot
+from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
+from placement.search.request import CandidateRequest
+from placement.search.requirements import CompiledRequest, Condition, NameCondition, Requirement, compile_request
+from placement.search.search_units import Providers, SearchUnit, SharingIndex
+
+#: Bits as above, with the axes (providers or trees, words).
+BitRows = NDArray[np.uint64]
+
+
+class TreeSearchUnit(SearchUnit):
+    """A search unit with trees of a partition: those with ``numbers``, whose roots are at the positions ``firsts``."""
+
+    __slots__ = ('_reach', 'firsts', 'numbers', 'partition')
+
+    def __init__(self, reach: _Reach, numbers: list[int], firsts: list[int], tree_size: int, key: Hashable) -> None:
+        # Without a call of ``super``, which takes time: there may be a unit for each of many thousand trees.
+        self.partition = reach.partition
+        self.tree = self.partition.providers[firsts[0] : firsts[0] + tree_size]
+        self.tree_size = tree_size
+        self.sharing = reach.group_of(numbers[0])
+        self.equivalence_key = key
+        self.numbers = numbers
+        self.firsts = firsts
+        self.count = len(numbers)
+        self._reach = reach
+
+    def __getitem__(self, trees: slice) -> TreeSearchUnit:
+        return TreeSearchUnit(
+            self._reach, self.numbers[trees], self.firsts[trees], self.tree_size, self.equivalence_key
+        )
+
+    def sharing_of_each(self) -> Sequence[Providers]:
+        return (self.sharing,) if self.count == 1 else self._reach.groups_of(self.numbers)
+
+    def uuids(self, positions: Sequence[int]) -> list[str]:
+        size, providers = self.tree_size, self.partition.providers.as_read
+        return [
+            (providers[first + position] if position < size else sharing[position - size]).uuid
+            for first, sharing in zip(self.firsts, self.sharing_of_each(), strict=True)
+            for position in positions
+        ]
+
+
+class RequirementBits:
+    """A bit for each distinct requirement of a request, followed by one for each collective trait.
+
+    A set of bits is an integer for one provider, and a row of 64-bit words for columns.
+    """
+
+    def __init__(self, compiled: CompiledRequest, counter: StepCounter) -> None:
+        self.requirements: tuple[Requirement, ...] = tuple(compiled.suffixes)
+        self._collective = compiled.traits if compiled.collective else None
+        self._counter = counter
+        self._condition_count = sum(len(requirement.conditions) for requirement in self.requirements)
+        count = len(self.requirements) + len(compiled.collective)
+        self._word_count = (count + 63) // 64
+        self.all, self.of_requirements = self.rows([(1 << count) - 1, (1 << len(self.requirements)) - 1])
+
+    def rows(self, bits: Iterable[int]) -> BitRows:
+        """Return sets of bits as rows of words."""
+        size = 8 * self._word_count
+        words = np.frombuffer(b''.join([row.to_bytes(size, 'little') for row in bits]), '<u8')
+        return words.astype(np.uint64).reshape(-1, self._word_count)
+
+    def of_sharing(self, provider: Provider) -> int:
+        """Return the bits of a sharing provider for other trees; 0 if it satisfies no requirement."""
+        self._counter.count_setup(self._condition_count)
+        requirements = enumerate(self.requirements)
+        bits = sum(1 << number for number, requirement in requirements if requirement.rejection(provider, None) is None)
+        if bits and self._collective:
+            bits |= self._collective.mask(provider.traits) << len(self.requirements)
+        return bits
+
+    def of_partition(self, partition: Partition) -> BitRows:
+        """Return a row for each provider, for its own tree; 0 if it satisfies no requirement."""
+        self._counter.count_setup(_column_steps(partition, columns=self._word_count + len(self.requirements)))
+        rows = np.zeros((len(partition.providers), self._word_count), np.uint64)
+        satisfies_any = np.zeros(len(partition.providers), np.bool_)
+
+        # Cached, because the requirements of the unsuffixed group share all conditions but their amounts.
+        @functools.cache
+        def evaluate(condition: Condition) -> Flags:
+            # A condition on names takes a step for each distinct set of them.
+            distinct = partition.distinct_sets if isinstance(condition, NameCondition) else 0
+            self._counter.count_setup(_column_steps(partition) + distinct)
+            return condition.matches(partition)
+
+        for number, requirement in enumerate(self.requirements):
+            flags = requirement.matches(partition, evaluate)
+            satisfies_any |= flags
+            rows[flags, number // 64] |= np.uint64(1 << number % 64)
+        if self._collective:
+            self._counter.count_setup(len(partition.traits.values) * (1 + self._word_count // 16))
+            traits = [self._collective.mask(names) << len(self.requirements) for names in partition.traits.values]
+            rows[satisfies_any] |= self.rows(traits)[partition.traits.codes[satisfies_any]]
+        return rows
+
+
+class SharingGroups:
+    """The bits of groups of sharing providers, and a number for each: equal numbers allow the same assignments."""
+
+    def __init__(
+        self, compiled: CompiledRequest, bits: RequirementBits, headroom_limits: Mapping[str, int], counter: StepCounter
+    ) -> None:
+        self._request = compiled.request
+        self._rows = bits.rows
+        self._bits_of = functools.cache(bits.of_sharing)
+        self._headroom_limits = headroom_limits
+        self._counter = counter
+        self._numbers: dict[Hashable, int] = {}
+
+    def bits(self, group: Providers) -> BitRows:
+        """Return the bits that the providers together have for other trees: one row, without the first axis."""
+        return self._rows([functools.reduce(operator.or_, map(self._bits_of, group), 0)])[0]
+
+    def number(self, group: Providers) -> int:
+        """Return the number of a group. Its key has the data that ``Prefilter._key_columns`` has of each provider.
+
+        Below 1.29 the key also says which of the providers are in the same tree.
+        """
+        self._counter.count_setup(1 + len(group) * (1 + len(self._headroom_limits)))
+        key: list[Hashable] = [
+            (
+                self._bits_of(provider),
+                *(
+                    min(provider.inventories[name].headroom, limit) if name in provider.inventories else 0
+                    for name, limit in self._headroom_limits.items()
+                ),
+            )
+            for provider in group
+        ]
+        if not self._request.nested_aware:
+            roots = [provider.root_id for provider in group]
+            key.append(tuple(map(roots.index, roots)))
+        if self._request.same_subtree:
+            self._counter.count_setup(len(group) ** 2)
+            key.append(tuple(tuple(above.id in provider.ancestors for above in group) for provider in group))
+        return self._numbers.setdefault(tuple(key), len(self._numbers))
+
+
+class Prefilter:
+    """Finds the search units of one request in one snapshot.
+
+    :param budget: limits the search; None for no limits.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        request: CandidateRequest,
+        budget: SearchBudget | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        self._counter = StepCounter(budget or SearchBudget())
+        self.compiled: CompiledRequest = compile_request(request, snapshot.root_id_of)
+        self._bits = RequirementBits(self.compiled, self._counter)
+        #: The distinct requirements.
+        self.requirements = self._bits.requirements
+        self._headroom_limits = _headroom_limits(self.compiled.requirements)
+        classes = request.classes
+        # A group without resources may be served by a sharing provider that has none of the requested resources.
+        any_class = not all(group.resources for group in request.groups)
+        #: The sharing providers that could serve a group.
+        self.sharing = SharingIndex(
+            provider for provider in snapshot.sharing if any_class or not classes.isdisjoint(provider.inventories)
+        )
+        self._groups = SharingGroups(self.compiled, self._bits, self._headroom_limits, self._counter)
+
+    def search_units(self, rng: random.Random | None = None) -> Iterator[SearchUnit]:
+        """Yield every search unit that could have a candidate: the trees, then the shared-only ones.
+
+        Ends early when the steps of the request are used up.
+
+        :param rng: puts the trees in random order; None for the order of their root ids.
+        """
+        with contextlib.suppress(StepLimitReached):
+            trees: Iterable[SearchUnit] = (
+                unit for partition in self._partitions() for unit in self._tree_units(partition)
+            )
+            if rng is not None:
+                trees = [unit[index : index + 1] for unit in trees for index in range(unit.count)]
+                rng.shuffle(trees)
+            yield from trees
+            yield from self._shared_only_units()
+
+    def _partitions(self) -> Iterable[Partition]:
+        """Return the partitions that may have a tree to search: one if only one tree can satisfy a requirement."""
+        for tree in [requirement.tree for requirement in self.requirements if requirement.tree is not None]:
+            if tree.sharing and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
+                continue
+            try:
+                return [] if tree.root_id is None else [self.snapshot.find_tree(tree.root_id)[0]]
+            except KeyError:
+                return []
+        return self.snapshot.partitions
+
+    def _tree_units(self, partition: Partition) -> Iterator[TreeSearchUnit]:
+        """Yield the trees that may have a candidate. Equivalent ones that follow one another are one search unit."""
+        bits = self._bits.of_partition(partition)
+        reach = _Reach(partition, self.sharing, self._groups)
+        numbers = np.flatnonzero(self._may_have_candidate(partition, bits, reach.bits))
+        if not len(numbers):
+            return
+        firsts, sizes = partition.starts[numbers], np.diff(partition.starts)[numbers]
+        columns = self._key_columns(partition, bits)
+        self._counter.count_setup(len(columns) * len(numbers) // 4)
+        begins = np.ones(len(numbers), np.bool_)
+        begins[1:] = ~(_equal_to_previous(columns, firsts, sizes) & reach.equal_to_previous(numbers))
+        all_numbers, all_firsts = numbers.tolist(), firsts.tolist()
+        for start, end in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(numbers)]):
+            first, size = all_firsts[start], int(sizes[start])
+            key = (*[column[first : first + size].tobytes() for column in columns], reach.number(all_numbers[start]))
+            yield TreeSearchUnit(reach, all_numbers[start:end], all_firsts[start:end], size, key)
+
+    def _may_have_candidate(self, partition: Partition, bits: BitRows, reached: BitRows) -> Flags:
+        """Return which trees may have a candidate: each bit has a provider, and the tree satisfies a requirement.
+
+        :param bits: the bits of each provider.
+        :param reached: for each tree, the bits of the sharing providers that reach it.
+        """
+        trees = or_by_tree(partition, bits)
+        requirements = self._bits.of_requirements
+        flags: Flags = partition.has_root & (self._bits.all & ~(trees | reached) == 0).all(axis=1)
+        flags &= (trees & requirements != 0).any(axis=1)
+        if self.compiled.root.conditions:
+            flags &= self.accepted_roots(partition)
+        if not self.compiled.request.nested_aware:
+            # Below 1.29 one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
+            alone = ~reached & requirements
+            alone = alone[partition.tree_numbers] if len(alone) > 1 else alone
+            flags &= or_by_tree(partition, (bits & alone == alone).all(axis=1))
+        return flags
+
+    def _key_columns(self, partition: Partition, bits: BitRows) -> list[NDArray[Any]]:
+        """Return the data of each provider on which the assignments depend, as columns.
+
+        The columns are the bits, whether the provider is a sharing one, with a ``same_subtree`` its parent, and its
+        headroom of each class that several requirements name.
+        """
+        self._counter.count_setup(_column_steps(partition, columns=len(self._headroom_limits)))
+        satisfies_any = bits.any(axis=1)
+        shares = partition.traits.where(lambda names: SHARING_TRAIT in names) & satisfies_any
+        columns: list[NDArray[Any]] = [*bits.T, shares]
+        if self.compiled.request.same_subtree:
+            columns.append(partition.parents)
+        for name, limit in self._headroom_limits.items():
+            column = np.zeros(len(bits), np.int64)
+            inventories = partition.inventory_columns.get(name)
+            if inventories is not None:
+                column[inventories.positions] = np.minimum(inventories.headroom, limit)
+                column[~satisfies_any] = 0
+            columns.append(column)
+        return columns
+
+    # Trees, for ``explain`` ---------------------------------------------------------------------------------
+
+    def accepted_roots(self, partition: Partition) -> Flags:
+        """Return for each tree whether its root is accepted."""
+        flags: Flags = self.compiled.root.matches(partition)[partition.starts[:-1]]
+        return flags
+
+    def satisfied(self, partition: Partition) -> Flags:
+        """Return for each tree whether its root is accepted and every bit has a provider, own or sharing."""
+        trees = or_by_tree(partition, self._bits.of_partition(partition))
+        reached = _Reach(partition, self.sharing, self._groups).bits
+        flags: Flags = partition.has_root & self.accepted_roots(partition)
+        flags &= (self._bits.all & ~(trees | reached) == 0).all(axis=1)
+        return flags
+
+    def _shared_only_units(self) -> Iterator[SearchUnit]:
+        """Yield the shared-only search units: none unless sharing providers alone could serve the whole request."""
+        missing = self._bits.of_requirements & ~self._groups.bits(self.sharing.providers)
+        if missing.any():
+            return
+        shared = self.sharing.aggregates
+        reached: set[frozenset[str]] = set()
+        for partition in self.snapshot.partitions:
+            sets = partition.tree_aggregates
+            codes = np.unique(sets.codes[partition.has_root & self.accepted_roots(partition)])
+            reached.update(sets.values[code] & shared for code in codes.tolist())
+        if not self.compiled.root.conditions:
+            # The sharing providers of one aggregate also reach the roots of their own trees, and are found there.
+            reached = {aggregates for aggregates in reached if len(aggregates) > 1}
+        yield from self.sharing.shared_only_units(sorted(reached, key=sorted))
+
+
+class _Reach:
+    """The sharing providers of other trees that reach each tree of a partition.
+
+    ``bits`` has the bits of these providers: a row for each tree, or a single row if there are no sharing providers.
+    """
+
+    def __init__(self, partition: Partition, sharing: SharingIndex, groups: SharingGroups) -> None:
+        self.partition = partition
+        self._sharing_groups = groups
+        self._sharing_trees: frozenset[int] = frozenset()
+        aggregates = sharing.aggregates
+        self._codes: list[int] = []
+        if not aggregates:
+            self.bits = groups.bits(())[np.newaxis, :]
+            return
+        sets = partition.tree_aggregates
+        self._codes = sets.codes.tolist()
+        self._groups = [sharing.reaching(names & aggregates) for names in sets.values]
+        self._numbers = list(map(groups.number, self._groups))
+        self.bits = np.stack(list(map(groups.bits, self._groups)))[sets.codes]
+        # Trees that have sharing providers themselves, which must not be counted a second time.
+        self._sharing_trees = frozenset(partition.tree_numbers[partition.sharing].tolist())
+
+    def group_of(self, tree: int) -> Providers:
+        """Return the sharing providers of other trees that reach a tree."""
+        if not self._codes:
+            return ()
+        sharing = self._groups[self._codes[tree]]
+        if tree in self._sharing_trees:
+            root_id = int(self.partition.roots[tree])
+            sharing = tuple(provider for provider in sharing if provider.root_id != root_id)
+        return sharing
+
+    def groups_of(self, trees: Sequence[int]) -> list[Providers]:
+        """Return the sharing providers that reach each of several equivalent trees, none of which has any itself."""
+        return [self._groups[self._codes[tree]] for tree in trees] if self._codes else [()] * len(trees)
+
+    def number(self, tree: int) -> int:
+        """Return the number of the group of sharing providers of other trees that reach a tree."""
+        if not self._codes:
+            return -1
+        if tree in self._sharing_trees:
+            return self._sharing_groups.number(self.group_of(tree))
+        return self._numbers[self._codes[tree]]
+
+    def equal_to_previous(self, trees: Integers) -> Flags:
+        """Return for each of ``trees`` but the first whether its ``number`` is known to be that of the tree before."""
+        if not self._codes:
+            return np.ones(len(trees) - 1, np.bool_)
+        numbers = np.array(self._numbers)[self.partition.tree_aggregates.codes[trees]]
+        shares = np.isin(trees, list(self._sharing_trees))
+        equal: Flags = (numbers[1:] == numbers[:-1]) & ~(shares[1:] | shares[:-1])
+        return equal
+
+
+def _column_steps(partition: Partition, columns: int = 1) -> int:
+    """Return the number of steps of some operations on one or several columns of all providers."""
+    return columns * (1 + len(partition.providers) // 128)
+
+
+def _equal_to_previous(columns: Sequence[NDArray[Any]], firsts: Integers, sizes: Integers) -> Flags:
+    """Return for each tree but the first whether the columns of its providers equal those of the tree before.
+
+    :param columns: an item for each provider.
+    :param firsts: the position of the root of each tree.
+    :param sizes: the number of providers of each tree.
+    """
+    equal: Flags = sizes[1:] == sizes[:-1]
+    varying = [column for column in columns if (column != column[0]).any()]
+    if varying and len(equal):
+        sizes = sizes[1:]
+        begins = np.cumsum(sizes) - sizes
+        offsets = np.arange(sizes.sum()) - np.repeat(begins, sizes)
+        current, previous = np.repeat(firsts[1:], sizes) + offsets, np.repeat(firsts[:-1], sizes) + offsets
+        for column in varying:
+            equal &= np.logical_and.reduceat(column[current] == column[previous], begins)
+    return equal
+
+
+def _headroom_limits(requirements: Sequence[Requirement]) -> Mapping[str, int]:
+    """Return the sum of the amounts of each class that several requirements name: no candidate needs more headroom."""
+    amounts: dict[str, list[int]] = {}
+    for requirement in requirements:
+        for name, amount in requirement.resources:
+            amounts.setdefault(name, []).append(amount)
+    return {name: min(sum(amounts[name]), 2**62) for name in sorted(amounts) if len(amounts[name]) > 1}

@@ -1,0 +1,275 @@
+"""Assigns providers to the variables of one search unit: a depth-first search with backtracking."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from placement.cache.providers import SHARING_TRAIT
+from placement.search.budget import StepCounter
+from placement.search.requirements import CompiledRequest, Reason, Rejections
+from placement.search.search_units import Amounts, Assignment, Mappings, SearchUnit
+from placement.search.solver import infeasibility
+from placement.search.solver.variables import Variable
+
+#: After this number of steps without an assignment, a search pauses, and those of other equivalence classes continue.
+TIME_SLICE = 1000
+
+#: After this number of steps without an assignment, a search spends more on pruning: it checks at each choice whether
+#: the isolated variables can still be assigned, and with mappings it remembers dead ends.
+_STEPS_BEFORE_PRUNING = 500
+
+
+class PartialAssignment:
+    """The variables assigned so far at one search unit, and the sums that follow from them."""
+
+    def __init__(self, compiled: CompiledRequest, search_unit: SearchUnit, counter: StepCounter) -> None:
+        self._counter = counter
+        self._providers = search_unit.tree + search_unit.sharing
+        self._tree_size = search_unit.tree_size
+        self._tree_required = bool(search_unit.tree)
+        self._nested_aware = compiled.request.nested_aware
+        self._from_tree = 0
+        self._amounts: dict[tuple[int, str], int] = {}
+        #: The positions of the isolated variables.
+        self.isolated: set[int] = set()
+        self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
+        self._missing = [compiled.traits.all]
+        self.with_mappings = compiled.request.with_mappings
+        #: The positions of the variables of each group, by suffix.
+        self._by_group: dict[str, list[int]] = {group.suffix: [] for group in compiled.request.groups}
+
+    def rejection(self, variable: Variable, position: int) -> Reason | None:
+        """Return the rule that assigning ``variable`` to ``position`` would break; None if there is none."""
+        if variable.isolated and position in self.isolated:
+            return Reason.ISOLATED
+        provider = self._providers[position]
+        for name, amount in variable.requirement.resources:
+            assigned = self._amounts.get((position, name))
+            if assigned is not None and assigned + amount > provider.inventories[name].headroom:
+                return Reason.COMBINED_AMOUNT
+        if not self._nested_aware:
+            of_tree = self._by_tree[provider.root_id]
+            if of_tree and of_tree[-1] != position:
+                return Reason.SAME_TREE
+        if variable.collective and not variable.lookahead.can_provide(
+            self._missing[-1] & ~variable.provided_traits[position], self._counter
+        ):
+            return Reason.COLLECTIVE_TRAITS
+        if (
+            self._tree_required
+            and not self._from_tree
+            and not variable.tree_in_lookahead
+            and position >= self._tree_size
+        ):
+            return Reason.OTHER_TREE
+        for subtree, later_domain in variable.subtrees:
+            if not subtree.allows(position, later_domain):
+                return Reason.SUBTREE
+        return None
+
+    def assign(self, variable: Variable, position: int) -> None:
+        """Assign the provider at ``position`` to ``variable``."""
+        for name, amount in variable.requirement.resources:
+            key = (position, name)
+            self._amounts[key] = self._amounts.get(key, 0) + amount
+        self._from_tree += position < self._tree_size
+        self._by_group[variable.requirement.group].append(position)
+        for subtree, _ in variable.subtrees:
+            subtree.assign(position)
+        if not self._nested_aware:
+            self._by_tree[self._providers[position].root_id].append(position)
+        if variable.isolated:
+            self.isolated.add(position)
+        if variable.collective:
+            self._missing.append(self._missing[-1] & ~variable.provided_traits[position])
+
+    def unassign(self, variable: Variable, position: int) -> None:
+        """Undo the last ``assign``, which had these arguments."""
+        for name, amount in variable.requirement.resources:
+            key = (position, name)
+            self._amounts[key] -= amount
+            if not self._amounts[key]:
+                del self._amounts[key]
+        self._from_tree -= position < self._tree_size
+        self._by_group[variable.requirement.group].pop()
+        for subtree, _ in variable.subtrees:
+            subtree.unassign()
+        if not self._nested_aware:
+            self._by_tree[self._providers[position].root_id].pop()
+        if variable.isolated:
+            self.isolated.discard(position)
+        if variable.collective:
+            self._missing.pop()
+
+    def amounts(self) -> Amounts:
+        """Return the sums as (position, class name, amount), sorted."""
+        return tuple(sorted([(position, name, amount) for (position, name), amount in self._amounts.items()]))
+
+    def __len__(self) -> int:
+        return len(self._amounts)
+
+    def assignment(self) -> Assignment:
+        """Return the current assignment, which is complete."""
+        mappings: Mappings = ()
+        if self.with_mappings:
+            # A suffixed group has one provider; a provider of the unsuffixed group may serve several of its classes.
+            groups = self._by_group.values()
+            mappings = tuple([tuple(group) if len(group) == 1 else tuple(set(group)) for group in groups])
+        amounts = self.amounts()
+        tree_size, providers = self._tree_size, self._providers
+        for positions in self._by_group.values():
+            for position in positions:
+                if position < tree_size and SHARING_TRAIT not in providers[position].traits:
+                    return Assignment(amounts, False, mappings)
+        return Assignment(amounts, True, mappings)
+
+    def state(self) -> tuple[object, ...]:
+        """Return all that the rest of the search depends on: from equal states it finds the same assignments."""
+        return frozenset(self._amounts.items()), frozenset(self.isolated), self._missing[-1], self._from_tree > 0
+
+
+def backtrack(
+    variables: Sequence[Variable],
+    partial: PartialAssignment,
+    counter: StepCounter,
+    rejections: Rejections | None = None,
+) -> Iterator[Assignment | None]:
+    """Yield a complete assignment for each distinct candidate, and None after each time slice.
+
+    Not recursive, so that the number of groups is not limited by the interpreter's stack. Without mappings the
+    variables of one symmetry class get providers in ascending order of position, so that an assignment with exchanged
+    providers is not found again. If different symmetry classes name the same resource class, different choices can lead
+    to the same amounts; then a state that was reached before is not continued. With mappings all choices differ; then a
+    state that was reached before is not continued if it led to nothing.
+
+    :param rejections: counts what is rejected and why, if given.
+    :raises StepLimitReached: the steps of the tree or of the request are used up.
+    """
+    visited = VisitedStates(counter) if not partial.with_mappings and _classes_overlap(variables) else None
+    failed = _FailedStates(variables, partial, counter)
+    chosen = [0] * len(variables)
+    last = len(variables) - 1
+    depth = index = 0
+    slice_end = counter.since_candidate + TIME_SLICE
+    while depth >= 0:
+        allowed = _next_allowed(variables[depth], index, partial, counter, rejections)
+        if allowed is None:
+            failed.leave(depth)
+            depth -= 1
+        else:
+            variable = variables[depth]
+            partial.assign(variable, variable.domain[allowed])
+            chosen[depth] = allowed
+            start = allowed if depth < last and variables[depth + 1].symmetry_class == variable.symmetry_class else 0
+            if visited is None or visited.is_new(partial, depth, start, depth == last):
+                if depth == last:
+                    counter.count_steps(len(partial))
+                    counter.since_candidate, slice_end = 0, TIME_SLICE
+                    failed.assignments += 1
+                    yield partial.assignment()
+                elif _may_succeed(variables, depth + 1, partial, counter) and not failed.enter(depth + 1):
+                    depth, index = depth + 1, start
+                    continue
+        if counter.since_candidate > slice_end:
+            slice_end += TIME_SLICE
+            yield None
+        if depth >= 0:
+            index = chosen[depth]
+            partial.unassign(variables[depth], variables[depth].domain[index])
+            index += 1
+
+
+def _may_succeed(variables: Sequence[Variable], depth: int, partial: PartialAssignment, counter: StepCounter) -> bool:
+    """Return whether the isolated variables from ``depth`` on may be assignable. True in a search that just began."""
+    if counter.since_candidate < _STEPS_BEFORE_PRUNING or not partial.isolated:
+        return True
+    return not infeasibility.isolation_fails(variables[depth:], partial.isolated, counter)
+
+
+def _next_allowed(
+    variable: Variable, index: int, partial: PartialAssignment, counter: StepCounter, rejections: Rejections | None
+) -> int | None:
+    """Return the index of the first position from ``index`` on that breaks no rule; None if all do."""
+    domain = variable.domain
+    cost = max(len(variable.requirement.resources) + len(variable.subtrees), 1)
+    while index < len(domain):
+        counter.count_steps(cost)
+        reason = partial.rejection(variable, domain[index])
+        if reason is None:
+            return index
+        if rejections is not None:
+            rejections[variable.requirement.group, reason] += 1
+        index += 1
+    return None
+
+
+def _classes_overlap(variables: Sequence[Variable]) -> bool:
+    """Return whether variables of different symmetry classes name the same resource class."""
+    class_of: dict[str, int] = {}
+    for variable in variables:
+        for name, _ in variable.requirement.resources:
+            if class_of.setdefault(name, variable.symmetry_class) != variable.symmetry_class:
+                return True
+    return False
+
+
+class VisitedStates:
+    """The assignments that were visited: complete ones and, within the memory limit, partial ones."""
+
+    def __init__(self, counter: StepCounter) -> None:
+        self._counter = counter
+        self._complete: set[Amounts] = set()
+        self._partial: set[tuple[object, ...]] = set()
+
+    def is_new(self, partial: PartialAssignment, depth: int, start: int, complete: bool) -> bool:
+        self._counter.count_steps(2 * len(partial))
+        if complete:
+            amounts, before = partial.amounts(), len(self._complete)
+            self._complete.add(amounts)
+            return len(self._complete) > before
+        key = (depth, start, partial.state())
+        if key in self._partial:
+            return False
+        if self._counter.reserve(len(partial)):
+            self._partial.add(key)
+        return True
+
+
+class _FailedStates:
+    """The states of a search with mappings from which no assignment was found, within the memory limit.
+
+    They are used only while the search finds nothing: with mappings the same amounts are assigned in many ways, and if
+    they cannot be completed in one way, they cannot in any.
+    """
+
+    def __init__(self, variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> None:
+        self._partial_assignment = partial
+        self._counter = counter
+        self._subtrees = tuple(dict.fromkeys(condition for variable in variables for condition, _ in variable.subtrees))
+        self._known: set[tuple[object, ...]] = set()
+        #: The number of assignments found so far.
+        self.assignments = 0
+        self._assignments_before = [0] * len(variables)
+
+    def enter(self, depth: int) -> bool:
+        """Return whether the variables from ``depth`` on are known not to be assignable."""
+        self._assignments_before[depth] = self.assignments
+        return self._worth_remembering and self._key(depth) in self._known
+
+    def leave(self, depth: int) -> None:
+        """Remember that the whole domain of the variable at ``depth`` was tried."""
+        if (
+            self._worth_remembering
+            and self._assignments_before[depth] == self.assignments
+            and self._counter.reserve(len(self._partial_assignment))
+        ):
+            self._known.add(self._key(depth))
+
+    @property
+    def _worth_remembering(self) -> bool:
+        return self._partial_assignment.with_mappings and self._counter.since_candidate >= _STEPS_BEFORE_PRUNING
+
+    def _key(self, depth: int) -> tuple[object, ...]:
+        self._counter.count_steps(2 * len(self._partial_assignment) + len(self._subtrees) + 1)
+        return (depth, *self._partial_assignment.state(), *[condition.state() for condition in self._subtrees])

@@ -1,0 +1,250 @@
+"""Proves in few steps that not all variables can be assigned, where backtracking would try every combination.
+
+Each test is a necessary condition: variables that fail one cannot be assigned; variables that pass all perhaps can.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from placement.search.budget import StepCounter
+from placement.search.requirements import Reason
+from placement.search.search_units import Providers
+from placement.search.solver import subtree
+from placement.search.solver.subtree import Domain, Subtree
+from placement.search.solver.variables import Variable
+
+#: Maximum number of positions that the tests of one search unit visit. Then they end without a result.
+_MAX_POSITIONS = 50_000
+
+
+class _BudgetExceeded(Exception):
+    """The tests have visited ``_MAX_POSITIONS`` positions."""
+
+
+class _StepBudget:
+    """Counts the visited positions."""
+
+    def __init__(self, counter: StepCounter) -> None:
+        self._remaining = _MAX_POSITIONS
+        self._counter = counter
+
+    def count_positions(self, positions: int) -> None:
+        self._remaining -= positions
+        if self._remaining < 0:
+            raise _BudgetExceeded
+        self._counter.count_steps(positions)
+
+
+@dataclass(frozen=True)
+class _ResourceDemand:
+    """The amount of one class that a variable requests, and its domain."""
+
+    amount: int
+    domain: Domain
+    isolated: bool
+
+
+def find_conflict(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
+    """Return why ``variables`` cannot all be assigned to ``providers``; None if they perhaps can.
+
+    :raises StepLimitReached: the steps of the tree or of the request are used up.
+    """
+    try:
+        return _find_conflict(variables, providers, _StepBudget(counter))
+    except _BudgetExceeded:
+        return None
+
+
+def find_subtree_conflict(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
+    """Remove tops below which the variables of a ``same_subtree`` cannot be assigned; return a reason if none is left.
+
+    :raises StepLimitReached: the steps of the tree or of the request are used up.
+    """
+    members: defaultdict[Subtree, list[Variable]] = defaultdict(list)
+    counter.count_setup(sum(len(variable.subtrees) for variable in variables))
+    for variable in variables:
+        for condition, _ in variable.subtrees:
+            members[condition].append(variable)
+    budget = _StepBudget(counter)
+    try:
+        for condition, of_condition in members.items():
+            if not _may_exclude_each_other(of_condition):
+                continue
+            below = {variable.domain: _by_top(variable.domain, condition, budget) for variable in of_condition}
+            steps = sum(1 + len(variable.requirement.resources) for variable in of_condition)
+            tops = []
+            for top in _positions(condition.tops):
+                # The variables can perhaps be assigned to the top and below it.
+                budget.count_positions(steps)
+                within = [replace(variable, domain=below[variable.domain].get(top, ())) for variable in of_condition]
+                if all(variable.domain for variable in within) and _find_conflict(within, providers, budget) is None:
+                    tops.append(top)
+            condition.restrict(subtree.bits(tops))
+            if not tops:
+                return Reason.SUBTREE
+    except _BudgetExceeded:
+        return None
+    return None
+
+
+def _by_top(domain: Domain, condition: Subtree, budget: _StepBudget) -> Mapping[int, Domain]:
+    """Return for each top of a condition which of ``domain`` are at it or below it."""
+    by_top: defaultdict[int, list[int]] = defaultdict(list)
+    for position in domain:
+        tops = condition.above[position] & condition.tops
+        budget.count_positions(1 + tops.bit_count())
+        for top in _positions(tops):
+            by_top[top].append(position)
+    return {top: tuple(positions) for top, positions in by_top.items()}
+
+
+def _may_exclude_each_other(variables: Sequence[Variable]) -> bool:
+    """Return whether variables may exclude one another: they name the same class, or are isolated."""
+    names = [name for variable in variables for name, _ in variable.requirement.resources]
+    return len(set(names)) < len(names) or sum(variable.isolated for variable in variables) > 1
+
+
+def _positions(bits: int) -> Iterator[int]:
+    """Yield the positions of a set (``subtree``)."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _find_conflict(variables: Sequence[Variable], providers: Providers, budget: _StepBudget) -> Reason | None:
+    if not _may_exclude_each_other(variables):
+        return None
+    isolated = [variable.domain for variable in variables if variable.isolated]
+    contested = list(_contested(variables))
+    headrooms: list[dict[int, int]] = []
+    for name, demands in contested:
+        domains = {id(demand.domain): demand.domain for demand in demands}.values()
+        budget.count_positions(sum(map(len, domains)))
+        positions = set().union(*domains)
+        headrooms.append({position: providers[position].inventories[name].headroom for position in positions})
+    for (_, demands), headroom in zip(contested, headrooms, strict=True):
+        if sum(demand.amount for demand in demands) > sum(headroom.values()):
+            return Reason.TOO_LITTLE_CAPACITY
+    if len(isolated) > 1 and not _matching_exists(isolated, dict.fromkeys(itertools.chain(*isolated), 1), budget):
+        return Reason.TOO_FEW_PROVIDERS
+    for (_, demands), headroom in zip(contested, headrooms, strict=True):
+        if not _large_amounts_fit(demands, headroom, budget):
+            return Reason.TOO_FEW_WITH_CAPACITY
+    return None
+
+
+def isolation_fails(variables: Sequence[Variable], taken: Collection[int], counter: StepCounter) -> bool:
+    """Return whether there are too few providers for the isolated ones of ``variables`` to have one each.
+
+    :param taken: the positions of providers that are no longer free.
+    :raises StepLimitReached: the steps of the tree or of the request are used up.
+    """
+    budget = _StepBudget(counter)
+    try:
+        free = {
+            id(variable.domain): tuple([position for position in variable.domain if position not in taken])
+            for variable in variables
+        }
+        isolated = [free[id(variable.domain)] for variable in variables if variable.isolated]
+        budget.count_positions(sum(map(len, free.values())))
+        return not _matching_exists(isolated, dict.fromkeys(itertools.chain(*isolated), 1), budget)
+    except _BudgetExceeded:
+        return False
+
+
+def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, list[_ResourceDemand]]]:
+    """Yield each class that several variables name, with their demands, the smallest amount first."""
+    naming: defaultdict[str, list[_ResourceDemand]] = defaultdict(list)
+    for variable in variables:
+        for name, amount in variable.requirement.resources:
+            naming[name].append(_ResourceDemand(amount, variable.domain, variable.isolated))
+    for name, demands in naming.items():
+        if len(demands) > 1:
+            demands.sort(key=lambda demand: demand.amount)
+            yield name, demands
+
+
+def _large_amounts_fit(demands: Sequence[_ResourceDemand], headroom: Mapping[int, int], budget: _StepBudget) -> bool:
+    """Return whether, for each amount, the variables with at least that amount can be distributed over the providers.
+
+    A provider gets at most as many of them as fit when the smallest are taken first.
+    """
+    amounts = [demand.amount for demand in demands]
+    sums = list(itertools.accumulate(amounts, initial=0))
+    for first, amount in enumerate(amounts):
+        if first and amount == amounts[first - 1]:
+            continue
+        large = demands[first:]
+        together = sum(not demand.isolated for demand in large) + any(demand.isolated for demand in large)
+        budget.count_positions(len(headroom))
+        # By position, how many of the large ones fit.
+        max_variables = {
+            position: min(bisect_right(sums, sums[first] + free) - 1 - first, together)
+            for position, free in headroom.items()
+        }
+        if not _matching_exists([demand.domain for demand in large], max_variables, budget):
+            return False
+    return True
+
+
+def _matching_exists(domains: Sequence[Domain], max_variables: Mapping[int, int], budget: _StepBudget) -> bool:
+    """Return whether each variable can get a position of its domain, at most ``max_variables`` at each position.
+
+    A bipartite matching, made with augmenting paths.
+
+    :param domains: the domain of each variable.
+    :param max_variables: the number of variables that a position can have.
+    """
+    distinct = {id(domain): domain for domain in domains}.values()
+    budget.count_positions(sum(map(len, distinct)))
+    if all(sum(max_variables[position] for position in domain) >= len(domains) for domain in distinct):
+        return True
+    if sum(max_variables[position] for position in set().union(*distinct)) < len(domains):
+        return False
+    matching = _Matching(domains, max_variables, budget)
+    return all(matching.serve(index) for index in range(len(domains)))
+
+
+class _Matching:
+    """A bipartite matching of variables, known by their index, to positions."""
+
+    def __init__(self, domains: Sequence[Domain], max_variables: Mapping[int, int], budget: _StepBudget) -> None:
+        self._domains = domains
+        self._max_variables = max_variables
+        self._budget = budget
+        self._position_of: dict[int, int] = {}
+        self._assigned: defaultdict[int, list[int]] = defaultdict(list)
+
+    def serve(self, start: int) -> bool:
+        """Assign variable ``start``, moving others along a shortest path; return whether that is possible."""
+        came_from: dict[int, int] = {}
+        queue = [start]
+        for index in queue:
+            self._budget.count_positions(len(self._domains[index]))
+            for position in self._domains[index]:
+                if position in came_from:
+                    continue
+                came_from[position] = index
+                assigned = self._assigned[position]
+                if len(assigned) < self._max_variables[position]:
+                    self._move(came_from, position)
+                    return True
+                queue.extend(assigned)
+        return False
+
+    def _move(self, came_from: Mapping[int, int], free: int) -> None:
+        while True:
+            index = came_from[free]
+            self._assigned[free].append(index)
+            before = self._position_of.get(index)
+            self._position_of[index] = free
+            if before is None:
+                return
+            self._assigned[before].remove(index)
+            free = before

@@ -1,0 +1,132 @@
+"""The conditions ``same_subtree`` at one search unit: one group's provider is, or is above, those of the other groups.
+
+A set of positions is an integer here, with one bit for each position. A *top* is a provider that all others of a
+condition may be below: it is in the domain of one of its variables, and each of its variables has a position in its
+domain that is the top or below it.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+
+from placement.search.budget import StepCounter
+from placement.search.search_units import SearchUnit
+
+#: The positions that a variable can be assigned.
+Domain = tuple[int, ...]
+
+
+class Subtree:
+    """One condition while variables are assigned.
+
+    :param above: for each position, the set of it and of the positions above it.
+    :param tops: the set of tops.
+    """
+
+    def __init__(self, above: Sequence[int], tops: int) -> None:
+        self.above = above
+        self._tops = [tops]
+        self._placed = [0]
+
+    @property
+    def tops(self) -> int:
+        """The tops that are above all variables assigned so far."""
+        return self._tops[-1]
+
+    def restrict(self, tops: int) -> None:
+        """Remove the tops that are not in ``tops``. To be called before any variable is assigned."""
+        self._tops[-1] &= tops
+
+    def allows(self, position: int, later: int) -> bool:
+        """Return whether a top remains if another variable is assigned ``position``.
+
+        :param later: the union of the domains of the variables that are assigned after it.
+        """
+        return bool(self._tops[-1] & self.above[position] & (self._placed[-1] | 1 << position | later))
+
+    def assign(self, position: int) -> None:
+        """Assign a variable."""
+        self._tops.append(self._tops[-1] & self.above[position])
+        self._placed.append(self._placed[-1] | 1 << position)
+
+    def unassign(self) -> None:
+        """Undo the last ``assign``."""
+        self._tops.pop()
+        self._placed.pop()
+
+    def state(self) -> tuple[int, int]:
+        """Return all that the possible assignments of the remaining variables depend on."""
+        tops = self._tops[-1]
+        return tops, tops & self._placed[-1]
+
+
+def above(search_unit: SearchUnit) -> list[int]:
+    """Return for each position the set of it and of the positions above it."""
+    tree, sharing = search_unit.tree, search_unit.sharing
+    position_of = {provider.id: position for position, provider in enumerate(tree + sharing)}
+    parents = {provider.id: provider.parent_id for provider in tree}
+    sets: dict[int | None, int] = {}
+    for provider in tree:
+        chain: dict[int, None] = {}
+        id_: int | None = provider.id
+        # A damaged database may have a loop, so no provider is visited twice.
+        while id_ is not None and id_ in parents and id_ not in sets and id_ not in chain:
+            chain[id_] = None
+            id_ = parents[id_]
+        positions = sets.get(id_, 0)
+        for link in reversed(chain):
+            positions |= 1 << position_of[link]
+            sets[link] = positions
+    shared = [
+        bits(position_of[id_] for id_ in (provider.id, *provider.ancestors) if id_ in position_of)
+        for provider in sharing
+    ]
+    return [sets[provider.id] for provider in tree] + shared
+
+
+def narrow(
+    conditions: Sequence[Sequence[int]], domains: Sequence[Domain], above: Sequence[int], counter: StepCounter
+) -> tuple[list[Domain], list[int]] | None:
+    """Remove positions that no assignment can use from domains, until nothing changes.
+
+    :param conditions: for each condition the numbers of its variables.
+    :param domains: the domain of each variable.
+    :returns: the remaining domains, and the tops of each condition; None if a condition has no top.
+    :raises StepLimitReached: the steps of the request are used up.
+    """
+    remaining = list(domains)
+    tops = [0] * len(conditions)
+    changed = True
+    while changed:
+        changed = False
+        for number, condition in enumerate(conditions):
+            counter.count_setup(sum([3 + len(remaining[variable]) for variable in condition]))
+            common = bits(position for variable in condition for position in remaining[variable])
+            for variable in condition:
+                common &= functools.reduce(operator.or_, [above[position] for position in remaining[variable]], 0)
+            if not common:
+                return None
+            tops[number] = common
+            for variable in condition:
+                fit = tuple([position for position in remaining[variable] if above[position] & common])
+                if len(fit) < len(remaining[variable]):
+                    remaining[variable], changed = fit, True
+    return remaining, tops
+
+
+def members(conditions: Iterable[frozenset[str]], groups: Sequence[str]) -> list[list[int]]:
+    """Return the numbers of the variables of each condition. One with a single variable is left out.
+
+    :param conditions: the suffixes of each.
+    :param groups: the suffix of each variable.
+    """
+    number_of: Mapping[str, int] = {suffix: number for number, suffix in enumerate(groups)}
+    numbers = [sorted(number_of[suffix] for suffix in condition if suffix in number_of) for condition in conditions]
+    return [condition for condition in numbers if len(condition) > 1]
+
+
+def bits(positions: Iterable[int]) -> int:
+    """Return the set of ``positions``."""
+    return functools.reduce(operator.or_, [1 << position for position in positions], 0)

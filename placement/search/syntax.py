@@ -1,0 +1,184 @@
+"""Parsing of the value lists in query strings: ``resources``, ``required`` and ``member_of``.
+
+``GET /resource_providers`` and every group of ``GET /allocation_candidates`` share this grammar. What a microversion
+adds to it is decided here, so that both follow the same rules. Nothing here depends on HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from placement import capacity, validation
+from placement.exception import BadQuery
+from placement.validation import INVALID_QUERY
+
+#: More than any inventory has, as stored amounts fit a signed 32-bit integer. A larger requested amount is replaced by
+#: this one: it finds nothing either, and is not too long for the database.
+BEYOND_ANY_INVENTORY = capacity.MAX_INT32 + 1
+
+_INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
+_MAX_DIGITS = len(str(BEYOND_ANY_INVENTORY))
+
+#: A microversion as two numbers.
+Version = tuple[int, int]
+
+_ANY_OF_SAMPLE = 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC'
+
+
+class TraitFilter(NamedTuple):
+    """All ``required`` values of a filter or a group: the fields of a ``RequestGroup``.
+
+    A set of ``required_any`` has two names or more: ``in:A`` is the same as ``A``.
+    """
+
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    required_any: frozenset[frozenset[str]] = frozenset()
+
+
+class MemberOf(NamedTuple):
+    """All ``member_of`` values of a filter or a group, as canonical uuids: the fields of a ``RequestGroup``."""
+
+    member_of: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+
+
+def parse_resources(value: str) -> dict[str, int]:
+    """Read ``CLASS:AMOUNT,CLASS:AMOUNT`` (api-ref/resource-providers.md#lists-of-amounts).
+
+    :param value: the decoded value of the parameter.
+    :returns: class name to amount, at least 1 and at most ``BEYOND_ANY_INVENTORY``; for a class given twice, the
+        last amount. Whether the classes exist is not checked.
+    :raises BadQuery: the value is blank, an item has not exactly one colon, or an amount is not an integer above 0.
+    """
+    expected = 'Expected resources query string parameter in form: ?resources=VCPU:2,MEMORY_MB:1024.'
+    if not value.strip():
+        raise BadQuery(f'Badly formed resources parameter. {expected} Got: empty string.')
+    resources = {}
+    for item in value.split(','):
+        if item.count(':') != 1:
+            raise BadQuery(f'Badly formed resources parameter. {expected} Got: {item}.')
+        name, amount = item.split(':')
+        resources[name] = _parse_amount(name, amount)
+    return resources
+
+
+def parse_required(values: Sequence[str], version: Version) -> TraitFilter:
+    """Read ``required``: ``TRAIT,!TRAIT`` or ``in:TRAIT,TRAIT`` (api-ref/resource-providers.md#lists-of-traits).
+
+    :param values: the decoded values, in the order of the URL; may be empty. Below 1.39 only the last one is read.
+    :param version: ``!`` is allowed from 1.22 on, ``in:`` from 1.39 on.
+    :returns: the names of all values. One name may be in several fields. Whether they exist is not checked.
+    :raises BadQuery: a value is blank, has an empty item, or has a form that is not allowed.
+    """
+    required: set[str] = set()
+    forbidden: set[str] = set()
+    any_of: set[frozenset[str]] = set()
+    for value in values if version >= (1, 39) else values[-1:]:
+        # Up to 1.29 a value that begins with ``in:`` is a list of names like any other.
+        if value.startswith('in:') and version >= (1, 30):
+            names = _parse_any_of(value, version)
+            required.update(names if len(names) == 1 else ())
+            any_of.update([names] if len(names) > 1 else ())
+        else:
+            plain = _parse_traits(value, version)
+            required |= plain.required
+            forbidden |= plain.forbidden
+    return TraitFilter(frozenset(required), frozenset(forbidden), frozenset(any_of))
+
+
+def parse_traits(value: str) -> TraitFilter:
+    """Read ``TRAIT,!TRAIT``, without ``in:``.
+
+    :raises BadQuery: the value is blank, has an empty item, or begins with ``in:``.
+    """
+    if value.startswith('in:'):
+        raise BadQuery(f"{INVALID_QUERY}'in:' is not supported in a list of traits of a root. Got: {value}")
+    return _parse_traits(value, (1, 22))
+
+
+def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -> MemberOf:
+    """Read all of ``member_of``: ``UUID`` or ``in:UUID,UUID``, and ``!`` before either of them.
+
+    The rules are in api-ref/resource-providers.md#lists-of-aggregates.
+
+    :param values: the decoded values, in the order of the URL; may be empty.
+    :param version: more than one value is allowed from 1.24 on, ``!`` from 1.32 on.
+    :param suffix: of the group, for an error text.
+    :raises BadQuery: several values where that is not allowed, a list without ``in:``, an element that is no uuid, or
+        ``!`` where it is not allowed.
+    """
+    if len(values) > 1 and version < (1, 24):
+        raise BadQuery('Multiple member_of parameters are not supported')
+    any_of: list[frozenset[str]] = []
+    forbidden: set[str] = set()
+    # Up to 1.29 ``!`` has no meaning: a value that begins with it has no valid uuid.
+    exclamation = '!' if version >= (1, 30) else ''
+    for value in values:
+        if ',' in value and not value.startswith(('in:', f'{exclamation}in:')):
+            keyword = "'in:' or '!in:' keyword" if version >= (1, 32) else "'in:' keyword"
+            raise BadQuery(f"Multiple values for 'member_of' must be prefixed with the {keyword}. Got: {value}")
+    for value in values:
+        elements = value.removeprefix(exclamation).removeprefix('in:').split(',')
+        for element in elements:
+            if not validation.is_uuid(element):
+                raise BadQuery(f"Expected 'member_of' parameter to contain valid UUID(s). Got: {element}")
+        uuids = frozenset(map(validation.canonical_uuid, elements))
+        if exclamation and value.startswith(exclamation):
+            forbidden |= uuids
+        else:
+            any_of.append(uuids)
+    if forbidden and version < (1, 32):
+        raise BadQuery(f'Forbidden member_of{suffix} parameters are not supported in the specified microversion')
+    return MemberOf(tuple(any_of), frozenset(forbidden))
+
+
+def parse_in_tree(value: str) -> str:
+    """Return the canonical uuid of a provider; blanks around it are ignored.
+
+    :raises BadQuery: the value is no uuid.
+    """
+    text = value.strip()
+    if not validation.is_uuid(text):
+        raise BadQuery(f"{INVALID_QUERY}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
+    return validation.canonical_uuid(text)
+
+
+def _parse_traits(value: str, version: Version) -> TraitFilter:
+    items = [item.strip() for item in value.split(',')]
+    forbidden = frozenset(item.lstrip('!') for item in items if item.startswith('!'))
+    required = frozenset(item for item in items if not item.startswith('!'))
+    forbidden_allowed = version >= (1, 22)
+    if '' in required | forbidden or ('!' in value and not forbidden_allowed):
+        sample = 'HW_CPU_X86_VMX,!CUSTOM_MAGIC' if forbidden_allowed else 'HW_CPU_X86_VMX,CUSTOM_MAGIC'
+        raise BadQuery(f"{INVALID_QUERY}Expected 'required' parameter value of the form: {sample}. Got: {value}")
+    return TraitFilter(required, forbidden)
+
+
+def _parse_any_of(value: str, version: Version) -> frozenset[str]:
+    names = [item.strip() for item in value.removeprefix('in:').split(',')]
+    if version < (1, 39):
+        raise BadQuery(
+            f"{INVALID_QUERY}The format '{_ANY_OF_SAMPLE}' only supported since microversion 1.39. Got: {value}"
+        )
+    if '' in names:
+        raise BadQuery(
+            f"{INVALID_QUERY}Expected 'required' parameter value of the form: {_ANY_OF_SAMPLE}. Got: {value}"
+        )
+    if any(name.startswith('!') for name in names):
+        raise BadQuery(f"{INVALID_QUERY}The format '{_ANY_OF_SAMPLE}' does not support forbidden traits. Got: {value}")
+    return frozenset(names)
+
+
+def _parse_amount(name: str, text: str) -> int:
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        raise BadQuery(f'Requested resource {name} expected positive integer amount. Got: {text}.')
+    sign, digits = match[1], match[2].lstrip('0') or '0'
+    # Python does not convert very long numerals, so the number of digits is compared first.
+    amount = BEYOND_ANY_INVENTORY if len(digits) > _MAX_DIGITS else min(int(digits), BEYOND_ANY_INVENTORY)
+    if sign == '-' or amount < 1:
+        raise BadQuery(f'Requested resource {name} requires amount >= 1. Got: {text}.')
+    return amount

@@ -1,0 +1,281 @@
+"""Parsing and validation of what clients send: JSON, query strings, uuids, and values against JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from urllib import parse
+
+import fastjsonschema
+import jsonschema
+import orjson
+from jsonschema import validators
+
+from placement.capacity import InventoryRecord
+from placement.exception import BadQuery, InvalidInventoryCapacity
+
+#: A run of digits that orjson may read as an inexact float; it reads the first eighteen alone exactly.
+_LONG_NUMBER = re.compile(rb'([0-9]{18})[0-9]+')
+_HEX_DIGITS = re.compile(r'[0-9a-fA-F]{32}')
+
+#: Maximum number of characters of one part of a message. The message may quote input, which may be a megabyte long.
+_MAX_PART = 1024
+
+
+#: The limit of a query string, as sent. HTTP servers in front of the service usually have a lower one.
+MAX_QUERY_BYTES = 65536
+
+#: The beginning of the texts of most errors about a query string.
+INVALID_QUERY = 'Invalid query string parameters: '
+
+
+class ValidationError(ValueError):
+    """A value does not satisfy its schema. The message says where and why."""
+
+
+# Text to values ---------------------------------------------------------------------------------------------
+
+
+def parse_json(body: bytes) -> Any:
+    """Read JSON (RFC 8259): UTF-8, no NaN or infinity, the last of repeated keys counts, integers exact.
+
+    :raises ValueError: ``body`` is not JSON, is nested some 1000 levels deep, or has a number of over 4300 digits.
+    """
+    if not _LONG_NUMBER.search(body):
+        return orjson.loads(body)
+    # orjson is strict about syntax, but reads integers beyond 64 bits as floats, and rejects those beyond the range of
+    # floats. So orjson checks the syntax with long numbers shortened, and json, which is lax about syntax, reads the
+    # values. Shortening does not break \u escapes, as it keeps eighteen digits and they have four.
+    orjson.loads(_LONG_NUMBER.sub(rb'\1', body))
+    try:
+        return json.loads(body, parse_float=_finite)
+    except RecursionError:
+        raise ValueError('nested too deeply') from None
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError('number is infinity when parsed as double')
+    return number
+
+
+def parse_query(text: str) -> list[tuple[str, str]]:
+    """Read a query string into pairs of key and value, in the order of the URL.
+
+    :param text: the WSGI variable QUERY_STRING, without the question mark.
+    :raises BadQuery: it is longer than ``MAX_QUERY_BYTES``, or does not decode to UTF-8.
+    """
+    if len(text) > MAX_QUERY_BYTES:
+        raise BadQuery(f'{INVALID_QUERY}longer than {MAX_QUERY_BYTES} bytes.')
+    pairs = []
+    try:
+        for field in text.encode('latin-1').split(b'&'):
+            if field:
+                key, _equals, value = field.partition(b'=')
+                pairs.append((_decode(key), _decode(value)))
+    except UnicodeError as error:
+        raise BadQuery(f'{INVALID_QUERY}{error}') from error
+    return pairs
+
+
+def _decode(encoded: bytes) -> str:
+    return parse.unquote_to_bytes(encoded.replace(b'+', b' ')).decode()
+
+
+def validate_query(params: dict[str, str], schema: dict[str, Any]) -> None:
+    """Check the last value of each key of a query string.
+
+    :param schema: as for ``validate``.
+    :raises BadQuery: a value does not satisfy ``schema``, or a key is unknown.
+    """
+    try:
+        validate(params, schema)
+    except ValidationError as error:
+        raise BadQuery(f'{INVALID_QUERY}{error}') from error
+
+
+# uuids ------------------------------------------------------------------------------------------------------
+
+
+def is_uuid(text: object) -> bool:
+    """Return whether ``text`` is a uuid in one of its spellings (api-ref/rules.md#uuids)."""
+    return isinstance(text, str) and _HEX_DIGITS.fullmatch(_bare(text)) is not None
+
+
+def canonical_uuid(text: str) -> str:
+    """Spell a uuid in lower case, 8-4-4-4-12. Other text is returned as it is."""
+    digits = _bare(text).lower()
+    if not _HEX_DIGITS.fullmatch(digits):
+        return text
+    return '-'.join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _bare(text: str) -> str:
+    # No spelling of a uuid is that long. This saves work on strings of a megabyte.
+    if len(text) > 128:
+        return ''
+    return text.removeprefix('urn:').removeprefix('uuid:').strip('{}').replace('-', '')
+
+
+# Inventories ------------------------------------------------------------------------------------------------
+
+
+def check_capacity(inventory: InventoryRecord, resource_class: str, uuid: str, zero_allowed: bool) -> None:
+    """Make sure that an inventory may be stored (api-ref/capacity.md#capacity-that-may-be-stored).
+
+    :param uuid: of its provider.
+    :param zero_allowed: whether the capacity may be 0, as it may since microversion 1.26.
+    :raises InvalidInventoryCapacity: it may not.
+    """
+    if inventory.allocation_ratio < 0:
+        rule = f'Bad inventory {resource_class} for resource provider {uuid}: allocation_ratio is below 0.'
+    elif zero_allowed and inventory.capacity < 0:
+        rule = 'The reserved value is greater than total.'
+    elif not zero_allowed and inventory.capacity <= 0:
+        rule = 'The reserved value is greater than or equal to total.'
+    else:
+        return
+    raise InvalidInventoryCapacity(resource_class=resource_class, uuid=uuid, rule=rule)
+
+
+# Schemas ----------------------------------------------------------------------------------------------------
+
+
+def validate(data: Any, schema: dict[str, Any]) -> None:
+    """Check a value.
+
+    :param data: a JSON value.
+    :param schema: JSON Schema, draft 7, with the format ``uuid``; a constant, since its validator stays cached.
+    :raises ValidationError: with the text of api-ref/rules.md#json-bodies for the first violation found.
+    """
+    accepts, validator = _validators.get(id(schema)) or _compile(schema)
+    if accepts(data):
+        return
+    try:
+        error = next(validator.iter_errors(data), None)
+    except RecursionError:
+        raise ValidationError('The value is nested too deeply.') from None
+    if error is not None:
+        raise ValidationError(_describe(error))
+
+
+def reject_nul(data: Any) -> None:
+    """Reject NUL, the one character of JSON strings that PostgreSQL cannot store, on all databases.
+
+    :param data: a JSON value that is to be stored.
+    :raises ValidationError: a string or the name of a member has a NUL.
+    """
+    pending = [data]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            if '\0' in value:
+                raise ValidationError('The character NUL (U+0000) is not allowed')
+        elif isinstance(value, dict):
+            pending += value.keys()
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+
+
+def _describe(error: jsonschema.ValidationError) -> str:
+    reason = _shorten(error.message)
+    if not error.validator:
+        return reason
+    # The last element of the path is the keyword, which the text names before the path.
+    schema = f'schema{_shorten(_index(list(error.relative_schema_path)[:-1]))}'
+    instance = f'instance{_shorten(_index(error.absolute_path))}'
+    return f'{reason} (Failed validating {error.validator!r} in {schema}, on {instance})'
+
+
+def _index(path: Iterable[str | int]) -> str:
+    return ''.join(f'[{step!r}]' for step in path)
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= _MAX_PART:
+        return text
+    return f'{text[: _MAX_PART // 2]} [...] {text[-_MAX_PART // 2 :]}'
+
+
+def _is_integer(_checker: Any, value: object) -> bool:
+    # jsonschema also accepts 2.0, which would be stored and returned as a float (api-ref/rules.md#json-bodies).
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
+    if isinstance(value, str) and not re.search(pattern, value):
+        # Clients know the spelling of JSON Schema, whose $ is the \Z of Python.
+        spelled = pattern.replace(r'\Z', '$')
+        yield jsonschema.ValidationError(f'{value!r} does not match {spelled!r}')
+
+
+def _unique_items(_validator: Any, unique: bool, items: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
+    # jsonschema's own check compares all pairs when items are of several types, which takes minutes for a megabyte.
+    if unique and isinstance(items, list) and len({repr(item) for item in items}) < len(items):
+        yield jsonschema.ValidationError(f'{items!r} has non-unique elements')
+
+
+def _additional_properties(
+    validator: Any, allowed: Any, instance: Any, schema: dict[str, Any]
+) -> Iterator[jsonschema.ValidationError]:
+    if not isinstance(allowed, dict) or not isinstance(instance, dict):
+        yield from jsonschema.Draft7Validator.VALIDATORS['additionalProperties'](validator, allowed, instance, schema)
+        return
+    # jsonschema's own check iterates over a set, so the first violation would differ between processes.
+    for name, value in instance.items():
+        if name not in schema.get('properties', ()) and not any(
+            re.search(pattern, name) for pattern in schema.get('patternProperties', ())
+        ):
+            yield from validator.descend(value, allowed, path=name)
+
+
+_FORMATS = jsonschema.FormatChecker(formats=())
+_FORMATS.checks('uuid')(lambda value: not isinstance(value, str) or is_uuid(value))
+
+_Validator = validators.extend(
+    jsonschema.Draft7Validator,
+    validators={'pattern': _pattern, 'uniqueItems': _unique_items, 'additionalProperties': _additional_properties},
+    type_checker=jsonschema.Draft7Validator.TYPE_CHECKER.redefine('integer', _is_integer),
+)
+
+#: Keywords that are no part of draft 4 or mean something else there, and uniqueItems, whose check by fastjsonschema
+#: takes minutes for numbers that were chosen to have the same hash.
+_NOT_COMPILED = re.compile(
+    r"'(uniqueItems|const|contains|propertyNames|exclusiveM\w+|if|additionalItems|dependencies|\$ref|\$id)': "
+)
+
+#: For each schema, by its ``id``: a function that returns True only for values that satisfy it, usually for all of
+#: them, and the validator that decides about the others and words the error. That one keeps its schema alive, so that
+#: the id is not used again.
+_validators: dict[int, tuple[Callable[[Any], bool], Any]] = {}
+
+
+def _compile(schema: dict[str, Any]) -> tuple[Callable[[Any], bool], Any]:
+    """Make what ``_validators`` has for a schema."""
+    validator = _Validator(schema, format_checker=_FORMATS)
+    if _NOT_COMPILED.search(repr(schema)):
+        compiled: tuple[Callable[[Any], bool], Any] = (lambda _data: False, validator)
+    else:
+        # Draft 4, because there 2.0 is no integer; bare messages, because they are not used.
+        check = fastjsonschema.compile(
+            {**schema, '$schema': 'http://json-schema.org/draft-04/schema#'},
+            formats={'uuid': is_uuid},
+            use_default=False,
+            detailed_exceptions=False,
+        )
+
+        def accepts(data: Any) -> bool:
+            try:
+                check(data)
+            except fastjsonschema.JsonSchemaValueException:
+                return False
+            return True
+
+        compiled = accepts, validator
+    _validators[id(schema)] = compiled
+    return compiled

@@ -1,0 +1,158 @@
+"""The work of the largest queries, in evaluations: a provider, or a distinct set of names, against one condition."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from placement import exception
+from placement.cache.partition import DictionaryColumn
+from placement.cache.providers import InventoryRecord, Provider
+from placement.cache.snapshot import KnownNames, Snapshot
+from placement.ops.explain.document import explain_empty
+from placement.search import filter_providers, find_candidates, parsing, requirements
+from placement.search.budget import Limit, SearchBudget
+from tests.support.search.oracle import SHARES
+
+HOSTS, MAX_STEPS = 300, 5_000
+CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB']
+TRAITS = [f'CUSTOM_T{number}' for number in range(40)]
+AGGREGATES = [str(uuid.UUID(int=number)) for number in range(50)]
+
+
+@pytest.fixture(scope='module')
+def snapshot() -> Snapshot:
+    """Hosts of which no two have the same traits, aggregates or free capacity, and ten that share their disks."""
+    rng = random.Random(1)
+    providers = [
+        Provider(
+            id=number,
+            uuid=str(uuid.UUID(int=10**6 + number)),
+            root_id=number,
+            parent_id=None,
+            inventories={
+                name: InventoryRecord(1000, used=rng.randrange(900)) for name in CLASSES[-1 if shares else 0 :]
+            },
+            traits=frozenset([*rng.sample(TRAITS, 8), *([SHARES] if shares else [])]),
+            aggregates=frozenset(rng.sample(AGGREGATES, 5)),
+        )
+        for number, shares in enumerate([True] * 10 + [False] * HOSTS, start=1)
+    ]
+    names = KnownNames(dict(enumerate(CLASSES)), frozenset([*TRAITS, SHARES]))
+    return Snapshot.build(names, providers, size=100)
+
+
+@pytest.fixture
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """The number of evaluations, in columns and of single providers."""
+    counts: Counter[str] = Counter()
+    where = DictionaryColumn.where
+
+    def counted_where(column: DictionaryColumn, predicate: Callable[[frozenset[str]], bool]) -> Any:
+        counts['columns'] += len(column.values)
+        return where(column, predicate)
+
+    monkeypatch.setattr(DictionaryColumn, 'where', counted_where)
+    for condition in (
+        requirements.ResourceCondition,
+        requirements.TraitCondition,
+        requirements.AggregateCondition,
+        requirements.TreeCondition,
+    ):
+        rejection: Callable[..., Any] = condition.rejection
+
+        def counted(self: Any, *providers: Any, rejection: Callable[..., Any] = rejection) -> Any:
+            counts['providers'] += 1
+            return rejection(self, *providers)
+
+        monkeypatch.setattr(condition, 'rejection', counted)
+    return counts
+
+
+def _repeated(parameter: str, value: Callable[[int], str], count: int) -> str:
+    return ''.join(f'&{parameter}={value(number)}' for number in range(count))
+
+
+def _absent(number: int) -> str:
+    return str(uuid.UUID(int=2**100 + number))
+
+
+#: Nothing in these matters but the number of conditions: every host satisfies nearly all of them.
+CONDITIONS = {
+    'forbidden aggregates': _repeated('member_of', lambda number: f'!{_absent(number)}', 1000),
+    'sets of aggregates': _repeated(
+        'member_of', lambda number: 'in:' + ','.join([_absent(number), *AGGREGATES[:-1]]), 30
+    ),
+    'forbidden traits': '&required=' + ','.join(f'!{name}' for name in TRAITS[:20]),
+    'sets of traits': _repeated(
+        'required', lambda number: f'in:{TRAITS[number // 39]},{",".join(TRAITS[number % 39 - 19 :])}', 200
+    ),
+}
+GROUPS = {
+    'groups with conditions of their own': ''.join(
+        f'&resources{number}=VCPU:{number % 7 + 1}&required{number}=!{TRAITS[number % 40]}'
+        f'&member_of{number}=!{_absent(number)}&member_of{number}=in:{",".join(AGGREGATES[number % 40 :])}'
+        for number in range(20)
+    ),
+    'subtrees': ''.join(f'&resources{number}=VCPU:1' for number in range(60))
+    + ''.join(f'&same_subtree={number},{number + 1},{other}' for number in range(58) for other in range(number)),
+}
+
+
+@pytest.mark.parametrize('name', CONDITIONS)
+def test_the_conditions_of_a_search_are_evaluated_once(
+    snapshot: Snapshot, evaluations: Counter[str], name: str
+) -> None:
+    text = f'resources=VCPU:1,MEMORY_MB:1,DISK_GB:1{CONDITIONS[name]}&resources1=VCPU:1&group_policy=none'
+    request = parsing.parse(text, (1, 39))
+    find_candidates(snapshot, request, SearchBudget())
+    # Each tree has a class of its own, and its provider and the sharing ones satisfy some five conditions each.
+    assert evaluations['columns'] <= 10 * (HOSTS + 10)
+    assert evaluations['providers'] <= 30 * (HOSTS + 10) * 8
+
+
+@pytest.mark.parametrize('name', GROUPS)
+def test_a_search_ends_when_its_steps_are_used_wherever_that_is(
+    snapshot: Snapshot, evaluations: Counter[str], name: str
+) -> None:
+    budget = SearchBudget(max_steps=MAX_STEPS)
+    find_candidates(snapshot, parsing.parse(f'group_policy=none{GROUPS[name]}', (1, 39)), budget)
+    assert budget.reached == {Limit.REQUEST_STEPS}
+    assert evaluations.total() <= 2 * MAX_STEPS
+
+
+def test_what_was_found_before_the_steps_were_used_is_returned(snapshot: Snapshot) -> None:
+    request = parsing.parse('resources=VCPU:1&required=!CUSTOM_T1', (1, 39))
+    complete, budget = SearchBudget(), SearchBudget()
+    everything = find_candidates(snapshot, request, complete)
+    budget.max_steps = complete.steps_taken // 2
+    candidates = find_candidates(snapshot, request, budget)
+    assert budget.reached == {Limit.REQUEST_STEPS}
+    assert 0 < sum(map(len, candidates.candidate_sets)) < sum(map(len, everything.candidate_sets))
+
+
+@pytest.mark.parametrize('name', CONDITIONS)
+def test_the_conditions_of_a_list_are_evaluated_once(snapshot: Snapshot, evaluations: Counter[str], name: str) -> None:
+    [group] = parsing.parse(f'resources=VCPU:1{CONDITIONS[name]}', (1, 39)).groups
+    list(filter_providers(snapshot, dataclasses.replace(group, use_same_provider=True)))
+    assert evaluations.total() <= 2 * (HOSTS + 10)
+
+
+def test_an_explanation_tries_each_sharing_provider_once_for_each_rule(
+    snapshot: Snapshot, evaluations: Counter[str]
+) -> None:
+    text = f'resources=VCPU:2000,DISK_GB:2000{CONDITIONS["forbidden aggregates"]}'
+    request = parsing.parse(text, (1, 39))
+    assert 'member_of !' in explain_empty(snapshot, request, SearchBudget(), frozenset())
+    assert evaluations['providers'] <= 50 * 10 * 3
+
+
+def test_a_query_has_a_maximum_length() -> None:
+    with pytest.raises(exception.BadQuery, match='longer than 65536 bytes'):
+        parsing.parse('resources=VCPU:1' + '&' * 65536, (1, 39))

@@ -1,0 +1,152 @@
+"""Which operations the default rules allow to whom: every operation, requested by every kind of caller.
+
+A request names what does not exist or has a bad body, but for a custom trait and class, which are created and deleted.
+A caller to whom the policy allows an operation gets the status of the table, any other 403 with the name of the rule.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import pytest
+import webob
+
+from placement import policies
+from tests.support import applications, fixtures
+from tests.support.http_client import ask
+
+UUID = '5b36e1c0-7f5e-4b8e-a3a3-9a5fd25e2d9c'
+PROVIDER = f'/resource_providers/{UUID}'
+
+#: Method, path and body of a request, its microversion, the rule, and the status if the caller may do it.
+OPERATIONS: list[tuple[str, str, list[str] | None, str, str, int]] = [
+    ('GET', f'/resource_providers?uuid={UUID}', None, '1.29', 'resource_providers:list', 200),
+    ('POST', '/resource_providers', [], '1.29', 'resource_providers:create', 400),
+    ('GET', PROVIDER, None, '1.29', 'resource_providers:show', 404),
+    ('PUT', PROVIDER, [], '1.29', 'resource_providers:update', 404),
+    ('DELETE', PROVIDER, None, '1.29', 'resource_providers:delete', 404),
+    ('GET', f'{PROVIDER}/inventories', None, '1.29', 'resource_providers:inventories:list', 404),
+    ('POST', f'{PROVIDER}/inventories', [], '1.29', 'resource_providers:inventories:create', 404),
+    ('GET', f'{PROVIDER}/inventories/VCPU', None, '1.29', 'resource_providers:inventories:show', 404),
+    ('PUT', f'{PROVIDER}/inventories', [], '1.29', 'resource_providers:inventories:update', 404),
+    ('PUT', f'{PROVIDER}/inventories/VCPU', [], '1.29', 'resource_providers:inventories:update', 404),
+    ('DELETE', f'{PROVIDER}/inventories', None, '1.29', 'resource_providers:inventories:delete', 404),
+    ('DELETE', f'{PROVIDER}/inventories/VCPU', None, '1.29', 'resource_providers:inventories:delete', 404),
+    ('GET', f'{PROVIDER}/aggregates', None, '1.29', 'resource_providers:aggregates:list', 404),
+    ('PUT', f'{PROVIDER}/aggregates', [], '1.29', 'resource_providers:aggregates:update', 404),
+    ('GET', f'{PROVIDER}/traits', None, '1.29', 'resource_providers:traits:list', 404),
+    ('PUT', f'{PROVIDER}/traits', [], '1.29', 'resource_providers:traits:update', 400),
+    ('DELETE', f'{PROVIDER}/traits', None, '1.29', 'resource_providers:traits:delete', 404),
+    ('GET', '/traits?name=in:CUSTOM_POLICY_CALLERS', None, '1.29', 'traits:list', 200),
+    ('GET', '/traits/CUSTOM_POLICY_CALLERS', None, '1.29', 'traits:show', 404),
+    ('PUT', '/traits/CUSTOM_POLICY_CALLERS', [], '1.29', 'traits:update', 201),
+    ('DELETE', '/traits/CUSTOM_POLICY_CALLERS', None, '1.29', 'traits:delete', 204),
+    ('GET', '/resource_classes', None, '1.29', 'resource_classes:list', 200),
+    ('POST', '/resource_classes', [], '1.29', 'resource_classes:create', 400),
+    ('GET', '/resource_classes/CUSTOM_POLICY_CALLERS', None, '1.29', 'resource_classes:show', 404),
+    ('PUT', '/resource_classes/CUSTOM_POLICY_CALLERS', [], '1.29', 'resource_classes:update', 201),
+    ('DELETE', '/resource_classes/CUSTOM_POLICY_CALLERS', None, '1.29', 'resource_classes:delete', 204),
+    ('GET', f'{PROVIDER}/usages', None, '1.29', 'resource_providers:usages', 404),
+    ('GET', '/usages?project_id=demo', None, '1.29', 'usages', 200),
+    ('GET', '/usages?project_id=demo', None, '1.39', 'usages', 200),
+    ('GET', f'{PROVIDER}/allocations', None, '1.29', 'resource_providers:allocations:list', 404),
+    ('POST', '/allocations', [], '1.29', 'allocations:manage', 400),
+    ('GET', f'/allocations/{UUID}', None, '1.29', 'allocations:list', 200),
+    ('PUT', f'/allocations/{UUID}', [], '1.29', 'allocations:update', 400),
+    ('DELETE', f'/allocations/{UUID}', None, '1.29', 'allocations:delete', 404),
+    ('GET', '/allocation_candidates', None, '1.29', 'allocation_candidates:list', 400),
+    ('POST', '/reshaper', [], '1.39', 'reshaper:reshape', 400),
+]
+RULES = {rule for *_, rule, _ in OPERATIONS}
+
+SYSTEM = {'OpenStack-System-Scope': 'all'}
+ADMINISTRATOR_ROLES = {'X-Roles': 'admin,member,reader'}
+SYSTEM_ADMINISTRATOR = {'X-Auth-Token': 'root', **ADMINISTRATOR_ROLES, **SYSTEM}
+SYSTEM_READER = {'X-Auth-Token': 'root', 'X-Roles': 'reader', **SYSTEM}
+
+#: The headers of a caller, and the rules that it satisfies.
+CALLERS: dict[str, tuple[Mapping[str, str], Collection[str]]] = {
+    'an administrator': ({'X-Auth-Token': 'admin'}, RULES),
+    'a service': ({'X-Auth-Token': 'nova:service', 'X-Roles': 'service'}, RULES),
+    'an administrator of a project': ({'X-Auth-Token': 'alice:demo', **ADMINISTRATOR_ROLES}, RULES),
+    'a system administrator': (SYSTEM_ADMINISTRATOR, ()),
+    'a member of the project': ({'X-Auth-Token': 'bob:demo', 'X-Roles': 'member'}, ()),
+    'a reader of the project': ({'X-Auth-Token': 'rita:demo', 'X-Roles': 'reader'}, {'usages'}),
+    'a member of another project': ({'X-Auth-Token': 'bob:other', 'X-Roles': 'member'}, ()),
+    'a reader of another project': ({'X-Auth-Token': 'rita:other', 'X-Roles': 'reader'}, ()),
+    'a system reader': (SYSTEM_READER, ()),
+    'nobody': ({'X-Auth-Token': 'nobody'}, ()),
+}
+
+
+@pytest.fixture(scope='module')
+def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The application with every microversion, for requests that change nothing."""
+    database = tmp_path_factory.mktemp('policy') / 'placement.sqlite'
+    fixtures.prepare(database)
+    with applications.application(database, placement=applications.EVERY_MICROVERSION) as app:
+        yield app
+
+
+def test_every_rule_is_that_of_an_operation_of_the_table() -> None:
+    assert {f'placement:{rule}' for rule in RULES} == {
+        rule.name for rule in policies.list_rules() if rule.name.startswith('placement:')
+    }
+
+
+def _check(
+    directory: pathlib.Path, headers: Mapping[str, str], allowed: Collection[str], *, enforce_scope: bool = True
+) -> None:
+    """Send every request as one caller, and compare status, code and detail with what the rules say."""
+    fixtures.prepare(directory / 'placement.sqlite')
+    scope = {'enforce_scope': enforce_scope}
+    newest = applications.EVERY_MICROVERSION
+    with applications.application(directory / 'placement.sqlite', placement=newest, oslo_policy=scope) as app:
+        for method, path, body, version, rule, status in OPERATIONS:
+            response = ask(app, method, path, body, version, **headers)
+            case = f'{method} {path} {version}: {response.status} {response.text}'
+            assert response.status_int == (status if rule in allowed else 403), case
+            if rule not in allowed:
+                (error,) = response.json['errors']
+                assert error['code'] == 'placement.undefined_code', case
+                assert f'Policy does not allow placement:{rule} to be performed' in error['detail'], case
+
+
+@pytest.mark.parametrize('caller', CALLERS)
+def test_the_default_rules_allow_operations_by_role_and_project(tmp_path: pathlib.Path, caller: str) -> None:
+    _check(tmp_path, *CALLERS[caller])
+
+
+@pytest.mark.parametrize(
+    ('headers', 'allowed'), [(SYSTEM_ADMINISTRATOR, RULES), (SYSTEM_READER, ())], ids=['administrator', 'reader']
+)
+def test_a_token_of_the_system_is_allowed_what_its_roles_allow_if_scopes_are_not_enforced(
+    tmp_path: pathlib.Path, headers: Mapping[str, str], allowed: Collection[str]
+) -> None:
+    _check(tmp_path, headers, allowed, enforce_scope=False)
+
+
+@pytest.mark.parametrize('operation', OPERATIONS, ids=lambda operation: f'{operation[0]} {operation[4]} {operation[3]}')
+def test_a_role_is_needed_before_names_body_and_query_are_read(
+    shared_app: Any, operation: tuple[str, str, list[str] | None, str, str, int]
+) -> None:
+    """Each request has a malformed name, body or query, or names what does not exist: 403 instead of 400 or 404."""
+    method, path, body, version, rule, _ = operation
+    path = path.replace('CUSTOM_POLICY_CALLERS', 'not-a-name')
+    path += '&bogus=1' if '?' in path else '?bogus=1'
+    request = webob.Request.blank(path, method=method, body=b'' if body is None else b'this is not JSON')
+    request.headers = {'X-Auth-Token': 'nobody', 'OpenStack-API-Version': f'placement {version}'}
+    request.content_type = 'application/json'
+    response = request.get_response(shared_app)
+    assert (response.status_int, response.content_type) == (403, 'application/json')
+    assert not {'Cache-Control', 'Last-Modified', 'Location'} & set(response.headers)
+    (error,) = response.json['errors']
+    detail = error.pop('detail')
+    assert f'Policy does not allow placement:{rule} to be performed' in detail
+    request_id = response.headers['X-OpenStack-Request-Id']
+    code = 'placement.undefined_code'
+    assert error == {'status': 403, 'title': 'Forbidden', 'code': code, 'request_id': request_id}
+    assert response.headers['OpenStack-API-Version'] == f'placement {version}'
+    assert 'openstack-api-version' in response.headers['Vary'].lower()

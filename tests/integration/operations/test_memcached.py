@@ -1,0 +1,85 @@
+"""A real memcached that keeps validated tokens, is stopped, and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import httpx
+
+from tests.support.keystone import keystone
+from tests.support.operations import placement_server, services
+
+REQUESTS = 5
+HEADERS = {'X-Auth-Token': 'good-admin'}
+
+
+@contextlib.contextmanager
+def _memcached(port: int) -> Iterator[None]:
+    command = [services.program('memcached', 'memcached'), '-l', '127.0.0.1', '-p', str(port), '-u', 'nobody']
+
+    def listens() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(('127.0.0.1', port)) == 0
+
+    with subprocess.Popen(command) as process:
+        try:
+            services.wait_until(listens, 'memcached does not start')
+            yield
+        finally:
+            process.terminate()
+
+
+def _request(url: str) -> None:
+    assert httpx.get(f'{url}/resource_providers', headers=HEADERS).status_code == 200
+
+
+def _metrics(listener: str) -> str:
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f'{listener}/metrics').text
+    return ''
+
+
+def _not_cached(listener: str) -> float:
+    services.wait_until(lambda: 'placement_build_info' in _metrics(listener), 'the exporter does not answer')
+    match = re.search(r'^placement_tokens_not_cached_total (\S+)$', _metrics(listener), re.MULTILINE)
+    assert match
+    return float(match[1])
+
+
+def test_memcached_that_is_stopped_is_logged_and_counted(tmp_path: pathlib.Path) -> None:
+    memcached, bind = services.free_port(), f'127.0.0.1:{services.free_port()}'
+    with keystone() as identity:
+        options = {
+            'auth_type': 'password',
+            'auth_url': f'{identity}/v3',
+            'username': 'x',
+            'password': 'x',
+            'memcached_servers': f'127.0.0.1:{memcached}',
+            'memcache_pool_dead_retry': 1,
+        }
+        placement_server.write_configuration(
+            tmp_path, metrics={'bind': bind}, api={'auth_strategy': 'keystone'}, keystone_authtoken=options
+        )
+        log = tmp_path / placement_server.LOG
+        with placement_server.served(tmp_path, '--workers', '1') as (url, _):
+            with _memcached(memcached):
+                for _ in range(REQUESTS):
+                    _request(url)
+                assert _not_cached(f'http://{bind}') == 0
+            for _ in range(REQUESTS):
+                _request(url)
+            assert _not_cached(f'http://{bind}') == REQUESTS
+            warning = f'WARNING placement.web.authentication [-] memcached (127.0.0.1:{memcached}) does not keep tokens'
+            assert re.sub(r'\[None req-.*?\]', '[-]', log.read_text()).count(warning) == 1
+            with _memcached(memcached):
+
+                def is_used_again() -> bool:
+                    _request(url)
+                    return 'memcached keeps tokens again' in log.read_text()
+
+                services.wait_until(is_used_again, 'memcached is not used again')

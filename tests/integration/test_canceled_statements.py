@@ -1,0 +1,127 @@
+"""Statements that the server cancels: 503 with Retry-After and one line in the log, and nothing half-written."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import threading
+import time
+import uuid
+
+import pytest
+import sqlalchemy as sa
+
+from placement import exception
+from placement.ops.audit import checks
+from tests.support import applications, databases, races
+from tests.support.http_client import ask, create_provider
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
+)
+
+THREADS = 6
+ROUNDS = 60
+CANCEL_ON_POSTGRESQL = (
+    'SELECT pg_cancel_backend(pid) FROM pg_stat_activity'
+    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"
+)
+
+
+def test_statements_canceled_under_load(database: sa.URL, caplog: pytest.LogCaptureFixture) -> None:
+    done = threading.Event()
+
+    def cancel() -> None:
+        engine = sa.create_engine(database, isolation_level='AUTOCOMMIT', poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            while not done.is_set():
+                if database.get_backend_name() == 'postgresql':
+                    connection.exec_driver_sql(CANCEL_ON_POSTGRESQL).all()
+                else:
+                    for number, command in databases.other_sessions(connection).items():
+                        # It may have ended by then.
+                        with contextlib.suppress(sa.exc.DBAPIError):
+                            if command != 'Sleep':
+                                connection.exec_driver_sql(f'KILL QUERY {number}')
+                time.sleep(0.005)
+
+    with applications.application(database) as app:
+        host = create_provider(app, VCPU=1000)
+
+        def run_client(_number: int) -> list[int]:
+            statuses = []
+            for _ in range(ROUNDS):
+                response = ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
+                if response.status_int == 503:
+                    assert response.headers['Retry-After'] == '2'
+                statuses.append(response.status_int)
+                ask(app, 'GET', f'/resource_providers/{host}/usages')
+            return statuses
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+        try:
+            with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+                statuses = [status for part in pool.map(run_client, range(THREADS)) for status in part]
+        finally:
+            done.set()
+            canceller.join()
+        assert set(statuses) <= {204, 503}
+        conf = applications.options(database)
+        for kind in checks.CHECKS:
+            assert checks.find(app.db, conf, kind) == [], kind
+        used = ask(app, 'GET', f'/resource_providers/{host}/usages').json['usages']['VCPU']
+        assert statuses.count(204) <= used <= len(statuses)
+    # One line each, without a traceback.
+    long = [record for record in caplog.records if record.exc_info or '\n' in record.getMessage()]
+    assert not long, (long[0].getMessage(), long[0].exc_info)
+
+
+LIMITS = {
+    'postgresql': {'options': '-c statement_timeout=200'},
+    'mysql': {
+        'init_command': 'SET SESSION max_execution_time=200'
+        if databases.on_mysql()
+        else 'SET SESSION max_statement_time=0.2'
+    },
+}
+SLOW = {'postgresql': 'SELECT pg_sleep(2)', 'mysql': 'SELECT SLEEP(2) FROM placement_traits'}
+
+
+def test_a_time_limit_of_statements(database: sa.URL) -> None:
+    backend = database.get_backend_name()
+    with applications.application(database) as app:
+        host = create_provider(app, VCPU=10)
+    limited = database.update_query_dict(LIMITS[backend])
+    options = {'sync_on_startup': False}
+    with applications.application(limited, placement_database=options) as app:
+        for read in (app.db.fetch_all, lambda statement: app.db.write(lambda tx: tx.execute(statement))):
+            with pytest.raises(exception.DatabaseUnavailable):
+                read(sa.text(SLOW[backend]))
+        if databases.on_mysql():
+            # Its limit ends no statement that writes.
+            return
+        engine = sa.create_engine(database, poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            query = 'SELECT id FROM placement_resource_providers WHERE uuid = {!r} FOR UPDATE'
+            connection.exec_driver_sql(query.format(host))
+            rejected = ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
+            assert (rejected.status_int, rejected.headers['Retry-After']) == (503, '2')
+            connection.rollback()
+        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None)).status_int == 204
+
+
+def test_a_time_limit_of_idle_transactions(database: sa.URL) -> None:
+    if database.get_backend_name() != 'postgresql':
+        pytest.skip('MariaDB closes the connection, as in an outage.')
+    limited = database.update_query_dict({'options': '-c idle_in_transaction_session_timeout=100'})
+    with applications.application(limited) as app:
+
+        def idle(tx: sa.Connection) -> None:
+            tx.exec_driver_sql('SELECT 1')
+            time.sleep(0.5)
+            tx.exec_driver_sql('SELECT 1')
+
+        with pytest.raises(exception.DatabaseUnavailable):
+            app.db.write(idle)
+        assert ask(app, 'GET', '/resource_providers').status_int == 200

@@ -1,0 +1,111 @@
+"""The exporter beside a real ``placement-api``: its clients, its end, and the files that it reads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import servers
+from tests.support.servers import Server
+
+SECONDS = 60
+
+
+@pytest.fixture(scope='module')
+def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The directory of the database and of the files of the metrics."""
+    return tmp_path_factory.mktemp('exporter')
+
+
+@pytest.fixture(scope='module')
+def server(directory: pathlib.Path) -> Iterator[Server]:
+    """A service with two workers on SQLite."""
+    environment = {'TMPDIR': str(directory)}
+    with servers.serving(f'sqlite:///{directory}/placement.sqlite', directory, environment=environment) as started:
+        yield started
+
+
+def scrape(server: Server) -> str:
+    """The text of the metrics."""
+    assert server.metrics_url is not None
+    with urllib.request.urlopen(server.metrics_url, timeout=SECONDS) as answer:
+        return str(answer.read().decode())
+
+
+def send(server: Server, requests: int) -> None:
+    """Send requests that are counted as those for ``/resource_providers``."""
+    for _ in range(requests):
+        request = urllib.request.Request(f'{server.url}/resource_providers', headers={'X-Auth-Token': 'admin'})
+        with urllib.request.urlopen(request, timeout=SECONDS):
+            pass
+
+
+def count(server: Server) -> int:
+    """The number of requests for ``/resource_providers`` since the start of the service."""
+    values = re.findall(
+        r'^placement_requests_total{.*route="/resource_providers".*} (\S+)$', scrape(server), re.MULTILINE
+    )
+    return int(sum(map(float, values)))
+
+
+def test_an_exporter_that_was_killed_is_started_again(server: Server) -> None:
+    before = count(server)
+    send(server, 10)
+    assert count(server) == before + 10
+    killed = server.exporter()
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    deadline = time.monotonic() + SECONDS
+    while server.exporter() in (None, killed):
+        assert time.monotonic() < deadline, server.tail()
+        time.sleep(0.05)
+    server.wait_until_ready()
+    assert count(server) == before + 10
+    assert f'The exporter of the metrics (pid: {killed}) has ended and is started again' in server.log.read_text()
+
+
+def test_without_the_option_there_is_no_page(server: Server) -> None:
+    assert server.metrics_url is not None
+    with pytest.raises(urllib.error.HTTPError, match='404'):
+        urllib.request.urlopen(server.metrics_url.replace('/metrics', '/page'), timeout=SECONDS)
+
+
+def test_reloads_leave_no_files_and_lose_no_counts(server: Server, directory: pathlib.Path) -> None:
+    requests = count(server)
+    for _ in range(3):
+        send(server, 10)
+        requests += 10
+        workers = server.workers()
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + SECONDS
+        while len(server.workers()) != 2 or set(server.workers()) & set(workers):
+            assert time.monotonic() < deadline, server.tail()
+            time.sleep(0.05)
+        assert count(server) == requests
+    numbers = {file.stem.rpartition('_')[2] for file in directory.glob('placement-metrics-*/*.db')}
+    # The master, the exporter, two workers, and during a reload two more.
+    assert len(numbers) <= 6
+
+
+def test_idle_connections_keep_neither_threads_nor_descriptors(server: Server) -> None:
+    assert server.metrics_url is not None
+    address = ('127.0.0.1', int(server.metrics_url.split(':')[2].split('/')[0]))
+    exporter = server.exporter()
+    assert exporter is not None
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(address, timeout=SECONDS)) for _ in range(300)]
+        assert 'placement_database_up 1.0' in scrape(server)
+        assert servers.threads(exporter) < 30
+        assert len(list(pathlib.Path(f'/proc/{exporter}/fd').iterdir())) < 200
+        # The last one is within the limit of connections, and is closed because it sends nothing.
+        assert idle[-1].recv(1) == b''

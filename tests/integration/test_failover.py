@@ -1,0 +1,205 @@
+"""Failover drills: under load another database server takes over, and the proxy before it is moved to that one."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import pathlib
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support import adopted, assertions, caches, databases, local_servers, servers
+from tests.support.history.record import History
+from tests.support.history.workload import Load
+from tests.support.tcp_proxy import Proxy
+
+#: The longest time from the move of the proxy until all requests are answered as before.
+MAX_OUTAGE_SECONDS = 10
+#: Requests that have to be accepted before the failover, and again after it.
+ACCEPTED_REQUESTS = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """The primary, and two failovers in this order: as planned, and after ``kill -9``. They return the next primary."""
+
+    primary: sa.URL
+    switch_over: Callable[[], sa.URL]
+    fail_over: Callable[[], sa.URL]
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: Whether a server that another one has taken over from answers no read with an older state.
+    strict_reads: bool = True
+
+
+@contextlib.contextmanager
+def postgresql() -> Iterator[Cluster]:
+    """A primary that confirms a COMMIT only when its standby has it, and a standby of that one."""
+    with contextlib.ExitStack() as stack:
+        primary = stack.enter_context(local_servers.running('postgresql'))
+        standby = stack.enter_context(local_servers.running('postgresql', primary=primary))
+        last = stack.enter_context(local_servers.running('postgresql', primary=standby))
+
+        def wait_for_standby_at_commit(url: sa.URL) -> sa.URL:
+            databases.execute(url, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+            databases.execute(url, 'SELECT pg_reload_conf()')
+            adopted.wait_until(lambda: _column(url, 'SELECT sync_state FROM pg_stat_replication') == ['sync'])
+            return url
+
+        def switch_over() -> sa.URL:
+            # It ends its sessions, and waits until the standby has received everything.
+            primary.crash(signal.SIGINT)
+            databases.execute(standby.url, 'SELECT pg_promote()')
+            return wait_for_standby_at_commit(standby.url)
+
+        def fail_over() -> sa.URL:
+            standby.crash(signal.SIGKILL)
+            databases.execute(last.url, 'SELECT pg_promote()')
+            return last.url
+
+        yield Cluster(wait_for_standby_at_commit(primary.url), switch_over, fail_over)
+
+
+@contextlib.contextmanager
+def galera() -> Iterator[Cluster]:
+    """Three nodes, which may all write: nothing is promoted."""
+    with databases.cluster() as cluster:
+        first, second, third = (sa.make_url(node.url()) for node in cluster.nodes)
+
+        def switch_over() -> sa.URL:
+            databases.execute(first, 'SET GLOBAL read_only = 1')
+            return second
+
+        def fail_over() -> sa.URL:
+            cluster.kill(2)
+            return third
+
+        yield Cluster(first, switch_over, fail_over, {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1'})
+
+
+@contextlib.contextmanager
+def group_replication() -> Iterator[Cluster]:
+    """Three members of MySQL's Group Replication, of which one accepts writes."""
+    with databases.mysql_group() as group:
+
+        def switch_over() -> sa.URL:
+            group.switch_primary(2)
+            return sa.make_url(group.node(2).url())
+
+        def fail_over() -> sa.URL:
+            group.kill(2)
+            adopted.wait_until(lambda: group.primary() is not None)
+            primary = group.primary()
+            assert primary is not None
+            return sa.make_url(primary.url())
+
+        yield Cluster(sa.make_url(group.node(1).url()), switch_over, fail_over, strict_reads=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Failover:
+    """When it began, and when the proxy was moved to the new primary."""
+
+    kind: str
+    started: float
+    moved: float
+
+    def measure(self, history: History, until: float) -> tuple[str, float]:
+        """Return a line for the report, and the seconds from the move until the last request was answered as before.
+
+        :param until: when the next failover began.
+        """
+        events = [event for event in history.events if event.end >= self.started and event.start < until]
+        unavailable = [event for event in events if event.status == 503 and event.end < until]
+        assert {event.retry_after for event in unavailable} <= {'2'}
+        outage = max([0.0, *(event.end - self.moved for event in unavailable)])
+        wait = max(event.end - max(event.start, self.moved) for event in events)
+        times = (
+            f'moved after {self.moved - self.started:.1f} s, last 503 {outage:.1f} s later, longest wait {wait:.1f} s'
+        )
+        return f'{self.kind}: {times}, {len(unavailable)} of {len(events)} were 503', max(outage, wait)
+
+
+def _column(url: sa.URL, statement: str) -> list[object]:
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        return list(connection.execute(sa.text(statement)).scalars())
+
+
+def _address(url: sa.URL) -> tuple[str, int]:
+    return url.host or '', url.port or 0
+
+
+def _database(primary: sa.URL) -> sa.URL:
+    """Create a database, on MySQL with an account that, unlike root, may not write while a server is read-only."""
+    databases.execute(primary, 'CREATE DATABASE placement')
+    if primary.get_backend_name() == 'postgresql':
+        return primary.set(database='placement')
+    databases.execute(primary, 'CREATE USER placement')
+    databases.execute(primary, 'GRANT ALL ON placement.* TO placement')
+    return primary.set(username='placement', database='placement')
+
+
+@pytest.mark.parametrize(
+    'cluster',
+    [
+        pytest.param(postgresql, marks=pytest.mark.postgresql),
+        pytest.param(galera, marks=pytest.mark.galera),
+        pytest.param(group_replication, marks=pytest.mark.mysql),
+    ],
+)
+def test_failovers(
+    cluster: Callable[[], contextlib.AbstractContextManager[Cluster]],
+    tmp_path: pathlib.Path,
+    record_property: Callable[[str, str], None],
+) -> None:
+    with contextlib.ExitStack() as stack:
+        members = stack.enter_context(cluster())
+        database = _database(members.primary)
+        proxy = stack.enter_context(Proxy(*_address(members.primary)))
+        url = database.set(host='127.0.0.1', port=proxy.port).render_as_string(hide_password=False)
+        server = stack.enter_context(servers.serving(url, tmp_path, environment=members.environment))
+        failovers = []
+        load = Load.start([server.url], clients=8)
+        try:
+            load.wait_for_accepted(ACCEPTED_REQUESTS)
+            primary = members.primary
+            for kind, take_over in (('planned', members.switch_over), ('killed', members.fail_over)):
+                started, previous = time.monotonic(), _address(primary)
+                primary = take_over()
+                proxy.move(*_address(primary))
+                failovers.append(Failover(kind, started, time.monotonic()))
+                load.wait_for_accepted(ACCEPTED_REQUESTS, since=time.monotonic())
+                adopted.wait_until(functools.partial(_is_left, server, proxy, previous))
+        finally:
+            load.stop()
+        history = load.finish()
+        measured = [
+            failover.measure(history, until)
+            for failover, until in zip(failovers, [failovers[1].started, math.inf], strict=True)
+        ]
+        assertions.history_has_no_violations(
+            load,
+            history,
+            record_property,
+            name='\n'.join([f'failovers, {cluster.__name__}', *(line for line, _ in measured)]),
+            retries=server.retries(),
+            databases=[database.set(port=primary.port).render_as_string(hide_password=False)],
+            interrupted=True,
+            strict_reads=members.strict_reads,
+        )
+        assert all(seconds <= MAX_OUTAGE_SECONDS for _, seconds in measured)
+        assert load.unsent == 0
+        # Two connections, which usually lead to both workers.
+        caches.answered_changes_are_found([server.url] * 2, rounds=2)
+
+
+def _is_left(server: servers.Server, proxy: Proxy, address: tuple[str, int]) -> bool:
+    """Whether no connection to a database is open. The exporter, which only reads, notices the failover at a scrape."""
+    server.retries()
+    return proxy.connections_to(*address) == 0

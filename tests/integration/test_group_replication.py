@@ -1,0 +1,147 @@
+"""The service on MySQL's Group Replication (InnoDB Cluster): one primary, and every member as a primary."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support import applications, assertions, caches, databases, races, servers
+from tests.support.adopted import wait_until
+from tests.support.history.client import Client
+
+if TYPE_CHECKING:
+    from tools import mysql, nodes
+
+pytestmark = pytest.mark.mysql
+
+
+@pytest.fixture(scope='module')
+def group() -> Iterator[mysql.Cluster]:
+    """Three members, of which the first is the primary at the beginning."""
+    with databases.mysql_group() as started:
+        yield started
+
+
+def test_command(group: mysql.Cluster, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tools import mysql
+
+    options = ['--directory', str(group.directory)]
+    assert mysql.main([*options, 'status']) == 0
+    status = capsys.readouterr().out
+    assert (status.count('ONLINE'), status.count('primary'), status.count('read-only')) == (3, 1, 2)
+    assert mysql.main([*options, 'switch-primary', '2']) == 0
+    assert group.primary() == group.node(2)
+    for directory, command, message in (
+        (tmp_path, ['status'], 'There is no cluster in'),
+        (group.directory, ['kill-node', '4'], 'There is no node 4'),
+        (group.directory, ['restart-node', '1'], 'Node 1 runs already'),
+        (group.directory, ['start'], 'is not empty'),
+    ):
+        assert mysql.main(['--directory', str(directory), *command]) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_another_member_takes_over_from_a_killed_primary(group: mysql.Cluster) -> None:
+    primary = group.primary()
+    assert primary is not None
+    group.kill(primary.number)
+    deadline = time.monotonic() + 60
+    while (successor := group.primary()) is None:
+        assert time.monotonic() < deadline
+    assert successor != primary
+    group.restart(primary.number)
+    assert group.primary() == successor
+
+
+#: Seconds that a planned switchover may take under load. Without a limit of ours, statements wait 50 s for a row lock.
+MAX_SWITCHOVER_SECONDS = 20
+
+
+def test_a_planned_switchover_does_not_wait_for_claims(group: mysql.Cluster, tmp_path: pathlib.Path) -> None:
+    """The server becomes read-only only when no statement waits for a row lock. Without a limit some hang."""
+    primary = group.primary()
+    assert primary is not None
+    successor = next(node for node in group.nodes if node != primary)
+    accepted: list[str] = []
+    durations: list[float] = []
+    done = threading.Event()
+
+    def run_caller(url: str, host: str) -> None:
+        with contextlib.closing(Client([url], token='admin')) as client:
+            while not done.is_set():
+                consumer = str(uuid.uuid4())
+                if client.request('PUT', f'/allocations/{consumer}', races.claim([host], None)).status == 204:
+                    accepted.append(consumer)
+
+    with databases.fresh(sa.make_url(primary.url())) as url, servers.serving(_text(url), tmp_path) as server:
+        with contextlib.closing(Client([server.url], token='admin')) as client:
+            host = races.provider(client, 1_000_000)
+        callers = [threading.Thread(target=run_caller, args=(server.url, host)) for _ in range(8)]
+        for caller in callers:
+            caller.start()
+        try:
+            for _ in range(5):
+                count = len(accepted)
+                wait_until(lambda count=count: len(accepted) > count + 50)  # type: ignore[misc]
+                started = time.monotonic()
+                group.switch_primary(successor.number)
+                durations.append(time.monotonic() - started)
+                group.switch_primary(primary.number)
+        finally:
+            done.set()
+            for caller in callers:
+                caller.join()
+    assert max(durations) < MAX_SWITCHOVER_SECONDS, durations
+
+
+@pytest.fixture(scope='module')
+def primaries(group: mysql.Cluster) -> list[nodes.Node]:
+    """The members, all of which accept writes and wait before they read until they have what the others committed."""
+    group.node(1).query('SELECT group_replication_switch_to_multi_primary_mode()')
+    for node in group.nodes:
+        node.query("SET GLOBAL group_replication_consistency = 'BEFORE'")
+    wait_until(lambda: all(group.is_writable(node) for node in group.nodes))
+    return group.nodes
+
+
+@pytest.fixture(scope='module')
+def urls(primaries: list[nodes.Node]) -> Iterator[list[sa.URL]]:
+    """The URLs of one empty database, one for each member."""
+    with databases.fresh(sa.make_url(primaries[0].url())) as url:
+        yield [sa.make_url(node.url(url.database or '')) for node in primaries]
+
+
+@pytest.fixture(scope='module')
+def services(urls: list[sa.URL], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The URLs of a service on each member."""
+    directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
+    with servers.serving(_text(urls[0]), directory) as first:
+        followers = [servers.launch(_text(url), directory) for url in urls[1:]]
+        with servers.ready(followers):
+            yield [server.url for server in (first, *followers)]
+
+
+@pytest.mark.parametrize('race', assertions.RACES)
+def test_race_on_several_primaries(services: list[str], race: str) -> None:
+    assertions.RACES[race](services)
+
+
+def test_searching_on_one_primary_what_was_written_on_another(services: list[str]) -> None:
+    caches.answered_changes_are_found(services)
+
+
+def test_no_claim_is_written_by_halves(urls: list[sa.URL]) -> None:
+    with contextlib.ExitStack() as stack:
+        assertions.no_claim_is_written_by_halves([stack.enter_context(applications.database(url)) for url in urls])
+
+
+def _text(url: sa.URL) -> str:
+    return url.render_as_string(hide_password=False)

@@ -1,0 +1,174 @@
+"""A database that rejects changes: a server that was demoted, that is in maintenance, or whose disk is full."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from placement import deploy
+from tests.support import applications, databases, local_servers, races
+from tests.support.http_client import ask, create_provider
+
+SERVERS = ['sqlite', *[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ('postgresql', 'mariadb')]]
+READ_ONLY = 'The database is read-only'
+
+
+@dataclasses.dataclass
+class Demotable:
+    """A database whose sessions can be made read-only, by ``demote``, and writable again, by ``promote``."""
+
+    url: sa.URL
+    demote: Callable[[], None]
+    promote: Callable[[], None]
+
+
+@pytest.fixture
+def demotable(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Demotable]:
+    """A database on a server of the kind that the parameter names."""
+    makers = {'sqlite': on_sqlite, 'postgresql': on_postgresql, 'mariadb': on_mariadb}
+    with makers[request.param](tmp_path) as database:
+        yield database
+
+
+@contextlib.contextmanager
+def on_sqlite(directory: pathlib.Path) -> Iterator[Demotable]:
+    """A file that new connections cannot change. Root may write to a file without permission."""
+    is_read_only = False
+
+    def set_up(connection: sa.engine.interfaces.DBAPIConnection, _record: object) -> None:
+        if is_read_only:
+            connection.cursor().execute('PRAGMA query_only = ON')
+
+    def switch(value: bool) -> None:
+        nonlocal is_read_only
+        is_read_only = value
+
+    sa.event.listen(sa.pool.Pool, 'connect', set_up)
+    try:
+        yield Demotable(
+            sa.make_url(f'sqlite:///{directory}/placement.sqlite'), lambda: switch(True), lambda: switch(False)
+        )
+    finally:
+        sa.event.remove(sa.pool.Pool, 'connect', set_up)
+
+
+@contextlib.contextmanager
+def on_postgresql(_directory: pathlib.Path) -> Iterator[Demotable]:
+    """A database of which new sessions are read-only, and existing ones stay as they are."""
+    if reason := databases.why_unavailable('postgresql'):
+        databases.unavailable('postgresql', reason)
+    administrator = databases.server_url('postgresql')
+    with databases.fresh(administrator) as url:
+        option = f'ALTER DATABASE {url.database} SET default_transaction_read_only'
+        yield Demotable(
+            url,
+            lambda: databases.execute(administrator, f'{option} = on'),
+            lambda: databases.execute(administrator, f'{option} = off'),
+        )
+
+
+@contextlib.contextmanager
+def on_mariadb(_directory: pathlib.Path) -> Iterator[Demotable]:
+    """A server of its own, as the option applies to all databases, and an account that may not ignore the option."""
+    with local_servers.running('mariadb') as server, databases.fresh(server.url) as url:
+        databases.execute(server.url, "CREATE USER placement@'%'")
+        databases.execute(server.url, f"GRANT ALL ON {url.database}.* TO placement@'%'")
+        yield Demotable(
+            url.set(username='placement'),
+            lambda: databases.execute(server.url, 'SET GLOBAL read_only = ON'),
+            lambda: databases.execute(server.url, 'SET GLOBAL read_only = OFF'),
+        )
+
+
+def claim(app: deploy.Application, host: str) -> tuple[int, str | None]:
+    """Claim a unit for a new consumer; return the status and Retry-After."""
+    response = ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
+    return response.status_int, response.headers.get('Retry-After')
+
+
+def readiness(app: deploy.Application) -> tuple[int, str]:
+    """Return the status and the text of the readiness check."""
+    response = ask(app, 'GET', '/healthcheck/ready')
+    return response.status_int, response.text.strip()
+
+
+@pytest.mark.parametrize('demotable', SERVERS, indirect=True)
+def test_a_read_only_database_rejects_writes_and_answers_reads(
+    demotable: Demotable, caplog: pytest.LogCaptureFixture
+) -> None:
+    with applications.application(demotable.url, healthcheck={'path': '/healthcheck'}) as app:
+        host = create_provider(app, VCPU=100)
+        assert claim(app, host) == (204, None)
+        demotable.demote()
+        # A connection from before that would not know.
+        app.db.engine.dispose()
+        caplog.clear()
+        assert [claim(app, host) for _ in range(10)] == [(503, '2')] * 10
+        assert ask(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 1}
+        search = ask(app, 'GET', '/allocation_candidates?resources=VCPU:1')
+        assert list(search.json['provider_summaries']) == [host]
+        assert readiness(app) == (200, f'{READ_ONLY}.')
+        lines = [record.getMessage() for record in caplog.records if record.levelname == 'ERROR']
+        assert len(lines) == 1, lines
+        assert lines[0].startswith(READ_ONLY)
+        assert not [record for record in caplog.records if record.exc_info]
+        demotable.promote()
+        assert [claim(app, host) for _ in range(10)] == [(204, None)] * 10
+        while readiness(app) != (200, 'OK'):
+            pass
+
+
+@pytest.mark.parametrize('demotable', SERVERS, indirect=True)
+def test_no_connection_to_a_demoted_server_is_used_again(demotable: Demotable) -> None:
+    """PostgreSQL and SQLite keep such a connection read-only when new ones are not, as after a failover."""
+    opened: list[sa.engine.interfaces.DBAPIConnection] = []
+    closed: list[sa.engine.interfaces.DBAPIConnection] = []
+    with applications.application(demotable.url, placement_database={'max_pool_size': 4}) as app:
+        host = create_provider(app, VCPU=100)
+        demotable.demote()
+        app.db.engine.dispose()
+        sa.event.listen(app.db.engine, 'connect', lambda connection, _record: opened.append(connection))
+        sa.event.listen(app.db.engine, 'close', lambda connection, _record: closed.append(connection))
+        with contextlib.ExitStack() as stack:
+            for _ in range(4):
+                stack.enter_context(app.db.reader())
+        assert len(opened) == 4
+        demoted = list(opened)
+        if demotable.url.get_backend_name() == 'mysql':
+            assert claim(app, host) == (503, '2')
+            demotable.promote()
+        else:
+            demotable.promote()
+        # The first one finds out, and is retried on a connection to the new primary.
+        assert claim(app, host) == (204, None)
+        with contextlib.ExitStack() as stack:
+            for _ in range(4):
+                stack.enter_context(app.db.reader())
+        assert all(any(connection is other for other in closed) for connection in demoted)
+
+
+@pytest.mark.mariadb
+@pytest.mark.parametrize(
+    ('number', 'setting'),
+    [(number, databases.defaults()[1]) for number in (1021, 1114, 1836)],
+    indirect=['setting'],
+)
+def test_a_full_disk_is_reported_as_read_only(database: sa.URL, number: int) -> None:
+    with applications.application(database) as app:
+        host = create_provider(app, VCPU=100)
+        databases.execute(
+            database,
+            'CREATE TRIGGER full_disk BEFORE INSERT ON placement_allocations FOR EACH ROW'
+            f" SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = 'full'",
+        )
+        try:
+            assert claim(app, host) == (503, '2')
+        finally:
+            databases.execute(database, 'DROP TRIGGER full_disk')
+        assert claim(app, host) == (204, None)

@@ -1,0 +1,176 @@
+"""A database, or a Keystone, that accepts connections and does not answer: health checks, metrics and page do."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import select
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent import futures
+
+import pytest
+
+from tests.support import databases, servers, tcp_proxy
+from tests.support.operations import services
+
+#: An answer that comes within this time did not wait for the backend, whose timeout is longer.
+SECONDS = 15
+BACKEND_TIMEOUT_SECONDS = 300
+CLIENTS = 6
+WORKERS, THREADS, REQUESTS = 2, 4, 30
+ENVIRONMENT = {
+    'OS_HEALTHCHECK__PATH': '/healthcheck',
+    'OS_METRICS__PAGE': 'true',
+    'OS_PLACEMENT_DATABASE__SOCKET_TIMEOUT': str(BACKEND_TIMEOUT_SECONDS),
+}
+DATABASE_SILENT = 'The database has not answered for '
+
+
+def _ask(url: str) -> tuple[int, str]:
+    """The status and the text of an answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def _ask_together(url: str) -> list[tuple[int, str]]:
+    """The answers to several clients at the same time."""
+    with futures.ThreadPoolExecutor(CLIENTS) as executor:
+        return list(executor.map(_ask, [url] * CLIENTS))
+
+
+def _metric(server: servers.Server, name: str) -> float:
+    assert server.metrics_url is not None
+    lines = _ask(server.metrics_url)[1].splitlines()
+    return sum(float(line.rpartition(' ')[2]) for line in lines if line.partition(' ')[0] == name)
+
+
+#: The metrics from the database that the tests look at, by short names.
+SHOWN = {
+    'placement_database_up': 'up',
+    'placement_resource_providers': 'providers',
+    'placement_usage_mismatches': 'mismatches',
+    'placement_collector_last_success_timestamp_seconds{collector="allocation"}': 'allocation',
+    'placement_collector_last_success_timestamp_seconds{collector="inventory"}': 'inventory',
+}
+
+
+def _scrape(server: servers.Server) -> dict[str, float] | None:
+    """The values of ``SHOWN`` in a scrape; None while the exporter does not listen."""
+    assert server.metrics_url is not None
+    try:
+        lines = [line.rpartition(' ') for line in _ask(server.metrics_url)[1].splitlines()]
+    except urllib.error.URLError:
+        return None
+    return {SHOWN[name]: float(value) for name, _, value in lines if name in SHOWN}
+
+
+@contextlib.contextmanager
+def _in_flight(server: servers.Server) -> Iterator[Sequence[socket.socket]]:
+    """The connections of requests that occupy every thread of the server, and more that wait for one."""
+    port = int(server.url.rpartition(':')[2])
+    with contextlib.ExitStack() as stack:
+        connections: list[socket.socket] = []
+
+        def are_all_busy() -> bool:
+            # Of the first ones, all may have come to one worker.
+            for _ in range(1 if connections else REQUESTS):
+                connection = stack.enter_context(socket.create_connection(('127.0.0.1', port)))
+                connection.sendall(b'GET /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n')
+                connections.append(connection)
+            return _metric(server, 'placement_threads_busy') == WORKERS * THREADS
+
+        services.wait_until(are_all_busy, 'the threads are not all busy')
+        yield connections
+
+
+def _launch(url: str, directory: pathlib.Path, **variables: str) -> contextlib.AbstractContextManager[servers.Server]:
+    return servers.serving(url, directory, workers=WORKERS, threads=THREADS, environment=ENVIRONMENT | variables)
+
+
+@pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()))
+def test_a_silent_database(setting: databases.Setting, tmp_path: pathlib.Path) -> None:
+    with databases.fresh(databases.server_url(setting.server)) as url, tcp_proxy.silencing(url) as (proxy, through):
+        with contextlib.ExitStack() as stack:
+            patient = through.update_query_dict({'connect_timeout': str(BACKEND_TIMEOUT_SECONDS)})
+            server = stack.enter_context(_launch(patient.render_as_string(hide_password=False), tmp_path))
+            stack.callback(proxy.end_silence)
+            assert _ask_together(f'{server.url}/healthcheck/ready') == [(200, 'OK\n')] * CLIENTS
+            proxy.is_silent = True
+            connections = stack.enter_context(_in_flight(server))
+            assert _ask_together(f'{server.url}/healthcheck') == [(200, 'OK\n')] * CLIENTS
+            assert server.metrics_url is not None
+            exporter = server.metrics_url.removesuffix('/metrics')
+            assert _ask_together(f'{exporter}/healthcheck') == [(200, 'OK\n')] * CLIENTS
+            for address in (server.url, exporter):
+                for status, text in _ask_together(f'{address}/healthcheck/ready'):
+                    assert status == 503
+                    assert text.startswith((DATABASE_SILENT, 'No thread'))
+            for status, text in _ask_together(f'{exporter}/page/trees'):
+                assert status == 503
+                assert 'This page waits for the database' in text
+            assert _metric(server, 'placement_database_up') == 0
+            # All of this was answered while no request was.
+            assert not select.select(connections, [], [], 0)[0]
+        # One of each worker and of the exporter; one that is stuck does not ask the database.
+        log = server.log.read_text()
+        assert 1 <= log.count(DATABASE_SILENT) <= WORKERS + 1
+        assert 'TimeoutError' not in log
+
+
+@pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()))
+def test_collectors_read_again_after_a_silence_and_keep_their_values_in_one(
+    setting: databases.Setting, tmp_path: pathlib.Path
+) -> None:
+    with (
+        databases.fresh(databases.server_url(setting.server)) as url,
+        tcp_proxy.silencing(url) as (proxy, through),
+        contextlib.ExitStack() as stack,
+    ):
+        server = servers.launch(through.render_as_string(hide_password=False), tmp_path, environment=ENVIRONMENT)
+        stack.callback(server.stop)
+        stack.callback(proxy.end_silence)
+        # The exporter reads nothing before it is scraped.
+        services.wait_until(lambda: 'ready on' in server.log.read_text(), 'the service does not start')
+        proxy.is_silent = True
+        services.wait_until(lambda: _scrape(server) is not None, 'the exporter does not answer')
+        assert _scrape(server) == {'up': 0, 'allocation': 0, 'inventory': 0}
+        proxy.end_silence()
+        services.wait_until(lambda: 'mismatches' in (_scrape(server) or {}), 'the collectors do not read again')
+        scrape = _scrape(server)
+        assert scrape is not None
+        assert scrape['up'] == scrape['providers'] + 1 == scrape['mismatches'] + 1 == 1
+        assert scrape['allocation'] > 0
+        proxy.is_silent = True
+        services.wait_until(lambda: (_scrape(server) or {})['up'] == 0, 'the silence is not seen')
+        assert (_scrape(server) or {}).keys() == scrape.keys()
+        proxy.end_silence()
+        services.wait_until(lambda: (_scrape(server) or {})['up'] == 1, 'the end of the silence is not seen')
+        log = server.log.read_text()
+        assert (log.count(f'[-] {DATABASE_SILENT}'), log.count('[-] The database answers again')) == (2, 2)
+
+
+def test_a_silent_keystone(tmp_path: pathlib.Path) -> None:
+    with socket.create_server(('127.0.0.1', 0), backlog=100) as keystone, contextlib.ExitStack() as stack:
+        address = f'http://127.0.0.1:{keystone.getsockname()[1]}/v3'
+        (tmp_path / 'placement.conf').write_text(
+            f'[keystone_authtoken]\nauth_type = password\nauth_url = {address}\nusername = x\npassword = x\n'
+            f'http_connect_timeout = {BACKEND_TIMEOUT_SECONDS}\n'
+        )
+        server = stack.enter_context(_launch(f'sqlite:///{tmp_path}/db', tmp_path, OS_API__AUTH_STRATEGY='keystone'))
+        stack.callback(keystone.close)
+        connections = stack.enter_context(_in_flight(server))
+        assert _ask_together(f'{server.url}/healthcheck') == [(200, 'OK\n')] * CLIENTS
+        warning = 'WARNING placement.serving.threads [-] No thread has become free for '
+        services.wait_until(lambda: server.log.read_text().count(warning) == WORKERS, 'not one warning of each worker')
+        for status, text in _ask_together(f'{server.url}/healthcheck/ready'):
+            assert status == 503
+            assert text.startswith('No thread has become free for ')
+            assert f'{THREADS} wait for Keystone' in text
+        assert not select.select(connections, [], [], 0)[0]
+        assert server.log.read_text().count(warning) == WORKERS

@@ -1,0 +1,67 @@
+"""The topologies of the candidate tests as snapshots, and searches in them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping
+
+from placement.cache.providers import InventoryRecord, Provider
+from placement.cache.snapshot import KnownNames, Snapshot
+from placement.search.assignments import search
+from placement.search.budget import SearchBudget
+from placement.search.prefilter import Prefilter
+from placement.search.search_units import SearchUnit
+from tests.support.search.oracle import RP, SHARES, Body, Query
+from tests.support.search.topologies import CLASSES, TRAITS, request_of, root_of
+
+CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
+NAMES = KnownNames({number: name for name, number in CLASS_IDS.items()}, frozenset([*TRAITS, SHARES]))
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+def records_of(topology: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[Provider]:
+    """The records of a topology; the provider at index n has the id n + 1."""
+    ids = {rp.name: number for number, rp in enumerate(topology, start=1)}
+    parents = {rp.name: rp.parent for rp in topology}
+    return [
+        Provider(
+            id=ids[rp.name],
+            uuid=f'uuid of {rp.name}',
+            name=rp.name,
+            generation=generation,
+            parent_id=ids[rp.parent] if rp.parent else None,
+            root_id=ids[root_of(rp.name, parents)],
+            parent_provider_uuid=f'uuid of {rp.parent}' if rp.parent else None,
+            root_provider_uuid=f'uuid of {root_of(rp.name, parents)}',
+            modified=NOW,
+            inventories={
+                name: InventoryRecord(**values)
+                for name, values in sorted(rp.inventory.items(), key=lambda item: class_ids[item[0]])
+            },
+            traits=frozenset(rp.traits),
+            aggregates=frozenset(rp.aggregates),
+        )
+        for rp in topology
+    ]
+
+
+def single_trees(units: Iterable[SearchUnit]) -> Iterator[SearchUnit]:
+    """Each tree of some search units as one that is searched by itself."""
+    for unit in units:
+        for index in range(unit.count):
+            tree = unit[index : index + 1]
+            tree.equivalence_key = None
+            yield tree
+
+
+def find(state: Snapshot, query: Query, alike: bool = True) -> list[Body]:
+    """The candidates that a search of the cache finds, in the form of the oracle."""
+    request = request_of(query)
+    names = {record.id: record.name or '' for record in state.providers()}
+    prefilter = Prefilter(state, request)
+    units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
+    return [
+        frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
+        for candidate_set in search(units, prefilter.compiled, SearchBudget())
+        for candidate in candidate_set
+    ]

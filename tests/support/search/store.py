@@ -1,0 +1,226 @@
+"""Stores the topologies of the candidate tests in a database, and sends queries to the whole application."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+import sqlalchemy as sa
+import webob
+
+from placement.db import change_log, tables
+from placement.db.api import Database
+from tests.support.http_client import ask
+from tests.support.search.examples import TOPOLOGIES, Example
+from tests.support.search.oracle import RP, Body, Entry, Oracle, Query, assert_candidates
+from tests.support.search.query_strings import uuid_of, with_uuids
+from tests.support.search.topologies import TRAITS
+
+_MEMBERS = (
+    tables.allocations,
+    tables.consumers,
+    tables.inventories,
+    tables.resource_provider_traits,
+    tables.resource_provider_aggregates,
+    tables.placement_aggregates,
+)
+
+
+class Stored:
+    """A topology in a database, reached over HTTP."""
+
+    def __init__(self, app: Any, topology: list[RP]) -> None:
+        self._app = app
+        self._topology = topology
+        self.names = {uuid_of(rp.name): rp.name for rp in topology}
+        store(app.db, topology)
+
+    def request(self, path: str, minor: int, method: str = 'GET', body: Any = None) -> webob.Response:
+        return ask(self._app, method, path, body, f'1.{minor}')
+
+    def candidates(self, query: Query | str, minor: int = 29) -> dict[str, Any]:
+        """The answer to a query, aggregates given by name."""
+        if isinstance(query, Query):
+            text, minor = query_string(query), query.minor
+        else:
+            text = with_uuids(query)
+        response = self.request(f'/allocation_candidates?{text}', minor)
+        assert response.status_code == 200, response.text
+        return response.json
+
+    def bodies(self, answer: dict[str, Any]) -> list[Body]:
+        """The allocations of the candidates of an answer, in the form of the oracle."""
+        return [entry.body for entry in self.entries(answer)]
+
+    def entries(self, answer: dict[str, Any]) -> list[Entry]:
+        """The candidates of an answer with their mappings, in the form of the oracle."""
+        return [self._entry(candidate) for candidate in answer['allocation_requests']]
+
+    def _entry(self, candidate: dict[str, Any]) -> Entry:
+        body = self._body(candidate['allocations'])
+        if 'mappings' not in candidate:
+            return Entry(body)
+        for providers in candidate['mappings'].values():
+            assert len(providers) == len(set(providers)), f'a provider is listed twice: {providers}'
+        return Entry(
+            body,
+            frozenset(
+                (suffix, frozenset(self.names[key] for key in providers))
+                for suffix, providers in candidate['mappings'].items()
+            ),
+        )
+
+    def _body(self, allocations: Any) -> Body:
+        if isinstance(allocations, list):
+            items = [(allocation['resource_provider']['uuid'], allocation['resources']) for allocation in allocations]
+        else:
+            items = [(key, entry['resources']) for key, entry in allocations.items()]
+        return frozenset((self.names[key], rc, n) for key, resources in items for rc, n in resources.items())
+
+    def summaries(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """The summaries of an answer, in the form of the oracle."""
+        summaries = {}
+        for key, summary in answer['provider_summaries'].items():
+            shown = summaries[self.names[key]] = dict(summary)
+            if 'traits' in shown:
+                shown['traits'] = sorted(shown['traits'])
+            for link in ('parent_provider_uuid', 'root_provider_uuid'):
+                if shown.get(link):
+                    shown[link] = self.names[shown[link]]
+        return summaries
+
+
+def query_string(query: Query) -> str:
+    """The query as a client would send it."""
+    params = []
+    for group in query.groups:
+        if group.resources:
+            params.append((f'resources{group.number}', ','.join(f'{rc}:{n}' for rc, n in group.resources.items())))
+        traits = [*sorted(group.required), *(f'!{name}' for name in sorted(group.forbidden))]
+        if traits:
+            params.append((f'required{group.number}', ','.join(traits)))
+        params.extend((f'required{group.number}', 'in:' + ','.join(sorted(any_of))) for any_of in group.any_of)
+        for any_of in group.member_of:
+            value = ','.join(map(uuid_of, sorted(any_of)))
+            params.append((f'member_of{group.number}', f'in:{value}' if len(any_of) > 1 else value))
+        if group.not_member_of:
+            params.append((f'member_of{group.number}', '!in:' + ','.join(map(uuid_of, sorted(group.not_member_of)))))
+        if group.in_tree:
+            params.append((f'in_tree{group.number}', uuid_of(group.in_tree)))
+    root = [*sorted(query.root_required), *(f'!{name}' for name in sorted(query.root_forbidden))]
+    if root:
+        params.append(('root_required', ','.join(root)))
+    params.extend(('same_subtree', ','.join(sorted(suffixes))) for suffixes in query.same_subtree)
+    if query.policy:
+        params.append(('group_policy', query.policy))
+    if query.limit:
+        params.append(('limit', str(query.limit)))
+    return urlencode(params)
+
+
+def check_example(app: Any, example: Example) -> None:
+    """A worked example is answered as its table says."""
+    stored = Stored(app, TOPOLOGIES[example.topology])
+    answer = stored.candidates(example.query, example.minor)
+    assert_candidates(stored.entries(answer), example.entries())
+    assert set(stored.summaries(answer)) == set(example.summaries.split())
+
+
+def check_query(app: Any, topology: list[RP], query: Query) -> None:
+    """A query is answered as the definitions say."""
+    stored, oracle = Stored(app, topology), Oracle(topology)
+    answer = stored.candidates(query)
+    expected = oracle.entries(query)
+    assert_candidates(stored.entries(answer), expected)
+    assert stored.summaries(answer) == oracle.summaries(query, {entry.body for entry in expected})
+
+
+def store(db: Database, topology: list[RP]) -> None:
+    """Replace all providers by ``topology``. Usage becomes allocations of one consumer per inventory."""
+
+    def work(tx: sa.Connection) -> None:
+        change_log.record_reload(tx)
+        for table in _MEMBERS:
+            tx.execute(table.delete())
+        tx.execute(tables.resource_providers.update().values(root_provider_id=None, parent_provider_id=None))
+        tx.execute(tables.resource_providers.delete())
+        classes = _ids(tx, tables.resource_classes, {rc for rp in topology for rc in rp.inventory})
+        # Queries may name a trait that no provider of this topology has; it must exist nevertheless.
+        traits = _ids(tx, tables.traits, {*TRAITS, *(name for rp in topology for name in rp.traits)})
+        aggregates = {name for rp in topology for name in rp.aggregates}
+        numbers = {name: number for number, name in enumerate(sorted(aggregates), start=1)}
+        ids = {rp.name: number for number, rp in enumerate(topology, start=1)}
+        _insert(tx, tables.resource_providers, _provider_rows(topology, ids))
+        _insert(
+            tx,
+            tables.inventories,
+            [
+                {'resource_provider_id': ids[rp.name], 'resource_class_id': classes[rc], **record}
+                for rp in topology
+                for rc, record in rp.inventory.items()
+            ],
+        )
+        _insert(
+            tx,
+            tables.resource_provider_traits,
+            [{'resource_provider_id': ids[rp.name], 'trait_id': traits[name]} for rp in topology for name in rp.traits],
+        )
+        _insert(tx, tables.placement_aggregates, [{'id': n, 'uuid': uuid_of(name)} for name, n in numbers.items()])
+        _insert(
+            tx,
+            tables.resource_provider_aggregates,
+            [
+                {'resource_provider_id': ids[rp.name], 'aggregate_id': numbers[name]}
+                for rp in topology
+                for name in rp.aggregates
+            ],
+        )
+        _insert(tx, tables.allocations, _allocation_rows(topology, ids, classes))
+
+    db.write(work)
+
+
+def _allocation_rows(topology: list[RP], ids: dict[str, int], classes: dict[str, int]) -> list[dict[str, Any]]:
+    return [
+        {
+            'resource_provider_id': ids[rp.name],
+            'resource_class_id': classes[rc],
+            'consumer_id': uuid_of(f'{rp.name}/{rc}'),
+            'used': record['used'],
+        }
+        for rp in topology
+        for rc, record in rp.inventory.items()
+        if record['used']
+    ]
+
+
+def _provider_rows(topology: list[RP], ids: dict[str, int]) -> list[dict[str, Any]]:
+    roots: dict[str, int] = {}
+    rows = []
+    for rp in topology:
+        roots[rp.name] = roots[rp.parent] if rp.parent else ids[rp.name]
+        rows.append(
+            {
+                'id': ids[rp.name],
+                'uuid': uuid_of(rp.name),
+                'name': rp.name,
+                'generation': 0,
+                'parent_provider_id': ids[rp.parent] if rp.parent else None,
+                'root_provider_id': roots[rp.name],
+            }
+        )
+    return rows
+
+
+def _ids(tx: sa.Connection, table: sa.Table, names: set[str]) -> dict[str, int]:
+    """The ids of ``names``, which are made where they are missing."""
+    existing = {row.name: row.id for row in tx.execute(sa.select(table.c.name, table.c.id))}
+    top = max([*existing.values(), 10000])
+    missing = sorted(names - existing.keys())
+    _insert(tx, table, [{'id': top + n, 'name': name} for n, name in enumerate(missing, start=1)])
+    return existing | {name: top + n for n, name in enumerate(missing, start=1)}
+
+
+def _insert(tx: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        tx.execute(table.insert(), rows)

@@ -1,0 +1,90 @@
+"""The sentences of explanations: one for each kind of cause, and for each reason why an amount cannot be allocated."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement.ops.explain.blockers import Cause, CauseKind
+from placement.ops.explain.rules import Kind, Rule
+from placement.ops.explain.sentences import cause_text, rejection_texts
+from placement.ops.explain.shortfalls import Shortfall
+from placement.search.requirements import ResourceCondition, TraitCondition
+
+TRAIT = Rule(Kind.REQUIRED, ('1', '2'), 'CUSTOM_RED', TraitCondition((frozenset({'CUSTOM_RED'}),)))
+ROOT = Rule(Kind.ROOT_REQUIRED, (), '!CUSTOM_RED', TraitCondition((frozenset({'CUSTOM_RED'}),), forbidden=True))
+AMOUNT = Rule(Kind.RESOURCES, ('',), 'MEMORY_MB:2048', ResourceCondition('MEMORY_MB', 2048))
+SHORTFALLS = [
+    Shortfall('MEMORY_MB', 'max_unit', 512, 2048, 1),
+    Shortfall('MEMORY_MB', 'step_size', 3, 2048, 1200, max_value=5),
+    Shortfall('MEMORY_MB', 'total_capacity', 1024, 2048, 2),
+    Shortfall('MEMORY_MB', 'free_capacity', 0, 2048, 3),
+]
+AMOUNTS_AND_REASONS = (
+    'max_unit is 512 MiB, requested 2 GiB: 1 provider; step_size is 3 MiB to 5 MiB, requested 2 GiB: 1,200 providers;'
+    ' total capacity below 2 GiB (max 1 GiB): 2 providers; free capacity below 2 GiB (max 0): 3 providers'
+)
+REST = 'but not together with the rest of the request'
+COMMON = 'an aggregate in common with the trees that satisfy the other rules'
+
+CAUSES = [
+    (Cause(CauseKind.NONE_EXISTS, TRAIT), 'no provider has the trait CUSTOM_RED'),
+    (Cause(CauseKind.NONE_EXISTS, AMOUNT), 'no provider has inventory of MEMORY_MB'),
+    (Cause(CauseKind.NONE_LEFT, TRAIT), 'no provider satisfies the other rules of group 1'),
+    (
+        Cause(CauseKind.REJECTED, TRAIT, 3),
+        'each provider that satisfies the other rules of group 1 lacks the trait CUSTOM_RED: 3 providers',
+    ),
+    (
+        Cause(CauseKind.ROOTS_REJECTED, ROOT, 1),
+        'the root of each tree that satisfies the other rules has the forbidden trait CUSTOM_RED: 1 tree',
+    ),
+    (
+        Cause(CauseKind.NOT_TOGETHER, TRAIT, 3, 1),
+        f'1 of 3 providers that satisfy the other rules of group 1 satisfy required1,2 CUSTOM_RED, {REST}',
+    ),
+    (
+        Cause(CauseKind.ROOTS_NOT_TOGETHER, ROOT, 3, 2),
+        f'the roots of 2 of 3 trees that satisfy the other rules satisfy root_required !CUSTOM_RED, {REST}',
+    ),
+    (
+        Cause(CauseKind.NOT_IN_TREES, AMOUNT, 12),
+        'no tree that satisfies the other rules has or can use a provider of MEMORY_MB that satisfies them: 12 trees',
+    ),
+    (
+        Cause(CauseKind.INSUFFICIENT, AMOUNT, shortfalls=SHORTFALLS),
+        f'no provider that satisfies the other rules can allocate MEMORY_MB:2048: {AMOUNTS_AND_REASONS}',
+    ),
+    (
+        Cause(CauseKind.INSUFFICIENT_ANYWHERE, AMOUNT, shortfalls=SHORTFALLS[:1]),
+        'no provider can allocate MEMORY_MB:2048: max_unit is 512 MiB, requested 2 GiB: 1 provider',
+    ),
+    (
+        Cause(CauseKind.SUFFICIENT_ALONE, AMOUNT, 4),
+        f'providers that satisfy the other rules can allocate MEMORY_MB:2048 alone, {REST}: 4 providers',
+    ),
+    (
+        Cause(CauseKind.UNSHARED_WITHOUT_TRAIT, AMOUNT, 5, names=['a', 'b', 'c']),
+        (
+            'a, b, c (and 2 more) could provide MEMORY_MB:2048 with the trait MISC_SHARES_VIA_AGGREGATE'
+            f' (and has {COMMON})'
+        ),
+    ),
+    (
+        Cause(CauseKind.UNSHARED_WITHOUT_AGGREGATE, AMOUNT, 1, names=['a']),
+        f'a could provide MEMORY_MB:2048 with {COMMON} (and has the trait MISC_SHARES_VIA_AGGREGATE)',
+    ),
+]
+
+
+@pytest.mark.parametrize(('cause', 'text'), CAUSES)
+def test_causes(cause: Cause, text: str) -> None:
+    assert cause_text(cause) == text
+
+
+def test_every_kind_of_cause_has_a_sentence() -> None:
+    assert {cause.kind for cause, _ in CAUSES} == set(CauseKind)
+
+
+def test_rejected_inventories_by_number() -> None:
+    rejected = {'max_unit': 1, 'total_capacity': 2, 'free_capacity': 4300}
+    assert rejection_texts(rejected) == ['4,300 full', '2 with too little total capacity', '1 limited by max_unit']
