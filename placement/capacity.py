@@ -33,16 +33,16 @@ class InventoryRecord(NamedTuple):
 
     @property
     def headroom(self) -> int:
-        """The maximum of the sum of the groups of one candidate."""
+        """The largest amount that one candidate may add to the usage, all its groups together."""
         return headroom(self, math.floor(capacity_limit(self)))
 
     def with_used(self, used: int) -> InventoryRecord:
-        """Return the inventory with other usage; a third of the time of ``_replace``."""
-        # Half of the time of unpacking.
+        """Return the inventory with another usage."""
+        # This takes a third of the time of ``_replace`` and half of the time of unpacking.
         return tuple.__new__(InventoryRecord, self[:-1] + (used,))  # noqa: RUF005
 
 
-#: An ``InventoryRecord``, or an object with the attributes that a function reads, whose values are columns.
+#: An ``InventoryRecord``, or an object with the same attributes whose values are columns.
 Inventory = Any
 
 
@@ -84,7 +84,7 @@ def violations(inventory: Inventory, limit: Any, amount: Any) -> Violations:
 
 
 def headroom(inventory: Inventory, limit: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:
-    """Return how much one candidate or allocation may add: the free capacity, and at most ``max_unit``.
+    """Return how much one candidate or allocation may add: the free capacity, but at most ``max_unit``.
 
     :param limit: ``capacity_limit``, rounded down.
     :param minimum: ``numpy.minimum`` for columns.
@@ -95,7 +95,7 @@ def headroom(inventory: Inventory, limit: Any, minimum: Callable[[Any, Any], Any
 def max_allocatable(inventory: Inventory, headroom: Any) -> Any:
     """Return the largest amount of one new allocation; 0 if none is possible.
 
-    :param headroom: that of the inventory, at least 0.
+    :param headroom: the headroom of the inventory, at least 0.
     """
     amount = headroom - headroom % inventory.step_size
     return amount * (amount >= inventory.min_unit)

@@ -46,7 +46,7 @@ class Application:
     :param entry: the outermost middleware.
     :param db: the database; ``db.dispose()`` closes its connections.
     :param provider_cache: answers searches.
-    :param refresh_interval: of ``background_refresh``, which a process that serves may start.
+    :param refresh_interval: the interval of ``background_refresh``, which a process that serves may start.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class PlacementError(Exception):
 
     @property
     def for_operators(self) -> str:
-        """The message in one line, with details that clients of the API are not given."""
+        """The message in one line, with details that clients of the API do not get."""
         return str(self)
 
     def __getattr__(self, name: str) -> Any:
@@ -228,7 +228,7 @@ class AllocationCapacityExceeded(Conflict):
 
 
 class ConcurrentUpdate(Conflict):
-    """The data changed after the caller read it. Subclasses too have the code ``placement.concurrent_update``."""
+    """The data changed after the caller read it. All subclasses have the code ``placement.concurrent_update``."""
 
     template = 'Another thread concurrently updated the data. Please retry your update'
 

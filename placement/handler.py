@@ -1,4 +1,4 @@
-"""The routes, path and method to operation, and the dispatcher (api-ref/rules.md#paths-and-methods)."""
+"""The routes, from path and method to operation, and the dispatcher (api-ref/rules.md#paths-and-methods)."""
 
 from __future__ import annotations
 
@@ -102,10 +102,7 @@ ROUTE_DECLARATIONS: Declarations = {
 
 
 def declarations(newest: str) -> Declarations:
-    """Return the part of ``ROUTE_DECLARATIONS`` that exists when ``newest`` is the newest microversion that is served.
-
-    A path all of whose operations came with later microversions is not declared.
-    """
+    """Return the ``ROUTE_DECLARATIONS`` without the paths that came after microversion ``newest``."""
     version = microversion.parse_version_string(newest)
     return {
         path: methods

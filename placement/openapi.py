@@ -40,7 +40,7 @@ _MICROVERSION: Document = {
     'required': True,
     'schema': {'$ref': '#/components/schemas/Microversion'},
 }
-#: Schemas that are parts of several others, by the name under which the document has them.
+#: Schemas that several others contain, by their names in the document.
 _PARTS: dict[str, Described] = {
     'Links': response_schemas.LINKS,
     'ResourceClass': response_schemas.RESOURCE_CLASS,
@@ -107,7 +107,7 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
     protected = any(isinstance(check, RequiresPolicy) for check in operation.checks)
     failures = _failures(path, method, operation)
     description: Document = {
-        # Generators make the names of functions of it.
+        # Generators of client code name their functions after it.
         'operationId': operation.handler.__name__,
         'tags': [_tag(path)],
         'summary': (operation.handler.__doc__ or '').partition('\n')[0],
@@ -133,12 +133,12 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
 
 
 def _tag(path: str) -> str:
-    """Return the kind of resource that a path is about: its last part that is no variable."""
+    """Return the kind of resource that a path is about: its last part that is not a variable."""
     return next((part for part in reversed(path.split('/')) if part and part[0] != '{'), 'versions')
 
 
 def _name_schemas(operation: Document, named: dict[str, schemas.Schema]) -> None:
-    """Move the schemas of the bodies of an operation to ``named``, and refer to them there."""
+    """Move the schemas of an operation's bodies to ``named``, and leave references to them in ``operation``."""
     name = ''.join(word.capitalize() for word in operation['operationId'].split('_'))
     bodies = {f'{name}Request': operation.get('requestBody', {})}
     bodies |= {f'{name}Response': body for status, body in operation['responses'].items() if status < '300'}
@@ -150,7 +150,7 @@ def _name_schemas(operation: Document, named: dict[str, schemas.Schema]) -> None
 
 
 def _referring(value: Any, parts: Mapping[str, Any]) -> Any:
-    """Return ``value`` with references in place of the schemas that are equal to one of ``parts``."""
+    """Return ``value`` with a reference in place of each schema that equals one of ``parts``."""
     for name, part in parts.items():
         if value == part:
             return {'$ref': f'#/components/schemas/{name}'}
@@ -160,7 +160,7 @@ def _referring(value: Any, parts: Mapping[str, Any]) -> Any:
 
 
 def _query(operation: Operation, version: microversion_parse.Version) -> Iterator[Document]:
-    """Yield the query parameters; those whose names are patterns are described as the members of one object."""
+    """Yield the query parameters. Parameters whose names match patterns are described together, as one object."""
     schema = _for_version(operation.query, version)
     if schema is None:
         return
@@ -205,8 +205,8 @@ def _error(version: microversion_parse.Version) -> schemas.Schema:
     members: dict[str, Any] = {'status': {'type': 'integer'}, 'title': text, 'detail': text, 'request_id': text}
     if version >= (1, 23):
         members['code'] = text
-    # ``code`` is not required: errors found before the microversion is negotiated have none. The members of an error
-    # are not closed either: the 406 for an unknown microversion has also min_version and max_version.
+    # ``code`` is not required, because errors found before the microversion is negotiated have none. An error may have
+    # more members: the 406 for an unknown microversion also has min_version and max_version.
     required = ['status', 'title', 'detail', 'request_id']
     error = {'type': 'object', 'properties': members, 'required': required}
     errors = {'type': 'array', 'items': error, 'minItems': 1, 'maxItems': 1}
@@ -214,12 +214,12 @@ def _error(version: microversion_parse.Version) -> schemas.Schema:
 
 
 def _for_version(described: Described, version: microversion_parse.Version) -> schemas.Schema | None:
-    """Return the schema of a microversion, without Python's regular expressions; None when there is no body."""
+    """Return the schema of a microversion, with patterns in the syntax of ECMA-262; None if there is no schema."""
     return None if described is None else _portable(schemas.for_version(described, version))
 
 
 def _portable(value: Any) -> Any:
-    r"""Return ``value`` with each ``\Z``, which only Python's patterns have, replaced by the ``$`` of ECMA-262."""
+    r"""Return ``value`` with the ``\Z`` of Python's patterns replaced by the ``$`` of ECMA-262."""
     if isinstance(value, dict):
         return {_portable(key): _portable(member) for key, member in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The default policy rules, of which operators can override each in the policy file."""
+"""The default policy rules. Operators can override each of them in the policy file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oslo_policy import policy
 ADMIN_OR_SERVICE_API = 'admin_or_service_api'
 ADMIN_OR_PROJECT_READER_OR_SERVICE_API = 'admin_or_project_reader_or_service_api'
 
-#: Operations are for tokens of a project. A system-scoped token is rejected unless [oslo_policy] enforce_scope is off.
+#: Operations accept project-scoped tokens. They reject a system-scoped one unless [oslo_policy] enforce_scope is off.
 _SCOPES = ['project']
 
 _RULES: list[policy.RuleDefault] = [
@@ -65,9 +65,9 @@ _RULES: list[policy.RuleDefault] = [
 def _declare(name: str, description: str, *operations: tuple[str, str], default: str = ADMIN_OR_SERVICE_API) -> str:
     """Declare the rule of one or more operations and return its name.
 
-    :param name: the rule's name, which the error for a caller without permission contains.
+    :param name: the rule's name; the error for a caller without permission contains it.
     :param operations: pairs of method and path.
-    :param default: name of the rule to which it refers by default.
+    :param default: the name of the rule that decides by default.
     """
     rule = policy.DocumentedRuleDefault(
         name,

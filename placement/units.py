@@ -15,14 +15,14 @@ import itertools
 from typing import NamedTuple
 
 _CUSTOM = 'CUSTOM_'
-#: Significant digits of an amount that is rounded; those before the decimal point are always shown.
+#: Significant digits of a rounded amount. All digits before the decimal point are shown.
 _DIGITS = 3
 #: The largest percentage that is shown.
 _MAX_PERCENT = 9999
 
 
 class _Scale(NamedTuple):
-    """The units of a quantity, each ``factor`` times the one before; the first one is that of the stored amounts."""
+    """The units of a quantity, each ``factor`` times the one before. Stored amounts are in the first unit."""
 
     factor: int
     units: tuple[str, ...]
@@ -38,10 +38,10 @@ _PLAIN = _Scale(1, ('',))
 
 
 def amount(resource_class: str, value: int, round_down: bool = False) -> str:
-    """Return an amount with its unit, such as ``64 GiB``; only ``0`` if it is 0.
+    """Return an amount with its unit, such as ``64 GiB``; ``0`` has no unit.
 
     :param value: at least 0.
-    :param round_down: for a limit, so that the shown amount does not exceed it.
+    :param round_down: set for a limit, so that the shown amount does not exceed it.
     """
     return ' '.join(filter(None, _rounded(_scale(resource_class), value, _DIGITS, round_down)))
 
@@ -49,7 +49,7 @@ def amount(resource_class: str, value: int, round_down: bool = False) -> str:
 def used_of_capacity(resource_class: str, used: int, capacity: int) -> str:
     """Return a usage and a capacity, such as ``335 of 923 TiB`` or ``512 MiB of 1.5 TiB``.
 
-    Both have enough digits to differ if they do, so that only a full inventory looks full.
+    If the numbers differ, they are shown with enough digits to differ, so that only a full inventory looks full.
     """
     scale = _scale(resource_class)
     for digits in itertools.count(_DIGITS):
@@ -65,8 +65,7 @@ def used_of_capacity(resource_class: str, used: int, capacity: int) -> str:
 def percent(used: int, capacity: int) -> str:
     """Return the used share of a capacity as a percentage, rounded down: only a full one is ``100%``.
 
-    A share below 1% but not 0 is ``<1%``. A usage beyond the capacity by less than 1%, or without any capacity, is
-    ``>100%``.
+    A share between 0 and 1% is ``<1%``. A share between 100% and 101% is ``>100%``, as is any usage of a capacity of 0.
     """
     if not capacity:
         return '>100%' if used else '0%'
@@ -104,13 +103,13 @@ def _scale(resource_class: str) -> _Scale:
 
 
 def _rounded(scale: _Scale, value: int, digits: int, round_down: bool) -> tuple[str, str]:
-    """Return a number with about ``digits`` digits, and its unit: the largest one of which it has at least one."""
+    """Return a number with about ``digits`` digits, and the largest unit in which the number is at least 1."""
     if not value:
         return '0', ''
     size = 1
     for unit in scale.units:
         decimals = max(digits - len(str(value // size)), 0) if size > 1 else 0
-        # In integers, because a double has too few digits for the sum over a large cloud.
+        # Integers, because a double has too few digits for the sum over a large cloud.
         scaled = (value * 10**decimals + (0 if round_down else size // 2)) // size
         if scaled < scale.factor * 10**decimals or unit == scale.units[-1]:
             break

@@ -17,7 +17,7 @@ from jsonschema import validators
 from placement.capacity import InventoryRecord
 from placement.exception import BadQuery, InvalidInventoryCapacity
 
-#: A run of digits that orjson may read as an inexact float; it reads the first eighteen alone exactly.
+#: A run of digits that orjson may read as an inexact float. It reads the first eighteen digits exactly.
 _LONG_NUMBER = re.compile(rb'([0-9]{18})[0-9]+')
 _HEX_DIGITS = re.compile(r'[0-9a-fA-F]{32}')
 
@@ -40,15 +40,15 @@ class ValidationError(ValueError):
 
 
 def parse_json(body: bytes) -> Any:
-    """Read JSON (RFC 8259): UTF-8, no NaN or infinity, the last of repeated keys counts, integers exact.
+    """Read JSON (RFC 8259) in UTF-8, without NaN and infinity. Integers are exact; the last of repeated keys counts.
 
-    :raises ValueError: ``body`` is not JSON, is nested some 1000 levels deep, or has a number of over 4300 digits.
+    :raises ValueError: ``body`` is not JSON, is nested about 1000 levels deep, or has a number of over 4300 digits.
     """
     if not _LONG_NUMBER.search(body):
         return orjson.loads(body)
     # orjson is strict about syntax, but reads integers beyond 64 bits as floats, and rejects those beyond the range of
-    # floats. So orjson checks the syntax with long numbers shortened, and json, which is lax about syntax, reads the
-    # values. Shortening does not break \u escapes, as it keeps eighteen digits and they have four.
+    # floats. So orjson checks the syntax of a copy with shortened numbers, and json, which is lax about syntax, reads
+    # the values. Shortening keeps eighteen digits, so it does not break \u escapes, which have four.
     orjson.loads(_LONG_NUMBER.sub(rb'\1', body))
     try:
         return json.loads(body, parse_float=_finite)
@@ -127,9 +127,9 @@ def _bare(text: str) -> str:
 def check_capacity(inventory: InventoryRecord, resource_class: str, uuid: str, zero_allowed: bool) -> None:
     """Make sure that an inventory may be stored (api-ref/capacity.md#capacity-that-may-be-stored).
 
-    :param uuid: of its provider.
-    :param zero_allowed: whether the capacity may be 0, as it may since microversion 1.26.
-    :raises InvalidInventoryCapacity: it may not.
+    :param uuid: the uuid of its provider.
+    :param zero_allowed: whether the capacity may be 0, as since microversion 1.26.
+    :raises InvalidInventoryCapacity: the inventory may not be stored.
     """
     if inventory.allocation_ratio < 0:
         rule = f'Bad inventory {resource_class} for resource provider {uuid}: allocation_ratio is below 0.'
@@ -146,11 +146,10 @@ def check_capacity(inventory: InventoryRecord, resource_class: str, uuid: str, z
 
 
 def validate(data: Any, schema: dict[str, Any]) -> None:
-    """Check a value.
+    """Check a JSON value against a schema.
 
-    :param data: a JSON value.
-    :param schema: JSON Schema, draft 7, with the format ``uuid``; a constant, since its validator stays cached.
-    :raises ValidationError: with the text of api-ref/rules.md#json-bodies for the first violation found.
+    :param schema: JSON Schema, draft 7, with the format ``uuid``. It has to be a constant: its validator stays cached.
+    :raises ValidationError: ``data`` violates the schema; the text is as in api-ref/rules.md#json-bodies.
     """
     accepts, validator = _validators.get(id(schema)) or _compile(schema)
     if accepts(data):
@@ -164,10 +163,10 @@ def validate(data: Any, schema: dict[str, Any]) -> None:
 
 
 def reject_nul(data: Any) -> None:
-    """Reject NUL, the one character of JSON strings that PostgreSQL cannot store, on all databases.
+    """Reject NUL on all databases: PostgreSQL cannot store this character.
 
     :param data: a JSON value that is to be stored.
-    :raises ValidationError: a string or the name of a member has a NUL.
+    :raises ValidationError: a string or the name of a member contains NUL.
     """
     pending = [data]
     while pending:
@@ -186,7 +185,7 @@ def _describe(error: jsonschema.ValidationError) -> str:
     reason = _shorten(error.message)
     if not error.validator:
         return reason
-    # The last element of the path is the keyword, which the text names before the path.
+    # The last element of the path is the keyword; the text names it before the path.
     schema = f'schema{_shorten(_index(list(error.relative_schema_path)[:-1]))}'
     instance = f'instance{_shorten(_index(error.absolute_path))}'
     return f'{reason} (Failed validating {error.validator!r} in {schema}, on {instance})'
@@ -209,7 +208,7 @@ def _is_integer(_checker: Any, value: object) -> bool:
 
 def _pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
     if isinstance(value, str) and not re.search(pattern, value):
-        # Clients know the spelling of JSON Schema, whose $ is the \Z of Python.
+        # Clients know the patterns of JSON Schema, where $ means what \Z means in Python.
         spelled = pattern.replace(r'\Z', '$')
         yield jsonschema.ValidationError(f'{value!r} does not match {spelled!r}')
 
@@ -243,25 +242,24 @@ _Validator = validators.extend(
     type_checker=jsonschema.Draft7Validator.TYPE_CHECKER.redefine('integer', _is_integer),
 )
 
-#: Keywords that are no part of draft 4 or mean something else there, and uniqueItems, whose check by fastjsonschema
-#: takes minutes for numbers that were chosen to have the same hash.
+#: Keywords that draft 4 does not have or gives another meaning; and uniqueItems, because fastjsonschema needs minutes
+#: to compare numbers that an attacker chose to have the same hash.
 _NOT_COMPILED = re.compile(
     r"'(uniqueItems|const|contains|propertyNames|exclusiveM\w+|if|additionalItems|dependencies|\$ref|\$id)': "
 )
 
-#: For each schema, by its ``id``: a function that returns True only for values that satisfy it, usually for all of
-#: them, and the validator that decides about the others and words the error. That one keeps its schema alive, so that
-#: the id is not used again.
+#: For the ``id()`` of each schema: a fast check that accepts only valid values, but not all of them; and the validator
+#: that decides about the others and words the error. The validator keeps its schema alive, so the id stays unique.
 _validators: dict[int, tuple[Callable[[Any], bool], Any]] = {}
 
 
 def _compile(schema: dict[str, Any]) -> tuple[Callable[[Any], bool], Any]:
-    """Make what ``_validators`` has for a schema."""
+    """Add the entry of a schema to ``_validators``."""
     validator = _Validator(schema, format_checker=_FORMATS)
     if _NOT_COMPILED.search(repr(schema)):
         compiled: tuple[Callable[[Any], bool], Any] = (lambda _data: False, validator)
     else:
-        # Draft 4, because there 2.0 is no integer; bare messages, because they are not used.
+        # In draft 4, 2.0 is not an integer. Details of exceptions are not used.
         check = fastjsonschema.compile(
             {**schema, '$schema': 'http://json-schema.org/draft-04/schema#'},
             formats={'uuid': is_uuid},

@@ -1,1 +1,1 @@
-"""What operators use: explain, reports, audit, adoption, the page and the metrics. The API imports nothing of it."""
+"""Tools for operators: explain, reports, audit, adoption, the page and the metrics. The API imports none of them."""

@@ -1,4 +1,4 @@
-"""Finds out why a rule blocks a request for candidates, by the providers that satisfy all its other rules."""
+"""Finds out why a rule blocks a request: what is wrong with the providers that satisfy all other rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
 from placement.search.requirements import NameCondition, Requirement, ResourceCondition, TraitCondition
 
-#: Maximum numbers of providers that are named for one rule, and that are tried in a search.
+#: For one rule, the maximum numbers of providers to name, and of providers to try in a search.
 _MAX_NAMED, _MAX_TRIED = 3, 8
 
 
@@ -33,7 +33,7 @@ class CauseKind(enum.Enum):
 
     #: No provider at all has what the rule requires.
     NONE_EXISTS = enum.auto()
-    #: There is no provider that satisfies the other rules of the group.
+    #: No provider satisfies the other rules of the group.
     NONE_LEFT = enum.auto()
     #: They do not satisfy the rule.
     REJECTED = enum.auto()
@@ -43,13 +43,15 @@ class CauseKind(enum.Enum):
     ROOTS_NOT_TOGETHER = enum.auto()
     #: The trees have no provider of the class, and none is shared with them.
     NOT_IN_TREES = enum.auto()
-    #: They cannot allocate the amount, for the reasons in ``shortfalls``. No other provider can either.
+    #: They cannot allocate the amount, for the reasons in ``shortfalls``.
     INSUFFICIENT = enum.auto()
+    #: No provider at all can allocate the amount, for the reasons in ``shortfalls``.
     INSUFFICIENT_ANYWHERE = enum.auto()
     #: They can allocate the amount, but not in addition to what the rest of the request needs from them.
     SUFFICIENT_ALONE = enum.auto()
-    #: Other providers can allocate the amount, but they lack the trait for sharing, or a common aggregate.
+    #: Providers of other trees can allocate the amount, but lack the trait for sharing.
     UNSHARED_WITHOUT_TRAIT = enum.auto()
+    #: Sharing providers can allocate the amount, but have no aggregate in common with the trees.
     UNSHARED_WITHOUT_AGGREGATE = enum.auto()
 
 
@@ -57,9 +59,8 @@ class CauseKind(enum.Enum):
 class Cause:
     """A fact about a rule that blocks a request.
 
-    ``providers`` counts the providers that satisfy the other rules; for the kinds about roots and trees, the trees.
-    ``satisfying`` counts those of them that also satisfy ``rule``. The kinds about sharing have the ``names`` of some
-    of the providers.
+    ``providers`` counts the providers that the fact is about, or the trees if it is about roots or trees.
+    ``satisfying`` counts how many of them also satisfy ``rule``. The kinds about sharing name some in ``names``.
     """
 
     kind: CauseKind
@@ -74,8 +75,8 @@ class Cause:
 class NearMiss:
     """A provider, or the root of a tree, that would be in a candidate without the rules in ``without``.
 
-    If ``without`` is empty, the provider lacks capacity: there would be a candidate if the difference between the
-    amounts ``requested`` and ``free`` became free.
+    If ``without`` is empty, the provider lacks capacity: it would be in a candidate if the amount ``requested`` were
+    free, not only the amount ``free``.
     """
 
     name: str
@@ -88,9 +89,9 @@ class NearMiss:
 
 @dataclass(frozen=True)
 class Blocker:
-    """The reason why nothing satisfies a rule: its ``causes``; ``notes`` are further facts.
+    """The ``causes`` for which nothing satisfies a rule; ``notes`` are more facts.
 
-    ``trees`` counts the trees that can satisfy each other part of the request, each part considered alone.
+    ``trees`` counts the trees that can satisfy every other part of the request, each part considered alone.
     """
 
     rule: Rule
@@ -113,7 +114,7 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
         snapshot,
         {partition: others.satisfied(partition) if others else partition.has_root for partition in snapshot.partitions},
     )
-    # Those whose roots satisfy all rules about roots.
+    # The trees whose roots satisfy all rules about roots.
     accepted = _TreeSelection(
         snapshot, {partition: flags & complete.accepted_roots(partition) for partition, flags in trees.flags.items()}
     )
@@ -128,7 +129,8 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
         providers, satisfying = trees.count, accepted.count
         kind = CauseKind.ROOTS_NOT_TOGETHER if satisfying else CauseKind.ROOTS_REJECTED
     else:
-        # The traits that the unsuffixed group requires are in none of its requirements. For others nothing changes.
+        # The requirements of the unsuffixed group do not contain its traits. All other requirements of the group
+        # contain the condition already, and adding it again changes nothing.
         requirements = [
             replace(requirement, conditions=(*requirement.conditions, rule.condition))
             for requirement in _of_group(complete, rule)
@@ -146,7 +148,7 @@ def _of_group(prefilter: Prefilter, rule: Rule) -> list[Requirement]:
 
 
 class _TreeSelection:
-    """Some trees of a snapshot: for each partition a flag for each of its trees."""
+    """Selected trees of a snapshot: each partition has one flag for each of its trees."""
 
     def __init__(self, snapshot: Snapshot, flags: Mapping[Partition, Flags]) -> None:
         self._snapshot = snapshot
@@ -167,7 +169,7 @@ class _TreeSelection:
         return {partition: flags[partition.tree_numbers] for partition, flags in self.flags.items()}
 
     def providers(self, requirements: Sequence[Requirement]) -> dict[Partition, Flags]:
-        """Return which providers of these trees, and sharing ones that reach them, satisfy one of ``requirements``."""
+        """Return which providers, in these trees or shared with them, satisfy one of ``requirements``."""
         matches = self.members()
         for partition, members in matches.items():
             satisfied = [requirement.matches(partition) for requirement in requirements]
@@ -197,9 +199,10 @@ def _is_absent(snapshot: Snapshot, rule: Rule) -> bool:
 def _blocker_of_amount(
     complete: Prefilter, trees: _TreeSelection, rule: Rule, condition: ResourceCondition, budget: SearchBudget
 ) -> Blocker:
-    """Return why no provider in ``trees``, which satisfy the other rules, can allocate an amount.
+    """Return why no provider can allocate an amount.
 
     :param complete: the prefilter of the whole request.
+    :param trees: the trees that satisfy the other rules.
     """
     snapshot, name, amount = complete.snapshot, condition.resource_class, condition.amount
     if _is_absent(snapshot, rule):
@@ -216,7 +219,7 @@ def _blocker_of_amount(
     sufficient = counts[0].providers if counts and counts[0].kind == 'combined' else 0
     notes = [] if sufficient else _unshared(trees, without_amount, rule, condition)
     absences = []
-    # What the group requires and no provider has, if the rule is about its only class.
+    # If this is the only class of the group: the group's rules that require something that no provider has.
     if sum(len(requirement.resources) for requirement in requirements) == 1:
         own_rules = (other for other in rules(complete.compiled) if rule.suffix in other.suffixes)
         absences = [Cause(CauseKind.NONE_EXISTS, other) for other in own_rules if _is_absent(snapshot, other)]
@@ -253,7 +256,7 @@ def _entries(name: str, providers: Mapping[Partition, Flags]) -> list[Entry]:
 def _near_misses(
     complete: Prefilter, condition: ResourceCondition, entries: Sequence[Entry], budget: SearchBudget
 ) -> Iterator[NearMiss]:
-    """Yield the providers that lack the least capacity, if there would be a candidate with that capacity."""
+    """Yield the providers that lack least, if a search finds a candidate once the missing amount is free."""
     name, amount = condition.resource_class, condition.amount
     short = []
     for partition, columns, eligible in entries:
@@ -271,7 +274,7 @@ def _near_misses(
 
 
 def _with_less_used(snapshot: Snapshot, partition: Partition, provider: Provider, name: str, amount: int) -> Snapshot:
-    """Return the snapshot in which ``amount`` less of a class are used on a provider."""
+    """Return the snapshot with the usage of one inventory reduced by ``amount``."""
     used = provider.inventories[name].used - amount
     usages = UsageColumns.build(
         np.array([(provider.id, provider.generation, -1)]), np.array([(provider.id, 0, used)]), {0: name}
@@ -285,10 +288,10 @@ def _with_less_used(snapshot: Snapshot, partition: Partition, provider: Provider
 def _unshared(
     trees: _TreeSelection, without_amount: Sequence[Requirement], rule: Rule, condition: ResourceCondition
 ) -> list[Cause]:
-    """Return the providers with enough capacity that these trees cannot use, for one reason only.
+    """Return the providers with enough capacity that these trees cannot use for exactly one reason.
 
-    They are in an aggregate with these trees but lack the trait for sharing, or they have the trait but are in no
-    aggregate with the trees.
+    They have an aggregate in common with the trees but lack the trait for sharing, or have the trait but no aggregate
+    in common.
     """
     shares_condition = TraitCondition((frozenset({SHARING_TRAIT}),))
     names: dict[CauseKind, list[str]] = {

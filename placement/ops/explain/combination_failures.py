@@ -16,10 +16,10 @@ from placement.search.requirements import CompiledRequest, Reason, Rejections
 from placement.search.search_units import SearchUnit
 from placement.search.solver.variables import Variable, VariableBuilder
 
-#: Maximum numbers of equivalence classes of trees that are searched, and of trees that are named for each reason.
+#: Maximum numbers of equivalence classes of trees to search, and of trees to name for each reason.
 _MAX_CLASSES, _MAX_NAMED = 100, 3
 
-#: Reasons that the search finds for a whole tree. They are preferred to the most frequent one of its assignments.
+#: Reasons that hold for a whole tree. They are preferred to the most frequent reason for rejecting its assignments.
 _OF_THE_TREE = (Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY, Reason.TOO_FEW_WITH_CAPACITY)
 
 
@@ -27,7 +27,7 @@ _OF_THE_TREE = (Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY, Reason.TOO
 class Contention:
     """The quantity that groups request together, and the quantity that a tree has for them.
 
-    Both are amounts of ``resource_class``, or if it is empty, numbers of different providers for ``groups``.
+    Both are amounts of ``resource_class``. If it is empty, both are numbers of different providers for ``groups``.
     """
 
     requested: int
@@ -57,9 +57,9 @@ class CombinationFailure:
 def combination_failures(
     snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget
 ) -> list[CombinationFailure]:
-    """Return the reasons why trees that could serve each part alone have no candidate; that of most trees first.
+    """Return the reasons why trees that could serve each part alone have no candidate, the most frequent first.
 
-    Of trees with equal equivalence keys one is searched. Trees that are not reached within ``budget`` are left out.
+    Only one of several trees with equal equivalence keys is searched. The trees beyond ``budget`` are left out.
     """
     failures: dict[Reason, CombinationFailure] = {}
     outcomes: dict[Hashable, tuple[Reason, Contention | None] | None] = {}
@@ -111,7 +111,7 @@ def _reason(
 
 
 def _too_few_providers(variables: Sequence[Variable]) -> Contention | None:
-    """Return groups that need different providers and are more than the providers that could serve them."""
+    """Return isolated groups for which there are too few different providers; None if there are no such groups."""
     isolated = [variable for variable in variables if variable.isolated]
     for domain in sorted({variable.domain for variable in isolated}, key=len):
         within = [variable.requirement for variable in isolated if set(variable.domain) <= set(domain)]
@@ -122,7 +122,7 @@ def _too_few_providers(variables: Sequence[Variable]) -> Contention | None:
 
 
 def _too_little_capacity(variables: Sequence[Variable], providers: Sequence[Provider]) -> Contention | None:
-    """Return a class of which the providers that could serve the groups have too little in total."""
+    """Return a class whose total on the eligible providers is too small for all groups; None if there is none."""
     for name in dict.fromkeys(name for variable in variables for name, _ in variable.requirement.resources):
         consuming = [variable for variable in variables if name in dict(variable.requirement.resources)]
         requested = sum(dict(variable.requirement.resources)[name] for variable in consuming)

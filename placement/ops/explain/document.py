@@ -73,7 +73,7 @@ def _members(fact: Any, *names: str) -> dict[str, Any]:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    """Return a rule in JSON types; ``groups`` are suffixes, of which that of the unsuffixed group is empty."""
+    """Return a rule in JSON types; ``groups`` lists suffixes, with an empty text for the unsuffixed group."""
     text = sentences.rule_text(rule)
     return {'rule': rule.kind.value, 'groups': list(rule.suffixes), 'subject': rule.subject, 'text': text}
 
@@ -85,7 +85,7 @@ def explain_empty(
 
     This takes much less time than ``explanation.explain``, because it makes no search with a changed request.
 
-    :param request: all its classes and traits exist.
+    :param request: a request whose classes and traits all exist.
     :param budget: limits the repeated search of trees.
     :param limits_reached: the limits at which the search stopped.
     """

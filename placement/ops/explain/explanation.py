@@ -19,11 +19,11 @@ from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
 from placement.search.search_units import CandidateSet
 
-#: Maximum numbers of rules of a request that are left out one at a time, and that are left out all at once.
+#: Maximum numbers of rules to leave out one at a time, and of rules to leave out together.
 _MAX_RULES, _MAX_BLOCKING_RULES = 50, 20
-#: Maximum numbers of candidates that a search without a rule counts, and that all of them count in total.
+#: Maximum numbers of candidates to count in one search without a rule, and in all of them together.
 _MAX_CANDIDATES, _MAX_TOTAL_CANDIDATES = 1000, 5000
-#: Maximum numbers of trees that are named for each rule, and of candidates that are shown.
+#: Maximum numbers of trees to name for each rule, and of candidates to show.
 _MAX_NAMED, _MAX_SHOWN = 3, 10
 
 
@@ -53,15 +53,15 @@ class Supply:
 class Explanation:
     """The explanation of one request.
 
-    ``trees`` is the number of trees that are stored. ``candidates`` is the number of candidates that the search finds,
-    up to the ``limit`` of the request and the ``limits_reached``, and ``first_candidates`` has the providers of the
-    first ones. ``stages`` count what remains after each rule, applied one after the other. ``what_ifs`` are the
-    searches without one rule, in the order of the request; ``rules_not_tried`` counts the others.
+    ``trees`` counts the stored trees. ``candidates`` counts the candidates that the search finds before it stops at the
+    ``limit`` of the request or at one of the ``limits_reached``; ``first_candidates`` shows the first of them.
+    ``stages`` tell what remains after each rule. ``what_ifs`` are searches without one rule, in the order of the
+    request; ``rules_not_tried`` counts the rules that were not left out.
 
-    The rest is for requests that find nothing. Without the rules in ``blocking_rules`` there would be candidates; that
-    is a single rule if there is one. ``blockers`` explain these rules, and ``combination_failures`` why groups that can
-    be placed alone cannot be placed together. ``near_misses`` names providers and trees that would give a candidate
-    without one rule, or without those in ``blocking_rules``, or with a little more capacity.
+    The other fields are for requests that find nothing. Without ``blocking_rules`` there would be candidates; this is
+    one rule if leaving out one is enough. ``blockers`` explain such rules. ``combination_failures`` say why groups that
+    can be placed alone cannot be placed together. ``near_misses`` names providers and trees that would be in a
+    candidate without one rule, without all ``blocking_rules``, or with a little more capacity.
     """
 
     trees: int
@@ -84,10 +84,10 @@ class Explanation:
 
 
 def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget) -> Explanation:
-    """Make the search of a request and explain its result.
+    """Search for the candidates of a request and explain the result.
 
-    :param budget: that of the search itself. All searches without a rule may take as many steps again in total, and
-        each of them a tenth of that.
+    :param budget: the budget of this search. The searches without a rule may together take as many steps again, each
+        of them a tenth.
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """
@@ -126,7 +126,7 @@ def _supplies(candidate: CandidateSet) -> list[Supply]:
 
 
 class _Trial(NamedTuple):
-    """The candidates that a search without one rule finds; the same cases as in ``WhatIf``."""
+    """The candidates of a search without one rule, as counted by ``WhatIf``; ``limited`` is its ``lower_bound``."""
 
     rule: Rule
     candidates: Sequence[CandidateSet] | None
@@ -134,9 +134,9 @@ class _Trial(NamedTuple):
 
 
 class _Trials:
-    """Searches for candidates of changed requests, which share the steps of one search.
+    """Searches with changed requests. Together they may take the steps of one search.
 
-    :param count: how many searches without one rule are made.
+    :param count: the number of searches without one rule.
     """
 
     def __init__(self, snapshot: Snapshot, budget: SearchBudget, count: int) -> None:
@@ -153,7 +153,7 @@ class _Trials:
         return self._used[-1]
 
     def search(self, request: CandidateRequest | None) -> tuple[list[CandidateSet] | None, bool]:
-        """Return the first candidates, whatever the request's limit, and whether there may be more.
+        """Return the first candidates, without regard to the request's limit, and whether there may be more.
 
         Without a request the candidates are None.
         """
@@ -167,7 +167,7 @@ class _Trials:
 
 # If nothing is found ---------------------------------------------------------------------------------------------
 
-#: The rules that are blocking first when each part of the request can be served alone, in this order.
+#: If each part of the request can be served alone, the kinds of rules to name as blocking first, in this order.
 _BETWEEN_GROUPS = (Kind.GROUP_POLICY, Kind.SAME_SUBTREE, Kind.MICROVERSION, Kind.GROUP)
 
 
@@ -207,9 +207,9 @@ def _explain_empty(
 def _most_helpful_first(without_one: Sequence[_Trial], result: Explanation) -> list[_Trial]:
     """Sort trials by how well their rules explain why nothing is found.
 
-    If each part of the request can be served alone, a rule between groups comes first; else the rule after which no
-    tree is left in the stages. Conditions on providers come before rules between groups; of equal ones, that without
-    which most candidates are found.
+    If each part of the request can be served alone, rules between groups come first, otherwise the rule after which no
+    tree is left in the stages. Then come conditions on providers, then rules between groups. Among equal rules, the one
+    without which most candidates are found is first.
     """
     between_groups = _BETWEEN_GROUPS if result.satisfiable else ()
     emptying = _emptying_rule(result.stages)
@@ -234,7 +234,7 @@ def _trees(candidates: Sequence[CandidateSet], rules_left_out: Sequence[Rule]) -
     roots = (
         candidate.search_unit.tree[0]
         for candidate in candidates
-        # Its own providers may serve only groups without resources, while sharing providers supply all amounts.
+        # A tree whose providers serve only groups without resources is not named: sharing providers supply all amounts.
         if any(position < candidate.search_unit.tree_size for position, _, _ in candidate.assignment.amounts)
     )
     named = {
@@ -270,7 +270,7 @@ def _blocking_together(request: CandidateRequest, trials: _Trials) -> tuple[list
 def _minimal(
     request: CandidateRequest, trials: _Trials, blocking: Sequence[Rule], candidates: Sequence[CandidateSet]
 ) -> tuple[list[Rule], Sequence[CandidateSet]]:
-    """Put a rule back into the request if something is still found with it; return the others."""
+    """Put back each rule with which something is still found. Return the others, and what is found without them."""
     minimal = list(blocking)
     while True:
         before = len(minimal)
@@ -279,6 +279,7 @@ def _minimal(
             again, _ = trials.search(without_all(request, fewer)) if fewer else (None, False)
             if again:
                 minimal, candidates = fewer, again
-        # Without a group a same_subtree may be harder to satisfy. So some rules can be put back only after others.
+        # A same_subtree may be harder to satisfy without one of its groups. So some rules can be put back only after
+        # others.
         if len(minimal) == before:
             return minimal, candidates

@@ -26,14 +26,15 @@ _MAX_RULES = 50
 
 @dataclass(frozen=True)
 class Stage:
-    """The providers and trees that remain after one rule, which is applied after all rules before it.
+    """The providers and trees that remain after one rule and all rules before it.
 
-    In the unsuffixed group each class may come from another provider; ``serving`` is the class that the providers of
-    this stage are for, if ``rule`` does not name it, or ``the root`` if the aggregates of roots count.
-    ``providers`` counts the providers that pass the rules of this group so far (for ``same_subtree`` those that could
-    be the topmost, otherwise the roots for a rule of no group), ``trees`` the trees that can satisfy all rules so far,
-    with their own or with sharing providers. For ``resources``, ``rejected`` counts the inventories of the class that
-    cannot allocate the amount, by the kind of ``Shortfall``.
+    ``providers`` counts the providers that pass the rules of this group so far. For ``same_subtree`` it counts the
+    providers that could be the topmost, and for other rules of no group the roots. ``trees`` counts the trees that can
+    satisfy all rules so far with their own or with sharing providers. For ``resources``, ``rejected`` counts the
+    inventories that cannot allocate the amount, by the kind of ``Shortfall``.
+
+    In the unsuffixed group each class may come from another provider. ``serving`` is the class that the providers of
+    the stage would supply, if ``rule`` does not name it; or ``the root``, if the rule is about the aggregates of roots.
     """
 
     rule: Rule
@@ -64,7 +65,7 @@ def stages(prefilter: Prefilter) -> list[Stage]:
             for _, columns in snapshot.inventory_columns(step.rule.condition.resource_class):
                 for kind, flags in violations(columns, step.rule.condition.amount).items():
                     rejected[kind] += int(flags.sum())
-        # Only the kinds that some inventory has.
+        # Remove the kinds with a count of 0.
         rejected = +rejected
         counted.append(
             Stage(step.rule, count_flags(step.matched.values()), count_flags(trees.values()), rejected, step.serving)
@@ -73,10 +74,10 @@ def stages(prefilter: Prefilter) -> list[Stage]:
 
 
 class _Step(NamedTuple):
-    """One rule, and the providers that satisfy it, as flags of each partition.
+    """One rule, and for each partition flags for the providers that satisfy it.
 
-    ``reached`` says whether sharing providers that satisfy the rule reach a tree whose providers are in some
-    aggregates; None if they do not count. ``serving`` is that of ``Stage``.
+    ``reached`` returns whether a sharing provider that satisfies the rule reaches a tree, given the aggregates of the
+    tree's providers; None if sharing providers do not count. ``serving`` is as in ``Stage``.
     """
 
     rule: Rule
@@ -92,7 +93,7 @@ def _steps(prefilter: Prefilter) -> Iterator[_Step]:
         for partition, flags in matched.items():
             roots = partition.starts[:-1][partition.has_root]
             flags[roots] = up_to.matches(partition)[roots]
-        # Sharing providers may be used at other anchors, so their own trees do not count here.
+        # The rule is about the root of the tree that uses a sharing provider, not about the root of that provider.
         yield _Step(rule, matched, serving='the root' if rule.suffixes else '')
     for requirement, suffixes in compiled.suffixes.items():
         for rule, up_to in divide(requirement, suffixes):
@@ -136,7 +137,7 @@ def _reached(prefilter: Prefilter, condition: Condition | Requirement) -> Callab
 def _topmost(partition: Partition, matched: Sequence[Flags]) -> Flags:
     """Return which providers could be the topmost of a ``same_subtree``.
 
-    They satisfy one of its requirements, and for each of the others a provider at or below them does.
+    Such a provider satisfies one of the requirements, and has at or below it a provider for each of the others.
 
     :param matched: for each requirement, which providers satisfy it.
     """

@@ -20,16 +20,16 @@ from placement.web import microversion
 _FIRST = (1, 10)
 
 _NOT_IN_A_QUERY = r'[^\s"\'<>]'
-#: The places of a query string in a longer text; the first pattern that matches is used.
+#: Patterns that find a query string in a longer text; the first one that matches is used.
 _PLACES = (
     re.compile(rf'/allocation_candidates\?({_NOT_IN_A_QUERY}+)'),
     re.compile(rf'No allocation candidates for ({_NOT_IN_A_QUERY}+?):? '),
     re.compile(rf'Stopped at \[placement\] [\w =,]+ for ({_NOT_IN_A_QUERY}+)'),
 )
-#: The first alternative begins only where a word does, so that a long text is read in linear time.
+#: The first alternative matches only at the beginning of a word, so that a long text is read in linear time.
 _OTHER_PATH = re.compile(r'(?<![^\s?])(?=[^\s?]*\?)[^\s?]*/[a-z_]|(?:GET|PUT|POST|DELETE) /|https?://\S')
 _VERSION = re.compile(r'(?:microversion: |OpenStack-API-Version: placement )([0-9]+\.[0-9]+)', re.IGNORECASE)
-#: The text that the service writes after a query string that it has cut off in its log.
+#: The end of a query string that the log has shortened.
 _CUT_OFF = '...'
 
 
@@ -97,7 +97,7 @@ def _numbers(version: str, newest: str) -> tuple[int, int]:
 
 
 def unknown_parameter(query: str, version: Version, newest: Version) -> str | None:
-    """Return a sentence about the first parameter of ``query`` that a microversion does not have; None if it has all.
+    """Return an error about the first parameter of ``query`` that the microversion does not have; None if it has all.
 
     :param query: a query string.
     :param newest: the newest microversion that is served.
@@ -116,7 +116,7 @@ def unknown_parameter(query: str, version: Version, newest: Version) -> str | No
 
 
 def _features(key: str, value: str, repeated: bool) -> Iterator[tuple[str, Version | None]]:
-    """Yield the features of a parameter, each with the first microversion that has it; None for an unknown one."""
+    """Yield the features of a parameter, each with the first microversion that has it, or None if it is unknown."""
     served = (
         since
         for since, window in reversed(schema.GET)

@@ -42,14 +42,14 @@ class Kind(enum.Enum):
 class Rule:
     """One part of a request.
 
-    ``suffixes`` are those of the groups that it belongs to; groups with equal requirements have their rules in common.
+    ``suffixes`` names the groups that the rule belongs to; groups with equal requirements have common rules.
     ``subject`` is the class with its amount, the trait (or ``in:`` and several), the aggregates, the uuid of
-    ``in_tree``, or the suffixes of ``same_subtree``. A ``ROOT_REQUIRED`` is one trait, and a ``MEMBER_OF`` that forbids
-    is one aggregate; what is forbidden begins with ``!`` there. A ``GROUP`` is one group out of ``suffixes``,
-    and its subject says if the group has no resources; a ``MICROVERSION`` is the rule below 1.29 that a
-    candidate uses at most one provider of a tree.
+    ``in_tree``, or the suffixes of ``same_subtree``. A rule that forbids has one name; in ``ROOT_REQUIRED`` and
+    ``MEMBER_OF`` it begins with ``!``. A ``GROUP`` rule is the existence of one of the groups, and its subject says if
+    the group has no resources. The ``MICROVERSION`` rule is that below 1.29 a candidate uses at most one provider of a
+    tree.
 
-    ``condition`` is that on one provider, or for ``ROOT_REQUIRED`` on a root; None for a rule between groups.
+    ``condition`` applies to one provider, or for ``ROOT_REQUIRED`` to the root; None for a rule between groups.
     """
 
     kind: Kind
@@ -88,9 +88,9 @@ def rules(compiled: CompiledRequest) -> Iterator[Rule]:
 
 
 def divide(requirement: Requirement, suffixes: tuple[str, ...]) -> Iterator[tuple[Rule, Requirement]]:
-    """Divide a requirement into rules, each with the requirement up to it.
+    """Divide a requirement into rules. Yield each rule with the requirement up to and including it.
 
-    :param suffixes: those of the groups that have this requirement; none for the conditions on roots.
+    :param suffixes: the suffixes of the groups that have this requirement; empty for the conditions on roots.
     """
     before: tuple[Condition, ...] = ()
     for condition in requirement.conditions:
@@ -102,7 +102,7 @@ def divide(requirement: Requirement, suffixes: tuple[str, ...]) -> Iterator[tupl
 
 
 def _parts(condition: Condition) -> Iterator[tuple[Condition, Condition]]:
-    """Divide a condition into conditions on one set, or one forbidden name; each with the condition up to it."""
+    """Divide a condition by sets or forbidden names. Yield each part, and the condition up to and including it."""
     if not isinstance(condition, NameCondition):
         yield condition, condition
         return
@@ -126,7 +126,7 @@ def rule_of(condition: Condition, suffixes: tuple[str, ...]) -> Rule:
             return Rule(Kind.FORBIDDEN if forbidden else Kind.REQUIRED, suffixes, subject, condition)
         case AggregateCondition((aggregates,), forbidden):
             subject = f'{"!" if forbidden else ""}{",".join(sorted(aggregates))}'
-            # The aggregates that the unsuffixed group forbids also exclude the roots that are in them.
+            # If the unsuffixed group forbids an aggregate, a root may not be in it either.
             return Rule(Kind.MEMBER_OF, suffixes or ('',), subject, condition)
         case TreeCondition(uuid=uuid):
             return Rule(Kind.IN_TREE, suffixes, uuid, condition)
@@ -144,8 +144,8 @@ def subtree_rules(request: CandidateRequest) -> Iterator[Rule]:
 def without(request: CandidateRequest, rule: Rule) -> CandidateRequest | None:
     """Return the request without one rule; None when no group with resources would be left.
 
-    A group that loses all its resources is removed with all its rules. A ``same_subtree`` that names a removed group is
-    a condition on its other groups. Without a ``same_subtree``, its groups without resources remain.
+    A group that loses all its resources is removed with all its rules. A ``same_subtree`` that names a removed group
+    still applies to the other groups. If a ``same_subtree`` is left out, its groups without resources remain.
     """
     if rule.kind is Kind.ROOT_REQUIRED and isinstance(rule.condition, TraitCondition):
         if rule.condition.forbidden:

@@ -15,7 +15,7 @@ from placement.ops.explain import pasted_search
 #: Bytes that are read at the end of a log.
 _MAX_BYTES = 4 * 1024 * 1024
 _MARKER = 'No allocation candidates for '
-#: The number of omitted equal searches that a line reports.
+#: Matches the number of equal searches that were not logged.
 _MORE = re.compile(r'\(([0-9]{1,9}) more since the last such line\)$')
 _TIME = re.compile(r'[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}')
 

@@ -15,7 +15,7 @@ from placement.ops.explain.shortfalls import Shortfall
 from placement.search.budget import Limit
 from placement.search.requirements import AggregateCondition, Reason, ResourceCondition, TraitCondition, TreeCondition
 
-#: Maximum numbers of rules and of groups that are named, and of characters of a rule in a line of the log.
+#: Maximum numbers of rules to name, of groups to name, and of characters of a rule in a line of the log.
 _MAX_RULES, _MAX_GROUPS, _MAX_RULE_LENGTH = 3, 4, 200
 
 _LIMIT_REACHED = (
@@ -158,7 +158,7 @@ def cause_text(cause: Cause) -> str:
 
 
 def _predicates(rule: Rule) -> tuple[str, str]:
-    """Return what no provider does if none satisfies a rule, and what each provider does that violates it."""
+    """Return the predicates of a provider that satisfies a rule, and of a provider that violates it."""
     match rule.condition:
         case ResourceCondition(name):
             return f'has inventory of {name}', f'has no inventory of {name} itself'

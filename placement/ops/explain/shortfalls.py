@@ -1,4 +1,4 @@
-"""Counts the inventories of one resource class that cannot allocate an amount, by the reason."""
+"""Counts the inventories of one resource class that cannot allocate an amount, by reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placement.cache.partition import Partition
 
 #: The inventories of one class in one partition, and which of them are counted.
 Entry = tuple[Partition, InventoryColumns, Flags]
-#: Maximum number of different values of max_unit, min_unit or step_size that are listed; otherwise the range is.
+#: Maximum number of different values of max_unit, min_unit or step_size to list. For more values the range is given.
 _MAX_VALUES = 3
 
 
@@ -21,10 +21,10 @@ _MAX_VALUES = 3
 class Shortfall:
     """Providers that satisfy the other rules and have inventory of the class, but cannot allocate the amount.
 
-    ``kind`` is the reason: ``max_unit``, ``min_unit`` or ``step_size`` (``value`` is that of all these ``providers``,
-    or the smallest of theirs, with the largest in ``max_value``), ``total_capacity`` (``value`` is their largest
-    capacity), ``free_capacity`` (``value`` is the largest free capacity of any of them), or ``combined``: they can
-    allocate the amount, but not in addition to what other parts of the request need from them.
+    ``providers`` counts them, and ``kind`` is the reason. For ``max_unit``, ``min_unit`` and ``step_size`` all have
+    this ``value``, or if ``max_value`` is set, values from ``value`` to ``max_value``. For ``total_capacity`` and
+    ``free_capacity``, ``value`` is the largest capacity or free capacity of any of them. ``combined`` means that they
+    can allocate the amount, but not in addition to what other parts of the request need from them.
     """
 
     resource_class: str
@@ -36,7 +36,7 @@ class Shortfall:
 
 
 def violations(inventories: InventoryColumns, amount: int) -> dict[str, Flags]:
-    """Return for each kind of ``Shortfall`` but ``combined`` the inventories for which it is the first that applies."""
+    """Return which inventories have each kind of ``Shortfall`` except ``combined``. Only the first kind counts."""
     violated = inventories.first_violations(amount)
     too_small = inventories.capacity_limit < amount
     return {

@@ -18,19 +18,19 @@ from placement.cache.partition import Partition
 from placement.cache.snapshot import Snapshot
 from placement.ops.reports.tree_filter import FULL, TreeFilter, inventory_states
 
-#: Larger capacities and usages count as this, so that the sums over a partition fit 64 bits.
+#: The maximum of a capacity or usage in a sum. Larger ones are cut to it, so that sums over a partition fit 64 bits.
 _LARGEST = 2**48
 
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """The sums over the inventories of one resource class, of which a provider has at most one.
+    """The sums over the inventories of one resource class. A provider has at most one.
 
-    ``capacity`` is the sum of ``(total - reserved) * allocation_ratio`` of each inventory, rounded down, and 0 where it
-    is below 0. ``free`` is the sum of the free capacity of each inventory, and ``over_committed`` the sum of the usage
-    beyond each capacity, so that ``capacity - used`` is ``free - over_committed``. ``max_allocatable`` is the largest
-    amount that one allocation can have. ``full`` counts the providers on which no allocation fits: those in the states
-    ``fully_allocated``, ``reserved`` and ``over_committed`` (``InventoryState``) together.
+    ``capacity`` adds up ``(total - reserved) * allocation_ratio`` of each inventory, rounded down and at least 0.
+    ``free`` adds up the free capacity of each inventory, and ``over_committed`` the usage beyond each capacity, so that
+    ``capacity - used`` is ``free - over_committed``. ``max_allocatable`` is the largest amount that one allocation can
+    have. ``full`` counts the providers on which no allocation fits: their ``InventoryState`` is ``fully_allocated``,
+    ``reserved`` or ``over_committed``.
     """
 
     resource_class: str
@@ -50,7 +50,7 @@ class ClassFigures:
 
 @dataclass(frozen=True)
 class Utilization:
-    """A capacity and the part of it that is used, of one inventory or summed up over several.
+    """The capacity and the usage of one inventory, or the sums over several.
 
     ``over_committed`` is the sum of the usage beyond the capacity of each inventory.
     """
@@ -61,7 +61,7 @@ class Utilization:
 
     @property
     def share(self) -> float:
-        """The used share of the capacity; without any capacity 1 if anything is used, else 0."""
+        """The used share of the capacity. If the capacity is 0, the share is 1 if anything is used, otherwise 0."""
         return self.used / self.capacity if self.capacity else float(self.used > 0)
 
     @property
@@ -84,7 +84,7 @@ class AggregateRow:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """The aggregates by resource class, those first that have the largest used share of a class."""
+    """The aggregates by resource class. The aggregate with the largest used share of any class is first."""
 
     classes: Sequence[str]
     rows: Sequence[AggregateRow]
@@ -100,7 +100,7 @@ class Summary:
 
 
 def summary(snapshot: Snapshot, trees: TreeFilter | None = None) -> Summary:
-    """Count the selected trees and their providers, and sum up the inventories of each class that they have.
+    """Count the selected trees and their providers, and sum up their inventories by class.
 
     :param trees: None for all.
     :raises ResourceClassNotFound: a class of ``trees`` does not exist.
@@ -141,7 +141,7 @@ _SUMMED = ('capacity', 'used', 'over_committed')
 
 
 def _amounts(columns: InventoryColumns) -> tuple[Integers, Integers, Integers]:
-    """Return capacity, usage, and usage beyond the capacity, of each inventory. All reports add up these."""
+    """Return the capacity, usage, and usage beyond the capacity of each inventory. All reports add up these columns."""
     capacity, used = _bounded(columns.capacity_limit), _bounded(columns.used)
     return capacity, used, np.maximum(used - capacity, 0)
 
@@ -178,7 +178,7 @@ def heat_map(snapshot: Snapshot) -> HeatMap:
 
 
 def _by_set(partition: Partition, name: str) -> NDArray[np.float64]:
-    """Return the sums over one class for each set of aggregates, of the trees of the partition that have this set."""
+    """Return the sums over one class for each set of aggregates that trees of the partition have."""
     size = len(partition.tree_aggregates.values)
     columns = partition.inventory_columns.get(name)
     if columns is None:
@@ -188,17 +188,17 @@ def _by_set(partition: Partition, name: str) -> NDArray[np.float64]:
 
 
 def tree_utilization(partition: Partition, name: str) -> NDArray[np.float64]:
-    """Return capacity, usage and over-commitment of one class for each tree of a partition that has inventory of it."""
+    """Return the capacity, usage and over-commitment of one class for each tree of a partition that has the class."""
     columns = partition.inventory_columns[name]
     return _grouped(partition.tree_numbers[columns.positions], columns, len(partition.roots))
 
 
 def _grouped(numbers: NDArray[np.signedinteger[Any]], columns: InventoryColumns, size: int) -> NDArray[np.float64]:
-    """Add up the amounts of the inventories with the same number; the rows are those numbers, from 0 to ``size``."""
+    """Add up the amounts of the inventories that have the same number. Row ``n`` has the sums of number ``n``."""
     sums = [np.bincount(numbers, weights=values, minlength=size) for values in _amounts(columns)]
     return np.stack(sums, axis=1).astype(np.float64)
 
 
 def shares(capacity: NDArray[np.float64], used: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the used shares of some capacities, by the rule of ``Utilization.share``."""
+    """Return the used shares of capacities, by the rule of ``Utilization.share``."""
     return np.divide(used, capacity, out=(used > 0).astype(np.float64), where=capacity > 0)

@@ -24,7 +24,7 @@ _types = tables.consumer_types
 class ConsumerAllocation:
     """One allocation. If the provider or class no longer exists, its name is a text with its id.
 
-    ``created_at`` is the aware time of the latest write of its consumer: a write replaces all allocations.
+    ``created_at`` is the aware time at which the consumer was last written: a write replaces all its allocations.
     """
 
     provider_uuid: str | None
@@ -38,7 +38,7 @@ class ConsumerAllocation:
 class ConsumerReport:
     """One consumer and its allocations. ``project``, ``user`` and ``generation`` are None if it has no record.
 
-    ``type`` is also None if no client gave it one. The aware times of its first and latest write may be unknown.
+    ``type`` is also None if no client gave it one. The aware times of its first and latest write are None if unknown.
     """
 
     uuid: str
@@ -53,14 +53,14 @@ class ConsumerReport:
 
 @dataclass(frozen=True)
 class ConsumerPage:
-    """Some of the consumers with allocations in a tree, ordered by uuid; ``consumers`` is the number of all."""
+    """One page of consumers, ordered by uuid; ``consumers`` is the number on all pages."""
 
     consumers: int
     rows: Sequence[ConsumerReport]
 
 
 def consumers_of_tree(db: Database, root_id: int, first: int, count: int) -> ConsumerPage:
-    """Return the consumers with allocations in the tree with this root, and these allocations, in four statements.
+    """Return the consumers with allocations in a tree, with these allocations, in four statements.
 
     :param first: how many consumers to skip.
     :param count: maximum number of consumers to return.
@@ -79,9 +79,9 @@ def consumers_of_tree(db: Database, root_id: int, first: int, count: int) -> Con
 
 
 def consumers_by_provider(db: Database, provider_ids: Iterable[int]) -> dict[str, list[ConsumerReport]]:
-    """Return the consumers of each provider by its uuid, each with its allocations of that provider, ordered by uuid.
+    """Return the consumers of each provider, ordered by uuid, each with its allocations of that provider.
 
-    At least three statements for 900 providers, and two for each further 900 consumers of these.
+    This takes at least three statements for each 900 providers, and two more for each further 900 of their consumers.
     """
     by_provider: defaultdict[str, list[ConsumerReport]] = defaultdict(list)
     consumer_id = _allocations.c.consumer_id
@@ -97,9 +97,9 @@ def consumers_by_provider(db: Database, provider_ids: Iterable[int]) -> dict[str
 
 
 def find_consumers(db: Database, text: str, first: int, count: int) -> ConsumerPage:
-    """Return the consumers of a project or user, or else those whose uuid begins with ``text``.
+    """Return the consumers of a project or user, or otherwise those whose uuid begins with ``text``.
 
-    At most six statements.
+    This takes at most six statements.
 
     :param text: the id of a project or a user, or the beginning of a uuid, in any case.
     :param first: how many consumers to skip.
@@ -145,7 +145,7 @@ def largest_projects(db: Database, count: int) -> list[ProjectCount]:
 
 
 def read_consumer(db: Database, uuid: str) -> ConsumerReport | None:
-    """Read a consumer and all its allocations; None when there is neither a record of it nor an allocation."""
+    """Read a consumer and all its allocations; None if it has neither a record nor allocations."""
     if not sql.storable(uuid):
         return None
     with db.reader() as tx:
@@ -157,7 +157,7 @@ def read_consumer(db: Database, uuid: str) -> ConsumerReport | None:
 class MostCommonSize:
     """The most common size of consumers: ``consumers`` of the ``examined`` ones have it.
 
-    ``resources`` has for each class the largest amount that such a consumer has of one provider.
+    ``resources`` has for each class the amount that such a consumer has of one provider, or the largest if of several.
     """
 
     resources: Mapping[str, int]
@@ -166,9 +166,9 @@ class MostCommonSize:
 
 
 def most_common_size(db: Database, latest: int = 10_000) -> MostCommonSize | None:
-    """Return, with one statement, the most common size of the consumers created last; None without allocations.
+    """Return the most common size of the newest consumers, in one statement; None if they have no allocations.
 
-    :param latest: how many consumers to examine, so that the statement does not read all allocations of a large cloud.
+    :param latest: how many consumers to examine. A limit prevents reading all allocations of a large cloud.
     """
     recent = sa.select(_consumers.c.uuid).order_by(_consumers.c.id.desc()).limit(latest).subquery()
     amounts = (
@@ -190,7 +190,7 @@ def most_common_size(db: Database, latest: int = 10_000) -> MostCommonSize | Non
 
 
 def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool]) -> list[ConsumerReport]:
-    """Read consumers, and those of their allocations that satisfy a condition, in two statements."""
+    """Read consumers, and their allocations that satisfy a condition, in two statements."""
     allocations: defaultdict[str, list[ConsumerAllocation]] = defaultdict(list)
     for row in tx.execute(_SELECT_ALLOCATIONS.where(_allocations.c.consumer_id.in_(uuids), within)):
         resource_class = row.resource_class or f'class number {row.resource_class_id}'

@@ -1,4 +1,4 @@
-"""Counts how many more consumers of one size fit, by a division, or by placing them one after the other."""
+"""Counts how many more consumers of one size fit, by a division or by placing them one by one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from placement.search.prefilter import Prefilter, TreeSearchUnit
 from placement.search.request import CandidateRequest, RequestGroup
 from placement.search.search_units import SearchUnit
 
-#: Maximum number of consumers that are counted for one provider, so that sums fit 64 bits.
+#: Maximum number of consumers to count on one provider, so that sums fit 64 bits.
 _MAX_CONSUMERS = 2**40
 #: Maximum number of steps of the search for one candidate in one tree.
 _MAX_STEPS = 20_000
@@ -26,10 +26,10 @@ _MAX_STEPS = 20_000
 
 @dataclass(frozen=True)
 class Size:
-    """The size of one consumer: amounts by class, and the traits that its providers together must have.
+    """The size of one consumer: amounts by class, and the traits that its providers must have together.
 
     ``aggregate`` is the uuid of the aggregate that each provider, or the root of its tree, must be in.
-    ``root_required`` and ``root_forbidden`` are traits of that root, as in ``CandidateRequest``.
+    ``root_required`` and ``root_forbidden`` are about the traits of that root, as in ``CandidateRequest``.
     """
 
     resources: Mapping[str, int]
@@ -50,10 +50,10 @@ class Size:
 
 @dataclass(frozen=True)
 class FitEstimate:
-    """How many consumers fit. ``complete`` is False when a limit ended the count before the cloud was full.
+    """How many consumers fit. ``complete`` is False if a limit ended the count before the cloud was full.
 
-    ``on_disabled_hosts`` is the part of ``fit`` in trees whose root has the trait ``COMPUTE_STATUS_DISABLED``, where
-    nova places nothing.
+    ``on_disabled_hosts`` counts how many of these fit in trees whose root has the trait ``COMPUTE_STATUS_DISABLED``.
+    There nova places nothing.
     """
 
     fit: int
@@ -64,10 +64,10 @@ class FitEstimate:
 def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstimate:
     """Count how many more consumers of ``size`` fit.
 
-    For a tree without sharing providers, in which the required traits rule out no placement, the count is a division.
-    In other trees one consumer is placed after the other, and another order of placement may fit more or fewer.
+    A division gives the count for a tree that neither contains nor can use sharing providers, if every placement in it
+    has the required traits. In other trees consumers are placed one by one, and another order might fit more or fewer.
 
-    :param max_searches: maximum number of searches for a placement; then the count ends.
+    :param max_searches: the count ends after this number of searches for a placement.
     :raises ResourceClassNotFound: a class of ``size`` does not exist.
     :raises TraitNotFound: a trait of ``size`` does not exist.
     """
@@ -94,7 +94,7 @@ def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstima
             if is_divided[number]:
                 continue
             is_on_disabled_host = bool(disabled[partition][number])
-        # Sharing providers are in several search units, and their inventories are updated for all of them.
+        # A sharing provider is in several search units, so they have one copy of its inventories in common.
         tree, sharing = (
             tuple(
                 replace(provider, inventories=inventories.setdefault(provider.id, dict(provider.inventories)))
@@ -111,7 +111,7 @@ def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstima
             if candidate is None:
                 complete &= not budget.reached
                 break
-            # The search would return this candidate first as long as it fits.
+            # As long as this candidate fits, each further search would return it first.
             amounts = [(inventories[id_], name, amount) for id_, name, amount in candidate.amounts]
             times = min((records[name].capacity - records[name].used) // amount for records, name, amount in amounts)
             for records, name, amount in amounts:
@@ -137,7 +137,7 @@ def _divide(prefilter: Prefilter, partition: Partition, required: frozenset[str]
     can_share |= partition.tree_aggregates.where(lambda names: not aggregates.isdisjoint(names))
     is_exact = partition.has_root & prefilter.accepted_roots(partition) & ~can_share
     if required:
-        # All providers that could serve one part of the request have all these traits.
+        # Exact if there is one class that only providers with all these traits can supply.
         lacking = ~partition.traits.where(lambda names: required <= names)
         is_exact &= np.logical_or.reduce([~or_by_tree(partition, flags & lacking) for flags in eligible])
     return is_exact, np.where(is_exact, np.min(counts, axis=0), 0)

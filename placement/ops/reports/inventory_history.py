@@ -1,4 +1,4 @@
-"""When inventories and their allocations were written, and what that shows about the cause of over-commitment."""
+"""The times at which inventories and their allocations were written, and what these tell about over-commitment."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class InventoryHistory:
     """The aware times at which an inventory and its allocations were written; None if unknown.
 
     ``updated_at`` is the time of the latest change of the inventory, or of its creation; claims do not change it.
-    ``allocated_before`` is the sum of the allocations that were written before that time, ``allocated`` the sum of all.
-    ``mismatch`` is ``allocated`` if it is not the recorded usage, because another program has written to the database.
+    ``allocated`` is the sum of all allocations, ``allocated_before`` the sum of those written before that time.
+    ``mismatch`` is ``allocated`` if another program has written to the database, so that the recorded usage differs.
     """
 
     updated_at: dt.datetime | None
@@ -32,7 +32,7 @@ class InventoryHistory:
     mismatch: int | None
 
     def explain_over_commitment(self, resource_class: str, inventory: InventoryRecord) -> str:
-        """Return in sentences since when more is used than the capacity, and the cause as far as the times show it."""
+        """Return sentences about when the inventory was over-committed, and why, as far as the times show it."""
         if not self.updated_at or not self.allocations_from or not self.allocations_to:
             return ''
         age = (timeutils.utcnow(with_timezone=True) - self.updated_at).total_seconds()
@@ -40,7 +40,8 @@ class InventoryHistory:
             f'Inventory changed {units.ago(age)} ({units.moment(self.updated_at)}); allocations from'
             f' {units.moment(self.allocations_from)} to {units.moment(self.allocations_to)}.'
         )
-        # What follows must hold whatever the inventory was before its change, and when its allocations were replaced.
+        # Neither the inventory before its change nor allocations that were replaced are known. All that follows is true
+        # without them.
         limit = max(capacity_limit(inventory), 0)
         if self.allocated_before > limit:
             amount = units.amount(resource_class, self.allocated_before)
@@ -58,8 +59,8 @@ class InventoryHistory:
 def read(tx: sa.Connection, members: sa.Select[tuple[int]] | None) -> dict[tuple[int, str], InventoryHistory]:
     """Read the histories of inventories, by the id of the provider and the class, in one statement.
 
-    :param members: selects the ids of the providers. None for all, of which only the inventories are read that are
-        over-committed or whose recorded usage is wrong, because the times are in no index.
+    :param members: selects the ids of the providers. If None, only inventories that are over-committed or have a wrong
+        recorded usage are read, because no index has the times.
     """
     changed = sa.func.coalesce(_inventories.updated_at, _inventories.created_at)
     written = sa.func.coalesce(_allocations.updated_at, _allocations.created_at)

@@ -29,7 +29,7 @@ class AggregateStats(NamedTuple):
 
 
 class InventoryStats(NamedTuple):
-    """The result of ``read_inventories``. ``schema`` is the revision of the schema, ``none`` if there is none."""
+    """The result of ``read_inventories``. ``schema`` is the revision of the schema, or ``none``."""
 
     schema: str
     consumers: int
@@ -59,7 +59,7 @@ class AllocationStats(NamedTuple):
 def read_inventories(db: Database, provider_cache: ProviderCache, aggregates: Collection[str]) -> InventoryStats:
     """Read the figures that take little time: refresh the cache, and count consumers and allocations.
 
-    :param aggregates: uuids of the aggregates to report. The figures of one that does not exist are 0.
+    :param aggregates: uuids of the aggregates to report. If an aggregate does not exist, its figures are 0.
     :raises errors.DATABASE_ERRORS: the database cannot be read.
     """
     schema = db.schema_revision() or 'none'
@@ -95,7 +95,7 @@ _COUNTS = sa.select(
 
 _USAGE_MISMATCHES = sa.select(sa.func.count()).select_from(_inventories).where(_inventories.c.used != tables.ALLOCATED)
 
-#: The uuids of the aggregates ``wanted`` with the ids of the roots of the trees that have a provider in them.
+#: For the aggregates ``wanted``: their uuids, each with the root ids of the trees that have a provider in it.
 _trees = (
     sa.select(tables.placement_aggregates.c.uuid, _providers.c.root_provider_id)
     .join_from(tables.placement_aggregates, _members, _members.c.aggregate_id == tables.placement_aggregates.c.id)

@@ -1,4 +1,4 @@
-"""Provider trees as operators see them: by the parents, with the sums of allocations and the sharing providers."""
+"""Provider trees as operators see them: built from the parents, with sums of allocations and sharing providers."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Sharing:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tree:
-    """One tree by its root. What is beside it may be that of all trees, as it is the same for them.
+    """One tree, given by its root. Trees that were read together have the other three members in common.
 
     ``children`` has the children of each provider by its id, ordered by name. ``sharing`` are all sharing providers.
-    ``histories`` has those of its inventories by the id of the provider and the class; if all trees were read, only
-    those of inventories that are over-committed or whose recorded usage is wrong.
+    ``histories`` are by provider id and class. If all trees were read, only inventories that are over-committed or have
+    a wrong recorded usage have one.
     """
 
     root: Provider
@@ -56,7 +56,7 @@ class Tree:
     def walk(self) -> Iterator[Provider]:
         """Yield all providers, each before its children.
 
-        Not recursive, because trees may be deeper than Python's stack.
+        This is not recursive, because trees may be deeper than Python's stack.
         """
         pending = [self.root]
         while pending:
@@ -71,7 +71,7 @@ class Tree:
         return provider.inventories[resource_class].used if mismatch is None else mismatch
 
     def explain_over_commitment(self, provider: Provider, resource_class: str) -> str:
-        """Return since when and why an inventory is over-committed; empty if it is not or the times are unknown."""
+        """Return when and why an inventory was over-committed; empty if it is not or if the times are unknown."""
         inventory = provider.inventories[resource_class]
         history = self.histories.get((provider.id, resource_class))
         if history is None or not filling(inventory).over_committed:
@@ -79,7 +79,7 @@ class Tree:
         return history.explain_over_commitment(resource_class, inventory)
 
     def provider_data(self, provider: Provider) -> dict[str, Any]:
-        """Return what JSON documents have of a provider of the tree, with its inventories by class."""
+        """Return a provider of the tree, with its inventories by class, as JSON documents show it."""
         inventories: dict[str, dict[str, Any]] = {}
         for name, inventory in provider.inventories.items():
             inventories[name] = {
@@ -117,7 +117,7 @@ class Tree:
 
 
 def filling(inventory: InventoryRecord) -> Utilization:
-    """Return the capacity of one inventory, at least 0, the usage, and how much of it is beyond the capacity."""
+    """Return the capacity of one inventory (at least 0), its usage, and the usage beyond the capacity."""
     limit = max(inventory.capacity, 0)
     return Utilization(limit, inventory.used, max(inventory.used - limit, 0))
 
@@ -126,10 +126,11 @@ def load(db: Database, identifier: str | None = None) -> tuple[list[Tree], Snaps
     """Read the trees, ordered by the name of the root, and a snapshot of them for filters and sums, in one transaction.
 
     The number of statements does not depend on the number of rows. Unlike the snapshot of the provider cache, this one
-    also has the providers without a recorded root, and each provider is in the tree to which its parents lead.
+    also has providers without a recorded root, and it assigns each provider to the tree to which its parents lead.
 
     :param identifier: uuid or name of a provider whose tree is read; None for all trees.
-    :raises UnknownProvider: there is no such provider; ProviderIsConsumer if it is the uuid of a consumer.
+    :raises UnknownProvider: there is no such provider.
+    :raises ProviderIsConsumer: ``identifier`` is the uuid of a consumer.
     """
     with db.reader() as tx:
         uuid = members = ids = None
@@ -154,7 +155,7 @@ def load(db: Database, identifier: str | None = None) -> tuple[list[Tree], Snaps
 
 
 def tree_of(db: Database, snapshot: Snapshot, uuid: str) -> Tree:
-    """Return the tree of the provider with this uuid: as it is in the snapshot of the cache, with one statement.
+    """Return the tree of a provider from the snapshot of the cache, and its histories with one statement.
 
     :raises UnknownProvider: there is no such provider.
     """
@@ -167,7 +168,7 @@ def tree_of(db: Database, snapshot: Snapshot, uuid: str) -> Tree:
         with db.reader() as tx:
             members = sa.select(_providers.id).where(_providers.root_provider_id == provider.root_id)
             trees = _trees(partition.tree(number), snapshot.sharing, inventory_history.read(tx, members))
-    # A tree whose parent links are broken becomes several.
+    # A tree with broken parent links becomes several trees.
     for tree in trees:
         if any(provider.uuid == uuid for provider in tree.walk()):
             return tree
@@ -200,7 +201,8 @@ def _trees(
 ) -> list[Tree]:
     """Make trees of providers by their parents, ordered by the name of the root.
 
-    Every provider is in one of the trees. A provider whose parent does not exist is a root, as is one of each loop.
+    Every provider is in one tree. A provider whose parent does not exist becomes a root, as does one provider of each
+    loop.
     """
     parents = {provider.id: provider.parent_id for provider in providers}
     for start in [id_ for id_, root_id in roots.find_roots(parents).items() if root_id is None]:

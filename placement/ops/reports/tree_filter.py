@@ -1,4 +1,4 @@
-"""Conditions by which provider trees are selected from a snapshot, and the states of inventories that they refer to."""
+"""A filter that selects provider trees from a snapshot, and the states of inventories that it can ask for."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from placement.search.requirements import AggregateCondition, TraitCondition
 
 
 class InventoryState(enum.Enum):
-    """Whether an inventory can allocate anything, and if not, why. Each inventory is in one state."""
+    """Whether an inventory can allocate anything, and the reason if it cannot. Each inventory is in one state."""
 
     AVAILABLE = 'available'
-    #: Less is free than the smallest allocation takes.
+    #: The free capacity is smaller than the smallest allocation.
     FULLY_ALLOCATED = 'fully_allocated'
     #: The capacity is 0, usually because the total is reserved, and nothing is used.
     RESERVED = 'reserved'
-    #: More is used than the capacity.
+    #: The usage exceeds the capacity.
     OVER_COMMITTED = 'over_committed'
 
 
@@ -50,16 +50,16 @@ def inventory_states(columns: InventoryColumns) -> dict[InventoryState, Flags]:
 
 @dataclass(frozen=True)
 class TreeFilter:
-    """Conditions on a tree. Each has to be satisfied by a provider of the tree; these may be different providers.
+    """Conditions on a tree. Different providers of the tree may satisfy different conditions.
 
     ``name`` is a part of a name or a pattern with ``*`` and ``?``, in any case, or the beginning of a uuid. The tree
     has all of ``aggregates`` (uuids), ``traits`` and ``classes``. Its root has all traits of ``root_required`` and none
-    of ``root_forbidden``. If ``states`` are given, it has an inventory (of one of ``classes``, if given) in one of
-    them.
+    of ``root_forbidden``. If ``states`` are given, one of its inventories is in one of these states; if ``classes`` are
+    also given, an inventory of one of these classes.
 
-    ``lacking`` has amounts by class: the tree supplies all these classes, except those that sharing providers supply,
-    but no provider in it can allocate the amount of one of them. An inventory without any capacity supplies nothing.
-    Each amount is compared with one provider, so that a consumer with several request groups may not fit other trees.
+    ``lacking`` has amounts by class. The tree has capacity of all these classes, except those that sharing providers
+    supply, but for one of them no single provider in it can allocate the amount. Even a tree that is not selected may
+    be unable to host a consumer with several request groups, because each amount is compared alone.
     """
 
     aggregates: frozenset[str] = frozenset()
@@ -95,7 +95,7 @@ class TreeFilter:
             yield partition, included
 
     def _conditions(self, partition: Partition) -> Iterator[Flags]:
-        """Yield for each condition on any provider of a tree which providers satisfy it."""
+        """Yield, for each condition that any provider of a tree may satisfy, which providers satisfy it."""
         if self.name:
             named = map(name_matcher(self.name), partition.providers)
             yield np.fromiter(named, np.bool_, len(partition.providers))
@@ -126,7 +126,7 @@ class TreeFilter:
 
 
 def name_matcher(text: str) -> Callable[[Provider], bool]:
-    """Return a test whether ``text`` is a part or pattern of the name of a provider, or the beginning of its uuid."""
+    """Return a function that tells whether ``text`` matches the name of a provider or the beginning of its uuid."""
     part = text.casefold()
     uuid = validation.canonical_uuid(part)
     if set('*?[') & set(part):
@@ -136,7 +136,7 @@ def name_matcher(text: str) -> Callable[[Provider], bool]:
 
 
 def _flags(partition: Partition, positions: Sequence[Integers]) -> Flags:
-    """Return for each provider whether it is at one of some positions."""
+    """Return one flag for each provider of a partition: whether it is at any of ``positions``."""
     flags = np.zeros(len(partition.providers), np.bool_)
     for positions_of_class in positions:
         flags[positions_of_class] = True

@@ -1,4 +1,4 @@
-"""A list of provider trees, in pages: those that a filter selects."""
+"""Lists the provider trees that a filter selects, page by page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from placement.ops.reports.tree_filter import TreeFilter, name_matcher
 
 
 class Order(enum.Enum):
-    """The orders of the list; the value is that of the query parameter."""
+    """The orders of the list. The values are those of the query parameter."""
 
     FULLEST = 'fullest'
     NAME = 'name'
@@ -26,7 +26,7 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True)
 class ClassUtilization:
-    """The usage and capacity of one resource class in one tree, summed up over its providers."""
+    """The usage and capacity of one resource class, summed up over the providers of one tree."""
 
     resource_class: str
     filling: Utilization
@@ -45,7 +45,7 @@ class TreeRow:
 
 @dataclass(frozen=True)
 class TreePage:
-    """Some of the selected trees; ``trees`` is the number of all."""
+    """One page of the selected trees; ``trees`` is the number on all pages."""
 
     trees: int
     rows: Sequence[TreeRow] = field(default_factory=list)
@@ -62,10 +62,10 @@ def listing(
     """List the selected trees.
 
     :param trees: None for all.
-    :param order: ``FULLEST`` sorts by the used share of the fullest class of a tree.
+    :param order: ``FULLEST`` sorts trees by the used share of their fullest class.
     :param first: how many trees to skip.
     :param count: maximum number of trees to return; None for all.
-    :param resource_class: let ``FULLEST`` sort by the used share of this class; trees without it come last.
+    :param resource_class: if given, ``FULLEST`` sorts by the used share of this class. Trees without it come last.
     :raises ResourceClassNotFound: a class of ``trees`` does not exist.
     :raises TraitNotFound: a trait of ``trees`` does not exist.
     """
@@ -82,7 +82,7 @@ def listing(
 
 
 class _Selection:
-    """The selected trees of one partition; ``numbers`` are theirs in the partition."""
+    """The selected trees of one partition, by their ``numbers`` in it."""
 
     def __init__(self, partition: Partition, included: Flags) -> None:
         self._partition = partition
@@ -93,11 +93,11 @@ class _Selection:
 
     @functools.cached_property
     def _sums(self) -> Mapping[str, NDArray[np.float64]]:
-        """The sums over each class, by tree."""
+        """For each class, the sums by tree."""
         return {name: tree_utilization(self._partition, name) for name in self._partition.inventory_columns}
 
     def fullest(self, resource_class: str | None) -> NDArray[np.float64]:
-        """For each of these trees the used share of its fullest class, or of one class, and -1 if it lacks that."""
+        """Return for each tree the used share of its fullest class, or of ``resource_class``; -1 if it lacks that."""
         fullest = np.full(len(self._partition.roots), -1.0)
         for name, sums in self._sums.items():
             if resource_class in (None, name):
