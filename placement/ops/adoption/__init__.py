@@ -1,1 +1,1 @@
-"""Adoption: converts the database of another Placement service in place, and returns it."""
+"""Adoption: converts the database of another Placement service in place, and converts it back."""

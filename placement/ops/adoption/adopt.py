@@ -1,7 +1,7 @@
 """Adopts the database of another Placement service: inspects it, makes a plan, applies it.
 
-The plan has only the steps that remain. So an adoption that was interrupted on MySQL or MariaDB, which commit each
-change of the schema at once, is finished by running it again.
+The plan has only the steps that remain. MySQL and MariaDB commit each change of the schema at once, so an interrupted
+adoption is finished by running it again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class AdoptedAlready(exception.PlacementError):
 def plan(engine: sa.Engine, project: str, user: str) -> Plan:
     """Return the plan of an adoption, or the problems that prevent it. Changes nothing.
 
-    :param project: external id of the project that gets the consumers which allocations name but which have no row.
-    :param user: external id of their user.
+    :param project: external id of the project for consumers that have allocations but no row.
+    :param user: external id of the user for these consumers.
     :raises NothingToAdopt: there are no tables.
     :raises AdoptedAlready: the database is one of this service.
     """
@@ -45,7 +45,7 @@ def adopt_database(
 
     The tables are renamed first, so that the other service can no longer write, even if it still runs. Then the plan
     is made again, because that service may have written until then. On SQLite and PostgreSQL all this is one
-    transaction. Parameters and errors are those of ``plan``, and:
+    transaction. Parameters and errors are as for ``plan``, and also:
 
     :param report: called before each step.
     :param ignore_connections: do not check whether there are other connections.
@@ -83,7 +83,7 @@ def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
         *schema.problems(connection, existing_tables),
         *schema.id_problems(connection, existing_tables),
     ]
-    # Only without problems about the schema: these queries need the columns that we know.
+    # Rows are checked only if the schema has no problems, because the queries need the expected columns.
     problems = problems or list(rows.problems(connection, names, existing_tables))
     if problems:
         return Plan([], problems)
@@ -120,7 +120,7 @@ def _steps(
 
 
 def _log_problems(connection: sa.Connection) -> Iterator[str]:
-    """Yield tables that are called like those of the change log, but have other columns."""
+    """Yield a problem for each table that has the name of a table of the change log, but other columns."""
     inspector = sa.inspect(connection)
     present = set(inspector.get_table_names())
     for table in tables.LOG:
@@ -132,5 +132,5 @@ def _log_problems(connection: sa.Connection) -> Iterator[str]:
 
 def _create_log(connection: sa.Connection) -> None:
     tables.metadata.create_all(connection, tables=list(tables.LOG))
-    # If the tables existed, a process that still runs may read them.
+    # If the tables existed already, processes may be reading them.
     change_log_slots.append_reload(connection)

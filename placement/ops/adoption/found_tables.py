@@ -1,7 +1,7 @@
-"""The tables of a database that is adopted, as they are, compared with those that this service needs.
+"""The tables of a database to adopt, and how they differ from the tables that this service needs.
 
-``alembic.autogenerate`` would compare indexes and constraints by their names, which differ between deployments. Here an
-index or constraint with another name counts if it enforces, or begins with, the same columns.
+``alembic.autogenerate`` would compare indexes and constraints by name, and names differ between deployments. Here a
+constraint with another name counts if it has the same columns, and an index if it begins with the same columns.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sqlalchemy.dialects import mysql
 from placement.db import sql, tables, types
 from placement.ops.adoption.names import Names
 
-#: Columns that another service may lack: ``inventories.used`` and the owner of allocations are ours, and older releases
-#: have neither times nor types.
+#: Columns that another service may lack: only this service has ``inventories.used`` and the owner of allocations, and
+#: older releases of other services have neither times nor types.
 ADDED_COLUMNS = frozenset({'used', 'created_at', 'updated_at', *tables.OWNER})
 
 
-#: The columns of a foreign key -> the table whose id they refer to.
+#: For the columns of each foreign key, the table whose id they refer to.
 ForeignKeys = Mapping[tuple[str, ...], str]
 
 
@@ -30,9 +30,9 @@ ForeignKeys = Mapping[tuple[str, ...], str]
 class FoundTable:
     """One table as it is in the database.
 
-    ``table`` is our declaration of the table; ``name`` is its name in the database. ``columns`` are by name, as
-    SQLAlchemy's inspector gives them. ``unique`` has the columns of each unique constraint, unique index and primary
-    key. ``foreign_keys`` has our names of tables. ``indexes`` has the columns of all indexes, in order.
+    ``table`` is our declaration of the table; ``name`` is its name in the database. ``columns`` has the description of
+    each column by SQLAlchemy's inspector. ``unique`` has the columns of each unique constraint, unique index and
+    primary key. ``foreign_keys`` refer to tables by our names. ``indexes`` has the columns of each index, in order.
     ``collated_columns`` are the text columns that the database does not compare code point by code point.
     ``reuses_ids`` is true on SQLite if AUTOINCREMENT is missing. ``engine`` is the storage engine on MySQL and MariaDB,
     None elsewhere. ``used_names`` are the names of the indexes and unique constraints.
@@ -55,7 +55,7 @@ class FoundTable:
         return [column.name for column in self.table.columns if column.name not in self.columns]
 
     def missing_not_null(self) -> list[str]:
-        """Return columns that may be NULL in the database, but not in our table."""
+        """Return columns that allow NULL in the database, but not in our table."""
         return [
             name
             for name, column in self._common_columns()
@@ -63,7 +63,7 @@ class FoundTable:
         ]
 
     def unwanted_not_null(self) -> list[str]:
-        """Return columns that are NOT NULL in the database but not in our table, unless we always write a value."""
+        """Return columns that allow NULL in our table, but not in the database, unless we always write a value."""
         always_written = {'name', 'created_at'}
         return [
             name
@@ -80,8 +80,8 @@ class FoundTable:
         ]
 
     def single_precision(self) -> list[str]:
-        """Return columns in single precision, which rounds stored numbers, that are doubles in our table."""
-        # On SQLite all of these are doubles.
+        """Return columns that are doubles in our table, but round numbers to single precision in the database."""
+        # On SQLite these types are doubles.
         return [
             name
             for name, column in self._common_columns()
@@ -132,7 +132,7 @@ def _inspect(connection: sa.Connection, inspector: sa.Inspector, names: Names, t
     name = names.existing_name(table)
     primary_key = tuple(inspector.get_pk_constraint(name)['constrained_columns'])
     constraints, indexes = inspector.get_unique_constraints(name), inspector.get_indexes(name)
-    # The indexes that cover all rows and whole values: no partial ones, and none of prefixes or expressions.
+    # Only indexes of all rows and of whole values count: no partial indexes, and none on prefixes or expressions.
     partial = ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
     columns_of_indexes = [
         (tuple(map(str, index['column_names'])), index['unique'])
@@ -192,7 +192,7 @@ def binary_collation(connection: sa.Connection) -> str:
 
 
 def is_expected(column: sa.Column[Any], type_: Any) -> bool:
-    """Return whether ``type_`` can store what our ``column`` stores, or a step of the plan makes it so."""
+    """Return whether ``type_`` can store what our ``column`` stores, if necessary after a step of the plan."""
     if isinstance(column.type, types.Text):
         # CHAR pads values with blanks; MySQL can index only a prefix of a TEXT.
         return isinstance(type_, sa.String) and not isinstance(type_, sa.CHAR | mysql.TEXT | mysql.CHAR)

@@ -13,7 +13,7 @@ from placement.ops.adoption import rows
 from placement.ops.adoption.names import Names, lock_tables
 from placement.ops.adoption.plan import Plan, Reporter, Step, require_no_connections, run_steps, with_notes
 
-#: The tables that are dropped.
+#: The tables to drop.
 _OF_OURS = (tables.change_log.name, tables.change_log_slots.name, migration.VERSION_TABLE)
 _MADE_HERE = (
     'There is no table alembic_version: this service made the database, and another one may not know how to use it.'
@@ -28,7 +28,7 @@ def plan(engine: sa.Engine) -> Plan:
     """Return what would be done, or the problems that prevent it. Changes nothing.
 
     :raises NothingToLeave: the database is not one of this service.
-    :raises WrongSchema: its schema is that of another release.
+    :raises WrongSchema: its schema belongs to another release.
     """
     with migration.locked(engine) as connection:
         return with_notes(connection, _plan(connection))
@@ -37,8 +37,8 @@ def plan(engine: sa.Engine) -> Plan:
 def return_database(engine: sa.Engine, report: Reporter, ignore_connections: bool = False) -> Plan:
     """Return the database to the other service. If there are problems, change nothing.
 
-    One transaction on SQLite and PostgreSQL. On MySQL and MariaDB it is finished by running it again if it was
-    interrupted. Errors are those of ``plan``.
+    On SQLite and PostgreSQL this is one transaction. On MySQL and MariaDB, running it again finishes it if it was
+    interrupted. Errors are as for ``plan``.
 
     :param report: called before each step.
     :param ignore_connections: do not check whether there are other connections.
@@ -64,7 +64,7 @@ def _plan(connection: sa.Connection) -> Plan:
         return Plan([], problems)
     notes = [] if 'alembic_version' in names.present else [_MADE_HERE]
     drop = Step(f'Drop the tables {", ".join(_OF_OURS)}.', _drop)
-    # This service chooses the ids of classes itself, so PostgreSQL's sequence of that table is behind.
+    # This service chooses the ids of classes itself, so PostgreSQL's sequence for them may be below the largest id.
     return Plan([*rows.sequences(connection, names), *names.remove_prefix(), drop], [], notes)
 
 

@@ -1,7 +1,7 @@
 """The names of the tables in a database that is adopted or returned, and the steps that rename them.
 
-Another service has other names for them (``tables.UPSTREAM_NAMES``). If it still runs after they were renamed, it does
-not find them, and so cannot write without updating ``inventories.used`` and the change log (doc/adopt.md).
+Another service has other names for them (``tables.UPSTREAM_NAMES``). If it still runs after the renaming, it cannot
+find the tables, so it cannot change them without updating ``inventories.used`` and the change log (doc/adopt.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from placement.ops.adoption.plan import Step
 
 #: Seconds that a change of the schema waits for other transactions to end.
 _LOCK_TIMEOUT_SECONDS = 10
-#: Maximum number of retries of locking the tables after a deadlock.
+#: Maximum number of times that locking the tables is retried after a deadlock.
 _MAX_LOCK_RETRIES = 5
 
 #: Tables that older releases of other services do not have.
@@ -24,9 +24,9 @@ ADDED_TABLES = frozenset({tables.consumer_types})
 
 
 class Names:
-    """The names that the tables of ``tables.SHARED`` have in one database: ours or those of another service.
+    """The names of the ``tables.SHARED`` in one database: ours or the names that another service has for them.
 
-    ``present`` has the names of all tables of the database. The object is true if a table of ``tables.SHARED`` exists.
+    ``present`` has the names of all tables of the database. The object is true if any of ``tables.SHARED`` exists.
     """
 
     def __init__(self, connection: sa.Connection) -> None:
@@ -55,11 +55,11 @@ class Names:
         return self._names[table]
 
     def ours(self, name: str) -> str:
-        """Return our name of the table that is called ``name`` in the database; ``name`` itself for any other table."""
+        """Return our name for the table ``name`` of the database, or ``name`` if the table is not a shared one."""
         return next((table.name for table, present in self._names.items() if present == name), name)
 
     def __getitem__(self, table: sa.Table) -> sa.TableClause:
-        """Return ``table`` under the name that it has in the database, to select from."""
+        """Return ``table`` with its name in the database, as something to select from."""
         return self._selectable[table]
 
     def problems(self) -> Iterator[str]:
@@ -106,7 +106,7 @@ class Names:
 
 def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
     if sql.is_mysql(connection.dialect):
-        # In one statement, so that all are renamed or none: MySQL commits each change of the schema at once.
+        # MySQL commits each change of the schema at once. In one statement, either all tables are renamed or none.
         renames = ', '.join(f'{old} TO {new}' for old, new in names.items())
         sql.execute_text(connection, f'SET SESSION lock_wait_timeout = {_LOCK_TIMEOUT_SECONDS}')
         sql.execute_text(connection, f'RENAME TABLE {renames}')
@@ -126,5 +126,5 @@ def lock_tables(connection: sa.Connection, names: Names) -> None:
                 with connection.begin_nested():
                     sql.execute_text(connection, f'LOCK TABLE {", ".join(present)} IN ACCESS EXCLUSIVE MODE')
 
-            # Another transaction may have locked one of the tables and wait for another. The server ends one of them.
+            # If another transaction has locked one of the tables and waits for another, the server ends either of us.
             errors.retry(lock, errors.is_deadlock, retries=_MAX_LOCK_RETRIES)

@@ -24,10 +24,10 @@ Reporter = Callable[[Step], None]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """``steps`` in the order in which they are run. If there are ``problems``, there are none.
+    """The ``steps`` in the order of execution, or the ``problems`` that prevent them.
 
-    ``problems`` are sentences about what an operator has to decide or change first. ``notes`` are sentences that
-    operators should know, but that prevent nothing.
+    ``problems`` are sentences about what an operator has to decide or change first. ``notes`` are sentences for the
+    operator; they prevent nothing.
     """
 
     steps: list[Step]
@@ -36,7 +36,7 @@ class Plan:
 
 
 def run_steps(connection: sa.Connection, steps: Iterable[Step], report: Reporter) -> None:
-    """Run ``steps``, each after ``report`` was called with it."""
+    """Run ``steps``. Before each, call ``report`` with it."""
     for step in steps:
         report(step)
         step.run(connection)
@@ -48,7 +48,7 @@ def with_notes(connection: sa.Connection, plan: Plan) -> Plan:
 
 
 def require_no_connections(connection: sa.Connection, plan: Plan, ignore_connections: bool) -> Plan:
-    """Return the plan with a problem for each other connection, which may be one of the service that must be stopped.
+    """Return the plan with a problem for each other connection: the service that uses it may have to be stopped.
 
     :param ignore_connections: do not look for other connections.
     """

@@ -1,6 +1,6 @@
 """Rows of another service that prevent an adoption, and the steps that write rows.
 
-The problems are those that an operator has to decide how to correct. The steps write standard names, missing
+A problem is something that an operator has to decide how to correct. The steps write standard names, missing
 generations, roots and consumers, the owners of allocations, and ``used``.
 """
 
@@ -28,14 +28,14 @@ _providers = tables.resource_providers
 
 
 _CANONICAL = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
-#: How many examples a problem names.
+#: Maximum number of examples that a problem names.
 _MAX_EXAMPLES = 3
 
 STANDARD_CLASSES = dict(enumerate(os_resource_classes.STANDARDS))
 
 
 def problems(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
-    """Yield a sentence about everything that would make a step fail, or that no audit could repair afterwards."""
+    """Yield a sentence about everything that would make a step fail or that no audit could repair later."""
     for existing in existing_tables.values():
         yield from _empty(connection, names, existing)
         yield from _equal(connection, names, existing)
@@ -44,7 +44,7 @@ def problems(connection: sa.Connection, names: Names, existing_tables: Mapping[s
         if existing.table is tables.allocations:
             references.append((existing.table.c.resource_class_id, tables.resource_classes))
         for column, referred in references:
-            # A column or table that is missing is added without rows.
+            # Missing tables are added without rows, and missing columns without references.
             if column.name in existing.columns and referred in names:
                 yield from _orphans(connection, names, column, referred)
     yield from _classes(connection, names)
@@ -69,7 +69,7 @@ def _empty(connection: sa.Connection, names: Names, existing: FoundTable) -> Ite
 def _equal(connection: sa.Connection, names: Names, existing: FoundTable) -> Iterator[str]:
     for unique in existing.missing_unique_constraints():
         columns = [names[existing.table].c[column.name] for column in unique.columns]
-        # Compared as after the adoption. Until then MySQL may take different texts as equal.
+        # Compare texts as they are compared after the adoption. Before it, MySQL may treat different texts as equal.
         binary = [
             sa.cast(column, sa.LargeBinary)
             for column in columns
@@ -153,7 +153,7 @@ def generations(connection: sa.Connection, names: Names, existing_tables: Mappin
 
 
 def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """Yield steps that set sequences of PostgreSQL to the largest id. They are below it where rows were copied in."""
+    """Yield steps that set PostgreSQL's sequences to the largest id. They are lower if rows were inserted with ids."""
     if connection.dialect.name != 'postgresql':
         return
     for table in (table for table in tables.SHARED if table in names and 'id' in table.columns):
@@ -190,7 +190,7 @@ def _insert_names(connection: sa.Connection) -> None:
     if not sql.is_mysql(connection.dialect):
         migration.insert_standard_names(connection)
         return
-    # The first standard class has the id 0, which MySQL would replace in an auto-increment column, as theirs is.
+    # The first standard class has the id 0. In the other service's auto-increment column, MySQL would replace it.
     change = sa.text('SET SESSION sql_mode = :mode')
     mode = sql.execute_text(connection, 'SELECT @@SESSION.sql_mode').scalar_one()
     connection.execute(change, {'mode': f'{mode},NO_AUTO_VALUE_ON_ZERO'})
@@ -199,10 +199,10 @@ def _insert_names(connection: sa.Connection) -> None:
 
 
 def class_ids(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """Yield a step that records the largest id of a class, in a table that another service does not have."""
+    """Yield a step that records the largest id of a class. Another service has no table for it."""
     sequence = tables.resource_class_sequence
     last = connection.scalar(sa.select(sequence.c.last)) if sequence.name in names.present else None
-    # The other service may have created classes since the database was returned to it.
+    # If the database was returned to the other service, that may have created classes since.
     if last is None or last < _largest(connection, names[tables.resource_classes]):
         yield Step(f'Record the largest id of a resource class in the table {sequence.name}.', _remember_class_ids)
 
@@ -239,10 +239,10 @@ def _fill_roots(connection: sa.Connection) -> None:
 
 
 def consumers(connection: sa.Connection, names: Names, project: str, user: str) -> Iterator[Step]:
-    """Yield a step that inserts the consumers which allocations name but which have no row.
+    """Yield a step that inserts the rows of consumers that have allocations but no row.
 
-    :param project: external id of their project.
-    :param user: external id of their user.
+    :param project: external id of the project for them.
+    :param user: external id of the user for them.
     """
     allocations = names[_allocations]
     number = connection.execute(

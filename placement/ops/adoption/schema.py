@@ -75,7 +75,7 @@ def _sqlite_problems(connection: sa.Connection, name: str) -> Iterator[str]:
 
 
 def _mysql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator[str]:
-    """Yield problems of collations: MySQL cannot change that of a column in a foreign key, or of its target."""
+    """Yield problems of collations: MySQL cannot change the collation of the columns of a foreign key."""
     query = sa.text(
         'SELECT table_name AS referring, column_name AS foreign_key, referenced_table_name AS referred,'
         ' referenced_column_name AS target FROM information_schema.key_column_usage'
@@ -88,7 +88,7 @@ def _mysql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator
 
 
 def id_problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
-    """Yield a sentence about each table in which the database does not give new rows an id."""
+    """Yield a sentence about each table in which the database does not number new rows."""
     for existing in existing_tables.values():
         id_ = existing.columns.get('id')
         # This service chooses the ids of resource classes itself.
@@ -105,7 +105,7 @@ def id_problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTa
 
 
 def columns(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
-    """Yield steps that add missing columns, and change types and NOT NULL. Not for SQLite."""
+    """Yield steps that add missing columns and change types and NOT NULL. They do not work on SQLite."""
     for name, existing in existing_tables.items():
         changes = list(_column_changes(connection, existing))
         if changes:
@@ -135,7 +135,7 @@ def _column_changes(connection: sa.Connection, existing: FoundTable) -> Iterator
     if existing.engine is not None and existing.engine.lower() != 'innodb':
         yield 'move it to InnoDB', lambda op: op.execute(f'ALTER TABLE {name} ENGINE=InnoDB')
     if existing.collated_columns:
-        # In the row formats of old tables an index entry is too short for texts of four bytes for each character.
+        # The row formats of old tables limit index entries too much for texts with four bytes per character.
         yield 'use the dynamic row format', lambda op: op.execute(f'ALTER TABLE {name} ROW_FORMAT=DYNAMIC')
     for column in existing.missing_columns():
         yield (
@@ -155,7 +155,7 @@ def _words(connection: sa.Connection, existing: FoundTable, column: str) -> Iter
         yield f'gets the collation {found_tables.binary_collation(connection)}'
     if column in existing.short_columns():
         yield f'gets the length {existing.table.columns[column].type.length}'  # type: ignore[attr-defined]
-    # A ratio in single precision becomes NOT NULL in a step of its own.
+    # The step that converts a ratio from single precision also makes it NOT NULL.
     if column in existing.missing_not_null() and column not in existing.single_precision():
         yield 'becomes NOT NULL'
     if column in existing.unwanted_not_null():
@@ -192,7 +192,7 @@ def _altering(existing: FoundTable, column: str) -> Change:
 
 
 def constraints(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
-    """Yield steps that add the missing indexes and, but for SQLite, the missing unique constraints and foreign keys."""
+    """Yield steps that add missing indexes and, except on SQLite, missing unique constraints and foreign keys."""
     for name, existing in existing_tables.items():
         for unique in existing.missing_unique_constraints() if connection.dialect.name != 'sqlite' else ():
             columns = unique.columns.keys()
@@ -202,7 +202,7 @@ def constraints(connection: sa.Connection, existing_tables: Mapping[str, FoundTa
             columns = index.columns.keys()
             sentence = f'Create an index on {name}({", ".join(columns)}).'
             yield _step(sentence, Operations.create_index, existing.free_name(index.name), name, columns)
-    # After all indexes: MySQL would create an index of its own for each foreign key that has none.
+    # Foreign keys come after all indexes: MySQL would create an additional index for each key that has none.
     for name, existing in existing_tables.items():
         for key in existing.missing_foreign_keys() if connection.dialect.name != 'sqlite' else ():
             sentence = f'Add a foreign key from {name}.{", ".join(key.column_keys)} to {key.referred_table.name}.'
@@ -222,9 +222,9 @@ class BrokenReferences(exception.PlacementError):
 
 
 def check_references(connection: sa.Connection) -> None:
-    """Check all foreign keys, which are not checked while the schema is changed.
+    """Check all foreign keys, because SQLite did not check them while the schema was changed.
 
-    :raises BrokenReferences: a row refers to one that does not exist.
+    :raises BrokenReferences: a row refers to a row that does not exist.
     """
     broken = sql.execute_text(connection, 'PRAGMA foreign_key_check').all()
     if broken:
@@ -234,7 +234,7 @@ def check_references(connection: sa.Connection) -> None:
 
 
 def rebuilds(existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
-    """Yield a step for each table that lacks something, after which it has all our columns and constraints."""
+    """Yield a step for each table that lacks something. It adds all our columns and constraints."""
     for name, existing in existing_tables.items():
         reasons = list(_reasons(existing))
         if reasons:
@@ -262,13 +262,13 @@ def _reasons(existing: FoundTable) -> Iterator[str]:
 
 def _rebuild(existing: FoundTable, connection: sa.Connection) -> None:
     table = existing.table
-    # Alembic copies those that have a name.
+    # Alembic itself copies the checks that have a name.
     checks = tuple(
         sa.CheckConstraint(check['sqltext'])
         for check in sa.inspect(connection).get_check_constraints(table.name)
         if check['name'] is None
     )
-    # Indexes are created again by their original text: Alembic would not copy all details.
+    # The original SQL creates the indexes again, because Alembic would not copy all details.
     query = sa.text(
         "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :table AND sql IS NOT NULL"
     )
@@ -302,7 +302,7 @@ def _rebuild(existing: FoundTable, connection: sa.Connection) -> None:
 
 
 def shortest(value: float) -> float:
-    """Return the double with the fewest decimal digits that equals it in single precision: 0.1 for 0.10000000149."""
+    """Return the double with the fewest digits that is equal in single precision, such as 0.1 for 0.10000000149."""
     candidates = (float(f'{value:.{digits}g}') for digits in range(1, 10))
     return next(candidate for candidate in candidates if _as_single(candidate) == _as_single(value))
 
@@ -320,10 +320,10 @@ def _ratio_on_postgresql(connection: sa.Connection) -> None:
 
 
 def _ratio_on_mysql(connection: sa.Connection) -> None:
-    """Fill a second column, then replace the first one with it, so that the step can be repeated if interrupted."""
+    """Fill a new column, then replace the old one with it, so that the step can be repeated if it was interrupted."""
     if _NEW_RATIO not in {column['name'] for column in sa.inspect(connection).get_columns('placement_inventories')}:
         sql.execute_text(connection, f'ALTER TABLE placement_inventories ADD COLUMN {_NEW_RATIO} DOUBLE NULL')
-    # MySQL sends a single with six digits only. This sum is computed and sent as a double.
+    # MySQL sends single-precision numbers with only six digits, but computes and sends this sum as a double.
     _round(connection, 'allocation_ratio + 0e0', _NEW_RATIO)
     sql.execute_text(
         connection,

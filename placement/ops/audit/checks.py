@@ -1,6 +1,6 @@
-"""The checks of an audit: each finds rows that contradict one another, with the repair where there is one.
+"""The checks of an audit. Each finds rows that contradict one another, and the repair if there is one.
 
-Each check is one statement, whatever the number of rows. Each repair is a transaction of its own, with locks or
+Each check is one statement, regardless of the number of rows. Each repair is its own transaction, with locks or
 conditions against changes since the check. So both are safe while the service runs.
 """
 
@@ -31,9 +31,9 @@ _PROVIDER_NAME = _providers.c.name.label('provider_name')
 class Finding:
     """One inconsistency.
 
-    ``subject`` identifies it: kind of object to uuid or name, of a provider both. ``detail`` says what is wrong.
-    ``repair`` is for ``Database.write`` and does nothing if the data are consistent by then; None if an operator has to
-    decide. ``needs_action`` is false if the finding is for information only.
+    ``subject`` maps kinds of objects to the uuid or name of each; a provider has both. ``detail`` says what is wrong.
+    ``repair`` is for ``Database.write``. It does nothing if the data have become consistent, and is None if an operator
+    has to decide. ``needs_action`` is false if the finding is for information only.
     """
 
     subject: Mapping[str, Any]
@@ -56,7 +56,7 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
 
 
 def repair(db: Database, finding: Finding) -> None:
-    """Repair one finding if it has a repair, and set ``repaired`` unless concurrent writes prevented every attempt."""
+    """Repair a finding if it has a repair. Set ``repaired``, unless concurrent writes made all attempts fail."""
     if finding.repair is not None:
         with contextlib.suppress(exception.ConcurrentProviderUpdate):
             db.write(finding.repair)
@@ -64,10 +64,10 @@ def repair(db: Database, finding: Finding) -> None:
 
 
 def find_unchanged_trees(db: Database, age: dt.timedelta) -> list[Finding]:
-    """Return the roots in whose trees nothing has changed for ``age``; those without allocations first.
+    """Return the roots of the trees in which nothing has changed for ``age``; trees without allocations come first.
 
-    Each write to a provider or its inventories and each claim sets ``updated_at`` of the provider; a deletion of
-    allocations does not.
+    Claims and writes to a provider or its inventories set ``updated_at`` of the provider. Deleting allocations does
+    not.
     """
     trees = _providers.alias('trees')
     changed_at = sa.func.max(sa.func.coalesce(trees.c.updated_at, trees.c.created_at))
@@ -170,7 +170,7 @@ def _unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Findin
     inv = _inventories.c
     used = _allocations.c.used
     violated = sa.not_(capacity.satisfies_unit_constraints(inv, used, used, used))
-    # PostgreSQL fails on a division by 0, and evaluates only CASE in order.
+    # PostgreSQL fails on a division by 0, and only CASE guarantees the order of evaluation.
     columns = (inv.min_unit, inv.max_unit, inv.step_size)
     query = _select_allocations(_inventories, tables.ALLOCATION_OF_INVENTORY, *columns).where(
         sa.case((inv.step_size < 1, sa.true()), else_=violated)
@@ -206,7 +206,7 @@ def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Fi
         yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repairs.aggregate(row.id))
 
 
-#: In the order in which checks and repairs are run.
+#: All checks, in the order in which an audit runs them and their repairs.
 CHECKS: Mapping[str, Check] = {
     'invalid_tree': _invalid_tree,
     'allocation_without_consumer': _allocation_without_consumer,
@@ -234,7 +234,7 @@ def _select_inventories(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 def _select_unused(key: sa.ColumnElement[Any], reference: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select id and uuid of the rows to whose ``key`` no row of another table refers."""
+    """Select id and uuid of the rows whose ``key`` is not in the column ``reference``."""
     table = key.table
     return (
         sa.select(table.c.id, table.c.uuid)
@@ -258,7 +258,7 @@ def _select_allocations(
 
 
 def _subject(row: Any) -> dict[str, Any]:
-    """Return the ``subject`` of a row of an inventory or an allocation, whose class may not exist."""
+    """Return the ``subject`` for the row of an inventory or an allocation. Its class may not exist."""
     about = {
         'resource_provider': row.uuid,
         'provider_name': row.provider_name,

@@ -1,4 +1,4 @@
-"""The repairs of an audit. Each corrects one finding in one transaction, whatever was changed since the check."""
+"""The repairs of an audit. Each corrects one finding in one transaction, and allows for changes since the check."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def usage(inventory_id: int) -> Repair:
 def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
     """Insert the missing row of a consumer that has allocations (api-ref/allocations.md#project-and-user).
 
-    :param project_id: external id, as is ``user_id``.
+    :param project_id: external id of the project.
+    :param user_id: external id of the user.
     """
 
     def apply(tx: sa.Connection) -> None:
@@ -64,7 +65,8 @@ def owner(uuid: str) -> Repair:
     """Copy project, user and type of a consumer to its allocations."""
 
     def apply(tx: sa.Connection) -> None:
-        # A claim updates the row of the consumer before it replaces the allocations: the copies equal the locked row.
+        # A claim updates the row of the consumer before it replaces the allocations, so both are consistent under the
+        # lock.
         tx.execute(sa.select(_consumers.c.id).where(_consumers.c.uuid == uuid).with_for_update())
         change = _allocations.update().where(_allocations.c.consumer_id == uuid)
         tx.execute(change.values(**tables.OWNER, updated_at=_allocations.c.updated_at))
@@ -76,8 +78,7 @@ def idle_consumer(consumer_id: int, uuid: str) -> Repair:
     """Delete a consumer without allocations."""
 
     def apply(tx: sa.Connection) -> None:
-        # A claim updates the row of the consumer before it inserts allocations, so none are inserted while the row is
-        # locked.
+        # A claim updates the row of the consumer before it inserts allocations, so the lock prevents new allocations.
         tx.execute(sa.select(_consumers.c.id).where(_consumers.c.id == consumer_id).with_for_update())
         if tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1)) is None:
             tx.execute(_consumers.delete().where(_consumers.c.id == consumer_id))
@@ -100,10 +101,10 @@ def aggregate(aggregate_id: int) -> Repair:
 
 
 def root(provider_id: int) -> Repair:
-    """Set the root of a provider to the provider without a parent that its parents lead to, if there is one."""
+    """Set the root of a provider to the ancestor that has no parent, if there is one: parents may form a loop."""
     start = sa.select(_providers.c.id, _providers.c.parent_provider_id).where(_providers.c.id == provider_id)
     above = start.cte('above', recursive=True)
-    # UNION instead of UNION ALL, so that it ends in a loop.
+    # UNION instead of UNION ALL, so that the query ends if the parents form a loop.
     above = above.union(
         sa.select(_providers.c.id, _providers.c.parent_provider_id).join(
             above, _providers.c.id == above.c.parent_provider_id
@@ -112,7 +113,7 @@ def root(provider_id: int) -> Repair:
 
     def apply(tx: sa.Connection) -> None:
         parents = {row.id: row.parent_provider_id for row in tx.execute(sa.select(above))}
-        # While they are locked, no other transaction can give one of them another parent.
+        # While the rows are locked, no other transaction can change their parents.
         locked = sa.select(_providers.c.id).where(_providers.c.id.in_(parents)).order_by(_providers.c.id)
         tx.execute(locked.with_for_update())
         if parents != {row.id: row.parent_provider_id for row in tx.execute(sa.select(above))}:

@@ -1,1 +1,1 @@
-"""The metrics that are read from the database at most once per interval."""
+"""The metrics that are read from the database, at most once per interval."""

@@ -1,6 +1,6 @@
 """Collects the metrics of inventories, allocations and the schema revision, which the exporter reads.
 
-Their queries run in threads, at most once in an interval, and a scrape waits a limited time for them.
+The queries run in threads, at most once per interval. A scrape waits a limited time for them.
 """
 
 from __future__ import annotations
@@ -90,23 +90,23 @@ class _Families:
             self.add_sample(f'{prefix}_max_allocatable', figures.max_allocatable, *labels, figures.resource_class)
 
     def all(self) -> Iterable[GaugeMetricFamily]:
-        """Return the families, also those without samples."""
+        """Return all families, including those without samples."""
         return self._families.values()
 
 
 class BackgroundQuery(Generic[T]):
-    """Keeps the result of a query, and runs it again in a thread when the result is older than an interval.
+    """Keeps the result of a query, and runs the query again in a thread when the result is older than an interval.
 
-    :param name: of the collector, for the log and the metrics.
-    :param query: returns the result. If it raises an exception, the last result stays, and the query is run again at
-        the next start. The first of consecutive failures is logged.
-    :param interval: seconds from one call of ``query`` that succeeded to the next; below zero for no call at all.
+    :param name: the name of the collector, for the log and the metrics.
+    :param query: returns the result. If it raises an exception, the last result stays, and the next start runs the
+        query again. The first of consecutive failures is logged.
+    :param interval: seconds from one successful call of ``query`` to the next; a negative number prevents all calls.
     """
 
     def __init__(self, name: str, query: Callable[[], T], interval: float) -> None:
         self.name = name
         self.result: T | None = None
-        #: When the query last succeeded, in seconds since 1970, and how many seconds it took; 0 before the first time.
+        #: The time of the last success, in seconds since 1970, and how many seconds the query took. Both start with 0.
         self.succeeded_at = self.seconds = 0.0
         self._query = query
         self._interval = interval
@@ -144,7 +144,7 @@ class BackgroundQuery(Generic[T]):
             self.succeeded_at, self.seconds = time.time(), time.monotonic() - started
         except Exception as error:
             failure, self._started = error, -math.inf
-        # Not in the handler, where oslo.log adds the exception to the line.
+        # This is not in the except clause, because there oslo.log adds the exception to the line.
         was_failing, self._is_failing = self._is_failing, failure is not None
         if failure is not None and not was_failing:
             expected = isinstance(failure, errors.DATABASE_ERRORS)
@@ -157,7 +157,7 @@ class BackgroundQuery(Generic[T]):
 
 
 def refresh(queries: Collection[BackgroundQuery[Any]]) -> None:
-    """Run those queries at the same time whose interval is over, and wait ``MAX_WAIT_SECONDS`` at most."""
+    """Run the queries whose interval is over, all at the same time, and wait at most ``MAX_WAIT_SECONDS``."""
     deadline = time.monotonic() + MAX_WAIT_SECONDS
     for query in queries:
         query.start()
@@ -166,11 +166,11 @@ def refresh(queries: Collection[BackgroundQuery[Any]]) -> None:
 
 
 class DatabaseCollector(Collector):
-    """Reads inventories and allocations for a scrape, unless they were read within the intervals of the configuration.
+    """Reads inventories and allocations for a scrape, unless the configured intervals are not over.
 
     :param provider_cache: refreshed when inventories are read. It may be shared.
     :param options: the configuration group ``metrics``.
-    :param check: finds out whether the database answers. It may be shared.
+    :param check: checks whether the database responds. It may be shared.
     """
 
     def __init__(self, db: Database, provider_cache: ProviderCache, options: Any, check: TimedCheck) -> None:
@@ -192,9 +192,9 @@ class DatabaseCollector(Collector):
         return _Families().all()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Return the families with the latest values, which stay while the database is unavailable.
+        """Return the families with the latest values. The values stay while the database is unavailable.
 
-        It never raises an exception, because the other metrics are needed most while the database does not work.
+        This never raises an exception, because the other metrics are needed most while the database does not work.
         """
         is_up = self._check.problem() is None
         if is_up:

@@ -25,7 +25,7 @@ LOG = log.getLogger(__name__)
 
 #: The host names of a page that listens on a loopback address.
 LOOPBACK_NAMES = frozenset({'localhost', '127.0.0.1', '[::1]'})
-#: Headers of every response. Browsers may show it with our style sheet and send its forms back here, nothing else.
+#: Headers of every response. They allow browsers only to load our style sheet and to send forms back to the page.
 _HEADERS = {
     'Content-Security-Policy': (
         "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none';"
@@ -53,9 +53,8 @@ class Page:
     """The application.
 
     :param sources: where the views get their data.
-    :param hosts: the host names, as in the header ``Host`` without a port, that requests may use; None for all. Others
-        are rejected, since a foreign web site could make its own name resolve to this address (DNS rebinding), and its
-        scripts could then read the page.
+    :param hosts: the host names that the header ``Host`` may have, without the port; None for all. Without this check,
+        another web site could make its own name resolve to this address (DNS rebinding) and read the page by a script.
     """
 
     def __init__(self, sources: Sources, hosts: frozenset[str] | None = LOOPBACK_NAMES) -> None:
@@ -81,7 +80,7 @@ class Page:
         return body
 
     def _respond(self, request: webob.Request, path: str) -> webob.Response:
-        """Return the view for a path, or one that says why there is none."""
+        """Return the view for a path, or a view of the error."""
         location: tuple[str, Mapping[str, str]] = '', {}
         try:
             parameters = Parameters(request)
@@ -102,7 +101,7 @@ class Page:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether ``host``, a name or an address without brackets, can be reached only from this machine."""
+    """Return whether only this machine can reach ``host``, a name or an address without brackets."""
     if host == 'localhost':
         return True
     try:
@@ -112,7 +111,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_names(host: str) -> frozenset[str] | None:
-    """Return the host names for a page that listens on ``host``; None, for any name, if other machines can reach it."""
+    """Return the host names to accept if the page listens on ``host``; None (all) if other machines can reach it."""
     return LOOPBACK_NAMES | {f'[{host}]' if ':' in host else host} if is_loopback(host) else None
 
 

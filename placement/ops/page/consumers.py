@@ -11,14 +11,14 @@ from placement.ops.page.view import Pagination, Sources, View
 from placement.ops.reports import consumers, tree_list
 from placement.ops.reports.tree_filter import TreeFilter
 
-#: Maximum numbers of consumers and allocations on one page, and of listed projects.
+#: Maximum numbers of consumers and of allocations on one page, and of projects in the list.
 _CONSUMERS, _ALLOCATIONS, _PROJECTS = 25, 100, 50
 
 
 def consumers_view(sources: Sources, parameters: Parameters) -> View:
     """List the consumers that match the parameter ``q``; without it, the projects with the most consumers.
 
-    ``trees`` is how many provider trees have a name or uuid that matches, for users who search for a host here.
+    ``trees`` counts the provider trees with a matching name or uuid, for users who search for a host here.
     """
     text, page = parameters.text('q'), parameters.page()
     data: dict[str, Any] = {'search': text, 'projects': None, 'consumers': None, 'trees': 0}
@@ -27,7 +27,7 @@ def consumers_view(sources: Sources, parameters: Parameters) -> View:
         return View('consumers.html', 'Consumers', data)
     results = consumers.find_consumers(sources.db, text, (page - 1) * _CONSUMERS, _CONSUMERS)
     if not results.consumers and validation.is_uuid(text):
-        # In another spelling, or without a record of the consumer.
+        # The uuid may be in another spelling, or the consumer may have no record.
         consumer = consumers.read_consumer(sources.db, validation.canonical_uuid(text))
         results = consumers.ConsumerPage(1, [consumer]) if consumer else results
     pages = Pagination(page, _CONSUMERS, results.consumers)

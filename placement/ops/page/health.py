@@ -1,4 +1,4 @@
-"""The view Health: the state of the cache, the findings of an audit, and the counts of the service since its start."""
+"""The view Health: the state of the cache, the findings of an audit, and counters since the start of the service."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 #: Maximum number of findings of one kind that are shown.
 _FINDINGS = 20
-#: Seconds after which an audit starts no further check.
+#: An audit starts no check after this number of seconds.
 _AUDIT_SECONDS = 1.0
-#: The checks that every view makes: they read providers, inventories and aggregates, but neither consumers nor
-#: allocations.
+#: The checks of every view. They read providers, inventories and aggregates, but neither consumers nor allocations.
 _QUICK_CHECKS = ('invalid_tree', 'over_committed', 'orphaned_aggregate')
-#: Maximum numbers of routes that are shown, the busiest first, and of origins of connections to the database.
+#: Maximum numbers of routes to show, the busiest first, and of origins of connections to the database.
 _ROUTES, _CONNECTIONS = 15, 50
 
 
@@ -49,7 +48,7 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
     }
     extra = {
         'kinds': _KINDS,
-        # The kinds of findings about which nothing has to be done.
+        # The kinds of findings that need no action.
         'informational': {
             result['kind']
             for result in audit
@@ -60,7 +59,7 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
 
 
 def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
-    """Return the findings of each check; ``found`` is None for one not in ``kinds`` or that was not started in time."""
+    """Return the findings of each check; ``found`` is None if it is not in ``kinds`` or was not started in time."""
     started = time.monotonic()
     results: dict[str, dict[str, Any]] = {}
     for kind in sorted(checks.CHECKS, key=lambda kind: kind not in _QUICK_CHECKS):
@@ -82,7 +81,7 @@ def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _activity(registry: CollectorRegistry) -> dict[str, Any]:
-    """Return what all processes of the service have counted since its start, the routes with most requests first."""
+    """Return the counts of all processes since the start of the service; the routes with most requests come first."""
     statuses: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(collections.Counter)
     seconds: dict[tuple[str, str], float] = {}
     claims: collections.Counter[str] = collections.Counter()

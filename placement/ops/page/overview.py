@@ -13,12 +13,12 @@ from placement.ops.reports import capacity, consumers
 from placement.ops.reports.fit_estimate import FitEstimate, Size, estimate_fit
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
 
-#: Aggregates of the heat map on one page.
+#: The number of aggregates on one page of the heat map.
 _AGGREGATES = 25
-#: Maximum numbers of searches that count how many consumers fit, in the whole cloud and in each aggregate. Those of a
-#: view take some tenths of a second.
+#: Maximum numbers of searches that count how many consumers fit, in the whole cloud and in each aggregate. All searches
+#: of a view take a few tenths of a second.
 _SEARCHES, _AGGREGATE_SEARCHES = 2000, 80
-#: The number of the latest consumers, of which the most common size is shown.
+#: The most common size is that of this number of latest consumers.
 _SIZED_CONSUMERS = 2000
 
 
@@ -31,7 +31,7 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
     chosen = next(iter(trees.aggregates), None)
     number = parameters.page()
     if chosen is not None and not parameters.text('page'):
-        # The page with the chosen aggregate.
+        # Show the page that has the chosen aggregate.
         aggregates = [row.aggregate for row in heat.rows]
         number = aggregates.index(chosen) // _AGGREGATES + 1 if chosen in aggregates else 1
     pages = Pagination(number, _AGGREGATES, len(heat.rows))

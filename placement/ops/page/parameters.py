@@ -19,7 +19,7 @@ _MAX_PAGE = 10**6
 
 
 class BadInput(exception.PlacementError):
-    """A URL has an invalid value. The message says which, and what is valid."""
+    """A value in a URL is invalid. The message names the value and says what is valid."""
 
     template = '{reason}'
 
@@ -45,15 +45,15 @@ class Parameters:
             pairs = None
         if pairs is None or len(pairs) > _MAX_PARAMETERS:
             raise BadInput(reason='The address has too many parameters, or is not encoded in UTF-8.')
-        #: The values by name, without empty ones; if a parameter is given several times, its last value.
+        #: The values by name, without empty values. If a parameter is repeated, its last value counts.
         self.values: Mapping[str, str] = {name: value for name, value in pairs if value}
 
     def text(self, name: str) -> str:
-        """Return the value of a parameter, stripped of whitespace; empty when it is not given."""
+        """Return the value of a parameter without whitespace around it; empty if the parameter is not given."""
         return self.values.get(name, '').strip()
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return the value of a parameter that must be one of ``choices``; the first of these when it is not given.
+        """Return the value of a parameter that must be one of ``choices``. The first choice is the default.
 
         :raises BadInput: the value is not one of ``choices``.
         """
@@ -63,9 +63,9 @@ class Parameters:
         return value
 
     def page(self, name: str = 'page') -> int:
-        """Return the page number of a list, from 1.
+        """Return the page number of a list; the first page is 1.
 
-        :raises BadInput: the value is not such a number.
+        :raises BadInput: the value is not a page number.
         """
         value = self.text(name) or '1'
         if not (value.isascii() and value.isdigit() and len(value) < 8 and 1 <= int(value) <= _MAX_PAGE):
@@ -73,9 +73,10 @@ class Parameters:
         return int(value)
 
     def trees(self) -> TreeFilter:
-        """Return the filter by ``aggregate`` (a uuid), ``class``, ``q`` (a name), ``state`` and ``lacking`` (a size).
+        """Return the filter for trees.
 
-        Also by ``trait`` and ``root_trait``, which are names separated by commas.
+        Its parameters are ``aggregate`` (a uuid), ``class``, ``q`` (a name), ``state``, ``lacking`` (a size), and
+        ``trait`` and ``root_trait`` (names separated by commas).
 
         :raises BadInput: the aggregate is not a uuid, or a value has another form.
         """
@@ -104,7 +105,7 @@ class Parameters:
         return frozenset(filter(None, (name.strip() for name in self.text('trait').split(','))))
 
     def resources(self, name: str = 'size') -> dict[str, int] | None:
-        """Return the amounts by class in a parameter, such as ``VCPU:4,MEMORY_MB:8192``; None when it is not given.
+        """Return the amounts by class in a parameter such as ``VCPU:4,MEMORY_MB:8192``; None if it is not given.
 
         :raises BadInput: the value has another form.
         """

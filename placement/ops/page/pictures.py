@@ -1,4 +1,4 @@
-"""The layout of a drawing: a provider tree as boxes with a bar for each resource class. All lengths are in pixels."""
+"""The layout of a drawing: a provider tree as boxes, with a bar for each resource class. Lengths are in pixels."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from placement.cache.providers import Provider
 from placement.ops.reports.capacity import Utilization
 from placement.ops.reports.provider_trees import Tree, filling
 
-#: Maximum numbers of boxes of a picture, and of bars of a box.
+#: Maximum numbers of boxes in a picture, and of bars in a box.
 _MAX_BOXES, _MAX_BARS = 40, 8
-#: Heights: the head of a box, an inventory (its class, and below that a bar beside its numbers), the bottom of a box,
-#: the space between boxes.
+#: Heights: of the head of a box, of an inventory (its class, and below it a bar beside the numbers), of the bottom of a
+#: box, and of the space between boxes.
 _HEAD, _BAR, _FOOT, _GAP = 30, 36, 8, 14
-#: The space between the border of a box and what is in it, and between a bar and the numbers beside it.
+#: The space between the border of a box and its content, and between a bar and the numbers beside it.
 _MARGIN = 12
-#: The widths of a character, in a wide font: of names, of classes (in capitals), and of the numbers.
+#: The widths of one character in a wide font: in names, in classes (upper case), and in numbers.
 _NAME_WIDTH, _CLASS_WIDTH, _FIGURE_WIDTH = 9.4, 8.9, 7.4
-#: The separators between the name of a provider and the rest of the name of one below it.
+#: The characters that may separate a provider's name from the rest of a descendant's name.
 _SEPARATORS = ' _-.:/'
-#: The number of providers above one with whose names its name is compared, so that deep trees take no longer.
+#: The number of ancestors whose names are compared with a provider's name, so that deep trees do not take longer.
 _MAX_PREFIXES = 4
 
 
 @dataclass(frozen=True)
 class Style:
-    """The layout of children: ``indent`` is their distance to the right of the parent, ``box`` the width of a box.
+    """The layout of children. They are ``indent`` to the right of their parent; ``box`` is the width of a box.
 
-    With ``beside`` the first child is at the height of its parent, otherwise below it.
+    With ``beside`` the first child is beside its parent, otherwise below it.
     """
 
     indent: int
@@ -43,7 +43,7 @@ INDENTED = Style(indent=22, box=270, beside=False)
 
 @dataclass(frozen=True)
 class Bar:
-    """One inventory in a box. ``y`` is the baseline of the class, ``figures_y`` that of the numbers below it.
+    """One inventory in a box. ``y`` is the baseline of the class, ``figures_y`` the baseline of the numbers below it.
 
     ``figures`` are the usage and capacity with units.
     """
@@ -57,7 +57,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Box:
-    """One provider. ``left_out`` is how many of its inventories are not shown."""
+    """One provider. ``left_out`` counts its inventories that are not shown."""
 
     x: int
     y: int
@@ -71,7 +71,7 @@ class Box:
 class Picture:
     """A drawing of a tree. ``lines`` are SVG paths from parents to their children.
 
-    ``box`` is the width of a box, ``bar`` the length of a bar, ``left_out`` how many providers are not in the drawing.
+    ``box`` is the width of a box, ``bar`` the length of a bar. ``left_out`` counts the providers that are not drawn.
     """
 
     width: int
@@ -119,8 +119,8 @@ def draw(tree: Tree, style: Style) -> Picture:
 def short_names(tree: Tree) -> Mapping[str, str]:
     """Return the short name of each provider of a tree, by uuid: ``NUMA0`` for ``host_NUMA0`` below ``host``.
 
-    It leaves out the name of the nearest provider above that the name begins with. The root has its whole name, and a
-    provider without a name its uuid.
+    The short name leaves out the name of the nearest ancestor whose name the provider's name begins with. The root
+    keeps its whole name. A provider without a name has its uuid.
     """
     names: dict[str, str] = {}
     names_from: dict[int | None, tuple[str, ...]] = {}
@@ -147,7 +147,7 @@ def _bars(provider: Provider, y: int, style: Style) -> list[Bar]:
 
 
 def _line(parent: Box, box: Box, style: Style) -> str:
-    """Return the line from a box to that of a child, as an SVG path."""
+    """Return the line from a box to the box of a child, as an SVG path."""
     to = box.y + _HEAD // 2
     if style.beside:
         start, middle = parent.x + style.box, box.x - (style.indent - style.box) // 2
@@ -156,5 +156,5 @@ def _line(parent: Box, box: Box, style: Style) -> str:
 
 
 def _elided(text: str, length: int) -> str:
-    """Replace the middle of a text that is longer than ``length`` characters: hosts often differ at one end only."""
+    """Shorten a text to ``length`` characters by its middle, because names of hosts often differ only at one end."""
     return text if len(text) <= length else f'{text[: length - 9]}…{text[-8:]}'

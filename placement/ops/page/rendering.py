@@ -16,11 +16,11 @@ import os_traits
 from placement import units
 from placement.ops.page.view import View
 
-#: The CSS class of a bar from each share of the capacity on. A corrupt usage may be negative.
+#: The CSS class of a bar for each lower bound of the used share. A corrupt usage may be negative.
 _LEVELS = ((1.0, 'full'), (0.8, 'high'), (-math.inf, 'fine'))
 #: Upper bounds of the shares for the colors of the heat map.
 _HEAT = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
-#: Traits that affect placement on a provider, and are shown before others.
+#: Traits that affect placement on a provider. They are shown before other traits.
 _SHOWN_TRAITS = (os_traits.COMPUTE_STATUS_DISABLED, os_traits.MISC_SHARES_VIA_AGGREGATE)
 
 
@@ -29,10 +29,10 @@ def html(view: View, prefix: str, path: str, values: Mapping[str, str]) -> str:
 
     :param prefix: the mount prefix of the page.
     :param path: the path of the view, below the prefix.
-    :param values: the query parameters of the request, which links to the same view keep.
+    :param values: the query parameters of the request. Links to the same view keep them.
     """
 
-    # A query parameter may have the name of any argument.
+    # ``path`` is positional-only, because a query parameter may have that name.
     def link(path: str, /, **values: Any) -> str:
         """Return the URL of another view. A parameter without a value is left out."""
         query = urllib.parse.urlencode({name: value for name, value in values.items() if value not in ('', None)})
@@ -48,7 +48,7 @@ def html(view: View, prefix: str, path: str, values: Mapping[str, str]) -> str:
 
 
 def json(view: View) -> bytes:
-    """Write the data of a view as a JSON document; sets are lists in order."""
+    """Write the data of a view as a JSON document. Sets become sorted lists."""
     return orjson.dumps(view.data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE, default=sorted)
 
 
@@ -61,12 +61,12 @@ def number(value: float) -> str:
 
 
 def amount(value: int, resource_class: str, round_down: bool = False) -> str:
-    """Return an amount with its unit. If that does not show the exact number, the number is the title."""
+    """Return an amount with its unit. If this rounds the number, the title has the exact number."""
     return _titled(units.amount(resource_class, value, round_down), number(value))
 
 
 def used_of(used: int, capacity: int, resource_class: str) -> str:
-    """Return a usage and its capacity with their units, and with the numbers as the title."""
+    """Return a usage and its capacity with their units; the title has the exact numbers."""
     shown = units.used_of_capacity(resource_class, used, capacity)
     return _titled(shown, f'{number(used)} of {number(capacity)}')
 
@@ -90,17 +90,17 @@ def heat(share: float) -> str:
 
 
 def width(share: float) -> float:
-    """Return the length of a bar out of 100; at least 1.5 for a share above 0, so that it can be seen."""
+    """Return the length of a bar out of 100: at least 1.5 for a share above 0, so that it is visible."""
     return 0.0 if share <= 0 else round(max(min(share, 1.0) * 100, 1.5), 1)
 
 
 def size_text(resources: Mapping[str, int]) -> str:
-    """Return amounts by class as a query parameter has them, such as ``VCPU:4,MEMORY_MB:8192``."""
+    """Return amounts by class in the form of a query parameter, such as ``VCPU:4,MEMORY_MB:8192``."""
     return ','.join(f'{name}:{value}' for name, value in resources.items())
 
 
 def is_shown_trait(name: str) -> bool:
-    """Return whether a trait is shown without expanding: it says something that most hosts do not have in common."""
+    """Return whether a trait is shown without expanding the list, because few hosts have it."""
     return name.startswith('CUSTOM_') or name in _SHOWN_TRAITS
 
 

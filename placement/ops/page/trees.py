@@ -14,7 +14,7 @@ from placement.ops.page.view import Pagination, Sources, View
 from placement.ops.reports import consumers, provider_trees, tree_list
 from placement.ops.reports.tree_list import Order, TreeRow
 
-#: Entries on one page of each list.
+#: The number of entries on one page of each list.
 _TREES, _PROVIDERS, _CONSUMERS = 50, 50, 25
 
 
@@ -51,7 +51,7 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
 
 
 def _row(snapshot: Snapshot, row: TreeRow) -> dict[str, Any]:
-    """Return the data of one row. ``reserved`` has the classes that have no capacity and no usage in the tree."""
+    """Return the data of one row. ``reserved`` lists the classes without capacity and usage in the tree."""
     root = snapshot.find_provider(row.uuid)
     fillings = {figures.resource_class: figures.filling for figures in row.classes}
     return {

@@ -1,4 +1,4 @@
-"""The data sources that the views of the page get, and the content of a response that they return."""
+"""The data sources of the views of the page, and the content of a response that a view returns."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Sources:
     """The configuration, the database and the other sources that the views read.
 
-    ``check`` finds out whether the database answers. ``log`` is the log file of the service and ``metrics`` its
-    metrics; None where not available.
+    ``check`` finds out whether the database responds. ``log`` is the log file of the service and ``metrics`` are its
+    metrics; both are None if not available.
     """
 
     conf: cfg.ConfigOpts
@@ -36,7 +36,7 @@ class Sources:
 
 
 def log_file(conf: cfg.ConfigOpts) -> pathlib.Path | None:
-    """Return the log file of the service by its configuration, None when it logs to no file."""
+    """Return the log file in the configuration of the service; None if it does not log to a file."""
     return pathlib.Path(conf.log_dir or '', conf.log_file) if conf.log_file else None
 
 
@@ -53,7 +53,7 @@ class View:
 
 @dataclass(frozen=True)
 class Pagination:
-    """One page of a list: its number, entries per page, entries in all, and the query parameter for the number."""
+    """One page of a list: its number, the entries per page and in total, and the query parameter for the number."""
 
     number: int
     size: int
@@ -62,17 +62,17 @@ class Pagination:
 
     @property
     def first(self) -> int:
-        """How many entries come before this page."""
+        """The number of entries before this page."""
         return (self.number - 1) * self.size
 
     @property
     def last(self) -> int:
-        """How many entries there are up to the end of this page."""
+        """The number of entries up to the end of this page."""
         return min(self.first + self.size, self.total)
 
     @property
     def count(self) -> int:
-        """How many pages there are."""
+        """The number of pages."""
         return max(math.ceil(self.total / self.size), 1)
 
     def data(self) -> dict[str, int]:

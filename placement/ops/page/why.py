@@ -11,7 +11,7 @@ from placement.ops.page.parameters import Parameters
 from placement.ops.page.view import Sources, View
 from placement.search.budget import SearchBudget
 
-#: Maximum numbers of steps of the search, and of candidates, of one explanation.
+#: For one explanation, the maximum numbers of steps of the search and of candidates.
 _MAX_STEPS, _MAX_CANDIDATES = 300_000, 10_000
 
 
@@ -35,7 +35,7 @@ def why_view(sources: Sources, parameters: Parameters) -> View:
             budget.max_candidates = min(budget.max_candidates, _MAX_CANDIDATES)
             result = explanation.explain(snapshot, pasted.request, budget)
         except (exception.BadQuery, exception.ResourceClassNotFound, exception.TraitNotFound) as error:
-            # The form keeps what was pasted, so that it can be corrected.
+            # The form keeps the pasted text, so that users can correct it.
             data['error'] = extra['error'] = {'title': 'The query is not valid', 'detail': ' '.join(str(error).split())}
         else:
             data |= {
