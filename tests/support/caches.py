@@ -10,11 +10,11 @@ import signal
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from placement.cache.refresh import ProviderCache
+from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
 from tests.support import races, servers
 from tests.support.cache_equality import assert_same, compare
@@ -46,13 +46,27 @@ class Writers:
     """Threads that send random histories to several servers, as long as the context lasts."""
 
     def __init__(self, urls: Sequence[str], count: int) -> None:
-        self.answers: Counter[tuple[str, bool]] = Counter()
-        self.errors: list[tuple[str, int]] = []
         self._urls = urls
         self._universe = Universe(random.randrange(2**32))
         self._stopping = threading.Event()
         self._failures: list[BaseException] = []
+        self._histories: list[History] = []
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+
+    @property
+    def accepted(self) -> int:
+        """The number of writes that have been accepted by now."""
+        return sum(
+            number
+            for history in self._histories
+            for (_, was_accepted), number in [*history.answers.items()]
+            if was_accepted
+        )
+
+    @property
+    def errors(self) -> list[tuple[str, int]]:
+        """Kind and status of the requests that failed with a server error."""
+        return [error for history in self._histories for error in history.errors]
 
     def __enter__(self) -> Writers:
         for thread in self._threads:
@@ -69,6 +83,7 @@ class Writers:
     def _run(self, number: int) -> None:
         with contextlib.closing(Client(self._urls, token='admin', first=number)) as client:
             history = History(sender(client), self._universe, number)
+            self._histories.append(history)
             try:
                 if number == 0:
                     history.populate()
@@ -76,8 +91,11 @@ class Writers:
                     history.step()
             except BaseException as failure:  # Raised again in the main thread.
                 self._failures.append(failure)
-            self.answers += history.answers
-            self.errors += history.errors
+
+
+#: The writes that are accepted in all, and between two kills.
+_MIN_ACCEPTED = 25
+_MIN_KILLS = 4
 
 
 def stays_equal(
@@ -85,34 +103,43 @@ def stays_equal(
 ) -> None:
     """Let 8 clients write at random, and meanwhile compare a cache on each of ``observed`` with the tables.
 
+    On a busy machine it takes longer than ``seconds``: until enough was written, killed and compared.
+
     :param kill: also kill the workers of the servers, one after the other.
     """
     caches = [(ProviderCache(db), db) for db in observed]
     for provider_cache, _ in caches:
         provider_cache.up_to_date()
-    compared = 0
+    compared = kills = kill_at = 0
     victims = itertools.cycle(running)
     end = time.monotonic() + seconds
     with Writers([server.url for server in running], 8) as writing:
-        while time.monotonic() < end:
+        while (
+            time.monotonic() < end or compared < 2 or writing.accepted < _MIN_ACCEPTED or (kill and kills < _MIN_KILLS)
+        ):
+            assert time.monotonic() < end + 120, f'{compared=}, {writing.accepted=}, {kills=}'
             for provider_cache, db in caches:
                 compare(provider_cache, db)
-                compared += 1
                 # And with the normal update.
                 provider_cache.up_to_date()
-            if kill:
+            compared += 1
+            if kill and writing.accepted >= kill_at:
                 with contextlib.suppress(IndexError, ProcessLookupError):
                     os.kill(next(victims).workers()[0], signal.SIGKILL)
-                time.sleep(0.7)
-    time.sleep(1 if kill else 0)
+                    kills += 1
+                    kill_at = writing.accepted + _MIN_ACCEPTED
     for provider_cache, db in caches:
         compare(provider_cache, db)
-        assert_same(provider_cache.up_to_date(), ProviderCache(db).up_to_date())
-    accepted = sum(number for (_, was_accepted), number in writing.answers.items() if was_accepted)
-    print(f'compared {compared} times; {accepted} writes accepted of {writing.answers.total()}; {writing.errors}')
-    assert compared >= 2
+        assert_same(*_states_at_one_time(provider_cache, ProviderCache(db)))
     assert writing.errors == []
-    assert accepted > 10
+
+
+def _states_at_one_time(first: ProviderCache, second: ProviderCache) -> tuple[Snapshot, Snapshot]:
+    """Return the states of two caches between which nothing was committed, such as by a worker that was killed."""
+    while True:
+        states = first.up_to_date(), second.up_to_date()
+        if first.up_to_date() is states[0]:
+            return states
 
 
 # Read your writes ----------------------------------------------------------------------------------------

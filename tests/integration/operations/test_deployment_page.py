@@ -1,6 +1,6 @@
 """Runs the commands of doc/deployment.md and the samples, unchanged, on a machine with the page's users and paths.
 
-Each test continues where the one before it ended, as an operator would.
+The steps are fixtures, each of which continues where the one before it ended, as an operator would.
 """
 
 from __future__ import annotations
@@ -112,9 +112,14 @@ def _check(host: machine.Machine) -> None:
         assert _ask(host, path).status_code == 403
 
 
-def test_from_a_bare_machine_to_tls(host: machine.Machine, identity_url: str) -> None:
-    said = _replay(host, _commands('From a bare machine to TLS'), identity_url)
-    assert '"max_version":"1.29"' in said
+@pytest.fixture(scope='module')
+def installed(host: machine.Machine, identity_url: str) -> str:
+    """The machine has placement-api behind nginx. What the last command of the page printed."""
+    return _replay(host, _commands('From a bare machine to TLS'), identity_url)
+
+
+def test_from_a_bare_machine_to_tls(host: machine.Machine, installed: str) -> None:
+    assert '"max_version":"1.29"' in installed
     _check(host)
     log = host.run('journalctl -u placement-api --no-pager')
     assert 'configuration: /etc/placement/placement.conf, ready on sockets from systemd' in log
@@ -128,6 +133,7 @@ def test_from_a_bare_machine_to_tls(host: machine.Machine, identity_url: str) ->
     ]
 
 
+@pytest.mark.usefixtures('installed')
 @pytest.mark.parametrize(
     'unit', ['placement-api.service', 'placement-api.socket', 'placement-uwsgi.service', 'placement-exporter.service']
 )
@@ -137,6 +143,7 @@ def test_the_documentation_that_a_unit_names_is_installed(host: machine.Machine,
     assert host.path(documentation).read_text() == (ROOT / 'doc' / 'deployment.md').read_text()
 
 
+@pytest.mark.usefixtures('installed')
 def test_a_reload_and_a_restart_by_systemd(host: machine.Machine) -> None:
     for verb in ('reload', 'restart'):
         host.run(f'systemctl {verb} placement-api')
@@ -152,6 +159,7 @@ def _memcached_items() -> int:
     return int(items)
 
 
+@pytest.mark.usefixtures('installed')
 def test_tokens_are_shared_over_memcached_once_its_package_is_installed(host: machine.Machine) -> None:
     host.run("sed -i 's/^#memcached_servers = .*/memcached_servers = 127.0.0.1:11211/' /etc/placement/placement.conf")
     check = host.try_run('runuser -u placement -- /opt/placement/bin/placement-status upgrade check')
@@ -179,15 +187,21 @@ def _site(host: machine.Machine, name: str) -> None:
     host.run(commands)
 
 
+@pytest.mark.usefixtures('installed')
 def test_apache_as_a_proxy(host: machine.Machine) -> None:
     _site(host, 'placement-proxy.conf')
     _check(host)
 
 
-@pytest.mark.usefixtures('identity_url')
-def test_apache_with_mod_wsgi(host: machine.Machine) -> None:
+@pytest.fixture(scope='module')
+def mod_wsgi(host: machine.Machine, installed: str) -> None:
+    """Apache with mod_wsgi replaces placement-api."""
     host.run('systemctl disable --now placement-api.service placement-api.socket')
     _site(host, 'placement-wsgi.conf')
+
+
+@pytest.mark.usefixtures('mod_wsgi')
+def test_apache_with_mod_wsgi(host: machine.Machine) -> None:
     _check(host)
     processes = host.run('ps -o user= -C apache2 && ps -o user=,args= -e | grep "[w]sgi:placement"').splitlines()
     assert sum(line.startswith('placeme') for line in processes) >= 4, processes
@@ -195,6 +209,7 @@ def test_apache_with_mod_wsgi(host: machine.Machine) -> None:
     assert 'configuration: /etc/placement/placement.conf, ready' in log, log[-3000:]
 
 
+@pytest.mark.usefixtures('mod_wsgi')
 def test_metrics_of_mod_wsgi(host: machine.Machine, identity_url: str) -> None:
     host.run("sed -i 's/^#bind = /bind = /' /etc/placement/placement.conf")
     host.run('systemctl restart apache2')
@@ -209,16 +224,22 @@ def test_metrics_of_mod_wsgi(host: machine.Machine, identity_url: str) -> None:
     )
 
 
-def test_uwsgi(host: machine.Machine, identity_url: str) -> None:
+@pytest.fixture(scope='module')
+def uwsgi(host: machine.Machine, installed: str, identity_url: str) -> str:
+    """uWSGI replaces placement-api, behind nginx. What the last of its commands on the page printed."""
     host.run('systemctl stop apache2; systemctl start nginx')
-    said = _replay(host, _commands('uWSGI')[:10], identity_url)
-    assert '"max_version":"1.29"' in said
+    return _replay(host, _commands('uWSGI')[:10], identity_url)
+
+
+def test_uwsgi(host: machine.Machine, uwsgi: str) -> None:
+    assert '"max_version":"1.29"' in uwsgi
     _check(host)
     assert host.run('stat -c "%U:%G %a" /run/placement/uwsgi.sock') == 'placement:www-data 660\n'
     host.run('systemctl reload placement-uwsgi')
     _check(host)
 
 
+@pytest.mark.usefixtures('uwsgi')
 def test_metrics_of_uwsgi(host: machine.Machine, identity_url: str) -> None:
     said = _replay(host, _commands('uWSGI')[10:], identity_url)
     assert '# TYPE placement_process_cpu_seconds_total counter' in said
@@ -231,6 +252,7 @@ def test_metrics_of_uwsgi(host: machine.Machine, identity_url: str) -> None:
     assert 'status="401"' not in host.run(METRICS)
 
 
+@pytest.mark.usefixtures('uwsgi')
 def test_the_program_is_a_wsgi_script_for_uwsgi(host: machine.Machine) -> None:
     """As devstack and others start it: without a module, with the path of the program."""
     host.run('systemctl stop placement-uwsgi')
