@@ -94,9 +94,9 @@ class ProviderCache:
             return
         except errors.DATABASE_ERRORS as error:
             reason = self._schema_problem() or str(error).partition('\n')[0]
-        verb = 'refresh' if self.is_loaded else 'load'
+        verb = 'refreshed' if self.is_loaded else 'loaded'
         # Logged after the ``except`` block, in which oslo.log would append the exception.
-        LOG.warning('Cache not %sed at startup; the first search will %s it: %s', verb, verb, reason)
+        LOG.warning('The cache was not %s at startup; the first search will do it: %s', verb, reason)
 
     def _schema_problem(self) -> str | None:
         """Return the problem of the schema; None if there is none or it cannot be read."""

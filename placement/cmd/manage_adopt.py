@@ -34,7 +34,7 @@ Return an adopted database to the other deployment: the tables get the names tha
 processes of this service can no longer use them. Without --yes only the plan is printed. Stop this service first. The
 data of both services are kept. To adopt the database again, run db adopt."""
 _LEAVE_EPILOG = """\
-Exit code: 0 if the plan was printed or the database was handed back, 127 if problems prevent that or the command
+Exit code: 0 if the plan was printed or the database was returned, 127 if problems prevent that or the command
 failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and MariaDB run the command again."""
 
 

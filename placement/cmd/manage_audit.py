@@ -22,9 +22,9 @@ from placement.units import plural
 CLEAN, FOUND, REPAIRED = 0, 3, 4
 
 _DESCRIPTION = """\
-Find records in the database that contradict each other: compare usages with allocations, allocations with inventories,
-providers and consumers, roots with parents, allocations with the unit constraints. Safe while the service runs."""
-_EPILOG = 'Exit code: 0 if nothing has to be done, 3 if there are problems, 4 if all were repaired, 127 if it failed.'
+Find records in the database that contradict each other, such as a recorded usage that is not the sum of the
+allocations, or a root that the parents of a provider do not lead to. Safe while the service runs."""
+_EPILOG = 'Exit code: 0 if nothing has to be done, 3 if problems remain, 4 if all were repaired, 127 if it fails.'
 
 
 def add_command(program: CommandParser) -> None:
@@ -37,7 +37,7 @@ def add_command(program: CommandParser) -> None:
         choices=list(checks.CHECKS),
         action='append',
         default=[],
-        help='omit the findings of this kind; may be repeated: %(choices)s',
+        help='omit the findings of this kind, one of %(choices)s; may be repeated',
     )
     parser.add_argument(
         '--unchanged-for',

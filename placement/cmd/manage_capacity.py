@@ -22,7 +22,7 @@ from placement.search import syntax
 _DESCRIPTION = """\
 Show for each resource class how much of the capacity is used and how much is free, the largest amount that one
 allocation can have (max allocatable), and on how many providers no allocation fits because they are fully allocated,
-fully reserved, or over-committed. Reads one state of the database, changes nothing."""
+fully reserved, or over-committed. Reads one state of the database and changes nothing."""
 _EPILOG = (
     'Example: placement-manage capacity --fit VCPU:4,MEMORY_MB:8192 --trait HW_CPU_X86_AVX2.'
     ' Exit code: 0; 127 if a trait or resource class does not exist or the command failed.'
@@ -31,7 +31,7 @@ _EPILOG = (
 
 def add_command(program: CommandParser) -> None:
     """Add ``capacity`` to the parser of ``placement-manage``."""
-    summary = 'the capacity and usage of all inventories, and how many more consumers of a size fit'
+    summary = 'show the capacity and usage of all inventories, and how many more consumers of a size fit'
     parser = program.add_command('capacity', summary, _DESCRIPTION, _EPILOG, run=_run)
     parser.add_argument('--aggregate', metavar='UUID', help='only trees with a provider in this aggregate')
     parser.add_argument(
@@ -120,7 +120,7 @@ def _print_estimates(
 def _scope_and_size(args: argparse.Namespace) -> tuple[TreeFilter, Size | None]:
     """Read the arguments: the trees to include, and the size of a consumer if one is given."""
     if args.aggregate is not None and not validation.is_uuid(args.aggregate):
-        raise exception.BadQuery(f'An aggregate is given by its uuid, which {args.aggregate!r} is not.')
+        raise exception.BadQuery(f'--aggregate takes the uuid of an aggregate, not {args.aggregate!r}.')
     aggregate = None if args.aggregate is None else validation.canonical_uuid(args.aggregate)
     roots = syntax.parse_traits(','.join(args.root_trait)) if args.root_trait else syntax.TraitFilter()
     aggregates = frozenset(() if aggregate is None else (aggregate,))

@@ -16,7 +16,7 @@ from placement.ops.reports.consumers import read_consumer
 
 _DESCRIPTION = """\
 Show a consumer, such as an instance: its type, project and user, when it was written, and its allocations on each
-provider. Reads one state of the database, changes nothing."""
+provider. Reads one state of the database and changes nothing."""
 _EPILOG = 'Exit code: 0; 127 when there is no such consumer or the command failed.'
 
 
@@ -26,7 +26,7 @@ class ConsumerNotFound(exception.NotFound):
 
 def add_command(program: CommandParser) -> None:
     """Add ``consumer`` to the parser of ``placement-manage``."""
-    summary = 'the allocations of an instance or other consumer, and its project and user'
+    summary = 'show the allocations of an instance or other consumer, and its project and user'
     parser = program.add_command('consumer', summary, _DESCRIPTION, _EPILOG, run=_run)
     parser.add_argument('uuid', metavar='UUID', help='uuid of the consumer; for an instance, that of the instance')
     parser.add_format()

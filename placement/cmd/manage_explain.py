@@ -45,7 +45,7 @@ def add_command(program: CommandParser) -> None:
         nargs='?',
         default='-',
         help='query string of GET /allocation_candidates, or a path, a URL or a log line with it; in quotes. Without'
-        ' it, or with "-", it is read from standard input',
+        ' it, or with "-", the query is read from standard input',
     )
     parser.add_argument(
         '--microversion',

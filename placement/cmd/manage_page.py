@@ -49,7 +49,7 @@ def add_command(program: CommandParser) -> None:
         '--log',
         metavar='FILE',
         type=pathlib.Path,
-        help='log file of the service, from which the latest searches without result are shown',
+        help='log file of the service; the page lists the latest searches in it that found no candidates',
     )
 
 

@@ -121,7 +121,7 @@ def _parser() -> command.CommandParser:
         ' OS_PLACEMENT_DATABASE__CONNECTION, names the database.',
     )
     parser.add_information()
-    summary = 'checks before and after an upgrade'
+    summary = 'check an installation before and after an upgrade'
     upgrade = parser.add_command('upgrade', summary, 'Check whether the database is ready for this release.')
     summary = 'check whether the database is ready for this release'
     upgrade.add_command('check', summary, _DESCRIPTION, _EPILOG).add_format()

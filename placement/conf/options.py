@@ -122,9 +122,9 @@ _PLACEMENT = [
         'max_allocation_candidates_size',
         default=400000,
         min=1000,
-        help='Maximum size of a response to GET /allocation_candidates, in entries: one for each resource class of'
-        ' each provider of each candidate, one for each provider in its mappings, and one for each provider summary.'
-        ' Reaching it is logged.',
+        help='Maximum number of entries in one response to GET /allocation_candidates. A candidate has one entry for'
+        ' each class that it takes from a provider, and one for each provider in its mappings; each provider summary'
+        ' is one more. Reaching it is logged.',
     ),
     cfg.IntOpt(
         'max_search_steps',
@@ -227,9 +227,9 @@ _DATABASE = [
         'mysql_wsrep_sync_wait',
         min=0,
         max=15,
-        help='wsrep_sync_wait of connections to a Galera cluster. With 1, a node applies everything that other nodes'
-        ' have committed before it reads, so that a client sees its own writes on every node. Unset: the value of the'
-        ' server.',
+        help='wsrep_sync_wait of connections to a Galera cluster. With 1, a node waits before a read until it has'
+        ' applied everything that other nodes have committed, so a client sees its own writes on every node. Unset: the'
+        ' value of the server.',
     ),
     cfg.IntOpt(
         'sqlite_busy_timeout',

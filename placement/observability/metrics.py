@@ -111,7 +111,7 @@ class Metrics:
             mode='max',
         )
         self._cache_updates = self._counter(
-            'placement_cache_updates', 'Changed resource providers that refreshes of caches read.'
+            'placement_cache_updates', 'Changed resource providers read by refreshes of caches.'
         )
         self._cache_reloads = self._counter(
             'placement_cache_reloads', 'Refreshes of caches that read all tables again.'

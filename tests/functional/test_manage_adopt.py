@@ -240,7 +240,7 @@ def test_tables_that_give_ids_twice_are_rebuilt(url: str, capsys: pytest.Capture
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
     assert done[:2] == [
-        '- Rebuild the table placement_users, with all its rows: never use an id again.',
+        '- Rebuild the table placement_users, with all its rows: never reuse an id.',
         '- Record the largest id of a resource class in the table placement_resource_class_sequence.',
     ]
     (definition,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")

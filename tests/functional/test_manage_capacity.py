@@ -155,7 +155,7 @@ def test_trees_are_chosen_by_traits_of_their_roots(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
-        (['--aggregate', 'rack-a'], "An aggregate is given by its uuid, which 'rack-a' is not."),
+        (['--aggregate', 'rack-a'], "--aggregate takes the uuid of an aggregate, not 'rack-a'."),
         (['--trait', 'CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
         (['--root-trait', '!CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
         (['--root-trait', 'in:CUSTOM_NOTHING'], "'in:' is not supported in a list of traits of a root."),

@@ -178,7 +178,7 @@ def test_the_log_has_the_reason_once_and_the_recovery(
         # One for each process: the master and two workers.
         assert 2 <= len(outages) <= 3
         assert all(REASON[name] in line for line in outages), outages
-        assert all('DatabaseUnavailable' not in line for line in outages + lines('Cache not loaded')), outages
+        assert all('DatabaseUnavailable' not in line for line in outages + lines('The cache was not loaded')), outages
         assert not lines('Traceback')
 
 

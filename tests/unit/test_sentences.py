@@ -48,7 +48,7 @@ CAUSES = [
     ),
     (
         Cause(CauseKind.NOT_IN_TREES, AMOUNT, 12),
-        'no tree that satisfies the other rules has or can use a provider of MEMORY_MB that satisfies them: 12 trees',
+        'no tree that satisfies the other rules has, or can share, a suitable provider of MEMORY_MB: 12 trees',
     ),
     (
         Cause(CauseKind.INSUFFICIENT, AMOUNT, shortfalls=SHORTFALLS),
@@ -64,14 +64,11 @@ CAUSES = [
     ),
     (
         Cause(CauseKind.UNSHARED_WITHOUT_TRAIT, AMOUNT, 5, names=['a', 'b', 'c']),
-        (
-            'a, b, c (and 2 more) could provide MEMORY_MB:2048 with the trait MISC_SHARES_VIA_AGGREGATE'
-            f' (and has {COMMON})'
-        ),
+        'a, b, c (and 2 more) could provide MEMORY_MB:2048 with the trait MISC_SHARES_VIA_AGGREGATE',
     ),
     (
         Cause(CauseKind.UNSHARED_WITHOUT_AGGREGATE, AMOUNT, 1, names=['a']),
-        f'a could provide MEMORY_MB:2048 with {COMMON} (and has the trait MISC_SHARES_VIA_AGGREGATE)',
+        f'a could provide MEMORY_MB:2048 with {COMMON}',
     ),
 ]
 

@@ -249,15 +249,15 @@ def _reasons(existing: FoundTable) -> Iterator[str]:
     if existing.collated_columns:
         yield f'compare {", ".join(sorted(existing.collated_columns))} character by character'
     if existing.missing_not_null():
-        yield f'NOT NULL {", ".join(existing.missing_not_null())}'
+        yield f'make {", ".join(existing.missing_not_null())} NOT NULL'
     if existing.unwanted_not_null():
-        yield f'NULL allowed {", ".join(existing.unwanted_not_null())}'
+        yield f'allow NULL in {", ".join(existing.unwanted_not_null())}'
     if existing.reuses_ids:
-        yield 'never use an id again'
+        yield 'never reuse an id'
     for unique in existing.missing_unique_constraints():
-        yield f'unique {", ".join(unique.columns.keys())}'
+        yield f'make {", ".join(unique.columns.keys())} unique'
     for key in existing.missing_foreign_keys():
-        yield f'{", ".join(key.column_keys)} refers to {key.referred_table.name}'
+        yield f'let {", ".join(key.column_keys)} refer to {key.referred_table.name}'
 
 
 def _rebuild(existing: FoundTable, connection: sa.Connection) -> None:

@@ -33,15 +33,15 @@ _CAUSES = {
         'the roots of {satisfying} of {trees} that satisfy the other rules satisfy {rule}, but {not_together}'
     ),
     CauseKind.NOT_IN_TREES: (
-        'no tree that satisfies the other rules has or can use a provider of {name} that satisfies them: {trees}'
+        'no tree that satisfies the other rules has, or can share, a suitable provider of {name}: {trees}'
     ),
     CauseKind.INSUFFICIENT: 'no provider that satisfies the other rules can allocate {subject}: {shortfalls}',
     CauseKind.INSUFFICIENT_ANYWHERE: 'no provider can allocate {subject}: {shortfalls}',
     CauseKind.SUFFICIENT_ALONE: (
         'providers that satisfy the other rules can allocate {subject} alone, but {not_together}: {providers}'
     ),
-    CauseKind.UNSHARED_WITHOUT_TRAIT: '{names} could provide {subject} with {sharing_trait} (and has {in_common})',
-    CauseKind.UNSHARED_WITHOUT_AGGREGATE: '{names} could provide {subject} with {in_common} (and has {sharing_trait})',
+    CauseKind.UNSHARED_WITHOUT_TRAIT: '{names} could provide {subject} with {sharing_trait}',
+    CauseKind.UNSHARED_WITHOUT_AGGREGATE: '{names} could provide {subject} with {in_common}',
 }
 _PHRASES = {
     'in_common': 'an aggregate in common with the trees that satisfy the other rules',
@@ -57,7 +57,7 @@ _BLOCKED = {
         ' there would be candidates without {rule}.'
     ),
 }
-_BLOCKED_OTHERWISE = 'No tree has or can use a provider that satisfies {rule}; the other rules can be satisfied.'
+_BLOCKED_OTHERWISE = 'No tree has, or can share, a provider that satisfies {rule}; the other rules can be satisfied.'
 
 
 def explanation_sentence(explanation: Explanation) -> str:
@@ -75,7 +75,7 @@ def _blocked_sentence(explanation: Explanation) -> str:
     blocking, failures = explanation.blocking_rules, explanation.combination_failures
     causes = {blocker.rule: causes_text(blocker.causes) for blocker in explanation.blockers}
     if not blocking:
-        return 'No candidate was found, and the limits of the search were reached before the blocking rule was.'
+        return 'No candidate was found. The search reached its limits before it found the rule that blocks the request.'
     if len(blocking) > 1 and causes:
         clauses = [causes.get(rule, rule_text(rule)) for rule in blocking[:_MAX_RULES]]
         clauses += ['others'] if len(blocking) > _MAX_RULES else []
