@@ -1,1 +1,1 @@
-"""Writes allocations without exceeding any inventory. Begin with ``claim``."""
+"""Writes allocations and prevents that they exceed an inventory. Begin with ``claim``."""

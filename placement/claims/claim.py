@@ -1,61 +1,61 @@
-"""The claim: one transaction that writes allocations and updates ``inventories.used``, and the reshape.
+"""The transaction of a claim or a reshape: it writes allocations and updates ``inventories.used``.
 
 api-ref/allocations.md#what-a-write-means and api-ref/reshaper.md#meaning define what the request means. This docstring
 is the one place that lists the statements of the transaction, its locks, its end and its retries. ``_write`` and
-``_release`` execute them from top to bottom; ``plan.make_plan`` has the first three.
+``_release`` execute the steps from top to bottom; ``plan.make_plan`` has the first three.
 
 Order of the statements
 -----------------------
 
-The order of the statements is also the order of the locks and of the checks, the same in every claim and on every
+The order of the statements is also the order of the locks and of the checks. It is the same in every claim and on every
 database, so that claims wait for one another instead of deadlocking. All locks are held until the transaction ends.
 
 1. Read the consumers, their allocations, and the ids of the providers, projects, users and types of consumers that the
    request names: one statement, no lock (``current``). Compare the generations of the consumers.
-2. Custom resource classes: SELECT with a shared lock, in order of id, so that they are not renamed or deleted meanwhile
-   (``NameCache.lock_ids``). None for standard classes, whose ids the process remembers.
-3. Projects, then users, then types of consumers, that are not in the database yet: one INSERT each, in order of
-   external id or name (``consumers.ensure_owners_and_types``). None is ever removed, so an id that step 1 found needs
-   no lock. The process does not remember ids: step 1 reads them without another statement, and after a failover that
-   lost a type another may have its id.
-4. Consumers: UPDATE those that keep allocations, DELETE those that do not, each by id and guarded by the generation
-   that step 1 read, then INSERT new ones in order of uuid (``consumers.add_statements``). If some are updated and some
-   deleted, a SELECT ... FOR UPDATE first locks them all in order of id.
+2. Custom resource classes: SELECT with a shared lock, in order of id, so that nobody renames or deletes them meanwhile
+   (``NameCache.lock_ids``). Standard classes need no lock, because the process remembers their ids.
+3. New projects, then new users, then new types of consumers: one INSERT each, in order of external id or name
+   (``consumers.ensure_owners_and_types``). These rows are never removed, so the ids of step 1 need no lock. The process
+   does not remember the ids: step 1 reads them without an additional statement, and if a failover loses a type, its id
+   may go to another type.
+4. Consumers: UPDATE those that keep allocations and DELETE the others, by id and only at the generation that step 1
+   read. Then INSERT new consumers, in order of uuid (``consumers.add_statements``). If some are updated and others
+   deleted, a SELECT ... FOR UPDATE first locks all of them in order of id.
 5. Providers: one UPDATE increments the generations, in order of id (``generation.increment_all``). It locks the rows,
    so claims on one provider execute the next steps one at a time.
 6. Inventories: one UPDATE of ``used``, in order of provider and class (``usage``). Its WHERE clause is the capacity
-   rule and its row count says whether everything fits. The database evaluates it on what is committed at that moment,
-   at every isolation level, so there is no check that could be out of date.
+   rule, and its row count says whether everything fits. At every isolation level the database evaluates this clause on
+   the latest committed rows, so the check cannot be out of date.
 7. Allocations: DELETE the old rows by id, then INSERT the new ones. Only another program can leave a row without an
    inventory. If step 1 read such rows, an UPDATE subtracts their amounts from inventories that were inserted since
    (``db.inventory_rows``).
 8. Increment a slot of the change log that no other transaction uses, and INSERT the entries (``db.change_log``).
 
-Steps 4 to 8 are one ``StatementBatch``. Its row counts are checked in the order of its statements, before COMMIT, and
-the first wrong one decides; ``db.batch`` says why this does not depend on the database.
+Steps 4 to 8 are one ``StatementBatch``. Its row counts are checked in the order of its statements, before COMMIT. The
+first wrong row count decides; ``db.batch`` says why this does not depend on the database.
 
 Two kinds of request take fewer steps: DELETE, and a request whose only claim has empty ``allocations``. They delete the
-consumer and then its allocations, with DELETE ... RETURNING; on MySQL, which lacks it, step 1 comes first. Then follow
-steps 5 (not for DELETE), 6 and 8. Allocation rows can be locked this early because a transaction that writes
-allocations of a consumer has locked the consumer before. As these requests only release, step 6 does not reject them.
+consumer and then its allocations with DELETE ... RETURNING; on MySQL, which lacks it, step 1 comes first. Steps 5 (not
+for DELETE), 6 and 8 follow. Allocation rows can be locked this early, because each transaction that writes allocations
+of a consumer locks the consumer first. These requests only release, so step 6 does not reject them.
 
-A reshape also replaces inventories (``inventory_replacement``), in these places of the same order:
+A reshape also replaces inventories (``inventory_replacement``). It adds to the steps:
 
 * Before step 1 it reads the providers of its inventories, and compares their generations with those that were sent.
 * Step 2 also locks the classes of the inventories.
-* Step 5 increments the generations of all providers, 300 with each UPDATE (``generation.increment``). For the providers
-  whose inventories are replaced, the UPDATE is guarded by the generation that was sent. The batch ends here.
-* Then it locks all inventories of these providers, and of those at which the usage may change, in order of provider
-  and class. Before step 6 a second batch overwrites the inventories that are kept, and inserts the new ones. So step 6
-  checks against the new inventories and those still to be removed.
+* Step 5 increments the generations of all providers, 300 with each UPDATE (``generation.increment``). It changes the
+  providers whose inventories are replaced only at the generation that was sent. The batch ends here.
+* Then it locks, in order of provider and class, all inventories of these providers and of the providers whose usage may
+  change. Before step 6 a second batch overwrites the inventories that are kept and inserts the new ones. So step 6
+  checks the new inventories, and those still to be removed.
 * After step 7 it deletes the removed inventories, if they no longer have usage.
 
 The end of the transaction
 --------------------------
 
-``Database.write`` commits after step 8, and rolls back on any exception. When step 6 says that something does not fit,
-the transaction is rolled back (``RollbackAndDiagnose``), and only then ``diagnosis`` reads, in a transaction of its
-own, which rule is violated.
+``Database.write`` commits after step 8, and rolls back on any exception. If something does not fit in step 6, the
+transaction is rolled back (``RollbackAndDiagnose``). Only then ``diagnosis`` finds out, in its own transaction, which
+rule is violated.
 
 Retries
 -------
@@ -68,14 +68,14 @@ Retries
 * a provider was deleted since step 1: ``diagnosis``, a foreign key or, in a reshape, a row count in step 5 shows that;
 * the generation of a provider whose inventories a reshape replaces was incremented since it was read: a row count in
   step 5. The next attempt finds out which provider that is;
-* step 6 said that something does not fit, or an inventory that a reshape removes is in use, but ``diagnosis`` finds
-  that the consumers or the generations have changed or that it would fit now;
+* something did not fit in step 6, or an inventory that a reshape removes was in use, but ``diagnosis`` finds that the
+  consumers or the generations have changed or that no rule is violated now;
 * another process also uses the slot of step 8 (``change_log.Slot.taken``);
 * the database reports a conflict, also at COMMIT: deadlock, lock timeout, serialization failure, a failed certification
   on Galera (``errors.is_conflict``).
 
-When a connection turns out to be closed at the first statement, the transaction is restarted on a new connection, which
-is not counted. Nothing else is retried: neither a wrong generation of a consumer nor a connection that breaks later.
+If the connection is already closed at the first statement, the transaction starts again on a new connection; this is
+not counted. Nothing else is retried: neither a wrong generation of a consumer nor a connection that breaks later.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
     """Give each consumer named in ``claims`` exactly the allocations of its claim. On any failure nothing changes.
 
     :param claims: at most one for each consumer, in the order of the request.
-    :raises ConsumerGenerationConflict: a consumer is not at the generation that its claim names.
+    :raises ConsumerGenerationConflict: a consumer has another generation than its claim names.
     :raises AllocationProviderNotFound, ResourceClassNotFound: a claim names a provider or class that does not exist.
     :raises InvalidAllocationInventory: a provider has no inventory of a class.
     :raises AllocationConstraintsViolated: an amount violates min_unit, max_unit or step_size.
@@ -138,9 +138,9 @@ def reshape(db: Database, reshaped: Sequence[ReshapedProvider], claims: Sequence
 
 
 def delete_allocations(db: Database, consumer_uuid: str) -> None:
-    """Delete a consumer and all its allocations, whatever its generation.
+    """Delete a consumer and all its allocations, regardless of its generation.
 
-    :param consumer_uuid: canonical.
+    :param consumer_uuid: a canonical uuid.
     :raises AllocationsNotFound: it has no allocations.
     :raises ConcurrentUpdate: each attempt conflicted with other transactions.
     :raises DatabaseUnavailable: the database cannot be reached.
@@ -197,8 +197,8 @@ def _write(
 def _release(tx: sa.Connection, consumer_uuid: str, claim: ConsumerClaim | None = None) -> None:
     """Delete a consumer and its allocations.
 
-    :param claim: the one with empty ``allocations`` that requests that; None for DELETE, which neither compares the
-        generation of the consumer nor increments those of the providers.
+    :param claim: the claim with empty ``allocations``; None for DELETE, which neither compares the generation of the
+        consumer nor increments the generations of the providers.
     """
     current = _delete_consumer(tx, consumer_uuid)
     if claim is not None:

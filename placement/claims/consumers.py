@@ -1,6 +1,6 @@
 """Writes the rows of consumers, and of the projects, users and types that they refer to: steps 3 and 4 of a claim.
 
-The API knows projects and users by an external id and types by a name, texts of 1 to 255 characters.
+The API identifies projects and users by an external id and types by a name: texts of 1 to 255 characters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from placement.db.batch import StatementBatch
 
 
 class ConsumerAttributes(NamedTuple):
-    """The columns that a claim writes, and of which each allocation has a copy (``claim._insert_rows``)."""
+    """The columns of a consumer that a claim writes and copies to each allocation (``claim._insert_rows``)."""
 
     project_id: int
     user_id: int
@@ -32,9 +32,9 @@ class ConsumerAttributes(NamedTuple):
 def ensure_owners_and_types(
     tx: sa.Connection, claims: Sequence[ConsumerClaim], current: CurrentAllocations
 ) -> dict[str, ConsumerAttributes | None]:
-    """Return the ids of project, user and type by consumer uuid; None for a consumer that shall have no allocations.
+    """Return the ids of project, user and type by consumer uuid; None for a consumer without requested allocations.
 
-    Those that do not exist yet are inserted.
+    Insert the projects, users and types that do not exist.
 
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
@@ -63,8 +63,9 @@ def ensure_owners(
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """Find projects and users, and insert those that do not exist.
 
-    :param projects: external ids, as are ``users``.
-    :returns: the ids of the projects, and those of the users, by external id.
+    :param projects: external ids of projects.
+    :param users: external ids of users.
+    :returns: the ids of the projects by external id, and the ids of the users.
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
     columns = (tables.projects.c.external_id, tables.users.c.external_id)
@@ -80,10 +81,10 @@ def ensure_owners(
 def _insert_missing(
     tx: sa.Connection, column: sa.Column[str], texts: Set[str], existing: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Insert the projects, users or types that are not ``existing``, in order of their texts.
+    """Insert the projects, users or types that do not exist, in order of their texts.
 
     :param column: the column of the texts: ``external_id`` of projects or users, or ``name`` of consumer types.
-    :param existing: the ids of those that exist, by text.
+    :param existing: the ids of the rows that exist, by text.
     :returns: all ids by text.
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
@@ -105,18 +106,18 @@ _TABLE = tables.consumers.name
 def add_statements(
     batch: StatementBatch, desired: Mapping[str, ConsumerAttributes | None], existing: Mapping[str, ConsumerRow]
 ) -> None:
-    """Add the statements that update consumers, delete those that are to have no allocations, and insert new ones.
+    """Add the statements that update, delete and insert consumers.
 
-    When ``batch`` is executed it raises ``RetryTransaction`` if the generation of a consumer has changed.
+    ``batch.execute`` raises ``RetryTransaction`` if the generation of a consumer has changed.
 
-    :param desired: by consumer uuid; None for one that shall have no allocations.
-    :param existing: the consumers that exist, by uuid, with the generation that was read along with their allocations.
+    :param desired: the columns to write by consumer uuid; None deletes the consumer.
+    :param existing: the consumers that exist, by uuid, with the generation that was read together with the allocations.
     """
     rows = sorted((existing[uuid] for uuid in desired if uuid in existing), key=lambda row: row.id)
     updated = [(row, attributes) for row in rows if (attributes := desired[row.uuid]) is not None]
     deleted = [row for row in rows if desired[row.uuid] is None]
     if updated and deleted:
-        # The UPDATE and the DELETE each lock only their own rows in order of id.
+        # Lock all in order of id, because the UPDATE and the DELETE each lock only their own rows in this order.
         for ids in sql.chunks([row.id for row in rows]):
             template = 'SELECT id FROM placement_consumers WHERE id IN ({ids}) ORDER BY id{lock}'
             lock = sql.for_update(batch.tx.dialect)
@@ -140,7 +141,7 @@ def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, Con
         rows = [row for row, _ in chunk]
         assignments = 'generation = generation + 1, updated_at = ?'
         for column in ConsumerAttributes._fields:
-            # An id is None only if the consumer has no type and the claim names none. The column then stays NULL.
+            # An id is None only if the consumer has no type and the claim names none. Then the column stays NULL.
             cases = ' '.join(
                 f'WHEN {row.id:d} THEN {getattr(attributes, column) or column}' for row, attributes in chunk
             )

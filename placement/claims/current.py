@@ -26,7 +26,7 @@ class ConsumerRow(NamedTuple):
 
 
 class AllocationRow(NamedTuple):
-    """One allocation as it was read. ``inventories`` is the number of inventories of its provider and class: 0 or 1."""
+    """One allocation as it was read. ``inventories`` counts the inventories of its provider and class: 0 or 1."""
 
     consumer_uuid: str
     id: int
@@ -42,16 +42,16 @@ class AllocationRow(NamedTuple):
 
 
 def retry() -> errors.RetryTransaction:
-    """Return the exception for a consumer that was changed, created or deleted since it was read."""
+    """Return the exception to raise if a consumer was changed, created or deleted since it was read."""
     return errors.RetryTransaction(exception.ConcurrentUpdate())
 
 
 @dataclasses.dataclass(frozen=True)
 class CurrentAllocations:
-    """The result of ``read_current_allocations``; names that are not in the database are left out.
+    """The result of ``read_current_allocations``, without the names that are not in the database.
 
-    ``consumers`` is by uuid, and ``rows`` has all their allocations. The other fields have ids: ``providers`` by uuid,
-    ``projects`` and ``users`` by external id, ``consumer_types`` by name.
+    ``consumers`` are by uuid; ``rows`` are all their allocations. The other fields map to ids: ``providers`` from uuid,
+    ``projects`` and ``users`` from external id, ``consumer_types`` from name.
     """
 
     consumers: Mapping[str, ConsumerRow]
@@ -62,15 +62,15 @@ class CurrentAllocations:
     consumer_types: Mapping[str, int]
 
     def provider_ids(self) -> set[int]:
-        """Return the ids of the providers that the consumers have allocations of."""
+        """Return the ids of the providers on which the consumers have allocations."""
         return {row.resource_provider_id for row in self.rows}
 
     def amounts(
         self, inserted: Collection[InventoryKey] = ()
     ) -> tuple[dict[InventoryKey, int], dict[InventoryKey, int]]:
-        """Return the sums of the allocations whose inventory exists, and the sums of those without one, by inventory.
+        """Return the sums of the allocations with an inventory, and the sums of the allocations without one.
 
-        :param inserted: inventories that the transaction inserts; they count as existing.
+        :param inserted: inventories that the transaction inserts. They count as existing.
         """
         sums: dict[InventoryKey, int] = {}
         orphaned: dict[InventoryKey, int] = {}
@@ -83,10 +83,10 @@ class CurrentAllocations:
 def read_current_allocations(
     tx: sa.Connection, consumers: Sequence[str], claims: Sequence[ConsumerClaim] = ()
 ) -> CurrentAllocations:
-    """Read the allocations of ``consumers``, and the ids of all names in ``claims`` but classes. Locks nothing.
+    """Read the allocations of ``consumers``, and the ids of all names in ``claims`` except classes. Lock nothing.
 
-    One statement (more for over 900 names of a kind) reads a consumer together with its allocations. So if the consumer
-    still has the same generation when it is updated, its allocations are still the same.
+    One statement (more for over 900 names of a kind) reads a consumer together with its allocations. So while the
+    generation of the consumer stays the same, its allocations are also the same.
 
     :param consumers: canonical uuids.
     """
@@ -118,8 +118,8 @@ def read_current_allocations(
     return CurrentAllocations(consumer_rows, rows, **ids)
 
 
-#: How ``read_current_allocations`` reads each kind of row by name: the kind, the name, the id, and the other columns,
-#: filled up with zeros to the number of columns of an allocation.
+#: The queries that ``read_current_allocations`` combines. Each selects the kind, the name, the id, and other columns.
+#: All have as many columns as an allocation; zeros fill the unused ones.
 _SELECTS = {
     'consumers': (
         "SELECT 'consumers', uuid, id, generation, consumer_type_id, 0, 0 FROM placement_consumers WHERE uuid IN ({})"
@@ -142,12 +142,12 @@ _SELECTS = {
 
 @functools.lru_cache(maxsize=256)
 def _query(counts: tuple[tuple[str, int], ...]) -> str:
-    """Return the statement that finds these numbers of names of each kind, in their order."""
+    """Return the statement that finds the given number of names of each kind, in this order."""
     return ' UNION ALL '.join(_SELECTS[kind].format(sql.placeholders(count)) for kind, count in counts if count)
 
 
 _DELETE_CONSUMER = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation, consumer_type_id'
-# Inventories are not counted: rows of those that do not exist are then not updated, which a release does not check.
+# Instead of counting inventories, this counts 1. A release does not check whether it updates each inventory.
 _DELETE_ALLOCATIONS = sql.statement(
     'DELETE FROM placement_allocations WHERE consumer_id = ? RETURNING consumer_id, {columns}, 1',
     columns=', '.join(AllocationRow._fields[1:-1]),
@@ -157,14 +157,14 @@ _DELETE_ALLOCATIONS = sql.statement(
 def delete_returning(tx: sa.Connection, consumer: str) -> CurrentAllocations:
     """Delete a consumer, then its allocations, in two statements, and return them as they were.
 
-    Not for MySQL and for SQLite before 3.35, which have no DELETE ... RETURNING.
+    MySQL, and SQLite before 3.35, have no DELETE ... RETURNING.
 
-    :param consumer: canonical uuid.
+    :param consumer: a canonical uuid.
     :raises RetryTransaction: the consumer was created between the two statements.
     """
     deleted = [ConsumerRow._make(row) for row in sql.execute_text(tx, _DELETE_CONSUMER, consumer)]
     rows = [AllocationRow._make(row) for row in sql.execute_text(tx, _DELETE_ALLOCATIONS, consumer)]
-    # Another transaction has just inserted both, and the row of the consumer must also be deleted.
+    # Another transaction has just inserted both, so the next attempt deletes the row of the consumer.
     if rows and not deleted:
         raise retry()
     return CurrentAllocations({row.uuid: row for row in deleted}, rows, {}, {}, {}, {})

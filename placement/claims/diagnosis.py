@@ -1,6 +1,6 @@
-"""Finds out why a claim was rejected, by the checks of inventories in api-ref/allocations.md#the-order-of-checks.
+"""Finds out why a claim was rejected: makes the checks of inventories in api-ref/allocations.md#the-order-of-checks.
 
-The inventories are read only here, after the claim was rolled back: a claim that is accepted does not read them.
+This happens after the rollback. A claim that is accepted does not read inventories.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _classes, _providers = tables.resource_classes, tables.resource_providers
 def explain(tx: sa.Connection, plan: ClaimPlan) -> Exception:
     """Return the exception for the first requested allocation that violates a rule.
 
-    If none does, it names the inventories in use that a reshape removes.
+    If no allocation does, the exception names the removed inventories of a reshape that are in use.
 
-    :param tx: a transaction that sees one state of the database, after the claim was rolled back.
-    :returns: ``RetryTransaction`` when the consumers have other allocations now, a provider was deleted or changed, or
-        no rule is violated now, because another transaction was committed meanwhile.
+    :param tx: a transaction that sees one state of the database, begun after the claim was rolled back.
+    :returns: ``RetryTransaction`` if, because of other transactions, the consumers have other allocations now, a
+        provider was deleted or changed, or no rule is violated now.
     """
     if set(read_current_allocations(tx, list(plan.consumers)).rows) != set(plan.current.rows):
         return retry()
     if read_providers(tx, plan.reshaped) != plan.providers:
         return errors.RetryTransaction()
     stored = _read_inventories(tx, plan)
-    # Those that the request removes stay until after the check.
+    # The check precedes the removal of inventories, so ``stored`` ones count even if the request removes them.
     inventories = {**stored, **plan.inventories}
     used = _read_allocated(tx, plan) | {key: row.used for key, row in stored.items()}
     return (
@@ -58,7 +58,7 @@ def _read_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, 
 
 
 def _read_allocated(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, int]:
-    """Read the sums of the allocations of the reshaped providers, with which the usage of a new inventory begins."""
+    """Read the sums of the allocations of the reshaped providers: the initial usage of new inventories."""
     key = (_allocations.c.resource_provider_id, _allocations.c.resource_class_id)
     query = sa.select(*key, sa.func.sum(_allocations.c.used)).group_by(*key)
     return {
@@ -69,7 +69,7 @@ def _read_allocated(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, in
 
 
 def _provider_deleted(tx: sa.Connection, requested: Sequence[RequestedAllocation]) -> errors.RetryTransaction | None:
-    """Return ``RetryTransaction`` if a provider was deleted since the claim read its id: the next attempt names it."""
+    """Return ``RetryTransaction`` if a provider was deleted since the claim read its id. The next attempt names it."""
     ids = {allocation.inventory[0] for allocation in requested}
     count = sa.select(sa.func.count()).select_from(_providers)
     existing = sum(
@@ -113,7 +113,7 @@ def _first_violation(
 
 
 def _removed_in_use(plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> exception.InventoryInUse | None:
-    """Return the error for the first reshaped provider with a removed class that would have allocations."""
+    """Return the error for the first reshaped provider that would have allocations of a removed class."""
     delta = {change.inventory: change.delta for change in plan.changes}
     in_use: dict[int, list[str]] = {}
     for key, row in stored.items():

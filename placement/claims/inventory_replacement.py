@@ -1,4 +1,4 @@
-"""Replaces the inventories of several providers within the transaction of a claim: the other half of a reshape."""
+"""Replaces the inventories of several providers in the transaction of a claim, for a reshape."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_increments(batch: StatementBatch, plan: ClaimPlan) -> None:
 
 
 def lock_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, sa.Row[Any]]:
-    """Lock all inventories of the reshaped providers, and of those at which the usage changes.
+    """Lock all inventories of the reshaped providers, and of the providers whose usage changes.
 
     :returns: the inventories of the reshaped providers.
     """
@@ -54,7 +54,7 @@ def lock_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, s
 
 
 def add_writes(batch: StatementBatch, plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> None:
-    """Add the statements that overwrite the inventories which stay, and insert the new ones.
+    """Add the statements that overwrite existing inventories and insert new ones.
 
     :param stored: from ``lock_inventories``.
     """
@@ -73,14 +73,14 @@ def add_deletions(
     """Add the statements that delete the inventories which the request removes.
 
     :param stored: from ``lock_inventories``.
-    :param rejection: makes the exception to raise when some are in use.
+    :param rejection: makes the exception to raise if some are in use.
     """
     for chunk in sql.chunks([row.id for key, row in stored.items() if key not in plan.inventories]):
         inventory_rows.delete_unused(batch, chunk, rejection)
 
 
 def usage_after(plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> dict[str, dict[str, int]]:
-    """Return the usage after the reshape, by provider uuid and class name; 0 for inventories that it inserts.
+    """Return the usage after the reshape, by provider uuid and class name; 0 for new inventories.
 
     :param stored: from ``lock_inventories``.
     """

@@ -1,4 +1,4 @@
-"""The plan of a claim or a reshape: what its transaction writes, made of the request and of what it read."""
+"""The plan of a claim or a reshape: what its transaction writes, given the request and what it read."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class ClaimPlan:
     """What the transaction of a claim or a reshape writes, with the ids of all names.
 
     ``current`` has the consumers and their allocations as they were read. ``consumers`` has the columns to write, by
-    consumer uuid; None for a consumer that shall have no allocations. ``requested`` has the new allocations, in the
-    order of the request. ``released`` has the sums of the current allocations by inventory, ``orphaned`` the sums of
-    those that have no inventory.
+    consumer uuid; None for a consumer without requested allocations. ``requested`` has the new allocations, in the
+    order of the request. ``released`` has the sums of the current allocations with an inventory, ``orphaned`` of those
+    without one.
 
-    The other fields are empty unless it is a reshape. ``reshaped`` is in the order of the request. ``providers`` has
-    the same providers as they were read, by uuid, each at the generation that was sent. ``inventories`` has their new
-    inventories. ``class_ids`` has the ids of their classes, among others, by name.
+    ``class_ids`` has the ids of all classes of the request, by name. The other fields are empty unless it is a reshape.
+    ``reshaped`` is in the order of the request. ``providers`` has the same providers as they were read, by uuid, each
+    at the generation that was sent. ``inventories`` has their new inventories.
     """
 
     current: CurrentAllocations
@@ -69,9 +69,9 @@ class ClaimPlan:
 
     @functools.cached_property
     def incremented(self) -> set[int]:
-        """The providers whose generations are incremented (api-ref/allocations.md#generations-that-a-write-increments).
+        """The ids of the providers whose generations the claims increment. A reshape also increments ``reshaped_ids``.
 
-        Without those of ``reshaped``.
+        The rule is api-ref/allocations.md#generations-that-a-write-increments.
         """
         cleared = {row.resource_provider_id for row in self.current.rows if self.consumers[row.consumer_uuid] is None}
         return cleared.union(allocation.inventory[0] for allocation in self.requested)
@@ -87,7 +87,7 @@ def make_plan(
 ) -> ClaimPlan:
     """Take steps 1 to 3 of ``claims.claim``, and plan the others.
 
-    :raises PlacementError: as ``claims.claim.reshape``, except for errors that depend on stored inventories.
+    :raises PlacementError: as for ``claims.claim.reshape``, except errors that depend on stored inventories.
     """
     providers: Mapping[str, ProviderGeneration] = {}
     if reshaped:
@@ -100,7 +100,7 @@ def make_plan(
     for uuid in itertools.chain.from_iterable(claim.allocations for claim in claims):
         if uuid not in current.providers:
             raise exception.AllocationProviderNotFound(uuid=uuid)
-    # 2. Resource classes, of the inventories and of the allocations.
+    # 2. Resource classes of the inventories and of the allocations.
     names = [name for provider in reshaped for name in provider.inventories]
     names += [name for claim in claims for amounts in claim.allocations.values() for name in amounts]
     class_ids = db.resource_classes.lock_ids(tx, list(dict.fromkeys(names)))
@@ -133,7 +133,7 @@ def make_plan(
 
 
 def check_generation(claim: ConsumerClaim, current: CurrentAllocations) -> None:
-    """Compare the generation in the claim with the current one, which is None when there is no such consumer.
+    """Compare the generation in the claim with the current one, or with None if the consumer does not exist.
 
     :raises ConsumerGenerationConflict: they differ.
     """
@@ -169,5 +169,5 @@ def _check_providers(reshaped: Sequence[ReshapedProvider], providers: Mapping[st
                 uuid=stored.uuid, actual=stored.generation, given=provider.generation
             )
         for resource_class, inventory in provider.inventories.items():
-            # A reshape came after microversion 1.26, which allowed a capacity of 0.
+            # Since microversion 1.26 a capacity may be 0, and reshapes came later.
             validation.check_capacity(inventory, resource_class, provider.uuid, zero_allowed=True)

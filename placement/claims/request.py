@@ -1,4 +1,4 @@
-"""The requests for claims and reshapes, as the caller sends them."""
+"""The requested claims and reshapes, as the caller sends them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placement.capacity import InventoryRecord
 
 
 class Unset(enum.Enum):
-    """The type of ``UNSET``: the request has no such member, where null (None) has a meaning of its own."""
+    """The type of ``UNSET``: the request does not have this member. None means that it has the value null."""
 
     UNSET = 'unset'
 
@@ -23,10 +23,10 @@ class ConsumerClaim:
     """The desired allocations of one consumer, which replace all its allocations.
 
     ``consumer_uuid`` is canonical. ``project_id`` and ``user_id`` are external ids. ``allocations`` maps provider uuid
-    to class name to amount (1 or more), in the order of the request; empty means that the consumer releases everything.
-    ``generation`` is the one that the request names: None for a consumer that must not exist yet, ``UNSET`` where the
-    request cannot name one (below microversion 1.28). ``consumer_type`` is ``UNSET`` below microversion 1.38: then a
-    consumer that exists keeps its type, and a new one has none.
+    and class name to an amount of 1 or more, in the order of the request; if it is empty, the consumer releases
+    everything. ``generation`` is the generation in the request: None if the consumer must not exist yet, ``UNSET``
+    below microversion 1.28. ``consumer_type`` is ``UNSET`` below microversion 1.38: then an existing consumer keeps its
+    type, and a new one has none.
     """
 
     consumer_uuid: str
@@ -39,7 +39,7 @@ class ConsumerClaim:
 
 @dataclasses.dataclass(frozen=True)
 class ReshapedProvider:
-    """A provider, the generation that the caller sent for it, and all inventories that it is to have, by class name."""
+    """A provider, the generation that the caller sent for it, and all its new inventories, by class name."""
 
     uuid: str
     generation: int

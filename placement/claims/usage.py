@@ -1,7 +1,7 @@
-"""Adds the difference that a claim makes to ``inventories.used``: step 6 of ``claims.claim``.
+"""Updates ``inventories.used``: step 6 of ``claims.claim``.
 
-One UPDATE, whose WHERE clause has the capacity rule. It locks the rows in order of provider and class, which is the
-order of the unique index.
+This is one UPDATE, whose WHERE clause has the capacity rule. It locks the rows in order of provider and class, which is
+the order of the unique index.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ InventoryKey = tuple[int, int]
 class UsageDelta(NamedTuple):
     """A change of one inventory: ``delta`` is added to ``used``.
 
-    ``amounts`` has the amounts of the requested allocations, each of which has to satisfy the unit constraints; empty
-    where a claim only releases.
+    ``amounts`` are the requested allocations. Each has to satisfy the unit constraints. There are none if the claim
+    only releases.
     """
 
     inventory: InventoryKey
@@ -38,12 +38,12 @@ class UsageDelta(NamedTuple):
 def add_usage_statements(
     batch: StatementBatch, changes: Sequence[UsageDelta], rejection: Callable[[], Exception]
 ) -> None:
-    """Add the statements that apply ``changes``, each of which the database checks unless it is a release.
+    """Add the statements that apply ``changes``. The database checks each change unless it only releases.
 
     The rule is api-ref/allocations.md#the-capacity-check-of-a-write.
 
     :param changes: in order of provider and class.
-    :param rejection: makes the exception to raise when not everything fits, or an inventory does not exist.
+    :param rejection: makes the exception to raise if something does not fit or an inventory does not exist.
     """
     if any(amount > capacity.MAX_INT32 for change in changes for amount in change.amounts):
         raise rejection()
@@ -58,8 +58,8 @@ def add_release_statements(batch: StatementBatch, released: Mapping[InventoryKey
         batch.add(_statement(batch.tx.dialect, chunk))
 
 
-# The statement is put together as text, from integers and a rule that is compiled once for each database. Building and
-# compiling it with SQLAlchemy each time would take longer than executing it.
+# The statement is text, made of integers and of a rule that is compiled once for each database. Building and compiling
+# it with SQLAlchemy each time would take longer than executing it.
 
 _KEY = '(resource_provider_id = {:d} AND resource_class_id = {:d})'
 _DELTA = 'WHEN resource_provider_id = {:d} AND resource_class_id = {:d} THEN {:d}'
@@ -113,5 +113,5 @@ def _rule(dialect: sa.Dialect) -> str:
 
 
 def _placeholder(name: str) -> sa.ColumnElement[int]:
-    """Return a field that ``str.format`` replaces by an integer; it rejects anything else."""
+    """Return a field for ``str.format``, which replaces it by an integer and rejects anything else."""
     return sa.literal_column(f'{{{name}:d}}', sa.BigInteger)

@@ -1,1 +1,1 @@
-"""The relational store: tables, engine, transactions and migrations."""
+"""The database: tables, engine, transactions and migrations."""

@@ -1,8 +1,8 @@
 """One configured database: engine, transactions with retries, and the caches that belong to it.
 
-Each write request is one transaction. If it conflicts with a concurrent one, also at COMMIT, the whole transaction
-is rolled back and retried from its first read, a limited number of times. ``placement.claims.claim`` lists the
-statements and retries of a claim.
+Each write request is one transaction. If it conflicts with a concurrent transaction, even at COMMIT, it is rolled back
+and retried from its first read, a limited number of times. ``placement.claims.claim`` lists the statements and retries
+of a claim.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from placement.observability.timing import DATABASE
 
 T = TypeVar('T')
 
-#: The delay before the first retry, and the maximum delay. Delays grow, and are random.
+#: The mean delay before the first retry, and the maximum delay. Delays are random; their mean doubles with each retry.
 _MIN_RETRY_DELAY_SECONDS = 0.002
 _MAX_RETRY_DELAY_SECONDS = 0.25
 
 #: The name of the pool of connections in the metrics.
 _POOL = 'database'
-#: A statement on a connection that was already broken fails sooner; the smallest ``socket_timeout`` is one second.
+#: A statement on a connection that was already broken fails within this time, which no ``socket_timeout`` is below.
 _MAX_STALE_SECONDS = 0.9
 #: Maximum number of retries of a single statement that only reads.
 _MAX_READ_RETRIES = 5
@@ -63,10 +63,10 @@ class SchemaMissing(exception.DatabaseUnavailable):
 
 
 class RollbackAndDiagnose(Exception):
-    """Raised by the ``work`` of ``Database.write`` to have the transaction rolled back, and only then diagnosed.
+    """Raised by the ``work`` of ``Database.write`` to roll back the transaction, and then find out the reason.
 
-    :param explain: called after the rollback with a connection of ``Database.reader``; returns the exception to raise,
-        which may be ``RetryTransaction``.
+    :param explain: called after the rollback with a connection of ``Database.reader``. It returns the exception to
+        raise, which may be ``RetryTransaction``.
     """
 
     def __init__(self, explain: Callable[[sa.Connection], Exception]) -> None:
@@ -77,10 +77,10 @@ class RollbackAndDiagnose(Exception):
 class Database:
     """Connections and transactions of one application.
 
+    Nothing connects before the first statement, so the service starts even while the database is unavailable.
+
     :param conf: a ``ConfigOpts`` with the group ``placement_database``.
     :raises ConfigurationInvalid: ``connection`` is missing, or a URL that can never work (``connections.engine_url``).
-
-    Nothing connects before the first statement, so the service starts even while the database is unavailable.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -92,7 +92,7 @@ class Database:
         self.metrics = observability.create(conf)
         self.metrics.instrument(_POOL, self._engine, self._options.max_pool_size + self._options.max_overflow)
         self.availability = availability.Availability()
-        #: The process that the connections belong to.
+        #: The id of the process that owns the connections.
         self._pid = os.getpid()
         self._slots = change_log_slots.ChangeLogSlots(functools.partial(self._transaction, connections.WRITE_EAGER))
         self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
@@ -103,7 +103,7 @@ class Database:
     def engine(self) -> sa.Engine:
         """The SQLAlchemy engine."""
         if self._pid != os.getpid():
-            # Connections inherited through a fork belong to the parent, so they are dropped without closing them.
+            # After a fork the connections belong to the parent process, so they are dropped without closing them.
             self._engine.dispose(close=False)
             self._pid = os.getpid()
         return self._engine
@@ -111,9 +111,9 @@ class Database:
     def fetch_all(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
         """Run one statement that only reads, in one round trip without a transaction, and return its rows.
 
-        It is retried on another connection if the connection is stale or there was a conflict.
+        If the connection is stale or there is a conflict, the statement is retried on another connection.
 
-        :param parameters: values of the statement's bind parameters, by name.
+        :param parameters: the values of the statement's bind parameters, by name.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
 
@@ -136,7 +136,7 @@ class Database:
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[sa.Connection]:
-        """Yield a connection in a transaction that only reads, and sees one state of the database throughout.
+        """Yield a connection in a transaction that only reads and sees one state of the database.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
@@ -146,18 +146,18 @@ class Database:
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run ``work`` in a transaction, commit, and return what ``work`` returned.
 
-        Everything is written this way but the schema (``migration.locked``) and the maintenance of the change log.
+        All writes use this, except changes of the schema (``migration.locked``) and maintenance of the change log.
 
         :param work: takes the connection, and records what it changes (``placement.db.change_log``). It is called
-            again, in a new transaction, after a conflict with another transaction (``errors.is_conflict``), when
-            it raised ``RetryTransaction``, or when its COMMIT failed and certainly did not happen. So it must not keep
+            again, in a new transaction, after a conflict with another transaction (``errors.is_conflict``), after it
+            raised ``RetryTransaction``, or after a failed COMMIT that certainly did not happen. So it must not keep
             anything from one call to the next. It may raise ``RollbackAndDiagnose``.
         :raises ConcurrentProviderUpdate: the first attempt and all ``max_transaction_retries`` retries conflicted.
             After a ``RetryTransaction``, its ``error`` is raised instead.
         :raises CommitUnknown: COMMIT failed, and the change log does not show whether the transaction was committed.
         :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or the server canceled a
-            statement. Nothing was committed, unless it is ``CommitUnknown``.
-        :raises MissingLogEntry: ``work`` changed a table that searches read, and recorded nothing. Nothing is
+            statement. Except for ``CommitUnknown``, nothing was committed.
+        :raises MissingLogEntry: ``work`` changed a table that searches read without recording it. Nothing was
             committed.
         """
         retries, is_reconnected = 0, False
@@ -166,8 +166,8 @@ class Database:
                 try:
                     return self._attempt(work)
                 except (StaleConnection, exception.DatabaseReadOnly):
-                    # SQLAlchemy has dropped all connections of the pool, so the next one is new, and may lead to
-                    # another server. Nothing was written.
+                    # Nothing was written. SQLAlchemy has dropped all connections of the pool, so the next attempt uses
+                    # a new one, perhaps to another server.
                     if is_reconnected:
                         raise
                     is_reconnected = True
@@ -182,7 +182,7 @@ class Database:
                     time.sleep(random.uniform(0, max_delay))  # noqa: S311
 
     def _attempt(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run ``work`` in one transaction, append to the change log if its last batch did not, and commit."""
+        """Run ``work`` in one transaction, append to the change log unless its last batch did so, and commit."""
         pending: change_log.PendingChanges | None = None
         try:
             with self._slots.lease() as slot, self._transaction(connections.WRITE) as tx:
@@ -200,8 +200,8 @@ class Database:
             with self.reader() as tx:
                 raise rollback.explain(tx) from None
         except CommitUnknown as error:
-            # The change log shows whether the transaction was committed, unless it appended nothing, as the transaction
-            # that takes a slot.
+            # If the transaction appended to the change log, the log shows whether it was committed. A transaction that
+            # takes a slot appends nothing.
             if pending is None or not pending.appended:
                 raise
             outcome = self._slots.resolve_in_doubt(pending.slot)
@@ -213,18 +213,18 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[sa.Connection]:
-        """Yield a connection in a transaction; committed at the end, rolled back on an exception.
+        """Yield a connection in a transaction. Commit at the end, or roll back on an exception.
 
-        A transaction that may write has the isolation level READ COMMITTED, whatever the server's default is. That is
+        A transaction that may write has the isolation level READ COMMITTED, regardless of the server's default. That is
         enough, because the row counts of conditional UPDATE and DELETE statements decide. At stricter levels a
         transaction that has waited for a row lock would fail instead of continuing with the row.
 
-        A connection whose COMMIT failed is closed, whatever the error, as is one whose ROLLBACK failed
-        (``db.connections``). It may still be in its transaction, which the next COMMIT on it would commit; when it is
-        closed, the server rolls the transaction back.
+        After any error in COMMIT, as after a failed ROLLBACK (``db.connections``), the connection is closed. Otherwise
+        it might still be in the transaction, and its next COMMIT would commit it. The server rolls the transaction of a
+        closed connection back.
 
-        :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``. If the connection is stale when BEGIN
-            is sent, it is replaced once. With ``WRITE`` MySQL is sent BEGIN with the first statement, which then fails.
+        :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``. A connection that turns out to be stale at
+            BEGIN is replaced once. On MySQL, ``WRITE`` sends BEGIN with the first statement, so that one fails.
         :raises CommitUnknown: COMMIT failed, and its error does not say whether the transaction was committed.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
@@ -263,9 +263,9 @@ class Database:
             return engine.connect().execution_options(**{connections.BEGIN: begin})
 
     def try_to_write(self) -> None:
-        """Change no row, so that ``availability`` shows whether the database rejects changes at the moment.
+        """Run an UPDATE of no rows, so that ``availability`` knows whether the database rejects changes now.
 
-        On SQLite a writer has to wait for other writers, so there it tries only after a change was rejected.
+        A writer on SQLite has to wait for other writers, so there this happens only after a change was rejected.
         """
         if self.engine.dialect.name != 'sqlite' or self.availability.is_read_only:
             change_nothing = tables.change_log_slots.update().where(sa.false()).values(owner=None)
@@ -274,7 +274,7 @@ class Database:
                     tx.execute(change_nothing)
 
     def sync(self) -> None:
-        """Upgrade the schema to the newest revision and insert the standard names that are missing. Idempotent.
+        """Upgrade the schema to the newest revision, and insert the standard names that are missing.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
@@ -292,17 +292,17 @@ class Database:
 
         with self.reader() as tx:
             complete = migration.has_standard_names(tx)
-        # A write would take a slot of the change log at every start.
+        # Without this condition, every start would take a slot of the change log.
         if not complete:
             self.write(insert_standard_names)
 
     def schema_revision(self) -> str | None:
-        """Return the revision of the schema; None if the database was not made or adopted by this service."""
+        """Return the revision of the schema; None if this service neither made nor adopted the database."""
         with _translated_errors():
             return migration.recorded_revision(self.engine)
 
     def check_schema(self) -> None:
-        """Make sure that the schema is the one that this code was written for.
+        """Make sure that the schema is at the revision of this code.
 
         :raises WrongSchema: it is not.
         :raises DatabaseUnavailable: the database cannot be reached.
@@ -311,15 +311,15 @@ class Database:
             migration.check_revision(self.engine)
 
     def foreign_tables(self) -> list[str]:
-        """Return the names of the tables that only a database of another Placement service has."""
+        """Return the names of the tables in the database that belong to another Placement service."""
         with _translated_errors(), self.engine.connect() as connection:
             return sorted(tables.FOREIGN & set(sa.inspect(connection).get_table_names()))
 
     def stamp(self, revision: str) -> None:
-        """Record ``revision`` as that of the schema, changing nothing else.
+        """Record ``revision`` as the revision of the schema, and change nothing else.
 
         :raises UnknownRevision: there is no such revision.
-        :raises ForeignSchema: the tables are those of another Placement service.
+        :raises ForeignSchema: the tables belong to another Placement service.
         """
         with _translated_errors():
             migration.stamp(self.engine, revision)
@@ -331,10 +331,9 @@ class Database:
 
 
 def _raise_if_stale(error: BaseException, started: float) -> None:
-    """Raise ``StaleConnection`` if the connection was already broken when a statement was sent on it at ``started``.
+    """Raise ``StaleConnection`` if the connection was already broken when it sent a statement at ``started``.
 
-    Such a statement fails immediately. A statement that fails later was sent to a server that does not answer, which
-    would not answer another one either.
+    Such a statement fails immediately. If it fails later, the server does not respond, and a retry would not help.
     """
     if errors.is_disconnect(error) and time.monotonic() - started < _MAX_STALE_SECONDS:
         raise StaleConnection from error
@@ -344,7 +343,7 @@ def _raise_if_stale(error: BaseException, started: float) -> None:
 def _translated_errors(*, conflicts: bool = False) -> Iterator[None]:
     """Raise ``DatabaseUnavailable`` if the database is unavailable, lacks a table, or canceled a statement.
 
-    :param conflicts: also for a conflict with another transaction, after which a transaction is otherwise retried.
+    :param conflicts: whether to raise it also for conflicts, because no caller retries them.
     """
     try:
         yield
@@ -361,7 +360,7 @@ def _translated_errors(*, conflicts: bool = False) -> Iterator[None]:
 
 
 def _exhausted(error: Exception) -> Exception:
-    """Return what the caller sees of the conflict in the last attempt of a transaction."""
+    """Return the exception that the caller gets for the conflict in the last attempt of a transaction."""
     if isinstance(error, RetryTransaction):
         return error.error
     if errors.is_canceled(error):

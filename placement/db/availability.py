@@ -1,4 +1,4 @@
-"""Logs when a database becomes unavailable or read-only, and when it is no longer."""
+"""Logs when a database becomes unavailable or read-only, and when this ends."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from placement import exception
 
 LOG = log.getLogger(__name__)
 
-#: An outage has ended when an operation succeeds and none has failed for this time.
+#: An outage ends with a success if no operation has failed for this time.
 _QUIET_SECONDS = 1.0
-#: During an outage the number of failures is logged this often.
+#: The interval at which the number of failures is logged during an outage.
 _REPORT_INTERVAL_SECONDS = 60.0
 
 
 @dataclasses.dataclass
 class _Outage:
-    """A time in which operations failed."""
+    """A period in which operations failed."""
 
     began_at: float
     reported_at: float
@@ -94,9 +94,9 @@ class Availability:
 
 
 def _log_error(message: str) -> None:
-    """Log ``message`` without the exception that is being handled: the message has its reason.
+    """Log ``message`` without the exception that is being handled, because the message has the reason.
 
-    oslo.log appends that exception to each error, but for a few common ones.
+    oslo.log would append most exceptions to a log line of level ERROR.
     """
     try:
         raise KeyError  # noqa: TRY301

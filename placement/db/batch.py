@@ -1,14 +1,16 @@
-"""A batch of statements of one transaction, of which none needs the result of an earlier one.
+"""A batch of statements of one transaction. No statement needs the result of an earlier one.
 
-Statements, row locks and checks have the same order on all databases: the statements are executed in the order in which
-they were added, their row counts are checked in that order, and the first wrong count raises an exception, also if a
-later statement failed. A check sees nothing but its count, and the exception rolls the transaction back. So it makes no
-difference that MySQL and MariaDB are sent all statements as one text, to lock rows for fewer round trips, and execute
-the statements after a wrong count, while the other databases are sent one statement at a time.
+Statements, row locks and checks have the same order on all databases. The statements are executed and their row counts
+are checked in the order in which the statements were added, and the first wrong count raises an exception, even if a
+later statement failed. A check sees only its count, and the exception rolls the transaction back.
 
-The nodes of a Galera cluster are also sent one statement at a time. If a transaction of another node makes a node roll
-back between two statements of one text, MariaDB 10.11 reports nothing, and executes and commits the rest of the text: a
-part of a claim. Between two texts it reports a conflict (test_galera.py, ``test_no_claim_is_written_by_halves``).
+MySQL and MariaDB get all statements as one text, so that row locks last for fewer round trips. The other databases get
+one statement at a time. The only difference is that MySQL and MariaDB also execute the statements after a wrong count,
+and these are rolled back.
+
+The nodes of a Galera cluster also get one statement at a time. If a transaction of another node makes a node roll back
+between two statements of one text, MariaDB 10.11 reports nothing, but executes and commits the rest of the text, which
+is a part of a claim. Between two texts it reports a conflict (test_galera.py, ``test_no_claim_is_written_by_halves``).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from sqlalchemy import event
 
 from placement.db import change_log, connections, errors, sql
 
-#: Execution option of a text with several statements: the list to which the row count of each is appended.
+#: Execution option of a text with several statements: the list to append the row count of each statement to.
 _COUNTS = 'placement_counts'
 
 
@@ -57,15 +59,15 @@ class StatementBatch:
 
         ``text`` and ``values`` are as for ``sql.execute_text``.
 
-        :param rows: the number of rows that the statement has to change; None for any number.
-        :param error: makes the exception to raise if it changes another number. It must not use the database.
+        :param rows: the number of rows that the statement has to change; None to allow any number.
+        :param error: makes the exception to raise for another number. It must not use the database.
         """
         self._statements.append(_Statement(text, values, rows, error))
 
     def execute(self) -> None:
         """Execute the statements, check their row counts, and empty the list.
 
-        :raises DBError: a statement failed, and the row counts of those before it are as expected.
+        :raises DBError: a statement failed, and the row counts of the statements before it are as expected.
         """
         added, self._statements = self._statements, []
         if not sql.is_mysql(self.tx.dialect) or self.tx.info[connections.GALERA]:
@@ -75,11 +77,11 @@ class StatementBatch:
             self._send(added)
 
     def execute_final(self) -> None:
-        """Append the entries of the change log to the batch, and execute it. Nothing can be recorded after that.
+        """Append the entries of the change log to the batch, and execute it. Then no change can be recorded.
 
-        ``Database.write`` calls this if ``work`` did not.
+        ``Database.write`` calls this unless ``work`` did so.
 
-        :raises DBError: as ``execute``.
+        :raises DBError: as for ``execute``.
         :raises RetryTransaction: another process wrote under the slot of the change log.
         """
         pending = change_log.pending_changes(self.tx)
@@ -99,7 +101,7 @@ class StatementBatch:
         try:
             sql.execute_text(self.tx, text, *values, options={_COUNTS: counts})
         except Exception as error:
-            # A wrong count before the failed statement decides: the error may be a consequence of it.
+            # A wrong count before the failed statement takes precedence, because it may have caused the error.
             if not errors.is_disconnect(error):
                 _check(statements, counts)
             raise
@@ -112,7 +114,7 @@ def _check(statements: list[_Statement], counts: list[int]) -> None:
 
 
 def prepare(engine: sa.Engine) -> None:
-    """Make ``engine`` collect the row count of each statement of a text that has several."""
+    """Make ``engine`` collect the row counts of all statements in one text."""
 
     is_mysql = sql.is_mysql(engine.dialect)
 

@@ -1,11 +1,11 @@
 """The change log: which resource providers each transaction changed, so that every snapshot can be refreshed.
 
 Each transaction of ``Database.write`` records here what it changes. Its last statements increment the sequence number
-of a *slot* (``db.change_log_slots``) and insert the entries of the transaction under that number. The transactions of
-one slot follow one another, so its numbers become visible in order and without gaps. Each number has a random token,
-which the slot and the entries carry: after a restore of the database the same number may belong to another transaction.
+of a *slot* (``db.change_log_slots``) and insert the entries of the transaction under that number. Only one transaction
+at a time uses a slot, so the numbers of a slot become visible in order and without gaps. The slot and the entries also
+have a random token for each number, because after a restore of the database another transaction may get this number.
 
-A reader keeps a ``LogPosition``: sequence number and token of each slot. It compares their sums (``CHECK``, one
+A reader keeps a ``LogPosition``: sequence number and token of each slot. It compares the sums of these (``CHECK``, one
 statement that returns one row), reads the slots that differ (``read_log_position``), and then the entries in between
 (``read_since``). doc/database.md#the-change-log has the protocol.
 """
@@ -31,19 +31,19 @@ from placement.db.types import UTC_NOW
 
 
 class ChangeKind(enum.IntEnum):
-    """The kind of change of an entry. If one ``provider_id`` has two kinds, the larger includes the smaller."""
+    """The kind of change in an entry. If one ``provider_id`` has two kinds, the larger includes the smaller."""
 
-    #: ``inventories.used`` and the generation of the provider changed, and nothing else.
+    #: Only ``inventories.used`` and the generation of the provider changed.
     USAGE = 1
-    #: Anything else of the provider changed, or it was created, deleted or moved in its tree.
+    #: Something else of the provider changed, or it was created, deleted or moved.
     PROVIDER = 2
-    #: The names of resource classes or traits changed. ``provider_id`` is ``NO_PROVIDER``, or stands for one new name.
+    #: Names of resource classes or traits changed. ``provider_id`` is ``NO_PROVIDER``, or encodes the id of a new name.
     NAMES = 3
     #: Anything may have changed. ``provider_id`` is ``NO_PROVIDER``.
     RELOAD = 4
 
 
-#: The ``provider_id`` of entries that are about no provider. The ids of providers begin at 1.
+#: The ``provider_id`` of entries that are not about a provider. The ids of providers begin at 1.
 NO_PROVIDER = 0
 
 #: Execution option of a connection: the ``PendingChanges`` of its transaction.
@@ -53,20 +53,20 @@ _PENDING = 'placement_pending_changes'
 _MAX_ENTRIES_PER_STATEMENT = 10000
 #: The largest number of slots whose entries one statement of ``read_since`` reads.
 _MAX_SLOTS_PER_STATEMENT = 64
-#: Maximum number of slots that are all read, without reading the sums of their groups first.
+#: Up to this number of slots, all are read, without reading the sums of their groups first.
 _MAX_UNGROUPED_SLOTS = 64
 #: ``id >> _GROUP_BITS`` is the group of a slot, of 32 slots.
 _GROUP_BITS = 5
 
 
 class LogTruncated(exception.PlacementError):
-    """The log has no unbroken sequence from the reader's position on, so the reader has to read all tables."""
+    """The log lacks entries after the reader's position, so the reader has to read all tables."""
 
     template = 'The change log does not continue from number {sequence} of slot {slot}.'
 
 
 class MissingLogEntry(RuntimeError):
-    """A bug: a transaction changed a table that searches read, and did not record it, or not in time."""
+    """A bug: a transaction changed a table that searches read, but recorded it too late or not at all."""
 
 
 # Recorded by transactions --------------------------------------------------------------------------------
@@ -76,8 +76,8 @@ class MissingLogEntry(RuntimeError):
 class Slot:
     """A row of ``placement_change_log_slots``.
 
-    ``sequence`` and ``token`` are those of the newest transaction that was committed. ``next_token`` is that of the
-    running transaction, None before its last statements. ``is_taken``: another process has written under the slot.
+    ``sequence`` and ``token`` belong to the newest committed transaction, ``next_token`` to the running one. It is None
+    before the last statements of that. ``is_taken`` tells whether another process has written under the slot.
     """
 
     slot_id: int
@@ -89,11 +89,11 @@ class Slot:
     def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[tuple[str, int]]:
         """Yield the last statements of a transaction, which increment the slot and insert its entries.
 
-        Each comes with the number of rows that it changes. The first one changes none if the slot has another sequence
-        number or token: raise ``taken``. On PostgreSQL a single statement increments and inserts, up to 10,000 entries.
-        Text takes half the time of an INSERT of SQLAlchemy, and every claim executes it.
+        Each comes with the number of rows that it has to change. If the slot has another sequence number or token, the
+        first one changes none, and the caller has to raise ``taken``. On PostgreSQL one statement both increments and
+        inserts up to 10,000 entries. Every claim executes this text, which takes half the time of SQLAlchemy's INSERT.
 
-        :param changes: kinds of change by provider id, at least one.
+        :param changes: the kinds of change by provider id, at least one.
         """
         self.next_token = secrets.randbelow(2**48 - 1) + 1
         increment = sql.statement(
@@ -120,7 +120,7 @@ class Slot:
             yield f'{into} VALUES {entries}', count
 
     def taken(self) -> RetryTransaction:
-        """Remember that another process has written under the slot, and return the exception that says so."""
+        """Remember that another process has written under the slot, and return the exception to raise."""
         self.is_taken = True
         return RetryTransaction()
 
@@ -129,9 +129,9 @@ class Slot:
 class PendingChanges:
     """The changes that one transaction recorded, and which tables its statements changed.
 
-    ``answered``: the database has answered a statement of the transaction. ``closed``: its last statements are being
-    executed, so nothing more can be recorded. ``appended``: its entries are among these statements. ``changes``: the
-    kinds of change by provider id. ``tables``: the tables that searches read and in which it changed rows.
+    ``answered`` tells whether the database has answered a statement of the transaction; ``closed``, whether its last
+    statements have begun, so that nothing more can be recorded; and ``appended``, whether these contain its entries.
+    ``changes`` are the kinds of change by provider id. ``tables`` are the changed tables that searches read.
     """
 
     slot: Slot
@@ -142,9 +142,9 @@ class PendingChanges:
     tables: set[str] = dataclasses.field(default_factory=set)
 
     def verify_recorded(self) -> None:
-        """Verify that something was recorded for each changed table. Only tests can verify that it is correct.
+        """Verify that a change was recorded for each changed table. Only tests can verify that it is the right one.
 
-        :raises MissingLogEntry: nothing was recorded.
+        :raises MissingLogEntry: nothing was recorded for a table.
         """
         kinds = set(self.changes.values())
         for table in self.tables:
@@ -154,7 +154,7 @@ class PendingChanges:
 
 _OF_PROVIDERS = frozenset({ChangeKind.USAGE, ChangeKind.PROVIDER, ChangeKind.RELOAD})
 _OF_NAMES = frozenset({ChangeKind.NAMES, ChangeKind.RELOAD})
-#: For each table, the kinds of change of which a transaction that changes the table has to record at least one.
+#: For each table, the kinds of change. A transaction that changes the table has to record at least one of them.
 _CACHED_TABLES = {
     'placement_resource_providers': _OF_PROVIDERS,
     'placement_inventories': _OF_PROVIDERS,
@@ -166,7 +166,7 @@ _CACHED_TABLES = {
 
 
 def record_usage(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
-    """Record that ``inventories.used`` and the generation of these providers changed, and nothing else.
+    """Record that only ``inventories.used`` and the generation of these providers changed.
 
     :param tx: the connection that ``Database.write`` passed to its ``work``.
     """
@@ -174,7 +174,7 @@ def record_usage(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
 
 
 def record_providers(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
-    """Record that these providers changed in any way, or were created, deleted or moved in their tree.
+    """Record that these providers changed in any way, or were created, deleted or moved.
 
     :param tx: the connection that ``Database.write`` passed to its ``work``.
     """
@@ -194,7 +194,7 @@ def record_new_class(tx: sa.Connection, class_id: int) -> None:
 
     :param tx: the connection that ``Database.write`` passed to its ``work``.
     """
-    # Negative, as this is the id of no provider; odd and even for the two tables.
+    # Negative numbers are not ids of providers. Odd ones are for classes, even ones for traits.
     _record(tx, [-2 * class_id - 1], ChangeKind.NAMES)
 
 
@@ -252,7 +252,7 @@ def pending_changes(tx: sa.Connection) -> PendingChanges:
 
 
 def observe(engine: sa.Engine) -> None:
-    """Make ``engine`` remember in ``PendingChanges`` which tables its statements change."""
+    """Make ``engine`` record in ``PendingChanges`` which tables its statements change."""
     sa.event.listen(engine, 'after_cursor_execute', _observe)
 
 
@@ -271,7 +271,8 @@ _CHANGE = re.compile(r'(?:WITH .*\) )?(?:INSERT (?:IGNORE )?INTO|UPDATE|DELETE F
 
 # Read by snapshots ---------------------------------------------------------------------------------------
 #
-# Plain text, because every search waits for these statements: to build and compile them takes longer than to run them.
+# These statements are text, because every search waits for them, and building and compiling them would take longer than
+# running them.
 
 #: The check before each search: the number of slots, and the sums of their sequence numbers and tokens, in one row.
 CHECK = sa.text('SELECT COUNT(*), SUM(sequence), SUM(token) FROM placement_change_log_slots')
@@ -284,7 +285,7 @@ _ENTRIES = ('slot_id', 'sequence', 'token', 'provider_id', 'kind')
 
 
 class Position(NamedTuple):
-    """Sequence number and token of the newest transaction of a slot; zeros for a slot that was never used."""
+    """The sequence number and token of the newest transaction of a slot; zeros if the slot was never used."""
 
     sequence: int
     token: int
@@ -294,7 +295,7 @@ _UNUSED = Position(0, 0)
 
 
 class Sums(NamedTuple):
-    """The number of some slots, and the sums of their sequence numbers and of their tokens."""
+    """The number of slots in a set, and the sums of their sequence numbers and of their tokens."""
 
     slots: int
     sequences: int
@@ -307,19 +308,19 @@ class Sums(NamedTuple):
 
 
 class Relation(enum.Enum):
-    """The relation of the position of a database to the one that a reader knows."""
+    """How the position of a database compares to the position that a reader knows."""
 
     SAME = 'same'
     NEWER = 'newer'
-    #: A node of a cluster that has not applied everything yet, or a database that was restored from a backup.
+    #: A node of a cluster has not applied all changes yet, or the database was restored from a backup.
     OLDER = 'older'
-    #: A database that was restored from a backup and written to since then.
+    #: The database was restored from a backup, and written to since then.
     DIVERGED = 'diverged'
 
 
 @dataclasses.dataclass(frozen=True)
 class LogPosition:
-    """The position of each slot, by group and slot id; the sums of each group, and those of all slots."""
+    """The position of each slot, by group and slot id, with the sums of each group and of all slots."""
 
     groups: Mapping[int, Mapping[int, Position]] = dataclasses.field(default_factory=dict)
     sums: Mapping[int, Sums] = dataclasses.field(default_factory=dict)
@@ -335,11 +336,11 @@ class LogPosition:
         return Sums.from_row(map(sum, zip(*self.sums.values(), strict=True)) if self.sums else (0, 0, 0))
 
     def differing_groups(self, sums: Mapping[int, Sums]) -> set[int]:
-        """Return the groups whose sums are not those in ``sums``."""
+        """Return the groups whose sums differ from ``sums``."""
         return {group for group in self.sums.keys() | sums.keys() if self.sums.get(group) != sums.get(group)}
 
     def replaced(self, groups: Mapping[int, Mapping[int, Position]]) -> LogPosition:
-        """Return a position with these groups replaced; empty ones are removed."""
+        """Return a position with these groups replaced, and without those of them that are empty."""
         merged, sums = {**self.groups, **groups}, dict(self.sums)
         for group, positions in groups.items():
             if positions:
@@ -354,7 +355,7 @@ class LogPosition:
         return LogPosition(merged, sums)
 
     def changed_slots(self, other: LogPosition) -> Iterator[tuple[int, Position | None, Position | None]]:
-        """Yield each slot whose position differs in ``other``, with both positions; None where it does not exist."""
+        """Yield each slot whose position differs in ``other``, with both positions; None if the slot is missing."""
         for group in sorted(self.differing_groups(other.sums)):
             mine, theirs = self.groups.get(group, {}), other.groups.get(group, {})
             for slot_id in sorted(mine.keys() | theirs.keys()):
@@ -381,9 +382,9 @@ class LogPosition:
 def read_log_position(tx: sa.Connection, known: LogPosition | None = None) -> LogPosition:
     """Read the position of the log that ``tx`` sees, in one statement if ``known`` has few slots, otherwise in two.
 
-    :param tx: in a transaction that sees one state of the database (``Database.reader``).
-    :param known: if it has many slots, only the groups that differ from it are read slot by slot; None for an empty
-        position.
+    :param tx: a transaction that sees one state of the database (``Database.reader``).
+    :param known: a position read earlier, or None. If it has many slots, only the slots of groups with other sums are
+        read.
     """
     if known is None or known.total.slots <= _MAX_UNGROUPED_SLOTS:
         return LogPosition().replaced(_read_positions(tx))
@@ -397,7 +398,7 @@ def read_log_position(tx: sa.Connection, known: LogPosition | None = None) -> Lo
 def _read_positions(tx: sa.Connection, groups: Collection[int] = ()) -> Mapping[int, Mapping[int, Position]]:
     """Read the positions of slots, by group and slot id.
 
-    :param groups: the groups to read; one without slots is empty in the result. By default all groups that have slots.
+    :param groups: the groups to read; by default all groups that have slots. A group without slots is empty.
     """
     size = 1 << _GROUP_BITS
     ranges = [f'id BETWEEN {int(group) * size} AND {int(group) * size + size - 1}' for group in sorted(groups)]
@@ -412,11 +413,11 @@ def _read_positions(tx: sa.Connection, groups: Collection[int] = ()) -> Mapping[
 def read_since(tx: sa.Connection, known: LogPosition, upto: LogPosition) -> dict[int, int]:
     """Read the entries after ``known``, up to and including ``upto``, in one statement for every 64 slots.
 
-    :param tx: in the transaction that ``upto`` was read in.
-    :param upto: not older than ``known``.
-    :returns: provider id -> ``ChangeKind``; ``NO_PROVIDER`` -> ``NAMES`` or ``RELOAD``. The providers may have been
-        deleted.
-    :raises LogTruncated: entries are missing, or the entry at a known number is that of another transaction.
+    :param tx: the transaction that read ``upto``.
+    :param upto: a position that is not older than ``known``.
+    :returns: the ``ChangeKind`` by provider id, and ``NAMES`` or ``RELOAD`` by ``NO_PROVIDER``. Some of the providers
+        may no longer exist.
+    :raises LogTruncated: entries are missing, or the entry with a known number belongs to another transaction.
     """
     changed = [
         (id_, old or _UNUSED, new) for id_, old, new in known.changed_slots(upto) if new is not None and new.sequence
@@ -425,7 +426,7 @@ def read_since(tx: sa.Connection, known: LogPosition, upto: LogPosition) -> dict
     for chunk in sql.chunks(changed, _MAX_SLOTS_PER_STATEMENT):
         entries = _read_entries(tx, chunk)
         for slot_id, old, new in chunk:
-            # There is an entry for every number, and the entries of the known and the newest number have their tokens.
+            # Every number has to have an entry, and the known and the newest number have to have their tokens.
             of_slot = entries[entries[:, 0] == slot_id, 1:]
             first, tokens = max(old.sequence, 1), dict(of_slot[:, :2].tolist())
             is_complete = len(tokens) == new.sequence - first + 1
@@ -433,14 +434,14 @@ def read_since(tx: sa.Connection, known: LogPosition, upto: LogPosition) -> dict
                 raise LogTruncated(slot=slot_id, sequence=first)
             changes.append(of_slot[of_slot[:, 0] > old.sequence, 2:])
     by_provider = np.concatenate(changes)
-    # Sorted by kind, so that the largest of several kinds of one provider stays.
+    # The order by kind makes the largest of several kinds of one provider win.
     return dict(by_provider[by_provider[:, 1].argsort()].tolist())
 
 
 def _read_entries(tx: sa.Connection, slots: Sequence[tuple[int, Position, Position]]) -> NDArray[np.int64]:
-    """Read the entries of some slots from the known number on, inclusive, up to the newest one.
+    """Read the entries of some slots, from the known number to the newest one, both included.
 
-    :raises LogTruncated: there are more than the database can return at once.
+    :raises LogTruncated: there are more entries than the database can return at once.
     """
     ranges = ' OR '.join(
         f'(slot_id = {int(id_)} AND sequence BETWEEN {int(old.sequence)} AND {int(new.sequence)})'

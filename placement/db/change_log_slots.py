@@ -1,14 +1,13 @@
-"""The slots of the change log: each write transaction appends its entries under a slot that no other uses meanwhile.
+"""The slots of the change log. Each write transaction appends its entries under a slot of its own.
 
 The number of slots is the largest number of transactions that ever wrote at the same time, in all processes together.
-Rows are never deleted.
-A process takes a free slot when it needs one more, keeps it, and frees its slots when it stops; a slot whose owner has
-been silent for an hour is also free. The clock of the database only keeps the number of slots small. Correctness
-depends only on the UPDATE of each transaction, which matches only the sequence number and token that this process
-knows: if two processes use one slot, the transaction of one of them is retried with another slot.
+Rows are never deleted. A process takes a free slot when it needs one more, keeps it, and frees its slots when it stops.
+A slot is also free if its owner has been silent for an hour by the clock of the database. Even if two processes use one
+slot, nothing goes wrong: the UPDATE of each transaction matches only the sequence number and token that its process
+knows, so the transaction of one process is retried with another slot.
 
-As no two transactions use one slot, none waits for another because of the log, and on a cluster no two nodes write the
-same row of it.
+Concurrent transactions use different slots. So none waits for another because of the log, and two nodes of a cluster
+never write the same row of it.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from placement.db.types import UTC_NOW, UtcNow
 
 LOG = log.getLogger(__name__)
 
-#: After each ``TRIM_INTERVAL_TRANSACTIONS`` of a slot a process deletes its old entries. It keeps those of the last
-#: ``KEPT_TRANSACTIONS``, so that a snapshot can be refreshed that was not used during many writes.
+#: After this number of transactions under a slot, the process deletes its old entries. The entries of the last
+#: ``KEPT_TRANSACTIONS`` stay, so that a snapshot can be refreshed even if it was not used during many writes.
 TRIM_INTERVAL_TRANSACTIONS = 100
 KEPT_TRANSACTIONS = 5000
 
-#: Seconds for which ``resolve_in_doubt`` waits for a transaction that still locks its slot, and between two attempts.
+#: How long ``resolve_in_doubt`` waits for a transaction that still locks its slot, and the interval of its attempts.
 _SETTLE_SECONDS = 5.0
 _SETTLE_INTERVAL_SECONDS = 0.1
 
-#: A slot whose owner has been silent for longer is free.
+#: A slot is free if its owner has been silent for longer than this.
 _MAX_SILENCE_MICROSECONDS = 3600 * 10**6
 
 _slots = tables.change_log_slots
@@ -51,7 +50,7 @@ Begin = Callable[[], contextlib.AbstractContextManager[sa.Connection]]
 
 
 class CommitUnknown(exception.SingleFailure):
-    """COMMIT ended with an error, so the transaction may or may not have been committed. The connection is closed."""
+    """COMMIT failed, and the transaction may or may not have been committed. The connection is closed."""
 
 
 class Outcome(enum.Enum):
@@ -64,30 +63,30 @@ class Outcome(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class _ProcessSlots:
-    """The slots of a process that no transaction uses. ``owner`` is the random number of the process in the table."""
+    """The slots of a process that no transaction uses. ``owner`` is a random number that identifies the process."""
 
     owner: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
-    # ``pop`` and ``append`` of a list need no lock.
+    # Threads share the list without a lock, because ``pop`` and ``append`` are atomic.
     free: list[Slot] = dataclasses.field(default_factory=list)
 
 
 class ChangeLogSlots:
     """The slots of this process.
 
-    :param begin: begins a transaction that may write, on a connection that was tested.
+    :param begin: begins a transaction that may write, on a connection that is not stale.
     """
 
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
-        # By process, so that a forked one does not use its parent's.
+        # The key is the process, so that a forked process does not use the slots of its parent.
         self._processes: dict[tuple[int, int], _ProcessSlots] = {}
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[Slot]:
-        """Lease a slot to one transaction, which has to be committed, or rolled back on an exception, in the block.
+        """Lease a slot to one transaction. It has to be committed, or rolled back on an exception, within the block.
 
-        The next number counts as used when the COMMIT succeeded, and is used again after a rollback. A slot whose
-        transaction may still be open in the server is left to the next owner.
+        A successful COMMIT uses up the next number; after a rollback the number is used again. If the transaction may
+        still be open in the server, this process gives up the slot.
 
         :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         :raises DatabaseUnavailable: the database cannot be reached.
@@ -101,7 +100,7 @@ class ChangeLogSlots:
             yield slot
         except BaseException as error:
             if slot.is_taken:
-                # The other free slots have been unused for longer than this one, so they were probably also taken.
+                # The other free slots have been idle for longer than this one, so they are probably also taken.
                 slots.free.clear()
             elif slot.next_token is None or not _may_be_open(error):
                 slot.next_token = None
@@ -114,13 +113,13 @@ class ChangeLogSlots:
             self._trim(slot)
 
     def resolve_in_doubt(self, slot: Slot) -> Outcome:
-        """Find out, on another connection, whether the transaction of a failed COMMIT was committed; free its slot.
+        """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 
-        ``NOT_COMMITTED`` guarantees that it cannot be committed later, even if its session is still open in the server.
-        So this waits for the row lock, and writes to the slot itself: that makes a late COMMIT fail on every node of a
-        cluster.
+        ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open
+        in the server. For this it waits for the row lock and then writes to the slot, which makes a late COMMIT fail on
+        every node of a cluster.
 
-        :param slot: that of the transaction, which has reached its last statements.
+        :param slot: the slot of the transaction, which has executed its last statements.
         """
         deadline = time.monotonic() + _SETTLE_SECONDS
 
@@ -138,7 +137,7 @@ class ChangeLogSlots:
         return outcome
 
     def release(self) -> None:
-        """Free the slots of this process that no transaction uses. A failure is not raised: they expire anyway."""
+        """Free the slots of this process that no transaction uses. Ignore failures, because the slots expire anyway."""
         slots = self._processes.pop(_process(), None)
         if slots is not None and slots.free:
             condition = _slots.c.id.in_([slot.slot_id for slot in slots.free]) & (_slots.c.owner == slots.owner)
@@ -148,18 +147,18 @@ class ChangeLogSlots:
         return self._processes.setdefault(_process(), _ProcessSlots())
 
     def _take(self, owner: int) -> Slot:
-        """Take a free slot, or insert one, in a transaction of its own: SQLite has one write transaction at a time.
+        """Take a free slot, or insert one. This is a separate transaction, before the one that needs the slot.
 
-        A conflict is raised, and ``Database.write`` counts it as a conflict of the transaction that needs the slot. So
-        the limit of retries also limits how often a request waits for a lock here.
+        ``Database.write`` counts a conflict here as a conflict of the transaction that needs the slot. So the limit of
+        retries also limits how often a request waits for a lock here.
 
-        :raises RetryTransaction: another process took it first, on a database without SKIP LOCKED.
+        :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         """
         with self._begin() as tx:
             updated_at, now = (
                 sql.microseconds(tx.dialect, moment) for moment in ('updated_at', UTC_NOW[tx.dialect.name])
             )
-            # Times beyond the next hour mean that the clock was wrong.
+            # ABS: a time more than an hour in the future means that the clock was wrong.
             is_free = _slots.c.owner.is_(None) | sa.text(f'ABS({updated_at} - {now}) > {_MAX_SILENCE_MICROSECONDS}')
             query = sa.select(_slots.c.id, _slots.c.sequence, _slots.c.token).where(is_free).order_by(_slots.c.id)
             if sql.has_skip_locked(tx.dialect):
@@ -179,7 +178,7 @@ class ChangeLogSlots:
             self._maintain(tables.change_log.delete().where(condition))
 
     def _maintain(self, statement: sa.Executable) -> None:
-        """Execute a statement whose work can be done later. Unexpected failures are logged."""
+        """Execute a statement that is not urgent. Log unexpected failures, and raise none."""
         try:
             with self._begin() as tx:
                 tx.execute(statement)
@@ -191,7 +190,7 @@ class ChangeLogSlots:
 
 
 def _process() -> tuple[int, int]:
-    """Return a key that distinguishes this process from its ancestors, even if a process id is used again."""
+    """Return a key that distinguishes this process from its ancestors, even if an id of a process is reused."""
     return os.getpid(), os.getppid()
 
 
@@ -203,7 +202,7 @@ def _may_be_open(error: BaseException) -> bool:
 
 
 def append_reload(connection: sa.Connection) -> None:
-    """Append an entry of the kind ``RELOAD`` under a new slot; for the adoption, which has no slots yet."""
+    """Append an entry of the kind ``RELOAD`` under a new slot. Adoption uses this, because it has no slots yet."""
     inserted = connection.execute(_slots.insert().values(sequence=0, token=0))
     _append(connection, Slot(sql.new_id(inserted)), ChangeKind.RELOAD)
 
@@ -214,9 +213,9 @@ def _append(tx: sa.Connection, slot: Slot, kind: ChangeKind) -> None:
 
 
 def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
-    """Decide whether the transaction of a slot was committed; prevent it from being committed later; free the slot.
+    """Decide whether the transaction of a slot was committed, prevent a late COMMIT, and free the slot.
 
-    :raises RetryTransaction: this is a node of a cluster that has not applied the earlier transactions of the slot.
+    :raises RetryTransaction: this node of a cluster has not applied the earlier transactions of the slot.
     :raises DBError: the slot is locked, so the transaction is still open in the server.
     """
     query = sa.select(_slots.c.sequence, _slots.c.token).where(_slots.c.id == slot.slot_id)
@@ -225,10 +224,10 @@ def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
         raise RetryTransaction
     if row == (slot.sequence, slot.token):
         outcome = Outcome.NOT_COMMITTED
-        # The smallest change that readers can refresh with.
+        # ``NAMES`` is the kind of change that costs readers least.
         _append(tx, Slot(slot.slot_id, *row), ChangeKind.NAMES)
     else:
-        # The entry that has the number of the transaction, which another process may have written.
+        # Another process may have written the entry with the number of the transaction.
         entries = tables.change_log.c
         entry = (entries.slot_id == slot.slot_id) & (entries.sequence == slot.sequence + 1)
         token = tx.scalar(sa.select(entries.token).where(entry).limit(1))

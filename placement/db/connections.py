@@ -1,8 +1,8 @@
-"""The URL of the database, checked and completed, and one pool of connections.
+"""Checks and completes the URL of the database, and makes its pool of connections.
 
 All connections are in the driver's autocommit mode; transactions begin explicitly. So a single statement that only
-reads takes one round trip, on the same connections that transactions use. On MySQL and MariaDB the BEGIN of a
-transaction is sent together with its first statement.
+reads takes one round trip, on the same connections that transactions use. On MySQL and MariaDB the first statement of a
+transaction is sent together with BEGIN.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from placement.db import errors, sql
 
 LOG = log.getLogger(__name__)
 
-#: Execution option of a connection: how its next transaction begins. By default as ``WRITE``, but on SQLite without the
-#: write lock.
+#: Execution option of a connection: how its next transaction begins. The default is ``WRITE``, but without the write
+#: lock of SQLite.
 BEGIN = 'placement_begin'
-#: Values of that option. No transaction: each statement is its own transaction.
+#: A value of ``BEGIN``: no transaction, so each statement is its own transaction.
 AUTOCOMMIT = 'autocommit'
-#: READ COMMITTED, on SQLite with the write lock. On MySQL BEGIN is sent with the first statement.
+#: A value of ``BEGIN``: READ COMMITTED, on SQLite with the write lock. MySQL gets BEGIN with the first statement.
 WRITE = 'write'
-#: The same, but BEGIN is sent immediately on all databases, so that a stale connection is detected.
+#: A value of ``BEGIN``: the same, but BEGIN is sent immediately on all databases, to detect a stale connection.
 WRITE_EAGER = 'write, BEGIN at once'
-#: One state of the database throughout. BEGIN is sent immediately.
+#: A value of ``BEGIN``: the transaction sees one state of the database. BEGIN is sent immediately.
 SNAPSHOT = 'snapshot'
 
 #: Key of ``Connection.info``: whether the server is a node of a Galera cluster.
 GALERA = 'placement_galera'
-#: Key of ``Connection.info``: BEGIN is pending: it is sent together with the next statement.
+#: Key of ``Connection.info``: BEGIN is pending and will be sent together with the next statement.
 _PENDING_BEGIN = 'placement_pending_begin'
 
 _BEGIN_READ_COMMITTED = 'BEGIN ISOLATION LEVEL READ COMMITTED'
 _BEGIN_ON_POSTGRESQL = {SNAPSHOT: 'BEGIN ISOLATION LEVEL REPEATABLE READ'}
 _BEGIN_ON_MYSQL = {WRITE_EAGER: 'BEGIN', SNAPSHOT: 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN'}
-#: A transaction that is going to write takes the write lock, so that a second one waits for up to the busy timeout. It
-#: would fail if it took the lock at its first write.
+#: A transaction that may write takes the write lock at once, so that another one waits, up to the busy timeout. If they
+#: took the lock at their first write, one of them would fail.
 _BEGIN_ON_SQLITE = {WRITE: 'BEGIN IMMEDIATE', WRITE_EAGER: 'BEGIN IMMEDIATE'}
 
 
 class _Backend(NamedTuple):
-    """A kind of database: the drivers that are supported, as URLs name them, and the package of the first one."""
+    """A kind of database: the supported drivers, as URLs name them, and the package of the first driver."""
 
     drivers: tuple[str, ...]
     package: str
@@ -59,7 +59,7 @@ class _Backend(NamedTuple):
 
 _POSTGRESQL = _Backend(('postgresql+psycopg',), 'psycopg[binary]')
 _MYSQL = _Backend(('mysql+pymysql', 'mysql+mysqldb', 'mariadb+pymysql', 'mariadb+mysqldb'), 'PyMySQL')
-#: By the part of the URL before the plus sign. Other programs also accept "postgres"; our error says what to write.
+#: The key is the part of the URL before the plus sign. Some programs accept "postgres"; our error says what to write.
 _BACKENDS = {
     'postgresql': _POSTGRESQL,
     'postgres': _POSTGRESQL,
@@ -67,17 +67,17 @@ _BACKENDS = {
     'mariadb': _MYSQL,
     'sqlite': _Backend(('sqlite', 'sqlite+pysqlite'), ''),
 }
-#: CLIENT_MULTI_STATEMENTS of MySQL's protocol: the flag of a connection that may send several statements in one text.
+#: CLIENT_MULTI_STATEMENTS in MySQL's protocol: the connection may send several statements in one text.
 _MULTI_STATEMENTS = 1 << 16
 #: Parameters of MySQL drivers that the service sets itself: another value would change how text or transactions work.
 _OWN_PARAMETERS = ('autocommit', 'conv', 'cursorclass', 'use_unicode')
 
 
 def engine_url(options: Any, *, time_limits: bool = True) -> sa.URL:
-    """Return the URL made of [placement_database] ``connection`` and ``connection_parameters``, checked and completed.
+    """Make a URL of [placement_database] ``connection`` and ``connection_parameters``, then check and complete it.
 
-    On MySQL and MariaDB it gets parameters for full Unicode and several statements in one text. Unless the operator has
-    set them, it gets timeouts, without which a thread would wait many minutes for a server that no longer answers.
+    On MySQL and MariaDB it gets parameters for full Unicode and for several statements in one text. Unless the operator
+    has set timeouts, it gets them: otherwise a thread would wait many minutes for a server that no longer responds.
 
     :param options: the group ``placement_database``.
     :param time_limits: whether to apply ``socket_timeout``.
@@ -87,7 +87,7 @@ def engine_url(options: Any, *, time_limits: bool = True) -> sa.URL:
     url = _parsed(options.connection)
     if options.connection_parameters:
         try:
-            # Strict: parse_qsl would drop malformed parameters, and TLS may depend on them.
+            # Parse strictly, because otherwise parse_qsl drops malformed parameters, and TLS may depend on them.
             parameters = parse.parse_qsl(options.connection_parameters, strict_parsing=True, keep_blank_values=True)
         except ValueError as error:
             reason = '[placement_database] connection_parameters is not of the form NAME=VALUE&NAME=VALUE.'
@@ -106,21 +106,21 @@ def _parsed(text: str | None) -> sa.URL:
     try:
         url = sa.make_url(text)
     except ValueError as error:
-        # The port is not shown: if the password has an unquoted @, it is a part of the password.
+        # The error does not show the port, which is a part of the password if this has an unquoted @.
         raise _unusable(
             'the port is not a number. Special characters in a password must be percent-encoded.'
         ) from error
     except sa_exc.ArgumentError as error:
         raise _unusable(error) from error
-    # Which driver "postgresql" means depends on the release of SQLAlchemy.
+    # The release of SQLAlchemy determines which driver "postgresql" means.
     return url.set(drivername='postgresql+psycopg') if url.drivername == 'postgresql' else url
 
 
 def _reject_unsafe(url: sa.URL) -> None:
     """Reject parameters that change the character set of connections.
 
-    PyMySQL and mysqlclient escape text before they encode it, so in character sets such as sjis, gbk or latin1 the
-    server may see a quote or a backslash where the driver saw none, and part of a text would be executed as SQL.
+    PyMySQL and mysqlclient escape text before they encode it. So in character sets such as sjis, gbk or latin1 the
+    server may see a quote or a backslash where the driver saw none, and execute a part of a text as SQL.
 
     :raises ConfigurationInvalid: there is such a parameter.
     """
@@ -140,7 +140,7 @@ def _reject_unsafe(url: sa.URL) -> None:
 def _reject_unsupported(url: sa.URL) -> None:
     """Check that the driver is supported and installed and accepts its parameters.
 
-    :raises ConfigurationInvalid: otherwise; the message says what to write and what to install.
+    :raises ConfigurationInvalid: it is not; the message says what to write and what to install.
     """
     backend = _BACKENDS.get(url.drivername.partition('+')[0])
     if backend is None:
@@ -204,16 +204,16 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
         arguments['connect_args'] = {
             'timeout': options.sqlite_busy_timeout,
             'check_same_thread': False,
-            # By default the driver keeps the last 128 texts, each up to a megabyte. Most have ids in them and are not
-            # used again. If it kept none, reads would take a fifth longer.
+            # By default the driver keeps the last 128 texts, each up to a megabyte. Most contain ids and are not used
+            # again. Without any, reads would take a fifth longer.
             'cached_statements': 16,
         }
     engine = sa.create_engine(
         url,
         poolclass=sa.QueuePool,
         isolation_level='AUTOCOMMIT',
-        # ``_roll_back`` rolls back. A connection in autocommit is not rolled back when it is returned to the pool: that
-        # would take a round trip. It is not tested when it is taken: its first statement shows whether it is open.
+        # ``_roll_back`` rolls back. To save round trips, a connection in autocommit is neither rolled back when it is
+        # returned to the pool, nor tested when it is taken: its first statement shows whether it is open.
         skip_autocommit_rollback=True,
         pool_reset_on_return=None,
         pool_size=options.max_pool_size,
@@ -241,7 +241,7 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
 
 
 def _close_if_read_only(context: sa.ExceptionContext) -> None:
-    """Close the connection, and the pooled ones before their next use: another server may be the primary now."""
+    """Close the connection, and pooled connections before their next use: another server may be the primary now."""
     if context.sqlalchemy_exception is not None and errors.is_read_only(context.sqlalchemy_exception):
         context.is_disconnect = True
 
@@ -249,7 +249,7 @@ def _close_if_read_only(context: sa.ExceptionContext) -> None:
 def _connect(
     socket_timeout: int, dialect: sa.Dialect, _record: Any, arguments: list[Any], options: dict[str, Any]
 ) -> Any:
-    """Connect as SQLAlchemy does. Every failure, also a wrong password or an unknown option, is answered with 503."""
+    """Connect as SQLAlchemy does. Make every failure, even a wrong password or an unknown option, a 503."""
     try:
         if dialect.name != 'postgresql':
             return dialect.connect(*arguments, **options)
@@ -263,11 +263,11 @@ def _connect(
 
 
 def _with_file_names(error: Exception, tls: Any) -> Exception:
-    """Return an error that names the files for TLS with their parameters, if one of these caused ``error``.
+    """Return an error that names the TLS files and their parameters if one of these caused ``error``.
 
-    PyMySQL reports neither.
+    PyMySQL names neither.
 
-    :param tls: the parameters of the URL that begin with ``ssl_``, without that.
+    :param tls: the parameters of the URL that begin with ``ssl_``, without this prefix.
     """
     if not isinstance(error, OSError) or not tls:
         return error
@@ -309,14 +309,14 @@ def _set_up_each(engine: sa.Engine, texts: Sequence[str]) -> None:
                 if cursor.description:
                     record.info[GALERA] = cursor.fetchone() == ('wsrep_on', 'ON')
         except Exception as error:
-            # A file that is no database will not become one: the start has to stop with the driver's own error.
+            # A file that is not a database will not become one, so the driver's own error has to stop the start.
             if engine.dialect.name == 'sqlite':
                 raise
             raise exception.DatabaseUnavailable from error
 
 
 def _begin(connection: sa.Connection) -> None:
-    """Begin a transaction. If that fails, the connection is closed, because its state is unknown."""
+    """Begin a transaction. If that fails, close the connection, because its state is unknown."""
     kind: str = connection.get_execution_options().get(BEGIN, '')
     if kind == AUTOCOMMIT:
         return
@@ -337,10 +337,10 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _roll_back(connection: sa.Connection) -> None:
-    """Roll back. If that fails, the connection is closed, so that the server rolls back."""
+    """Roll back. If that fails, close the connection, so that the server rolls back."""
     if connection.invalidated or connection.get_execution_options().get(BEGIN) == AUTOCOMMIT:
         return
-    # After this nothing was sent.
+    # If BEGIN is still pending, nothing was sent.
     if connection.info.pop(_PENDING_BEGIN, False):
         return
     driver: Any = connection.connection.dbapi_connection
@@ -353,7 +353,7 @@ def _roll_back(connection: sa.Connection) -> None:
 
 
 def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> None:
-    """Execute ``statement`` on MySQL, together with a pending BEGIN; the result is that of ``statement``."""
+    """Execute ``statement`` on MySQL, together with a pending BEGIN. The cursor has the result of ``statement``."""
     connection: sa.Connection = context.root_connection
     if connection.in_transaction() and connection.info.pop(_PENDING_BEGIN, False):
         cursor.execute(f'BEGIN; {statement}', parameters)
@@ -363,7 +363,7 @@ def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> None:
 
 
 def _begin_before(cursor: Any, *arguments: Any) -> None:
-    """Send a pending BEGIN by itself."""
+    """Send a pending BEGIN alone."""
     connection: sa.Connection = arguments[-1].root_connection
     if connection.in_transaction() and connection.info.pop(_PENDING_BEGIN, False):
         cursor.execute('BEGIN')

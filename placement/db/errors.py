@@ -1,7 +1,7 @@
 """Classifies database errors: whether to retry the transaction, to answer 503, or neither.
 
-oslo.db has exceptions for most kinds. The others are recognized by the error number (MySQL, MariaDB), SQLSTATE
-(PostgreSQL) or name of the error (SQLite), and not by the message, whose language may vary.
+oslo.db has exceptions for most kinds. The error number (MySQL, MariaDB), SQLSTATE (PostgreSQL) or name (SQLite)
+identifies the others. Messages do not, because their language varies.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from placement import exception
 
 T = TypeVar('T')
 
-#: The exceptions that a transaction raises when the database is unavailable, rejects it, or lacks our tables.
+#: The exceptions that a transaction raises if the database is unavailable, rejects it, or lacks our tables.
 DATABASE_ERRORS = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
 
 
 class RetryTransaction(Exception):
-    """Raised in a transaction of ``Database.write`` to have it rolled back and run again.
+    """Raised in a transaction of ``Database.write`` to roll it back and run it again.
 
-    :param error: what ``Database.write`` raises when the retries are used up; ``ConcurrentProviderUpdate`` by default.
+    :param error: what ``Database.write`` raises after the last retry; by default ``ConcurrentProviderUpdate``.
     """
 
     def __init__(self, error: exception.PlacementError | None = None) -> None:
@@ -37,11 +37,11 @@ class RetryTransaction(Exception):
 def retry(
     call: Callable[[], T], is_temporary: Callable[[Exception], bool], *, retries: float, interval: float = 0
 ) -> T:
-    """Call ``call`` until it succeeds, and return its result. ``Database.write`` retries transactions.
+    """Call ``call`` until it succeeds, and return its result. For transactions, use ``Database.write``.
 
     :param is_temporary: returns whether another call may succeed after this error. Any other error is raised.
-    :param retries: maximum number of calls in addition to the first. The error of the last one is raised.
-    :param interval: mean time between two calls, in seconds. It varies, so that two processes do not stay in step.
+    :param retries: maximum number of calls after the first. The error of the last call is raised.
+    :param interval: mean time between two calls, in seconds. It varies, so that processes do not collide again.
     """
     while True:
         try:
@@ -54,7 +54,7 @@ def retry(
 
 
 class _Codes(NamedTuple):
-    """Error numbers of MySQL and MariaDB, and the beginnings of SQLSTATEs of PostgreSQL and of names of SQLite."""
+    """Error numbers of MySQL and MariaDB, and prefixes of PostgreSQL's SQLSTATEs and of SQLite's error names."""
 
     numbers: frozenset[int] = frozenset()
     prefixes: tuple[str, ...] = ()
@@ -67,8 +67,8 @@ class _Codes(NamedTuple):
 
 #: Query interrupted: by KILL QUERY, or by Galera, which aborts a transaction that conflicts with another node.
 _MYSQL_INTERRUPTED = 1317
-#: Query interrupted, ``max_statement_time`` of MariaDB, ``max_execution_time`` of MySQL. On PostgreSQL
-#: ``pg_cancel_backend`` or ``statement_timeout`` (57014), ``idle_in_transaction_session_timeout`` (25P03),
+#: Query interrupted (1317), ``max_statement_time`` of MariaDB (1969), ``max_execution_time`` of MySQL (3024). On
+#: PostgreSQL ``pg_cancel_backend`` or ``statement_timeout`` (57014), ``idle_in_transaction_session_timeout`` (25P03),
 #: ``transaction_timeout`` (25P04).
 _CANCELED = _Codes(frozenset({_MYSQL_INTERRUPTED, 1969, 3024}), ('57014', '25P03', '25P04'))
 #: A deadlock; on Galera also a failed certification.
@@ -80,7 +80,7 @@ _CONFLICTS = _Codes(
     _DEADLOCK.numbers | {1205, 1020, _MYSQL_INTERRUPTED, 3100, 3101},
     (*_DEADLOCK.prefixes, '40001', '55P03', 'SQLITE_BUSY', 'SQLITE_LOCKED'),
 )
-#: COMMIT failed with an error of the storage engine, whose number the message has. 149 is a deadlock.
+#: COMMIT failed with an error of the storage engine. The message has its number; 149 is a deadlock.
 _MYSQL_COMMIT_FAILED = _Codes(frozenset({1180}))
 _ENGINE_DEADLOCK = re.compile(r'\b149\b')
 #: Cannot connect (2002, 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients
@@ -92,20 +92,20 @@ _UNAVAILABLE = _Codes(
 )
 #: The option read_only or super_read_only (1290), InnoDB or a transaction is read-only (1836, 1792).
 _MYSQL_READ_ONLY = _Codes(frozenset({1290, 1792, 1836}))
-#: The above; the disk (1021, 53100) or the table space (1114) is full; a transaction is read-only, as on a standby
-#: (25006).
+#: The same codes, and: the disk (1021, 53100) or the table space (1114) is full; transactions are read-only, as on a
+#: standby (25006).
 _READ_ONLY = _Codes(_MYSQL_READ_ONLY.numbers | {1021, 1114}, ('25006', '53100', 'SQLITE_READONLY', 'SQLITE_FULL'))
 _NO_TABLE = _Codes(frozenset({1146}), ('42P01',))
-#: Errors of a change of the schema that another node has made or is making: table exists (1050), index exists
-#: (1061), revision is recorded (1062), table was renamed (1146), table definition changes (1412, 1684). By number,
-#: because SQLAlchemy's reflection turns oslo.db's translation off for a connection.
+#: Errors that occur if another node is changing or has changed the schema: table exists (1050), index exists (1061),
+#: revision is recorded (1062), table was renamed (1146), table definition changes (1412, 1684). These are numbers,
+#: because SQLAlchemy's reflection disables oslo.db's exceptions for a connection.
 _SCHEMA_CONFLICTS = _Codes(_NO_TABLE.numbers | {1050, 1061, 1062, 1684, 1412})
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Return whether ``error`` says that the transaction conflicted with a concurrent one, so that a retry may succeed.
+    """Return whether ``error`` is a conflict with a concurrent transaction, after which a retry may succeed.
 
-    A violated foreign key is also a conflict: each id that we write was read before, so its row was deleted since then.
+    A violated foreign key is also a conflict: each id that we write was read before, so its row has been deleted since.
     """
     return (
         isinstance(error, db_exc.DBDeadlock | db_exc.DBReferenceError)
@@ -115,12 +115,12 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def is_read_only(error: BaseException) -> bool:
-    """Return whether the database rejects changes at the moment, but may accept them later, or another server may."""
+    """Return whether the database rejects changes at the moment. Later it, or another server, may accept them."""
     return _READ_ONLY.match(error)
 
 
 def is_canceled(error: BaseException) -> bool:
-    """Return whether the server canceled the statement: an operator did that, or a time limit was exceeded.
+    """Return whether an operator or a time limit of the server canceled the statement.
 
     On Galera it may also mean a conflict: see ``is_conflict``.
     """
@@ -133,13 +133,10 @@ def is_deadlock(error: BaseException) -> bool:
 
 
 def is_definitely_rolled_back(error: BaseException) -> bool:
-    """Return whether ``error``, from any statement of a transaction or its COMMIT, says that nothing was committed.
-
-    False means that it is unknown.
-    """
+    """Return whether ``error``, from a statement or COMMIT of a transaction, guarantees that nothing was committed."""
     if isinstance(error, exception.DatabaseReadOnly) or _MYSQL_READ_ONLY.match(error):
         return True
-    # The statement that was interrupted may be a COMMIT that succeeded.
+    # The interrupted statement may be a COMMIT that succeeded.
     return is_conflict(error) and _code(error) != _MYSQL_INTERRUPTED
 
 
@@ -158,15 +155,15 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def is_missing_table(error: BaseException) -> bool:
-    """Return whether ``error`` says that a table is not there."""
+    """Return whether ``error`` says that a table does not exist."""
     return _NO_TABLE.match(error) or 'no such table' in str(_driver_error(error))
 
 
 def is_disconnect(error: BaseException) -> bool:
-    """Return whether ``error`` says that the connection broke, and not only that it was closed (``is_read_only``).
+    """Return whether the connection broke, and was not only closed because of ``is_read_only``.
 
-    SQLAlchemy's flag is needed: psycopg raises the same OperationalError without a SQLSTATE for a statement that it
-    cannot send, such as one with too many parameters.
+    This relies on SQLAlchemy's flag, because psycopg raises the same OperationalError without a SQLSTATE for a
+    statement that it cannot send, such as one with too many parameters.
     """
     return bool(getattr(_unwrapped(error), 'connection_invalidated', False)) and not is_read_only(error)
 

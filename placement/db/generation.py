@@ -1,7 +1,7 @@
 """The generation of a provider: a number that each effective write increments.
 
-A write of one provider compares the generation with the value that was read before (``increment_one``,
-``increment_by_uuid``). A reshape compares those of several providers (``increment``), a claim none (``increment_all``).
+A write of one provider compares its generation with the expected one (``increment_one``, ``increment_by_uuid``). A
+reshape compares the generations of several providers (``increment``). A claim compares none (``increment_all``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from placement.db.batch import StatementBatch
 
 
 class ProviderGeneration(NamedTuple):
-    """A provider as it was read. A write that relies on the read checks that the generation is still the same."""
+    """A provider as it was read. Writes that rely on it check that the generation is still the same."""
 
     id: int
     uuid: str
@@ -37,10 +37,10 @@ class ProviderGeneration(NamedTuple):
 
 
 def increment_one(batch: StatementBatch, provider: ProviderGeneration) -> None:
-    """Add the UPDATE that increments the generation of ``provider`` if it is still the one that was read.
+    """Add the UPDATE that increments the generation of ``provider`` if it is unchanged, and record this in the log.
 
-    It locks the provider's row until the transaction ends. If the generation is another one, or the provider was
-    deleted, ``batch`` raises ``ConcurrentProviderUpdate`` when it is executed. The change is recorded in the log.
+    The UPDATE locks the provider's row until the transaction ends. If the generation has changed, or the provider was
+    deleted, ``batch.execute`` raises ``ConcurrentProviderUpdate``.
     """
 
     values = (sql.now(batch.tx), provider.id, provider.generation)
@@ -52,17 +52,17 @@ def increment_one(batch: StatementBatch, provider: ProviderGeneration) -> None:
 def increment_by_uuid(tx: sa.Connection, uuid: str, expected: int) -> int | None:
     """Execute the UPDATE of ``increment_one`` for a provider that was not read before.
 
-    :param uuid: canonical.
+    :param uuid: a canonical uuid.
     :param expected: the generation that the provider must have.
-    :returns: its id; None if there is no such provider, or it has another generation.
+    :returns: the id; None if there is no such provider, or it has another generation.
     """
-    # No provider has a uuid or a generation that cannot be stored, and some drivers reject such a value.
+    # Values that cannot be stored match no provider, and some drivers reject them.
     if not (sql.storable(uuid) and 0 <= expected <= capacity.MAX_INT32):
         return None
     values = (sql.now(tx), uuid, expected)
     if sql.is_mysql(tx.dialect):
         # MySQL and MariaDB have no UPDATE ... RETURNING. LAST_INSERT_ID(id) makes the server report the id as
-        # lastrowid. The comparison of the id with 0 adds 1 to the generation, as ids begin at 1.
+        # lastrowid. Ids begin at 1, so comparing the id with 0 gives the 1 to add to the generation.
         updated = sql.execute_text(tx, _INCREMENT_BY_UUID_ON_MYSQL, *values)
         provider_id = updated.lastrowid if updated.rowcount else None
     elif tx.dialect.update_returning:
@@ -77,10 +77,10 @@ def increment_by_uuid(tx: sa.Connection, uuid: str, expected: int) -> int | None
 
 
 def increment_all(batch: StatementBatch, provider_ids: Iterable[int]) -> None:
-    """Add the UPDATE that increments the generations of providers, whatever they are, locking the rows in order of id.
+    """Add the UPDATE that increments the generations of providers without comparing them. Lock rows in order of id.
 
-    Claims do not compare generations, so two claims that both fit both succeed. The caller records the change in the
-    log.
+    Claims do not compare generations, so two concurrent claims succeed if both fit. The caller records the change in
+    the log.
     """
     moment = sql.now(batch.tx)
     for chunk in sql.chunks(sorted(provider_ids)):
@@ -92,17 +92,17 @@ def increment_all(batch: StatementBatch, provider_ids: Iterable[int]) -> None:
 
 
 class Increment(NamedTuple):
-    """The amount by which a generation is incremented; if ``expected`` is given, only if it still has that value."""
+    """The amount to add to a generation. If ``expected`` is not None, the generation must still have this value."""
 
     amount: int
     expected: int | None = None
 
 
 def increment(batch: StatementBatch, increments: Mapping[int, Increment]) -> None:
-    """Add the UPDATEs that increment generations by different amounts, locking the rows in order of id.
+    """Add the UPDATEs that increment generations by different amounts. Lock the rows in order of id.
 
-    When ``batch`` is executed it raises ``RetryTransaction`` if a provider was deleted or has not the expected
-    generation. The caller records the change in the log.
+    ``batch.execute`` raises ``RetryTransaction`` if a provider was deleted or does not have the expected generation.
+    The caller records the change in the log.
 
     :param increments: by provider id.
     """

@@ -19,17 +19,17 @@ from placement.db.api import Database, SchemaMissing
 
 LOG = log.getLogger(__name__)
 
-#: How long a check of the database may take.
+#: The maximum duration of a check of the database.
 MAX_CHECK_SECONDS = 2.0
 
 
 def find_problem(db: Database) -> str | None:
-    """Return a sentence that says why the database cannot be used at the moment; None when it can be used.
+    """Return a sentence that says why the database cannot be used at the moment; None if it can be used.
 
-    The sentence names no host, user or statement, because health checks show it to anybody.
+    The sentence names no host, user or statement, because health checks show it to everybody.
 
-    The database can also be used while it is read-only (``availability``). Its connections are then closed, so that a
-    process that only reads, such as the exporter, does not stay with a server that is no longer the primary.
+    A read-only database can be used (``availability``). But its connections are closed, so that a process that only
+    reads, such as the exporter, does not stay connected to a server that is no longer the primary.
     """
     try:
         with db.reader() as connection:
@@ -45,15 +45,15 @@ def find_problem(db: Database) -> str | None:
 
 
 class DatabaseSilent(exception.DatabaseUnavailable):
-    """The database accepts connections, but does not answer."""
+    """The database accepts connections, but does not respond."""
 
     template = 'The database has not answered for {seconds:.0f} seconds.'
 
 
 class TimedCheck:
-    """A check of the database for callers that cannot wait long: a database may accept a connection and not answer.
+    """A check of the database with a time limit: a database may accept a connection and then not respond.
 
-    One check runs at a time, in a thread. Callers during a check share its result, if it has one in time.
+    One check runs at a time, in a thread. Callers during a check share its result, if it ends in time.
 
     :param check: returns a sentence that says why the database cannot be used, or None.
     """
@@ -65,7 +65,7 @@ class TimedCheck:
         self._result: futures.Future[str | None] = futures.Future()
         self._result.set_result(None)
         self._started = 0.0
-        #: Whether it was logged that the database does not answer. Errors are logged by ``Availability``.
+        #: Whether the log says that the database does not respond. ``Availability`` logs errors.
         self._is_silent = False
 
     def problem(self) -> str | None:
@@ -78,7 +78,7 @@ class TimedCheck:
     def result(self) -> str | None:
         """Return the result of the check.
 
-        :raises DatabaseSilent: there is none ``MAX_CHECK_SECONDS`` after the check started.
+        :raises DatabaseSilent: the check started ``MAX_CHECK_SECONDS`` ago and has no result.
         """
         with self._lock:
             if self._result.done():
@@ -107,7 +107,7 @@ class TimedCheck:
 
 
 def seconds_since_change(db: Database) -> float | None:
-    """Return how many seconds ago, by the clock of the database, the newest entry was appended to the change log."""
+    """Return the age of the newest entry of the change log in seconds, by the clock of the database."""
     slots = tables.change_log_slots.c
     newest = sa.select(sa.func.max(slots.updated_at).label('at'), types.UtcNow().label('now')).where(slots.sequence > 0)
     with db.reader() as connection:
@@ -118,7 +118,7 @@ def seconds_since_change(db: Database) -> float | None:
 class Connections(NamedTuple):
     """The number of connections to the database that one account has from one address with one program.
 
-    ``own`` says whether it is the account of this service.
+    ``own`` tells whether it is the account of this service.
     """
 
     account: str
@@ -129,7 +129,7 @@ class Connections(NamedTuple):
 
 
 def connections(db: Database) -> list[Connections] | None:
-    """Return the other connections to the database, those of other accounts first; None on SQLite."""
+    """Return the other connections to the database, with other accounts first; None on SQLite."""
     with db.reader() as connection:
         if connection.dialect.name == 'sqlite':
             return None
@@ -142,6 +142,6 @@ def connections(db: Database) -> list[Connections] | None:
 
 
 def _without_port(address: str) -> str:
-    """Return the host in an address, which MariaDB gives as ``10.0.0.1:45678`` or ``localhost``."""
+    """Return the host in an address. MariaDB has addresses such as ``10.0.0.1:45678`` or ``localhost``."""
     host, colon, port = address.rpartition(':')
     return host if colon and port.isdigit() and ':' not in host else address

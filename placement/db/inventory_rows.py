@@ -1,10 +1,10 @@
 """Inserts, overwrites and deletes rows of inventories.
 
-``used`` of a row that exists stays as it is. ``used`` of a new row is the sum of the allocations of its provider and
-class. Another program may have left such allocations without an inventory. No claim can add to them; a claim that
-releases one deletes it, and then subtracts its amount from the inventory, if there is one by then. The INSERT locks
-these allocations. So either the claim comes later and finds the inventory, or the INSERT waits for the claim and does
-not count the deleted allocation.
+Existing rows keep their ``used``. ``used`` of a new row is the sum of the allocations of its provider and class, which
+another program may have left without an inventory. No claim can add such allocations. A claim that releases one deletes
+it, and then subtracts its amount from the inventory, if this exists by then. The INSERT locks these allocations. So
+either the claim runs later and finds the inventory, or the INSERT waits for the claim and does not count the deleted
+allocation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIELDS = InventoryRecord._fields[:-1]
 
 KEY = 'resource_provider_id, resource_class_id'
 _COLUMNS = ', '.join((KEY, 'used', *FIELDS))
-#: The sum of the allocations of a provider and class, which it locks.
+#: Selects the sum of the allocations of a provider and class, and locks them.
 _ALLOCATED = (
     '(SELECT COALESCE(SUM(used), 0) FROM (SELECT used FROM placement_allocations'
     ' WHERE resource_provider_id = ? AND resource_class_id = ?{}) AS allocated)'
@@ -41,10 +41,11 @@ def insert(
     present: Collection[tuple[int, int]] = (),
     otherwise: str = '',
 ) -> None:
-    """Add the INSERT of ``records``, which are by provider id and class id.
+    """Add the INSERT of ``records``.
 
-    :param present: the keys of those that exist, whose allocations are not read.
-    :param otherwise: the end of the statement, from ``sql.upsert_clause``, if some of them exist.
+    :param records: by provider id and class id.
+    :param present: the keys of inventories that exist. Their allocations are not read.
+    :param otherwise: if some exist, the end of the statement from ``sql.upsert_clause``.
     """
     rows = [(*key, key[0], None if key in present else key[1], *records[key][:-1]) for key in sorted(records)]
     allocated = _ALLOCATED.format(sql.SHARED_LOCKS[batch.tx.dialect.name])
@@ -54,10 +55,10 @@ def insert(
 
 
 def overwrite(batch: StatementBatch, records: Mapping[int, InventoryRecord], provider_id: int | None = None) -> None:
-    """Add the UPDATE of inventories that exist, one for every 100 of them.
+    """Add the UPDATEs of existing inventories, one for every 100 inventories.
 
     :param records: by row id; if ``provider_id`` is given, by class id.
-    :param provider_id: the provider of all of them. Its rows are then locked in order of class, as claims lock them.
+    :param provider_id: the provider of all inventories. With it, rows are locked in order of class, as in claims.
     """
     for chunk in sql.chunks(sorted(records), _MAX_ROWS_PER_UPDATE):
         columns = zip(*(records[id_][:-1] for id_ in chunk), strict=True)
@@ -81,8 +82,8 @@ def _overwriting(count: int, of_one_provider: bool) -> str:
 def delete_unused(batch: StatementBatch, ids: Sequence[int], error: Callable[[], Exception]) -> None:
     """Add the DELETE of inventories by id.
 
-    :param ids: as many as one statement takes.
-    :param error: makes the exception to raise when some are in use or do not exist.
+    :param ids: at most ``sql.MAX_VALUES_PER_STATEMENT``.
+    :param error: makes the exception to raise if some are in use or do not exist.
     """
     template = 'DELETE FROM placement_inventories WHERE id IN ({ids}) AND used = 0'
     text = sql.statement(template, ids=sql.placeholders(len(ids)))
@@ -90,10 +91,11 @@ def delete_unused(batch: StatementBatch, ids: Sequence[int], error: Callable[[],
 
 
 def warn_of_overcommitment(uuid: str, used: Mapping[str, int], records: Mapping[str, InventoryRecord]) -> None:
-    """Log which of ``records``, which were just written, have less capacity than is used.
+    """Log which of the written ``records`` have less capacity than usage.
 
     :param uuid: the provider's uuid.
-    :param used: by class name, as are ``records``; a missing class has 0.
+    :param used: the usage by class name; 0 for a missing class.
+    :param records: by class name.
     """
     over = [
         f'{name} ({used[name]} used of {record.capacity})'

@@ -1,6 +1,6 @@
-"""The schema: upgrade a database, read its revision, or record one; and the standard names in its tables.
+"""The schema: upgrades a database, and reads and records its revision; and the standard names in its tables.
 
-The revision is in a table of our own, so an adopted database keeps that of the service that made it.
+The revision is in our own table, so an adopted database keeps the revision of the service that made it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
 _ADVISORY_LOCK_ID = 0x706C6163
 _NAMED_LOCK = 'placement_schema'
 _LOCK_TIMEOUT_SECONDS = 120
-#: Maximum number of retries, about one a second, while a process on another node of a cluster is changing the schema.
+#: Maximum number of retries while a process on another node of a cluster changes the schema, about one a second.
 _MAX_SYNC_RETRIES = 60
 
 Rows = list[dict[str, object]]
@@ -43,7 +43,7 @@ class MissingSchema(WrongSchema):
 
 
 class ForeignSchema(WrongSchema):
-    """The tables were made by another Placement service; only ``placement-manage db adopt`` may change them."""
+    """Another Placement service made the tables; only ``placement-manage db adopt`` may change them."""
 
     template = (
         'The database already has tables that this service did not create ({tables}).'
@@ -60,16 +60,15 @@ class UnknownRevision(exception.PlacementError):
 
 
 def sync(engine: sa.Engine) -> None:
-    """Create the schema, or upgrade it to the newest revision. Processes that do so together wait for one another.
+    """Create the schema, or upgrade it to the newest revision. Concurrent processes wait for one another.
 
     :raises ForeignSchema: there are tables but no revision of ours.
-    :raises UnknownRevision: the schema is that of a later release.
+    :raises UnknownRevision: the schema belongs to a later release.
     :raises SchemaLocked: another process has been changing the schema for two minutes.
     """
 
-    # No lock covers all nodes of a Galera cluster: a process on another node may upgrade the database at the same time.
-    # A change of the schema there can also interrupt a statement here in the middle of a row, at which PyMySQL fails
-    # with AssertionError.
+    # No lock covers all nodes of a Galera cluster, so a process on another node may upgrade the database at the same
+    # time. This can also interrupt a statement here in the middle of a row; then PyMySQL raises AssertionError.
     def is_temporary(error: Exception) -> bool:
         overtaken = isinstance(error, CommandError | AssertionError) and sql.is_mysql(engine.dialect)
         return overtaken or errors.is_concurrent_change_of_schema(error)
@@ -82,8 +81,8 @@ def _sync(engine: sa.Engine) -> None:
         present = _settle_revision(connection)
         if present is None:
             _reject_foreign_tables(connection)
-            # Before the other tables: without it, tables that an interrupted attempt left would look like those of
-            # another service.
+            # The table of the revision comes first. Without it, tables that an interrupted attempt left would seem to
+            # belong to another service.
             command.ensure_version(_config(connection))
         elif present == head():
             return
@@ -93,15 +92,15 @@ def _sync(engine: sa.Engine) -> None:
 
 
 def recorded_revision(engine: sa.Engine) -> str | None:
-    """Return the revision that is recorded in the database, None for a database without our schema."""
+    """Return the revision that is recorded in the database; None if it does not have our schema."""
     with engine.connect() as connection:
         return recorded_revision_on(connection)
 
 
 def check_revision(engine: sa.Engine) -> None:
-    """Make sure that the schema is the one that this code was written for.
+    """Make sure that the schema is at the revision of this code.
 
-    :raises ForeignSchema: the tables are those of another Placement service.
+    :raises ForeignSchema: the tables belong to another Placement service.
     :raises MissingSchema: there are no tables.
     :raises WrongSchema: the database has another revision.
     """
@@ -120,10 +119,10 @@ def head() -> str:
 
 
 def stamp(engine: sa.Engine, revision: str) -> None:
-    """Record ``revision`` as that of the schema, without changing anything else.
+    """Record ``revision`` as the revision of the schema, and change nothing else.
 
     :raises UnknownRevision: no such revision.
-    :raises ForeignSchema: the tables are those of another Placement service.
+    :raises ForeignSchema: the tables belong to another Placement service.
     :raises SchemaLocked: another process has been changing the schema for two minutes.
     """
     target = _resolve(revision)
@@ -143,11 +142,11 @@ def stamp_on(connection: sa.Connection, revision: str) -> None:
 
 @contextlib.contextmanager
 def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Begin a transaction for changes of the schema, and yield its connection; one process at a time can have it.
+    """Begin a transaction for changes of the schema, and yield its connection. One process at a time can have it.
 
-    On a Galera cluster that is one process for each node. On SQLite foreign keys are not checked in it.
+    On a Galera cluster, one process on each node can have it. On SQLite the transaction does not check foreign keys.
 
-    :raises SchemaLocked: MySQL and MariaDB: another process has had it for two minutes.
+    :raises SchemaLocked: on MySQL and MariaDB, another process has had it for two minutes.
     """
     with engine.connect() as connection:
         connection.execution_options(**{connections.BEGIN: connections.WRITE_EAGER})
@@ -160,9 +159,9 @@ def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextlib.contextmanager
 def _without_foreign_keys(connection: sa.Connection) -> Iterator[None]:
-    """Turn off the checks of foreign keys for a transaction that begins in the block.
+    """On SQLite, turn off the checks of foreign keys for a transaction that begins in the block.
 
-    With them no table could be replaced. Does nothing on other databases.
+    With these checks no table could be replaced.
     """
     if connection.dialect.name != 'sqlite':
         yield
@@ -178,10 +177,9 @@ def _without_foreign_keys(connection: sa.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _named_lock(connection: sa.Connection) -> Iterator[None]:
-    """Hold a lock of MySQL that belongs to the connection, because MySQL commits at each change of the schema.
+    """On MySQL, hold a lock that belongs to the connection, because MySQL commits at each change of the schema.
 
-    The lock is released after the last commit, so that the next process sees the new revision. On other databases this
-    does nothing.
+    The lock is released after the last commit, so that the next process sees the new revision.
     """
     if not sql.is_mysql(connection.dialect):
         yield
@@ -198,7 +196,7 @@ def _named_lock(connection: sa.Connection) -> Iterator[None]:
 
 def _config(connection: sa.Connection | None = None) -> config.Config:
     options = config.Config()
-    # ConfigParser would read a percent sign in the path as the start of an interpolation.
+    # ConfigParser would treat a percent sign in the path as an interpolation.
     options.set_main_option('script_location', str(SCRIPTS).replace('%', '%%'))
     options.set_main_option('path_separator', 'os')
     options.attributes['connection'] = connection
@@ -220,7 +218,7 @@ def recorded_revision_on(connection: sa.Connection) -> str | None:
 
 
 def _recorded_revisions(connection: sa.Connection) -> tuple[str, ...]:
-    """Return the recorded revisions, which are numbered.
+    """Return the recorded revisions. Revisions are numbered, so the largest is the newest.
 
     There are two if a process on another node of a Galera cluster finished the next step before this process recorded
     the previous one. Both steps are complete then, because no step changes what exists.
@@ -230,7 +228,7 @@ def _recorded_revisions(connection: sa.Connection) -> tuple[str, ...]:
 
 
 def _settle_revision(connection: sa.Connection) -> str | None:
-    """Return the recorded revision, and remove those before it, with which Alembic would not continue."""
+    """Return the recorded revision, and remove earlier ones, because with several Alembic would not continue."""
     recorded = _recorded_revisions(connection)
     newest = max(recorded, default=None)
     if len(recorded) > 1:
@@ -242,7 +240,7 @@ def _settle_revision(connection: sa.Connection) -> str | None:
 def _reject_foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> None:
     present = set(sa.inspect(connection).get_table_names())
     foreign = sorted(present & (tables.FOREIGN if theirs_only else tables.FOREIGN | set(tables.metadata.tables)))
-    # A table for the revision without one: a process on another node of a cluster is creating the schema.
+    # If the table of the revision exists without a revision, a process on another node is creating the schema.
     if foreign and VERSION_TABLE not in present:
         raise ForeignSchema(tables=', '.join(foreign))
 
@@ -253,10 +251,10 @@ def has_standard_names(tx: sa.Connection) -> bool:
 
 
 def insert_standard_names(tx: sa.Connection) -> None:
-    """Insert each standard class and trait that the database lacks; nothing is ever removed or renamed.
+    """Insert the standard classes and traits that the database lacks. Remove and rename nothing.
 
-    Several processes may do this at the same time: a row that exists is not changed. The caller records the change in
-    the log (``change_log.record_names``).
+    Several processes may do this at the same time, because it does not change existing rows. The caller records the
+    change in the log (``change_log.record_names``).
     """
     for table, rows in _missing_names(tx):
         if rows:

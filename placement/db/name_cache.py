@@ -1,7 +1,7 @@
 """Caches of a process that save statements: ids of standard names, and uuids of aggregates.
 
 Standard resource classes and traits are never deleted or renamed, so their ids cannot be out of date. Custom names are
-looked up each time. A cached aggregate may have been deleted; code that relies on it has to detect that.
+looked up each time. A cached aggregate may have been deleted, so code that relies on it has to detect that.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ CUSTOM_PREFIX = 'CUSTOM_'
 
 
 def is_custom(name: str) -> bool:
-    """Return whether ``name`` begins with ``CUSTOM_``: only such names can be created, renamed and deleted."""
+    """Return whether ``name`` begins with ``CUSTOM_``. Clients can create, rename and delete only such names."""
     return name.startswith(CUSTOM_PREFIX)
 
 
 class NameCache:
-    """Ids of the names in one table; those of standard names are cached.
+    """The ids of the names in one table. The ids of standard names are cached.
 
     :param table: ``tables.resource_classes`` or ``tables.traits``.
     :param not_found: the exception for names that do not exist.
@@ -36,12 +36,12 @@ class NameCache:
         self._standard: dict[str, int] = {}
 
     def lock_ids(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
-        """Return the ids of ``names``, and keep custom ones from being renamed or deleted until the transaction ends.
+        """Return the ids of ``names``, and prevent that custom names are renamed or deleted until the transaction ends.
 
-        For a transaction that is going to write these ids. One statement, with shared row locks, for the custom names;
-        none for cached standard names. On SQLite no lock is needed, as there is one writer at a time. On a
-        Galera cluster the lock is valid on one node only; changes on other nodes fail by the foreign keys, and no id
-        is ever used again.
+        This is for transactions that write these ids. It takes one statement, with shared row locks, for custom names,
+        and none for cached standard names. SQLite needs no lock, because it has one writer at a time. On a Galera
+        cluster the lock is valid on one node only; there foreign keys make changes on other nodes fail, and no id is
+        ever used again.
 
         :raises ResourceClassNotFound, TraitNotFound: some do not exist.
         """
@@ -51,7 +51,7 @@ class NameCache:
             rows = tx.execute(sa.select(columns.name, columns.id).where(standard))
             self._standard.update({row.name: row.id for row in rows})
         ids = {name: self._standard[name] for name in names if name in self._standard}
-        # Names that cannot be stored do not exist, and some drivers reject them.
+        # Names that cannot be stored do not exist, and some drivers reject such text.
         missing = sorted(name for name in set(names) - ids.keys() if sql.storable(name))
         for chunk in sql.chunks(missing):
             ids.update(self._look_up(tx, chunk))
@@ -60,7 +60,7 @@ class NameCache:
 
     def _look_up(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
         columns = self._table.c
-        # Locked in order of id, as everywhere, and shared: other transactions may lock the same names.
+        # As everywhere, rows are locked in order of id. The locks are shared: several transactions may hold them.
         query = (
             sa.select(columns.name, columns.id)
             .where(columns.name.in_(names))
@@ -72,12 +72,12 @@ class NameCache:
         return ids
 
 
-#: The largest number of cached aggregates, which take some ten megabytes.
+#: Maximum number of cached aggregates. They take about ten megabytes.
 MAX_KNOWN_AGGREGATES = 100_000
 
 
 class KnownAggregates:
-    """The uuids of aggregates that exist, as far as this process knows; an audit may have deleted some meanwhile."""
+    """The uuids of aggregates that existed when this process last used them. An audit may have deleted some since."""
 
     def __init__(self) -> None:
         self._uuids: set[str] = set()
@@ -93,5 +93,5 @@ class KnownAggregates:
         self._uuids.difference_update(uuids)
 
     def unknown(self, uuids: Iterable[str]) -> list[str]:
-        """Return those of ``uuids`` that are not in the cache, in their order."""
+        """Return the ``uuids`` that are not in the cache, in their order."""
         return [uuid for uuid in uuids if uuid not in self._uuids]

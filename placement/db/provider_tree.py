@@ -1,11 +1,11 @@
 """Creates, renames, moves and deletes providers, which form trees.
 
-A transaction that creates a provider below another or moves providers locks the roots of the trees that it changes,
-then checks that the providers are still in those trees. So two such transactions follow one another. All locks are
-taken in order of id, as claims take theirs.
+A transaction that creates a provider below another one, or moves providers, locks the roots of the trees that it
+changes. Then it checks that the providers are still in these trees. So such transactions run one at a time on a tree.
+All locks are taken in order of id, as in claims.
 
-On a Galera cluster a lock is valid on one node only. There the commit of such a transaction fails if another node has
-changed one of the same roots, because each of them writes to the rows of the roots (``_locked``).
+On a Galera cluster a lock is valid on one node only. Such a transaction writes to the rows of the roots (``_locked``),
+so its COMMIT fails if another node has changed one of the same roots.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def insert(
 ) -> tuple[int, str]:
     """Insert a provider below the parent, or as a root.
 
-    :returns: its id, and the uuid of its root.
-    :raises ParentProviderNotFound: no such parent.
+    :returns: the id of the provider, and the uuid of its root.
+    :raises ParentProviderNotFound: there is no such parent.
     :raises DBDuplicateEntry: the name or the uuid is taken.
     :raises RetryTransaction: the parent, or its root, was deleted or moved meanwhile.
     """
@@ -42,7 +42,7 @@ def insert(
     own_id = sql.new_id(tx.execute(_INSERT, row))
     change_log.record_providers(tx, [own_id])
     batch = StatementBatch(tx)
-    # Does not set updated_at, as it is part of the creation.
+    # This does not set updated_at, because it is a part of the creation.
     batch.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
     batch.execute_final()
     return own_id, uuid
@@ -61,9 +61,9 @@ def _insert_child(tx: sa.Connection, row: dict[str, Any], parent_uuid: str) -> t
 
 
 def rename(tx: sa.Connection, uuid: str, name: str) -> dict[str, Any]:
-    """Rename a provider. Its generation stays.
+    """Rename a provider. Its generation stays the same.
 
-    :returns: the renamed provider: the columns of ``BY_UUID``.
+    :returns: the columns of ``BY_UUID`` of the renamed provider.
     :raises ResourceProviderNotFound: there is no such provider.
     :raises DBDuplicateEntry: another provider has the name.
     """
@@ -80,10 +80,10 @@ def rename_and_move(
 ) -> dict[str, Any]:
     """Rename a provider, and change its parent (api-ref/resource-providers.md#the-rules-of-parents).
 
-    :param parent_uuid: None for none.
-    :param reparenting: whether a parent can be changed and removed. If false, only a root can get a parent.
+    :param parent_uuid: the new parent; None for no parent.
+    :param reparenting: whether a parent can be changed or removed. If false, only a root can get a parent.
     :returns: as for ``rename``.
-    :raises ParentProviderNotFound: no such parent.
+    :raises ParentProviderNotFound: there is no such parent.
     :raises ReparentingNotAllowed: it has another parent.
     :raises UnparentingNotAllowed: it has a parent, and ``parent_uuid`` is None.
     :raises ProviderTreeLoop: the parent is the provider itself or in the tree below it.
@@ -129,7 +129,7 @@ def delete(tx: sa.Connection, uuid: str) -> None:
             tx.execute(table.delete().where(table.c.resource_provider_id == provider.id))
     try:
         if provider.root_provider_id == provider.id:
-            # Not every database deletes a row that refers to itself.
+            # Some databases do not delete a row that refers to itself.
             tx.execute(_update_without_time(_providers.c.id == provider.id).values(root_provider_id=None))
         tx.execute(_providers.delete().where(_providers.c.id == provider.id))
         change_log.record_providers(tx, [provider.id])
@@ -139,9 +139,9 @@ def delete(tx: sa.Connection, uuid: str) -> None:
 
 
 class _TreePosition(NamedTuple):
-    """A provider, its new parent, and the ids of the provider and all providers below it.
+    """A provider, its new parent, and the ids of the subtree: the provider and all providers below it.
 
-    ``links``: the id of each of them with those of its parent and root, on which a move relies.
+    ``links`` has the id of each provider that was read, with the ids of its parent and root. A move relies on them.
     """
 
     provider: sa.Row[Any]
@@ -151,7 +151,7 @@ class _TreePosition(NamedTuple):
 
 
 def _read_position(tx: sa.Connection, uuid: str, parent_uuid: str | None) -> _TreePosition:
-    """Read a position, in one statement.
+    """Read a position in one statement.
 
     :raises RetryTransaction: one of the two providers was deleted.
     """
@@ -208,16 +208,16 @@ def _locked(
 ) -> Iterator[None]:
     """Lock providers until the transaction ends, in order of id, so that transactions do not deadlock.
 
-    An UPDATE that changes nothing instead of SELECT ... FOR UPDATE: it takes the same locks on all databases, and its
-    row count says whether the rows still are as expected.
+    This is an UPDATE that changes nothing, instead of SELECT ... FOR UPDATE: it takes the same locks on all databases,
+    and its row count tells whether the rows are still as expected.
 
-    On MySQL and MariaDB the generations of the roots are changed, and changed back at the end, because Galera
-    replicates no UPDATE that changes nothing. So of two transactions on two nodes only one can be committed. Foreign
-    keys alone would not suffice: two moves that together make a loop may change and refer to different rows, and a row
-    that refers to another one may be committed together with a change of that one.
+    On MySQL and MariaDB it changes the generations of the roots, and changes them back at the end, because Galera does
+    not replicate an UPDATE that changes nothing. So only one of two transactions on two nodes can be committed. Foreign
+    keys alone would not suffice. Two moves that together make a loop may change and refer to different rows, and Galera
+    may commit a reference to a row together with a change of this row.
 
-    :param root_ids: those of ``ids`` that are the roots of trees that are changed.
-    :param conditions: must be true of each of ``ids``.
+    :param root_ids: the ``ids`` that are roots of the changed trees.
+    :param conditions: have to be true for each provider.
     :raises RetryTransaction: a condition is not true, or a provider was deleted.
     """
     is_root, generation = _providers.c.id.in_(root_ids), _providers.c.generation
@@ -278,7 +278,7 @@ _MOVE = (
 )
 _top = sa.select(_providers.c.id, sa.true().label('is_below')).where(_providers.c.uuid == sa.bindparam('own'))
 _below = _top.cte('below', recursive=True)
-# UNION instead of UNION ALL, so that it ends even if the tables were damaged and have a loop.
+# UNION instead of UNION ALL, so that the query ends even if damaged tables have a loop.
 _below = _below.union(
     sa.select(_providers.c.id, sa.true()).join(_below, _providers.c.parent_provider_id == _below.c.id)
 )
@@ -286,14 +286,14 @@ _found = sa.union_all(
     sa.select(_below.c.id, _below.c.is_below),
     sa.select(_providers.c.id, sa.false()).where(_providers.c.uuid == sa.bindparam('parent')),
 ).subquery('found')
-#: The providers of a ``_TreePosition``. A parent that is in the subtree has two rows.
+#: Selects the providers of a ``_TreePosition``. A parent within the subtree has two rows.
 _PLACE = _ALL.join(_found, _found.c.id == _providers.c.id).add_columns(
     _providers.c.parent_provider_id, _root_id.label('root_id'), _found.c.is_below
 )
 
 _RELATED_TABLES = (tables.inventories, tables.resource_provider_traits, tables.resource_provider_aggregates)
 _children = _providers.alias('child')
-#: Locks the provider whose uuid is ``sought``, and selects whether it has children, allocations and other related rows.
+#: Locks the provider with the uuid ``sought``, and selects whether it has children, allocations and other related rows.
 _TO_DELETE = (
     sa.select(
         _providers.c.id,

@@ -1,4 +1,4 @@
-"""The root of each provider, as it follows from the parents."""
+"""Finds the root of each provider from the parents."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 
 def find_roots(parents: Mapping[int, int | None]) -> dict[int, int | None]:
-    """Return the id of the root of each provider, by provider id; None where following the parents ends in a loop.
+    """Return the id of the root of each provider, by provider id; None if its parents form a loop.
 
-    :param parents: the parent id of each provider by its id, None for a root. A provider whose parent is not among the
-        keys counts as a root.
+    :param parents: the parent id of each provider by its id; None for a root. A provider whose parent is not in the
+        mapping counts as a root.
     """
     roots: dict[int, int | None] = {}
     for provider_id in parents:
@@ -22,6 +22,6 @@ def find_roots(parents: Mapping[int, int | None]) -> dict[int, int | None]:
                 roots[current] = current
             else:
                 current = parent_id
-        # If ``current`` still has no root, it was passed twice, which means a loop.
+        # If ``current`` still has no root, it was passed twice, so there is a loop.
         roots.update(dict.fromkeys(passed, roots.get(current)))
     return roots

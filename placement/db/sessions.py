@@ -1,4 +1,4 @@
-"""The other connections to the database, which may be those of processes that must be stopped."""
+"""Lists the other connections to the database: their processes may have to be stopped."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sqlalchemy as sa
 
 from placement.db import sql
 
-#: Seconds to wait until other connections are closed, or wait for our lock on the schema.
+#: How many seconds other connections have to close, or to begin to wait for our lock on the schema.
 _DISCONNECT_GRACE_SECONDS = 3
 
-#: By dialect, the query of the other connections, without those that wait for our lock to change the schema. SQLite has
+#: By dialect, the query of the other connections, except those that wait for our lock to change the schema. SQLite has
 #: no list of connections.
 _QUERIES = {
     'postgresql': (
@@ -32,9 +32,9 @@ _QUERIES['mysql'] = _QUERIES['mariadb'] = (
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """One connection: its database account, the client's address and program, empty where unknown.
+    """One connection: its database account, the client's address and program. They are empty if unknown.
 
-    ``own``: it has the same account as the connection that reads this.
+    ``own`` tells whether it has the same account as the connection that reads this.
     """
 
     account: str
@@ -56,7 +56,7 @@ def list_others(connection: sa.Connection) -> list[Session]:
     if query is None:
         return []
     if connection.dialect.name == 'postgresql':
-        # Otherwise PostgreSQL shows the same connections throughout a transaction.
+        # Without this, PostgreSQL shows the same connections during the whole transaction.
         connection.execute(sa.select(sa.func.pg_stat_clear_snapshot()))
     rows = sql.execute_text(connection, query).all()
     return [Session(row.account, row.address or '', row.program or '', bool(row.own)) for row in rows]

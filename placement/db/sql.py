@@ -1,4 +1,4 @@
-"""SQL that databases write differently, or that has to stay within the limits of a database."""
+"""SQL that differs between databases, or that has to stay within the limits of a database."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from oslo_utils import timeutils
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-#: The largest number of values of an IN list. PostgreSQL takes 65,535 parameters, SQLite 32,766. From 1,000 values
-#: on MariaDB makes a temporary table of the list, and may then read the whole other table to join them.
+#: Maximum number of values of an IN list. PostgreSQL takes 65,535 parameters, SQLite 32,766. MariaDB converts a list of
+#: 1,000 values or more to a temporary table, and may read the whole other table to join them.
 MAX_VALUES_PER_STATEMENT = 900
 
-#: The largest number of rows to which one statement gives different values. SQLite rejects a chain of more than 1,000
+#: Maximum number of rows to which one statement gives different values. SQLite rejects a chain of more than 1,000
 #: conditions.
 MAX_ROWS_PER_STATEMENT = 300
 
@@ -34,7 +34,7 @@ class TruncatedResult(RuntimeError):
 
 
 def chunks(values: Sequence[V], size: int = MAX_VALUES_PER_STATEMENT) -> Iterator[Sequence[V]]:
-    """Yield ``values``, in their order, in lists of at most ``size``, one for each statement. No list is empty."""
+    """Yield ``values`` in their order, in chunks of at most ``size`` for one statement each. No chunk is empty."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
@@ -44,8 +44,8 @@ def lock_rows_in_id_order(
 ) -> sa.ColumnElement[bool]:
     """Return the WHERE clause of an UPDATE or DELETE that locks its rows in order of ``id``.
 
-    MariaDB and MySQL find, and so lock, the rows in that order anyway. PostgreSQL promises no order, so there a
-    subquery locks them first; ``condition`` is evaluated again after that, as it may no longer be true.
+    MariaDB and MySQL find, and so lock, the rows in this order anyway. PostgreSQL guarantees no order, so there a
+    subquery locks the rows first. Then ``condition`` is evaluated again, because it may no longer be true.
 
     :param condition: the condition on the rows of ``table``.
     """
@@ -64,15 +64,15 @@ def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
     return mysql.insert(table).prefix_with('IGNORE')
 
 
-# Plain text, for the statements of claims and other frequent writes. A statement takes the database about 0.1 ms. An
-# expression of SQLAlchemy adds as much each time that it is run, even though it is compiled only once.
+# Statements as text, for claims and other frequent writes. A database needs about 0.1 ms for a statement. An expression
+# of SQLAlchemy adds as much each time it is run, even though it is compiled only once.
 
 
 def statement(template: str, **parts: object) -> str:
-    """Return the SQL in which ``parts`` replace their names in braces in ``template``.
+    """Return ``template`` with the names in braces replaced by ``parts``.
 
-    :param parts: names of tables and columns, expressions, question marks, and numbers of our own. What a client or an
-        operator wrote is passed to ``execute_text`` as a value.
+    :param parts: names of tables and columns, expressions, question marks, and our own numbers. Text from a client or
+        an operator must not be a part: pass it to ``execute_text`` as a value.
     """
     return template.format(**parts)
 
@@ -86,7 +86,7 @@ def execute_text(
     :param values: integers, floats, texts, None, or moments as ``now`` makes them.
     :param options: execution options.
     """
-    # Not cached: most texts have ids in them, or are joined of several, so they are not used again.
+    # The result is not cached, because most texts contain ids or are joined from several, so they are not used again.
     if values and tx.dialect.paramstyle != 'qmark':
         text = text.replace('?', '%s')
     return tx.exec_driver_sql(text, values, execution_options=options)
@@ -98,25 +98,25 @@ def placeholders(count: int) -> str:
 
 
 def now(tx: sa.Connection) -> Any:
-    """Return the present moment in UTC, for ``created_at`` and ``updated_at``, as ``execute_text`` takes it."""
+    """Return the current time in UTC, for ``created_at`` and ``updated_at``, as a value for ``execute_text``."""
     moment = timeutils.utcnow()
-    # On SQLite, the text that SQLAlchemy would store.
+    # On SQLite this is the text that SQLAlchemy would store.
     return moment.isoformat(' ', 'microseconds') if tx.dialect.name == 'sqlite' else moment
 
 
 def with_utc(moment: dt.datetime | None) -> dt.datetime | None:
-    """Return the aware time for a value of ``created_at`` or ``updated_at``, which are in UTC without a time zone."""
+    """Return the aware time for a value of ``created_at`` or ``updated_at``: these are in UTC without a time zone."""
     return moment and moment.replace(tzinfo=dt.UTC)
 
 
 def bulk_insert(
     tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[Any]], row: str = ''
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the texts and values, for ``execute_text``, of INSERT statements: one for every 900 rows.
+    """Yield texts and values of INSERT statements for ``execute_text``, one for every 900 rows.
 
-    :param columns: their names, joined with commas, without ``created_at``, which is set to ``now``.
-    :param rows: values as ``execute_text`` takes them, in the order of the question marks in ``row``.
-    :param row: the expressions for ``columns``, joined with commas; by default a question mark for each.
+    :param columns: the names of the columns, joined with commas, without ``created_at``, which is set to ``now``.
+    :param rows: values for ``execute_text``, in the order of the question marks in ``row``.
+    :param row: the expressions for ``columns``, joined with commas; by default question marks.
     """
     moment = now(tx)
     for chunk in chunks(rows):
@@ -129,9 +129,9 @@ def bulk_insert(
 def insertion_unless_present(
     tx: sa.Connection, table: str, column: str, values: Sequence[Any]
 ) -> tuple[str, list[Any]]:
-    """Return an INSERT of one row for each value that skips rows whose key exists, for ``execute_text``.
+    """Return the text and values of an INSERT with one row per value, which skips rows whose key exists.
 
-    :param values: at most ``MAX_VALUES_PER_STATEMENT``, for ``column``.
+    :param values: values of ``column``, at most ``MAX_VALUES_PER_STATEMENT``.
     """
     ((text, parameters),) = bulk_insert(tx, table, column, [(value,) for value in values])
     if is_mysql(tx.dialect):
@@ -152,15 +152,16 @@ def update_in_order(
     order: str = 'id',
     index: str = 'PRIMARY',
 ) -> tuple[str, list[Any]]:
-    """Return the text and values, for ``execute_text``, of an UPDATE that locks several rows in a fixed order.
+    """Return the text and values for ``execute_text`` of an UPDATE that locks several rows in a fixed order.
 
     SQLite has one writer at a time. MySQL and MariaDB lock rows in the order in which they find them, so the statement
-    names the index. PostgreSQL promises no order, so there a query locks the rows first.
+    names the index. PostgreSQL guarantees no order, so there a query locks the rows first.
 
     :param assignments: the SET clause, with a question mark for each of ``values``.
-    :param rows: selects the rows to lock, with a question mark for each of ``row_values``.
+    :param rows: the condition on the rows to lock, with a question mark for each of ``row_values``.
     :param count: the number of rows.
-    :param condition: selects the rows to update, without values; by default ``rows``. It has to imply ``rows``.
+    :param condition: the condition on the rows to update, without question marks; by default ``rows``. It has to imply
+        ``rows``.
     :param order: the columns of ``index``.
     """
     parts = {'table': table, 'set': assignments, 'rows': rows, 'condition': condition or rows, 'order': order}
@@ -179,7 +180,7 @@ def update_in_order(
 def delete_in_id_order(dialect: sa.Dialect, table: str, condition: str, ids: Sequence[int]) -> str:
     """Return the text of a DELETE that locks rows in order of id, as ``update_in_order`` does.
 
-    :param condition: selects the rows to delete. It has to imply that the id is one of ``ids``.
+    :param condition: the condition on the rows to delete. It has to imply that the id is one of ``ids``.
     """
     if len(ids) == 1 or dialect.name != 'postgresql':
         return statement('DELETE FROM {table} WHERE {condition}', table=table, condition=condition)
@@ -196,7 +197,7 @@ def upsert_clause(tx: sa.Connection, key: str, columns: Mapping[str, str]) -> st
     """Return the end of an INSERT statement that makes it update rows whose ``key`` exists.
 
     :param key: the columns of a unique constraint, joined with commas.
-    :param columns: the columns to update, each with the column of the new row from which its value is taken.
+    :param columns: the columns to update, each with the column of the new row that has its value.
     """
     if is_mysql(tx.dialect):
         return ' ON DUPLICATE KEY UPDATE ' + ', '.join(f'{name} = VALUES({new})' for name, new in columns.items())
@@ -205,7 +206,7 @@ def upsert_clause(tx: sa.Connection, key: str, columns: Mapping[str, str]) -> st
 
 
 def for_update(dialect: sa.Dialect) -> str:
-    """Return the end of a SELECT that locks its rows. SQLite has one writer at a time, and no such clause."""
+    """Return the end of a SELECT that locks its rows; empty on SQLite, which has one writer at a time."""
     return '' if dialect.name == 'sqlite' else ' FOR UPDATE'
 
 
@@ -213,7 +214,7 @@ def for_update(dialect: sa.Dialect) -> str:
 _SKIP_LOCKED_SINCE = {'mysql': (8, 0, 1), 'mariadb': (10, 6)}
 
 
-#: The end of a SELECT that locks its rows, shared, by name of the dialect.
+#: By name of the dialect, the end of a SELECT that takes shared locks on its rows.
 SHARED_LOCKS = {
     'sqlite': '',
     'postgresql': ' FOR KEY SHARE',
@@ -223,24 +224,24 @@ SHARED_LOCKS = {
 
 
 def microseconds(dialect: sa.Dialect, moment: str) -> str:
-    """Return the SQL of a moment in UTC as microseconds since 1970, and ``NO_MOMENT`` for NULL."""
+    """Return the SQL that converts a time in UTC to microseconds since 1970, and NULL to ``NO_MOMENT``."""
     if is_mysql(dialect):
         number = f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {moment})"
     elif dialect.name == 'postgresql':
         number = f'CAST(EXTRACT(EPOCH FROM {moment}) * 1000000 AS BIGINT)'
     else:
-        # Without the fraction, as SQLite would round the time to milliseconds.
+        # The fraction is added separately, because SQLite would round the time to milliseconds.
         number = f"strftime('%s', substr({moment}, 1, 19)) * 1000000 + CAST(substr({moment}, 21, 6) AS INTEGER)"
     return f'COALESCE({number}, {NO_MOMENT})'
 
 
 def fetch_integers(tx: sa.Connection, *queries: tuple[Sequence[str], str]) -> list[NDArray[np.int64]]:
-    """Run queries that select integers as one statement, which returns one row for each of them.
+    """Run queries that select integers in one statement, which returns one row for each query.
 
-    The database joins the rows of a query to one text, as a driver in Python takes 10 microseconds for each row.
+    The database joins the rows of a query to one text, because a driver in Python takes 10 microseconds for each row.
 
-    :param queries: the expressions that it selects, which are never NULL, and its text after FROM.
-    :returns: for each query an array with a row for each of its rows, of signed 64-bit integers.
+    :param queries: the selected expressions of each, which are never NULL, and the text after FROM.
+    :returns: for each query an array of its rows, as signed 64-bit integers.
     :raises TruncatedResult: a text was longer than the database allows.
     """
     template = 'SELECT {number} AS number, COUNT(*), {joined} FROM {source}'
@@ -251,7 +252,7 @@ def fetch_integers(tx: sa.Connection, *queries: tuple[Sequence[str], str]) -> li
     arrays: dict[int, NDArray[np.int64]] = {}
     for number, count, text in execute_text(tx, ' UNION ALL '.join(parts)):
         columns = len(queries[number][0])
-        # Takes a seventh of the time of ``int`` for each number.
+        # This takes a seventh of the time of calling ``int`` for each number.
         values = np.fromstring(text, np.int64, sep=' ') if count else np.empty(0, np.int64)
         if len(values) != count * columns:
             raise TruncatedResult(f'{count} rows of {queries[number][1][:80]}')
@@ -260,7 +261,7 @@ def fetch_integers(tx: sa.Connection, *queries: tuple[Sequence[str], str]) -> li
 
 
 def joined(dialect: sa.Dialect, columns: Sequence[str]) -> str:
-    """Return the aggregate function that joins all rows, in any order: a line for each, its columns with spaces."""
+    """Return the aggregate function that joins all rows, in any order, to lines of columns separated by spaces."""
     if dialect.name == 'sqlite':
         row = " || ' ' || ".join(f'({column})' for column in columns)
         return f"group_concat({row}, '\n')"
@@ -282,14 +283,14 @@ def is_mysql(dialect: sa.Dialect) -> bool:
 
 
 def new_id(inserted: sa.CursorResult[Any]) -> int:
-    """Return the id that the database gave to the row of an INSERT of one row."""
+    """Return the id of the row that an INSERT of one row added."""
     key: Any = inserted.inserted_primary_key
     return int(key[0])
 
 
 def storable(text: str) -> bool:
-    """Return whether every database can store ``text``: it has neither a NUL nor a lone surrogate.
+    """Return whether every database can store ``text``: it contains neither NUL nor a lone surrogate.
 
-    Look for no other text in the database: it cannot be there, and some drivers reject it.
+    Do not query for other text: the database cannot have it, and some drivers reject it.
     """
     return '\x00' not in text and not any('\ud800' <= char <= '\udfff' for char in text)

@@ -1,15 +1,15 @@
 """The tables, as SQLAlchemy Core.
 
-Tables and columns have the names that they have in the database of any OpenStack deployment; those of tables have the
-prefix ``placement_``. So another Placement service does not find its tables in our database, and cannot write without
+Tables and columns have the same names as in any OpenStack deployment, except that tables have the prefix
+``placement_``. So another Placement service does not find its tables in our database, and cannot change them without
 updating ``inventories.used`` and the change log (doc/adopt.md).
 
-``inventories.used`` is a column that only this service has: the sum of ``allocations.used`` of that provider and class.
-A claim updates it in the transaction that writes the allocations; adoption and repairs of the audit compute it again.
+Only this service has the column ``inventories.used``: the sum of ``allocations.used`` for the provider and class. A
+claim updates it in the transaction that writes the allocations. Adoption and repairs of the audit compute it again.
 
-``allocations.consumer_project_id``, ``consumer_user_id`` and ``consumer_type_id`` are also ours: copies of the columns
-of the consumer, so that the usage of a project is read from one index. A claim replaces the rows of a consumer whenever
-it writes the consumer. All three are NULL in rows that another release wrote; their owner is that of the consumer.
+Also only this service has ``allocations.consumer_project_id``, ``consumer_user_id`` and ``consumer_type_id``: copies of
+the columns of the consumer, so that one index has the usage of a project. A claim replaces the rows of a consumer
+whenever it writes the consumer. In rows that another release wrote, all three are NULL; the row of the consumer counts.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
 
 
 def _with_unique_ids(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
-    """Return a table that never reuses an id, because ids of its rows are used after the transaction that read them.
+    """Return a table that never reuses an id, because ids are used after the transaction that read them.
 
-    On SQLite that takes AUTOINCREMENT; the other databases do so anyway.
+    SQLite needs AUTOINCREMENT for this; the other databases never reuse ids.
     """
     return _table(name, _id(), *items, sqlite_autoincrement=True)
 
@@ -57,8 +57,8 @@ resource_providers = _with_unique_ids(
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.Column('name', types.Text(200), nullable=True),
     sa.Column('generation', sa.Integer, nullable=False, default=0),
-    # A root has its own id here. It is NULL only inside the transaction that creates or deletes a root: MySQL reports
-    # the id of a row after the insert, and does not delete a row to which a row refers, not even the same one.
+    # A root has its own id here. NULL exists only inside the transaction that creates or deletes a root: MySQL reports
+    # the id of a row after the INSERT, and does not delete a row that refers to itself.
     sa.Column('root_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=True),
     sa.Column('parent_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=True),
     sa.UniqueConstraint('uuid', name='uniq_resource_providers0uuid'),
@@ -124,7 +124,7 @@ users = _with_unique_ids(
     sa.UniqueConstraint('external_id', name='uniq_users0external_id'),
 )
 
-# Names that clients choose, such as INSTANCE. A write of a consumer inserts the type that it names; none is removed.
+# Names that clients choose, such as INSTANCE. A write of a consumer inserts its type; types are never removed.
 consumer_types = _with_unique_ids(
     'placement_consumer_types',
     sa.Column('name', types.Text(255), nullable=False),
@@ -148,8 +148,8 @@ consumers = _with_unique_ids(
 resource_classes = sa.Table(
     'placement_resource_classes',
     metadata,
-    # No auto-increment: ids of standard classes begin at 0, and MySQL would replace a 0. Custom classes get theirs from
-    # resource_class_sequence.
+    # No auto-increment: ids of standard classes begin at 0, and MySQL would replace a 0. The ids of custom classes come
+    # from resource_class_sequence.
     sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
     sa.Column('name', types.Text(255), nullable=False),
     sa.Column('created_at', sa.DateTime, default=timeutils.utcnow),
@@ -159,8 +159,8 @@ resource_classes = sa.Table(
     mysql_charset='utf8mb4',
 )
 
-# One row: the largest id that a class ever had. So the id of a deleted class is not used again. A transaction that
-# creates a class locks the row, so that such transactions follow one another.
+# One row: the largest id that any class ever had, so that the id of a deleted class is not reused. Transactions that
+# create a class lock the row, so they run one at a time.
 resource_class_sequence = sa.Table(
     'placement_resource_class_sequence',
     metadata,
@@ -208,15 +208,15 @@ resource_provider_aggregates = _table(
     sa.Index('resource_provider_aggregates_aggregate_id_idx', 'aggregate_id'),
 )
 
-# The change log (placement.db.change_log). Nothing else refers to it.
+# The change log (placement.db.change_log). No other table refers to it.
 
-# One row for each transaction that ever wrote at the same time. Rows are never deleted.
+# The number of rows is the largest number of transactions that ever wrote at the same time. Rows are never deleted.
 change_log_slots = sa.Table(
     'placement_change_log_slots',
     metadata,
     sa.Column('id', sa.Integer, primary_key=True, nullable=False),
     sa.Column('sequence', sa.BigInteger, nullable=False),
-    # 48 random bits, so that the sum of those of 30,000 slots fits 63 bits, as SQLite needs.
+    # 48 random bits, so that the sum over 30,000 slots fits 63 bits, as SQLite requires.
     sa.Column('token', sa.BigInteger, nullable=False),
     # A random number that identifies a process; NULL if the slot is free.
     sa.Column('owner', sa.BigInteger, nullable=True),
@@ -245,7 +245,7 @@ ALLOCATION_OF_INVENTORY = sa.and_(
     allocations.c.resource_class_id == inventories.c.resource_class_id,
 )
 
-#: In a query of inventories: the sum of the allocations of each, which its ``used`` has to be.
+#: In a query of inventories: the sum of the allocations of each, which has to equal its ``used``.
 ALLOCATED = (
     sa.select(sa.func.coalesce(sa.func.sum(allocations.c.used), 0))
     .where(ALLOCATION_OF_INVENTORY)
@@ -253,7 +253,7 @@ ALLOCATED = (
     .scalar_subquery()
 )
 
-#: In a query of allocations: the correct value of each copy of a column of the consumer, by name of the copy.
+#: In a query of allocations: by name of each copied column, its correct value from the consumer.
 OWNER = {
     copy: sa.select(column)
     .where(consumers.c.uuid == allocations.c.consumer_id)

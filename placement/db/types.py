@@ -13,8 +13,8 @@ from sqlalchemy.sql.functions import FunctionElement
 class Text(sa.String):
     """A string of up to ``length`` code points, compared code point by code point.
 
-    SQLite and PostgreSQL compare so by default. MySQL and MariaDB ignore case and trailing blanks by default, so that
-    two different names would be equal.
+    This is the default of SQLite and PostgreSQL. The default of MySQL and MariaDB ignores case and trailing blanks, so
+    different names would be equal.
     """
 
     cache_ok = True
@@ -29,13 +29,13 @@ def _plain(type_: Text, _compiler: TypeCompiler, **_kw: Any) -> str:
 @compiles(Text, 'mysql')
 @compiles(Text, 'mariadb')
 def _mysql(type_: Text, compiler: TypeCompiler, **_kw: Any) -> str:
-    # MariaDB and MySQL 8 have different names for the collation that compares bytes, trailing blanks included.
+    # MariaDB and MySQL 8 have different names for the collation that compares all bytes, including trailing blanks.
     collation = 'utf8mb4_nopad_bin' if getattr(compiler.dialect, 'is_mariadb', False) else 'utf8mb4_0900_bin'
     return f'VARCHAR({type_.length}) CHARACTER SET utf8mb4 COLLATE {collation}'
 
 
-#: The present moment by the clock of the database, in UTC without a time zone, by name of the dialect. MySQL wants an
-#: expression that is the default of a column in parentheses.
+#: By name of the dialect, the current time by the clock of the database, in UTC without a time zone. MySQL requires the
+#: parentheses in the default of a column.
 UTC_NOW = {
     'sqlite': 'CURRENT_TIMESTAMP',
     'postgresql': "timezone('utc', now())",

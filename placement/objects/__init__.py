@@ -1,1 +1,1 @@
-"""The versioned objects over the relational store: a module for each noun of the API, with its SQL, without HTTP."""
+"""The versioned objects in the database: one module for each noun of the API, with its SQL and without HTTP."""

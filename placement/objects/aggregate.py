@@ -1,4 +1,4 @@
-"""Aggregates: groups of providers. An aggregate is created when the first provider is put into it."""
+"""Aggregates: groups of providers. An aggregate is created with its first provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _members, _providers = tables.resource_provider_aggregates, tables.resource_prov
 def get_with_provider(context: Context, uuid: str) -> tuple[ProviderGeneration, list[str]]:
     """Read a provider and the uuids of its aggregates.
 
-    :param uuid: canonical.
+    :param uuid: a canonical uuid.
     :raises ResourceProviderNotFound: no such provider.
     """
     provider, rows = base.read_with_provider(context, _WITH_PROVIDER, uuid)
@@ -42,15 +42,15 @@ def replace(
 ) -> None:
     """Put a provider into exactly the aggregates ``uuids``, and create those that do not exist.
 
-    This has to be the last change of a transaction, which has locked the provider's row.
+    The transaction has locked the provider's row, and makes no further change after this one.
 
-    :param known_aggregates: aggregates for which no INSERT is needed; ``uuids`` are added to it.
+    :param known_aggregates: the aggregates that need no INSERT; ``uuids`` are added to it.
     :param uuids: sorted and distinct, so that concurrent requests insert new aggregates in the same order.
     :raises RetryTransaction: an audit deleted one of the aggregates meanwhile.
     """
     batch = StatementBatch(tx)
-    # All rows are deleted, not only those that were read before: below microversion 1.19 a write does not increment
-    # the generation, so nothing shows whether they have changed.
+    # This deletes all rows, not only rows that were read before: below microversion 1.19 a write does not increment the
+    # generation, so nothing shows whether they have changed.
     batch.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
     moment = sql.now(tx)
     for chunk in sql.chunks(uuids):
@@ -75,7 +75,7 @@ def replace(
 
 @functools.lru_cache(maxsize=64)
 def _insertion(dialect: str, count: int) -> str:
-    """Return the INSERT into ``count`` aggregates. Its shared locks keep audits from deleting them."""
+    """Return the INSERT into ``count`` aggregates. Its shared locks prevent audits from deleting them."""
     return sql.statement(
         'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'
         ' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({uuids}) ORDER BY id{lock}',

@@ -26,7 +26,7 @@ COLUMNS = (
 class Allocation(base.Timestamped):
     """The amount of one class that one consumer has allocated on one provider.
 
-    Both generations are those at the time of reading.
+    Both generations are as of the time of reading.
     """
 
     VERSION = '1.0'
@@ -41,7 +41,7 @@ class Allocation(base.Timestamped):
 
 @base.register
 class AllocationList(base.ObjectList[Allocation]):
-    """Allocations in order of id. ``Consumer.get_with_allocations`` reads those of a consumer."""
+    """Allocations in order of id. ``Consumer.get_with_allocations`` reads the allocations of a consumer."""
 
     VERSION = '1.0'
 

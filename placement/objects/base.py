@@ -1,7 +1,7 @@
-"""The base classes of our versioned objects, and the functions that read those of one provider.
+"""The base classes of our versioned objects, and the functions that read the objects of one provider.
 
-A class declares its fields as annotations, which the type checker also reads; ``PlacementObject`` makes the fields of
-oslo.versionedobjects from them. A change of the fields of a class requires a higher ``VERSION``
+A class declares its fields as annotations, which the type checker also reads. ``PlacementObject`` makes the fields of
+oslo.versionedobjects from them. If the fields of a class change, its ``VERSION`` has to be increased
 (``tests/unit/test_objects.py`` has the fingerprints).
 """
 
@@ -76,9 +76,9 @@ _FIELDS: Mapping[type, Callable[..., ovo_fields.Field[Any]]] = {
 
 
 class PlacementObject(ovo_base.VersionedObject):
-    """Base of all objects, which are made of rows and know the context of one request.
+    """Base of all objects. They are made from rows and know the context of one request.
 
-    Every annotation of a class is a field, unless it is a ``ClassVar`` or its name begins with an underscore.
+    Every annotation of a class is a field, except ``ClassVar`` and names that begin with an underscore.
     """
 
     OBJ_PROJECT_NAMESPACE = 'placement'
@@ -93,22 +93,22 @@ class PlacementObject(ovo_base.VersionedObject):
         annotations: dict[str, Any] = inspect.get_annotations(cls, eval_str=True)
         for name, type_ in annotations.items():
             if not name.startswith('_') and typing.get_origin(type_) is not ClassVar:
-                # A key of ``_FIELDS``, or such a type ``| None``.
+                # The type is a key of ``_FIELDS``, or a union of one and None.
                 alternatives = typing.get_args(type_) if isinstance(type_, types.UnionType) else (type_,)
                 (value,) = (alternative for alternative in alternatives if alternative is not types.NoneType)
                 cls.fields[name] = _FIELDS[value](nullable=types.NoneType in alternatives)
 
     @classmethod
     def from_row(cls, context: Context, row: sa.Row[Any]) -> Self:
-        """Make an object of ``row``. Columns that are not named like a field are ignored."""
+        """Make an object from ``row``. Columns that have no field of their name are ignored."""
         return cls.from_each(context, [row])[0]
 
     @classmethod
     def from_each(cls, context: Context, rows: Sequence[sa.Row[Any]]) -> list[Self]:
-        """Make an object of each of ``rows``, all of one query."""
+        """Make one object from each row; all rows come from one query."""
         columns = enumerate(rows[0]._fields) if rows else ()
-        # Written to the attributes in which oslo.versionedobjects keeps the values. The setters would take twenty times
-        # as long to convert values that have the right type already, and would mark them as changed.
+        # The values go directly to the attributes in which oslo.versionedobjects keeps them. The setters would take
+        # twenty times as long to convert values that already have the right type, and would mark them as changed.
         attributes = [(f'_obj_{name}', index) for index, name in columns if name in cls.fields]
         objects = [cls(context) for _ in rows]
         for object_, row in zip(objects, rows, strict=True):
@@ -124,17 +124,17 @@ class Timestamped(PlacementObject):
 
     @property
     def modified(self) -> dt.datetime:
-        """The aware time of the last update or, if there was none, of the creation; now if neither is recorded."""
+        """The aware time of the last update, or of the creation if there was none; now if neither is recorded."""
         when = self.updated_at or self.created_at or timeutils.utcnow()
         return when if when.tzinfo else when.replace(tzinfo=dt.UTC)
 
 
 class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
-    """A list of objects of one class, with iteration, index and length: ``ObjectList[Trait]`` is one of traits."""
+    """A list of objects of one class, with iteration, index and length, such as ``ObjectList[Trait]``."""
 
     #: The class of the objects in the list.
     MEMBER: ClassVar[type[PlacementObject]]
-    #: Made by ``with_provider``, if the objects belong to a provider.
+    #: The query made by ``with_provider``, if the objects belong to a provider.
     WITH_PROVIDER: ClassVar[sa.Executable]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -147,7 +147,7 @@ class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
     def get_with_provider(cls, context: Context, uuid: str) -> tuple[ProviderGeneration, Self]:
         """Read a provider and its objects of this class.
 
-        :param uuid: canonical.
+        :param uuid: a canonical uuid.
         :raises ResourceProviderNotFound: no such provider.
         """
         provider, rows = read_with_provider(context, cls.WITH_PROVIDER, uuid)
@@ -155,19 +155,19 @@ class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
 
     @classmethod
     def from_rows(cls, context: Context, rows: Sequence[sa.Row[Any]]) -> Self:
-        """Make a list with an object of each of ``rows``, all of one query."""
+        """Make a list with one object from each row; all rows come from one query."""
         list_ = cls(context)
         # The setter would check each object again.
         list_.__dict__['_obj_objects'] = cls.MEMBER.from_each(context, rows)
         return list_
 
 
-# A provider and its related rows (inventories, traits, aggregates, allocations or usages) are read in one statement.
-# That takes one round trip, and the generation of the provider and the rows are of one state of the database.
+# One statement reads a provider and its related rows (inventories, traits, aggregates, allocations or usages). This
+# takes one round trip, and the generation of the provider and the rows are of the same state of the database.
 
 _providers = tables.resource_providers
 
-#: The column that is NULL in the one row of a provider without related rows, as the outer join gives it.
+#: The outer join returns one row for a provider without related rows. This column is NULL in it.
 _RELATED_ID = 'related_id'
 
 
@@ -177,13 +177,13 @@ def with_provider(
     *columns: sa.ColumnElement[Any],
     order: sa.ColumnElement[int] | None = None,
 ) -> sa.Select[Any]:
-    """Make a query for ``read_with_provider``. To be called once, at import.
+    """Make a query for ``read_with_provider``. Call this once, at import.
 
-    :param join: the providers and, by outer joins one after another, the tables of the related rows. Do not join these
-        tables with one another before the outer join: SQLite would first read all their rows.
-    :param related_id: the id in the last of the tables: NULL where a provider has no related row.
+    :param join: the providers and, each in its own outer join, the tables of the related rows. If these tables were
+        joined with one another first, SQLite would read all their rows.
+    :param related_id: the id in the last of these tables; NULL if a provider has no related row.
     :param columns: the columns of ``join`` to select.
-    :param order: the column to sort by, ``related_id`` if it is not given.
+    :param order: the column to sort by; the default is ``related_id``.
     """
     return (
         sa.select(
@@ -203,10 +203,10 @@ def read_with_provider(
 ) -> tuple[ProviderGeneration, list[sa.Row[Any]]]:
     """Read a provider and its related rows.
 
-    :param query: made by ``with_provider``.
-    :param uuid: canonical.
-    :param parameters: values of further bind parameters of ``query``.
-    :returns: the provider, and its related rows, with the columns of ``query``.
+    :param query: a query made by ``with_provider``.
+    :param uuid: a canonical uuid.
+    :param parameters: the values of other bind parameters of ``query``.
+    :returns: the provider, and its related rows with the columns of ``query``.
     :raises ResourceProviderNotFound: there is no such provider.
     """
     # No provider has a uuid that cannot be stored.

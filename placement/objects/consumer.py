@@ -13,16 +13,16 @@ _allocations, _consumers, _providers = tables.allocations, tables.consumers, tab
 _classes, _projects, _users = tables.resource_classes, tables.projects, tables.users
 _types = tables.consumer_types
 
-#: The name of the type of consumers that have none.
+#: The type of consumers without a type, as the API names it.
 UNKNOWN_TYPE = 'unknown'
 
-#: The name of the type, in a query that has an outer join with the table of types.
+#: The name of the type in a query with an outer join to the table of types.
 TYPE_NAME: sa.ColumnElement[str] = sa.func.coalesce(_types.c.name, sa.literal_column(f"'{UNKNOWN_TYPE}'", sa.String))
 
 
 @base.register
 class Consumer(base.PlacementObject):
-    """An owner of allocations. It exists as long as it has any; ``AllocationList`` writes both together."""
+    """An owner of allocations. It exists as long as it has any; ``placement.claims`` writes both together."""
 
     VERSION = '1.1'
 
@@ -38,7 +38,7 @@ class Consumer(base.PlacementObject):
 
         ``consumer_type`` is ``UNKNOWN_TYPE`` for a consumer without a type.
 
-        :param uuid: canonical, or any other text.
+        :param uuid: a canonical uuid, or any other text.
         :returns: None and an empty list if there is no such consumer.
         """
         rows = context.db.fetch_all(_WITH_ALLOCATIONS, {'sought': uuid}) if sql.storable(uuid) else []

@@ -46,7 +46,7 @@ class Inventory(base.Timestamped):
     ) -> tuple[ProviderGeneration, Inventory]:
         """Read a provider and its inventory of ``resource_class``.
 
-        :param uuid: canonical.
+        :param uuid: a canonical uuid.
         :raises ResourceProviderNotFound: no such provider.
         :raises InventoryNotFound: it has no inventory of the class, or there is no such class.
         """
@@ -57,15 +57,15 @@ class Inventory(base.Timestamped):
                 return provider, cls.from_row(context, row)
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
 
-    # Before its changes, each of the writes below, and ``InventoryList.replace``, takes a shared lock on the custom
-    # classes that it names, and increments the generation of the provider, which locks its row. From then on no claim
-    # can add to ``used``, because it would first lock that row; claims that only release do not lock it.
+    # Each of the writes below, and ``InventoryList.replace``, first takes a shared lock on the custom classes that it
+    # names. Then it increments the generation of the provider, which locks its row. From then on no claim can add to
+    # ``used``, because it would have to lock that row first. Claims that only release do not lock it.
     #
-    # ``present`` has the rows that ``read_inventories`` returned along with ``provider``. Every change of inventories
-    # and every claim that adds to ``used`` increments the generation. So if the generation is still the same,
-    # ``present`` is still valid, except that ``used`` may be less by now. ``record`` has the values to write; its
-    # ``used`` is ignored. Each write returns the changed provider, and raises ConcurrentProviderUpdate if another write
-    # incremented the generation.
+    # ``present`` has the rows that ``read_inventories`` returned with ``provider``. Every change of inventories and
+    # every claim that adds to ``used`` increments the generation. So as long as the generation is the same, ``present``
+    # is valid, except that ``used`` may have decreased. ``record`` has the values to write; its ``used`` is ignored.
+    # Each write returns the changed provider, and raises ConcurrentProviderUpdate if another write incremented the
+    # generation.
 
     @classmethod
     def create(
@@ -148,7 +148,7 @@ class InventoryList(base.ObjectList[Inventory]):
     """The inventories of one provider, in order of class id: standard classes first."""
 
     VERSION = '1.1'
-    # Only the columns that are needed, because the driver takes time for each.
+    # The driver takes time for each column, so only the necessary ones are read.
     WITH_PROVIDER = base.with_provider(
         JOINED,
         _classes.c.id,
@@ -181,8 +181,8 @@ class InventoryList(base.ObjectList[Inventory]):
             _remove(batch, provider, removed)
             overwritten = {key[1]: record for key, record in desired.items() if key in rows}
             if removed and overwritten and desired.keys() - rows:
-                # Inserts and overwrites in one statement. Only here, because on some databases such a statement uses up
-                # an id for each row, even for a row that exists.
+                # One statement inserts and overwrites. It is used only here, because on some databases it uses up an id
+                # for each row, even for a row that exists.
                 otherwise = sql.upsert_clause(tx, inventory_rows.KEY, _OVERWRITTEN)
                 inventory_rows.insert(batch, desired, rows, otherwise)
             else:
@@ -204,7 +204,7 @@ def _lock_class(context: Context, tx: sa.Connection, name: str) -> int:
 def _remove(batch: StatementBatch, provider: ProviderGeneration, rows: Sequence[sa.Row[Any]]) -> None:
     """Add the DELETE of the inventories ``rows`` of ``provider``.
 
-    :raises InventoryInUse: some have allocations; names all these classes, in order of class id.
+    :raises InventoryInUse: some have allocations; the error names all these classes, in order of class id.
     """
     in_use = [row.resource_class for row in rows if row.used > 0]
     if in_use:
@@ -218,7 +218,7 @@ def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, l
     return base.read_with_provider(context, _TO_CHANGE, uuid)
 
 
-#: The columns of the table to which an upsert gives a new value, each with the column of the row that it would insert.
+#: For each column that an upsert overwrites, the column of the new row with the value.
 _OVERWRITTEN = {**{name: name for name in inventory_rows.FIELDS}, 'updated_at': 'created_at'}
 
 _TO_CHANGE = base.with_provider(

@@ -1,4 +1,4 @@
-"""The base of resource classes and traits: standard names, and custom ones that clients create and delete."""
+"""The base of resource classes and traits: standard names, and custom names that clients create and delete."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from placement.db import change_log, errors, name_cache, sql
 from placement.objects import base
 from placement.objects.base import Context
 
-#: Maximum number of retries of ``ensure``, while others create and delete the name.
+#: Maximum number of retries of ``ensure`` while other clients create and delete the name.
 _MAX_RETRIES = 9
 
 
 class ErrorFactories(NamedTuple):
-    """Make the exceptions of a class, given a name: it does not exist, it is standard, it is in use."""
+    """Functions from a name to an exception: the name does not exist, is standard, or is in use."""
 
     not_found: Callable[[str], exception.NotFound]
     standard: Callable[[str], exception.Invalid]
@@ -36,7 +36,7 @@ class NameList(NamedTuple):
 class NamedResource(base.Timestamped):
     """A row of a table of names.
 
-    ``TABLE`` is that table. ``USES`` selects a row that refers to the name whose id is the parameter ``sought``.
+    ``TABLE`` is the table. ``USES`` selects one row that refers to the name with the id ``sought``.
     """
 
     TABLE: ClassVar[sa.Table]
@@ -48,8 +48,9 @@ class NamedResource(base.Timestamped):
 
     @classmethod
     def create(cls, context: Context, name: str) -> Self:
-        """Insert a name, which has to be a valid custom one.
+        """Insert a name.
 
+        :param name: a valid custom name.
         :raises NameTaken: it exists.
         """
         raise NotImplementedError
@@ -58,11 +59,11 @@ class NamedResource(base.Timestamped):
     def get_names(
         cls, context: Context, *, names: frozenset[str] | None = None, prefix: str = '', condition: str = '1 = 1'
     ) -> NameList:
-        """Read the names that pass all filters, in one row, as a driver in Python takes 10 microseconds for each.
+        """Read the names that pass all filters, in one row: drivers in Python take 10 microseconds for each row.
 
-        :param names: the name is one of these; None is no filter.
-        :param prefix: the name starts with this.
-        :param condition: SQL.
+        :param names: only these names; None does not filter.
+        :param prefix: only names with this prefix.
+        :param condition: only names that satisfy this SQL.
         :raises TruncatedResult: the text of the names is longer than the database allows.
         """
         dialect = context.db.engine.dialect
@@ -102,7 +103,7 @@ class NamedResource(base.Timestamped):
                 return cls.create(context, name), True
 
         try:
-            # If another client creates it at the same time, the next call reads it, unless it was deleted again.
+            # If another client creates it at the same time, the next attempt reads it, unless it was deleted again.
             return errors.retry(
                 get_or_create, lambda error: isinstance(error, exception.NameTaken), retries=_MAX_RETRIES
             )
@@ -132,7 +133,7 @@ class NamedResource(base.Timestamped):
                 raise cls.ERRORS.standard(name)
             if tx.execute(cls.USES, {'sought': resource.id}).first() is not None:
                 raise cls.ERRORS.in_use(name)
-            # If another transaction has used the name since, a foreign key fails, and the next attempt finds the use.
+            # If another transaction has used the name since, the foreign key fails and the next attempt finds the use.
             deleted = tx.execute(
                 cls.TABLE.delete().where(cls.TABLE.c.id == resource.id, cls.TABLE.c.name == resource.name)
             )
@@ -151,9 +152,9 @@ class NamedResource(base.Timestamped):
 
 @functools.lru_cache(maxsize=8)
 def _parsed(count: int, lines: str | None, names: frozenset[str] | None, prefix: str) -> NameList:
-    """Select names from the rows that ``get_names`` read. A list that has not changed is not made again.
+    """Select names from the lines that ``get_names`` read. The cache saves work if nothing has changed.
 
-    :raises TruncatedResult: the rows are fewer than ``count``.
+    :raises TruncatedResult: there are not ``count`` lines.
     """
     rows = [line.split(' ', 2) for line in (lines.split('\n') if lines else ())]
     if len(rows) != count:

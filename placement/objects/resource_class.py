@@ -1,4 +1,4 @@
-"""Resource classes: the kinds of resources that inventories and allocations have amounts of."""
+"""Resource classes: the kinds of resources in inventories and allocations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from placement.objects.base import Context
 
 _classes = tables.resource_classes
 _inventories = tables.inventories
-#: The largest id that a class ever had, the largest one of a class, and the id of the class with a name. With a lock on
-#: the first, transactions that create a class follow one another.
+#: Selects the largest id that any class ever had, the largest id of a class now, and the id of the class with the name.
+#: Transactions that create a class lock the first, so they run one at a time.
 _SEQUENCE = (
     'SELECT last, (SELECT MAX(id) FROM placement_resource_classes),'
     ' (SELECT id FROM placement_resource_classes WHERE name = ?)'
@@ -39,7 +39,7 @@ class ResourceClass(named_resource.NamedResource):
     def create(cls, context: Context, name: str) -> ResourceClass:
         """Insert a class with ``name``, a valid custom name.
 
-        :returns: the class, with nothing but its id and name.
+        :returns: the class with only its id and name.
         :raises ResourceClassExists: there is such a class.
         :raises MaxRetriesExceeded: other transactions took the name or the id in each attempt.
         """
@@ -48,7 +48,7 @@ class ResourceClass(named_resource.NamedResource):
             last, largest, existing = sql.execute_text(tx, _SEQUENCE + sql.for_update(tx.dialect), name).one()
             if existing is not None:
                 raise exception.ResourceClassExists(resource_class=name)
-            # An id that no class ever had. ``largest`` exceeds the recorded id only if a row was inserted by hand.
+            # No class ever had this id. ``largest`` exceeds ``last`` only if somebody inserted a row by hand.
             new_id: int = max(last, largest) + 1
             batch = StatementBatch(tx)
             batch.add('UPDATE placement_resource_class_sequence SET last = ?', new_id)
@@ -58,8 +58,8 @@ class ResourceClass(named_resource.NamedResource):
             try:
                 batch.execute_final()
             except db_exc.DBDuplicateEntry as error:
-                # While that query waited for the lock, the name was created; since then it was given to another class,
-                # or a transaction on another node of a cluster took the id.
+                # The name was created while the query waited for the lock, or another class has been renamed to it
+                # since, or a transaction on another node of a cluster took the id.
                 raise errors.RetryTransaction(
                     exception.MaxRetriesExceeded(action=f'create resource class {name}')
                 ) from error
@@ -78,7 +78,7 @@ class ResourceClass(named_resource.NamedResource):
             raise exception.CannotUpdateStandardResourceClass(resource_class=self.name)
 
         def work(tx: sa.Connection) -> ResourceClass:
-            # By name, not by id: the class may have been deleted or renamed since it was read.
+            # The condition is on the name, because the class may have been deleted or renamed since it was read.
             renamed = tx.execute(_classes.update().where(_classes.c.name == self.name).values(name=new_name))
             if renamed.rowcount != 1:
                 raise exception.ResourceClassNotFound(resource_class=self.name)

@@ -1,4 +1,4 @@
-"""Resource providers: they have inventories, traits and aggregates, and form trees."""
+"""Resource providers. They have inventories, traits and aggregates, and form trees."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _providers = tables.resource_providers
 class ResourceProvider(base.Timestamped):
     """One resource provider, a node of a tree.
 
-    A write of its inventories, traits or aggregates succeeds only if the generation in the database is still the
-    ``generation`` of this object.
+    A write of its inventories, traits or aggregates succeeds only if the database still has the ``generation`` of this
+    object.
     """
 
     VERSION = '1.0'
@@ -38,7 +38,7 @@ class ResourceProvider(base.Timestamped):
     def get_by_uuid(cls, context: Context, uuid: str) -> ResourceProvider:
         """Read a provider.
 
-        :param uuid: canonical.
+        :param uuid: a canonical uuid.
         :raises ResourceProviderNotFound: there is no such provider.
         """
         # No provider has a uuid that cannot be stored.
@@ -61,7 +61,7 @@ class ResourceProvider(base.Timestamped):
         if parent_provider_uuid == uuid:
             raise exception.ParentProviderIsSelf
 
-        # Without fractions of a second, which not every database keeps.
+        # Not every database stores fractions of a second.
         created_at = timeutils.utcnow().replace(microsecond=0)
 
         def work(tx: sa.Connection) -> ResourceProvider:
@@ -99,7 +99,7 @@ class ResourceProvider(base.Timestamped):
         context.db.write(lambda tx: provider_tree.delete(tx, uuid))
 
     def rename(self, name: str) -> None:
-        """Rename the provider. Needs only the ``uuid`` of the object, and sets all other fields.
+        """Rename the provider. This needs only the ``uuid`` of the object, and sets all other fields.
 
         :raises DuplicateProviderName: another provider has the name.
         :raises ResourceProviderNotFound: there is no such provider.
@@ -107,10 +107,10 @@ class ResourceProvider(base.Timestamped):
         self._update(name, lambda tx: provider_tree.rename(tx, self.uuid, name))
 
     def rename_and_move(self, name: str, parent: str | None, *, reparenting: bool = False) -> None:
-        """Rename the provider and move it below another parent. Sets the same fields as ``rename``.
+        """Rename the provider and move it below another parent. This sets the same fields as ``rename``.
 
         :param parent: uuid, or None for no parent.
-        :param reparenting: whether a parent can be changed and removed. If false, only a root can get a parent.
+        :param reparenting: whether a parent can be changed or removed. If false, only a root can get a parent.
         :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop: as for
             ``provider_tree.rename_and_move``.
         """
@@ -132,7 +132,7 @@ class ResourceProvider(base.Timestamped):
     def reference(cls, context: Context, uuid: str, generation: int | None = None) -> ResourceProvider:
         """Return an object for ``rename`` and ``set_aggregates``, without reading the provider.
 
-        :param uuid: canonical.
+        :param uuid: a canonical uuid.
         :param generation: the generation that the caller sent; None if it sent none.
         """
         return cls(context, uuid=uuid, **({} if generation is None else {'generation': generation}))
@@ -140,9 +140,9 @@ class ResourceProvider(base.Timestamped):
     def set_aggregates(self, uuids: Iterable[str], increment_generation: bool) -> None:
         """Put the provider into exactly these aggregates. Those that do not exist are created.
 
-        :param increment_generation: check and increment the generation (from microversion 1.19). If false, the
-            generation stays as it is, and need not be set.
-        :raises ProviderGenerationMismatch: the generation is another one.
+        :param increment_generation: check and increment the generation (from microversion 1.19). If false, the stored
+            generation stays the same, and the object needs none.
+        :raises ProviderGenerationMismatch: the stored generation is another one.
         :raises ResourceProviderNotFound: there is no such provider.
         """
         desired = sorted(set(uuids))

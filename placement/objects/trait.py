@@ -1,4 +1,4 @@
-"""Traits: names of qualities that a provider has."""
+"""Traits: names of qualities of providers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Trait(named_resource.NamedResource):
             raise exception.TraitExists(name=name) from error
 
 
-#: Conditions for ``Trait.get_names``: at least one provider has the trait, or none has.
+#: Conditions for ``Trait.get_names``: at least one provider has the trait, or no provider has it.
 ASSOCIATED = 'EXISTS (SELECT 1 FROM placement_resource_provider_traits WHERE trait_id = placement_traits.id)'
 NOT_ASSOCIATED = f'NOT {ASSOCIATED}'
 
@@ -71,11 +71,11 @@ class TraitList(base.ObjectList[Trait]):
     def replace(
         cls, context: Context, provider: ProviderGeneration, rows: Sequence[sa.Row[Any]], names: Iterable[str]
     ) -> tuple[ProviderGeneration, TraitList]:
-        """Give the provider exactly these traits. The generation is incremented only if that changes anything.
+        """Give the provider exactly these traits. Increment the generation only if its traits change.
 
-        :param rows: the rows that ``read_traits`` returned for ``names``, along with ``provider``.
+        :param rows: the rows that ``read_traits`` returned for ``names``, together with ``provider``.
         :returns: the changed provider and its new traits.
-        :raises TraitNotFound: some do not exist; names them all.
+        :raises TraitNotFound: some do not exist; the error names them all.
         :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
         diff = TraitDiff(rows, sorted(set(names)))
@@ -94,7 +94,7 @@ class TraitList(base.ObjectList[Trait]):
 
 
 _NAMED = _providers.outerjoin(_traits, _traits.c.name.in_(sa.bindparam('names', expanding=True)))
-#: The traits of a provider, and those that a request names.
+#: Selects the traits of a provider, and the traits that a request names.
 _WITH_NAMED = sa.union_all(
     base.with_provider(_JOINED, _traits.c.id, *_traits.c, sa.literal(1).label('present')).order_by(None),
     base.with_provider(_NAMED, _traits.c.id, *_traits.c, sa.literal(0).label('present')).order_by(None),
@@ -104,9 +104,8 @@ _WITH_NAMED = sa.union_all(
 def read_traits(context: Context, uuid: str, names: Sequence[str] = ()) -> tuple[ProviderGeneration, list[sa.Row[Any]]]:
     """Read a provider, its traits, and the traits with ``names``.
 
-    :param uuid: canonical.
-    :returns: the provider, and the rows of its traits, with ``present`` 1, and of those of ``names`` that exist, with
-        0.
+    :param uuid: a canonical uuid.
+    :returns: the provider; the rows of its traits, with ``present`` 1; and the rows of the existing ``names``, with 0.
     :raises ResourceProviderNotFound: no such provider.
     """
     storable = [name for name in names if sql.storable(name)]
@@ -121,7 +120,7 @@ class TraitDiff:
     """The difference between the traits that a provider has and ``names``.
 
     :param rows: the rows that ``read_traits`` returned for ``names``. They are valid as long as the generation of the
-        provider stays the same, except for custom traits to be added, which may be deleted meanwhile.
+        provider stays the same, except that custom traits which are to be added may be deleted.
     """
 
     def __init__(self, rows: Sequence[sa.Row[Any]], names: Collection[str]) -> None:
@@ -129,7 +128,7 @@ class TraitDiff:
         by_name = {row.name: row for row in rows}
         #: The names that do not exist, in the order of ``names``.
         self.missing = [name for name in names if name not in by_name]
-        #: The rows of the traits that the provider has after that, in order of id.
+        #: The rows of the traits that the provider is to have, in order of id.
         self.result = sorted((by_name[name] for name in names if name in by_name), key=lambda row: row.id)
         self._removed = sorted(row.id for name, row in present.items() if name not in names)
         self._added = {row.name: row.id for row in self.result if row.name not in present}
@@ -140,9 +139,9 @@ class TraitDiff:
         return not (self._removed or self._added)
 
     def add_statements(self, batch: StatementBatch, traits: name_cache.NameCache, provider: ProviderGeneration) -> None:
-        """Take a shared lock on the custom traits to be added. Add to ``batch`` the changes and the new generation.
+        """Take a shared lock on the custom traits to be added. Add the changes and the new generation to ``batch``.
 
-        :raises TraitNotFound: some of the custom traits were deleted meanwhile; names them all.
+        :raises TraitNotFound: some of the custom traits were deleted meanwhile; the error names them all.
         """
         custom = [name for name in self._added if name_cache.is_custom(name)]
         added = self._added | traits.lock_ids(batch.tx, custom)

@@ -42,9 +42,10 @@ class UsageList(base.ObjectList[Usage]):
 
     @classmethod
     def get_all_by_project_user(cls, context: Context, project_id: str, user_id: str | None = None) -> UsageList:
-        """Read the usage of the consumers of a project, or of one of its users. Classes without usage are left out.
+        """Read the usage of the consumers of a project, or of one of its users, without unused classes.
 
-        :param project_id: external id, as is ``user_id``.
+        :param project_id: external id of the project.
+        :param user_id: external id of the user; None for all users.
         """
         if not all(sql.storable(text) for text in (project_id, user_id or '')):
             return cls.from_rows(context, [])
@@ -65,9 +66,10 @@ class UsageGroup(NamedTuple):
     ) -> list[UsageGroup]:
         """Read the usage of the consumers of a project, or of one of its users, by type, in one statement.
 
-        :param project_id: external id, as is ``user_id``.
-        :param type_: a name or ``consumer.UNKNOWN_TYPE`` for the group of that type alone, ``ALL`` for one group of all
-            consumers, None for a group for each type.
+        :param project_id: external id of the project.
+        :param user_id: external id of the user; None for all users.
+        :param type_: the type of the only group, which may be ``consumer.UNKNOWN_TYPE``; ``ALL`` for one group of all
+            consumers; None for one group per type.
         :returns: groups with at least one consumer; their classes are in order of class id.
         """
         if not all(sql.storable(text) for text in (project_id, user_id or '')):
@@ -77,13 +79,13 @@ class UsageGroup(NamedTuple):
         amounts: dict[str, dict[str, int]] = {}
         for row in rows:
             amounts.setdefault(row.consumer_type, {})[row.resource_class] = row.amount
-        # Allocations whose consumer was deleted by hand make no group.
+        # Allocations whose consumer somebody deleted by hand are in no group.
         return [cls(name, usages.pop(_COUNT), usages) for name, usages in amounts.items() if _COUNT in usages]
 
 
 #: The name of the group of all consumers.
 ALL = 'all'
-#: In place of a class name: the row has the number of consumers. No class has such a name.
+#: Instead of a class name: the row has the number of consumers. No class has this name.
 _COUNT = ''
 
 _PROJECT = sa.select(_projects.c.id).where(_projects.c.external_id == sa.bindparam('project')).scalar_subquery()
@@ -91,10 +93,10 @@ _USER = sa.select(_users.c.id).where(_users.c.external_id == sa.bindparam('user'
 
 
 def _amounts(*, of_user: bool) -> list[sa.Select[Any]]:
-    """Return queries of amounts by type of consumer and class; a type and class may have several rows.
+    """Return queries of amounts by type of consumer and class. They may return several rows for one type and class.
 
-    Where the allocations have copies of the columns of their consumer, an index has all that is read, in the order of
-    the groups, so no row is looked up or sorted.
+    If allocations have copies of the columns of their consumer, an index has all columns in the order of the groups, so
+    the database neither reads nor sorts rows.
     """
     copies, copied = _allocations.c, _allocations.c.consumer_project_id
     amount = sa.func.sum(_allocations.c.used).label('amount')
@@ -106,7 +108,7 @@ def _amounts(*, of_user: bool) -> list[sa.Select[Any]]:
     read_from_consumers = (
         sa.select(_consumers.c.consumer_type_id, copies.resource_class_id, amount)
         .join(_consumers, _consumers.c.uuid == copies.consumer_id)
-        # 0 is added so that no database begins with all consumers of the project: there are few rows without copies.
+        # "+ 0" prevents that a database begins with all consumers of the project: few allocations have no copies.
         .where(copied.is_(None), _consumers.c.project_id + 0 == _PROJECT)
         .where(*([_consumers.c.user_id + 0 == _USER] if of_user else []))
         .group_by(_consumers.c.consumer_type_id, copies.resource_class_id)
@@ -131,7 +133,7 @@ def _totals(*, of_user: bool) -> sa.Select[str, Any, int]:
 
 @functools.cache
 def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.Select[str, Any, int]:
-    """Select the number of consumers of each group and their sums by class, with the number first.
+    """Select for each group the number of consumers, then the sums by class.
 
     The parameters are ``project``, ``user`` if ``of_user``, and ``type`` if ``of_type``.
 
@@ -145,7 +147,7 @@ def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.Select[str,
             count.label('amount'),
         )
         .where(_consumers.c.project_id == _PROJECT, *([_consumers.c.user_id == _USER] if of_user else []))
-        # A record without allocations, as an adopted database may have, is no consumer.
+        # A record without allocations, which an adopted database may have, does not count as a consumer.
         .where(sa.exists().where(_allocations.c.consumer_id == _consumers.c.uuid))
         .group_by(_consumers.c.consumer_type_id)
     )
