@@ -1,4 +1,4 @@
-"""Keeps the provider cache of a process up to date while nobody searches, so that a search has little to read."""
+"""Keeps the provider cache of a process up to date between searches, so that a search has little to read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _STOP_WAIT_SECONDS = 0.5
 class BackgroundRefresh:
     """A thread that refreshes a provider cache whenever no search has done so during an interval.
 
-    It calls ``ProviderCache.up_to_date`` as a search does, which takes the lock of the cache only if something changed.
-    A search that needs the same changes waits for them instead of reading them itself; other searches do not wait.
+    It calls ``ProviderCache.up_to_date``, as a search does. This takes the lock of the cache only if something changed.
+    A search that needs the same changes waits for them instead of reading them. Other searches do not wait.
 
-    :param interval: seconds; 0 for no thread.
+    :param interval: seconds; 0 to have no thread.
     """
 
     def __init__(self, provider_cache: ProviderCache, interval: float) -> None:
@@ -38,13 +38,13 @@ class BackgroundRefresh:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread. Wait for it at most ``_STOP_WAIT_SECONDS``, as the database may be unavailable."""
+        """End the thread. Wait at most ``_STOP_WAIT_SECONDS``, because the database may be unavailable."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_WAIT_SECONDS)
 
     def _run(self) -> None:
-        # At random, since the processes of a host start at the same time.
+        # The first delay is random, because the processes of a host start at the same time.
         delay = random.uniform(0, self._interval)  # noqa: S311
         while not self._stopping.wait(delay):
             idle = self._provider_cache.seconds_since_check

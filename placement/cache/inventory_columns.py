@@ -15,7 +15,7 @@ from placement.capacity import InventoryRecord
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: Larger capacity limits and amounts are replaced by this number, which is far above all that fits the database.
+#: The maximum of capacity limits and amounts, far above every number in the database. Larger ones are cut to it.
 _MAX_CAPACITY = 2**61
 
 #: Inventories as an array, with a field for each of ``InventoryRecord``.
@@ -30,7 +30,7 @@ class InventoryColumns:
     """Columns with one item for each provider of the partition that has inventory of the class, in order of position.
 
     ``positions`` has the positions of these providers in the partition. ``total`` and ``reserved`` are for reports.
-    ``capacity_limit`` is that of ``placement.capacity``, rounded down: only integers are compared with it.
+    ``capacity_limit`` is as in ``placement.capacity``, but rounded down, because it is compared only with integers.
     """
 
     positions: Integers
@@ -56,7 +56,7 @@ class InventoryColumns:
 
     @functools.cached_property
     def headroom(self) -> Integers:
-        """The maximum that one candidate may allocate of each inventory."""
+        """The largest amount of each inventory that one candidate may use."""
         headroom: Integers = capacity.headroom(self, self.capacity_limit, np.minimum)
         return headroom
 
@@ -67,14 +67,14 @@ class InventoryColumns:
 
     @property
     def max_allocatable(self) -> Integers:
-        """The largest amount of one new allocation from each inventory; 0 if none is possible."""
-        # A database that was not repaired may have steps of 0.
+        """The largest amount of each inventory that one new allocation may have; 0 if none is possible."""
+        # A database that was not repaired may have a step_size of 0.
         inventories = replace(self, step_size=np.maximum(self.step_size, 1))
         amounts: Integers = capacity.max_allocatable(inventories, np.maximum(self.headroom, 0))
         return amounts
 
     def positions_with_capacity(self, amount: int) -> Integers:
-        """Return the positions of the providers that can allocate ``amount`` (1 or more, also beyond 64 bits)."""
+        """Return the positions of the providers that can allocate ``amount``, an integer of 1 or more and any size."""
         if amount >= _MAX_CAPACITY:
             return self.positions[:0]
         fits = self.headroom >= amount
@@ -86,8 +86,8 @@ class InventoryColumns:
     def first_violations(self, amount: int) -> capacity.Violations:
         """Return which inventories cannot allocate ``amount``, by the first part of the capacity rule that it violates.
 
-        :param amount: 1 or more, also beyond 64 bits.
-        :returns: for each part, a flag for each item.
+        :param amount: an integer of 1 or more and any size.
+        :returns: for each part of the rule, one flag per item.
         """
         remaining = np.ones(len(self.positions), np.bool_)
         first = []
@@ -97,14 +97,14 @@ class InventoryColumns:
         return capacity.Violations(*first)
 
     def used_at(self, position: int) -> int:
-        """Return the usage at a position, at which there is an inventory."""
+        """Return the usage of the inventory at a position. There has to be one."""
         return int(self.used.item(self.positions.searchsorted(position)))
 
     def with_used(self, positions: Integers, used: Integers) -> InventoryColumns:
         """Return the columns with other usage.
 
-        :param positions: of the inventories that change.
-        :param used: an item for each of these.
+        :param positions: the positions of the inventories that change.
+        :param used: their new usage.
         :raises KeyError: there is no inventory at one of ``positions``.
         """
         column = self.used.copy()
@@ -112,9 +112,9 @@ class InventoryColumns:
         return replace(self, used=column)
 
     def rearranged(self, new_positions: Integers, added: Sequence[Entry]) -> InventoryColumns | None:
-        """Return the columns of a partition in which providers were moved, added or removed; None if nothing is left.
+        """Return the columns after providers were moved, added or removed; None if no inventory is left.
 
-        :param new_positions: for each old position the new one, -1 if the provider was removed or read again.
+        :param new_positions: for each old position the new one, or -1 if the provider was removed or read again.
         :param added: the entries of providers that were added or read again, in order of position.
         """
         moved = replace(self, positions=new_positions[self.positions])
@@ -134,9 +134,9 @@ class InventoryColumns:
 class UsageColumns:
     """The changes that claims made to providers: generation, ``modified`` of ``Provider`` and usage, as columns.
 
-    ``ids``, ``generations`` and ``modified`` have an item for each provider; ``modified`` is in microseconds since
-    1970, below 0 if no time is recorded. ``used`` has for each class name the indexes of its providers in ``ids``, and
-    the usage of each.
+    ``ids``, ``generations`` and ``modified`` have one item for each provider. ``modified`` is in microseconds since
+    1970, or negative if no time is recorded. ``used`` has by class name the indexes of providers in ``ids``, and the
+    usage of each.
     """
 
     ids: Integers
@@ -148,8 +148,8 @@ class UsageColumns:
     def build(cls, providers: Integers, inventories: Integers, classes: Mapping[int, str]) -> UsageColumns:
         """Make the columns.
 
-        :param providers: a row for each provider, in any order: id, generation, time of the last update.
-        :param inventories: a row for each inventory, in any order: the ids of its provider and class, usage.
+        :param providers: rows of id, generation, and time of the last update, in any order.
+        :param inventories: rows of provider id, class id, and usage, in any order.
         :param classes: the names of the classes by id.
         :raises KeyError: the provider of an inventory is not in ``providers``, or its class not in ``classes``.
         """
@@ -162,9 +162,9 @@ class UsageColumns:
         return cls(ids, generations, modified, used)
 
     def select(self, which: Flags) -> UsageColumns:
-        """Return the columns of some of the providers.
+        """Return the columns of some providers.
 
-        :param which: a flag for each provider.
+        :param which: one flag for each provider.
         """
         indexes = np.cumsum(which) - 1
         used = {}

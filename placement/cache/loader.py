@@ -60,17 +60,17 @@ _AGGREGATES = sa.select(_own_aggregates.resource_provider_id, tables.placement_a
     tables.placement_aggregates, tables.placement_aggregates.c.id == _own_aggregates.aggregate_id
 )
 _USED = ('resource_provider_id', 'resource_class_id', 'used')
-#: If the range from the lowest to the highest id to read is at most this many times as long as the list of ids, the
-#: whole range is read: that takes a database a quarter to a half of the time of a list.
+#: If the range from the lowest to the highest id is at most this many times as long as the list of ids, the whole range
+#: is read. This takes a database a quarter to a half of the time of a list.
 _MAX_SPARSENESS = 2
-#: The length of a range that one statement reads: its rows come as one text, which the database limits.
+#: Maximum length of a range that one statement reads. Its rows come as one text, whose length the database limits.
 _MAX_RANGE = 10_000
 
 
 def load_names(
     tx: sa.Connection, class_ids: Collection[int] | None = None, trait_ids: Collection[int] | None = None
 ) -> KnownNames:
-    """Read the names of the resource classes and traits with these ids; None for all. Unknown ids are left out."""
+    """Read the names of the resource classes and traits with these ids, or all if None. Ignore unknown ids."""
 
     def rows(table: sa.Table, ids: Collection[int] | None) -> Iterable[Any]:
         query = sa.select(table.c.id, table.c.name)
@@ -85,18 +85,18 @@ def load_names(
 def load_all(
     tx: sa.Connection, classes: ClassNames, report: Callable[[str], None] = lambda _table: None
 ) -> Iterator[Provider]:
-    """Read all providers, in a constant number of statements.
+    """Read all providers in a constant number of statements.
 
     :param classes: the names of the resource classes by id.
-    :param report: called after each table but the last, with a description of the rows read.
+    :param report: called after each table except the last, with a description of the rows read.
     """
     return _providers_with(tx, None, classes, report)
 
 
 def load_with_rootless(tx: sa.Connection, classes: ClassNames, ids: sa.SelectBase | None = None) -> Iterator[Provider]:
-    """Read providers for a report, also those without a recorded root, which the snapshot of the cache does not have.
+    """Read providers for a report, including providers without a recorded root, which the cache does not have.
 
-    Only a damaged database has such providers. ``root_id`` is their own id, and ``root_provider_uuid`` is empty.
+    Only a damaged database has such providers. Their ``root_id`` is their own id; ``root_provider_uuid`` is empty.
 
     :param ids: a query for the ids of the providers; None for all.
     """
@@ -104,7 +104,7 @@ def load_with_rootless(tx: sa.Connection, classes: ClassNames, ids: sa.SelectBas
 
 
 def load_providers(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> dict[int, Provider | None]:
-    """Read the providers with these ids; None for those that do not exist."""
+    """Read the providers with these ids. The result has None for ids that do not exist."""
     providers: dict[int, Provider | None] = dict.fromkeys(ids)
     for chunk in sql.chunks(sorted(ids)):
         providers.update((provider.id, provider) for provider in _providers_with(tx, chunk, classes))
@@ -112,9 +112,9 @@ def load_providers(tx: sa.Connection, ids: Collection[int], classes: ClassNames)
 
 
 def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> UsageColumns | None:
-    """Read generation and usage of the providers with these ids; None for no ids. Unknown ids are left out.
+    """Read the generations and usages of the providers with these ids. Ignore unknown ids; return None for no ids.
 
-    One statement reads 900 providers, or 10,000 whose ids are close together.
+    One statement reads up to 900 providers, or 10,000 if their ids are close together.
     """
     if not ids:
         return None
@@ -136,7 +136,7 @@ def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) ->
         providers.append(generation_rows)
         inventories.append(used)
     generation_rows, used = np.concatenate(providers), np.concatenate(inventories)
-    # A range has other ids also.
+    # A range also contains other ids.
     return UsageColumns.build(
         generation_rows[np.isin(generation_rows[:, 0], listed)], used[np.isin(used[:, 0], listed)], classes
     )
@@ -154,7 +154,7 @@ def _providers_with(
     report: Callable[[str], None] = lambda _table: None,
     query: sa.Select[Any] = _PROVIDERS,
 ) -> Iterator[Provider]:
-    """Read the providers with these ids, None for all."""
+    """Read the providers with these ids, or all if None."""
 
     def execute(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> Iterable[Any]:
         return tx.execute(query if ids is None else query.where(id_.in_(ids)))
@@ -210,7 +210,7 @@ def _sets(rows: Iterable[Any], intern: _Interner) -> Mapping[int, frozenset[str]
 
 
 class _Interner:
-    """Returns one object for all equal values, to save memory: many providers have equal inventories and traits."""
+    """Returns the same object for all equal values, to save memory: many inventories and sets of traits are equal."""
 
     def __init__(self) -> None:
         self._firsts: dict[Any, Any] = {}

@@ -1,6 +1,6 @@
-"""Keeps some thousand resource providers, in whole trees, as columns. A refresh replaces the changed partitions.
+"""Stores a few thousand resource providers, in whole trees, as columns. A refresh replaces the changed partitions.
 
-A vector of flags or numbers has one item for each provider of a partition or one for each tree, as documented.
+A vector of flags or numbers has one item per provider of a partition or, where documented, one item per tree.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _MAX_CACHE_KEYS = 6
 class DictionaryColumn:
     """The set of traits, or of aggregates, of each provider of a partition. Each distinct set is stored once.
 
-    A dictionary-encoded column: ``codes`` has for each position the index of its set in ``values``, which may have sets
-    that no provider has now.
+    This is a dictionary-encoded column: ``codes`` has for each position the index of its set in ``values``, which may
+    have unused sets.
     """
 
     values: tuple[NameSet, ...]
@@ -62,14 +62,14 @@ class DictionaryColumn:
         return cls(tuple(code_by_names), codes)
 
     def where(self, predicate: Callable[[NameSet], bool]) -> Flags:
-        """Return for each position whether its set satisfies ``predicate``, called once for each distinct set."""
+        """Return for each position whether its set satisfies ``predicate``. Call it only once for each distinct set."""
         flags: Flags = np.fromiter(map(predicate, self.values), np.bool_, len(self.values))[self.codes]
         return flags
 
     def rearranged(self, new_positions: Integers, size: int, added: Mapping[int, NameSet]) -> DictionaryColumn:
-        """Return the column of a partition in which providers were moved, added or removed.
+        """Return the column after providers were moved, added or removed.
 
-        :param new_positions: for each old position the new one, -1 if the provider was removed or read again.
+        :param new_positions: for each old position the new one, or -1 if the provider was removed or read again.
         :param size: the number of new positions.
         :param added: the sets of the providers that were added or read again, by new position.
         """
@@ -80,7 +80,7 @@ class DictionaryColumn:
         for position, names in added.items():
             codes[position] = code_by_names.setdefault(names, len(code_by_names))
         if len(code_by_names) > 2 * size + 16:
-            # Drop the sets that no provider has now.
+            # Drop the sets that no provider has.
             values = tuple(code_by_names)
             return DictionaryColumn.build(values[code] for code in codes)
         return DictionaryColumn(tuple(code_by_names), codes)
@@ -88,7 +88,7 @@ class DictionaryColumn:
 
 @dataclass(frozen=True, eq=False)
 class LazyProviders(Sequence[Provider]):
-    """The providers of a partition, by position. One that claims changed is made of the columns when it is first used.
+    """The providers of a partition, by position. If claims changed a provider, its first use updates the object.
 
     In ``as_read`` the generation, modified time and usage of a provider may be out of date; all else is up to date.
     The columns of generations and times are valid only for providers that claims have changed.
@@ -102,7 +102,7 @@ class LazyProviders(Sequence[Provider]):
 
     @classmethod
     def build(cls, providers: Iterable[Provider]) -> LazyProviders:
-        """Make the column of ``providers``, all of which are up to date."""
+        """Make the column of ``providers``. All are up to date."""
         as_read = list(providers)
         no_claims = np.zeros(len(as_read), np.int64)
         return cls(as_read, bytearray(len(as_read)), no_claims, no_claims, {})
@@ -115,7 +115,7 @@ class LazyProviders(Sequence[Provider]):
         :param positions: the positions of the providers of ``usages``.
         :param columns: the columns of the partition, after the claims.
         """
-        # Copied first: another thread that makes a provider stores it before it marks it as up to date.
+        # Copy the marks before ``as_read``: a thread that updates a provider stores it before it changes the mark.
         is_outdated = self._is_outdated.copy()
         np.frombuffer(is_outdated, np.bool_)[positions] = True
         generations, modified = self._generations.copy(), self._modified.copy()
@@ -143,7 +143,7 @@ class LazyProviders(Sequence[Provider]):
 
     def _updated(self, position: int) -> Provider:
         provider, modified = self.as_read[position], self._modified.item(position)
-        # Takes a fifth of the time of ``dataclasses.replace``.
+        # This takes a fifth of the time of ``dataclasses.replace``.
         return Provider(
             provider.id,
             provider.uuid,
@@ -170,9 +170,9 @@ class Partition:
     A *position* is the index of a provider in ``providers``, a *number* the index of a tree in ``roots``.
 
     ``starts`` has the position of the first provider of each tree and, at the end, the number of providers. ``roots``
-    has the root id of each tree. ``has_root`` says for each tree whether its first provider is its root. A tree
-    without its root, which only a damaged database has, is listed but not searched. ``traits`` and ``aggregates`` have
-    an item for each provider. ``inventory_columns`` is by resource class.
+    has the root id of each tree. ``has_root`` tells for each tree whether its first provider is its root. Only a
+    damaged database has trees without a root; they are listed but not searched. ``traits`` and ``aggregates`` have one
+    item for each provider. ``inventory_columns`` is by resource class.
     """
 
     providers: LazyProviders
@@ -241,7 +241,7 @@ class Partition:
 
     @functools.cached_property
     def tree_aggregates(self) -> DictionaryColumn:
-        """For each tree (not provider) the aggregates of all its providers together."""
+        """For each tree, the aggregates of all its providers together."""
         sets = [self.aggregates.values[number] for number in self.aggregates.codes.tolist()]
         starts = self.starts.tolist()
         return DictionaryColumn.build(
@@ -254,13 +254,13 @@ class Partition:
         return self.providers[self.starts[number] : self.starts[number + 1]]
 
     def tree_number(self, root_id: int) -> int | None:
-        """Return the number of the tree with this root id, None if it is not in the partition."""
+        """Return the number of the tree with this root id; None if it is not in the partition."""
         number = int(np.searchsorted(self.roots, root_id))
         return number if number < len(self.roots) and self.roots[number] == root_id else None
 
     @functools.cached_property
     def parents(self) -> Integers:
-        """For each provider the index of its parent within the tree, -1 if its parent is not in it."""
+        """For each provider, the index of its parent within the tree; -1 if the tree does not have its parent."""
         indexes = np.full(len(self.providers), -1, np.int64)
         for first, last in itertools.pairwise(self.starts.tolist()):
             if last - first > 1:
@@ -277,7 +277,7 @@ class Partition:
         return np.ones(len(self.providers), np.bool_)
 
     def with_capacity(self, resource_class: str, amount: int) -> Flags:
-        """Return whether each provider can allocate ``amount`` of a resource class."""
+        """Return for each provider whether it can allocate ``amount`` of a resource class."""
         flags = np.zeros(len(self.providers), np.bool_)
         columns = self.inventory_columns.get(resource_class)
         if columns is not None:
@@ -289,7 +289,7 @@ class Partition:
         return flags[self.starts[:-1]][self.tree_numbers]
 
     def in_tree(self, root_id: int | None) -> Flags:
-        """Return whether each provider is in the tree with this root id; None is the id of no tree."""
+        """Return for each provider whether it is in the tree with this root id. No tree has the id None."""
         number = None if root_id is None else self.tree_number(root_id)
         flags = np.zeros(len(self.providers), np.bool_)
         if number is not None:
@@ -299,14 +299,14 @@ class Partition:
     def fragments(
         self, cache_key: Hashable, positions: Sequence[int], encode: Callable[[Provider], bytes]
     ) -> list[bytes]:
-        """Return what ``encode`` makes of the providers at some positions; cached until the provider changes.
+        """Return the results of ``encode`` for the providers at ``positions``. Cache each until the provider changes.
 
-        :param cache_key: identifies ``encode`` and everything besides the provider on which its result depends.
+        :param cache_key: identifies ``encode``, and everything except the provider that its result depends on.
         """
         cached = self._fragments.get(cache_key)
         if cached is None:
             while len(self._fragments) >= _MAX_CACHE_KEYS:
-                # ``list`` and ``pop`` with a default are safe if other threads do the same.
+                # ``list`` and ``pop`` with a default are safe even if other threads do the same.
                 self._fragments.pop(list(self._fragments)[0], None)  # noqa: RUF015
             cached = self._fragments[cache_key] = [None] * len(self.providers)
         for position in [position for position in positions if cached[position] is None]:
@@ -316,7 +316,7 @@ class Partition:
     # Refreshes ----------------------------------------------------------------------------------------------
 
     def with_usages(self, usages: UsageColumns) -> Partition:
-        """Return the partition with other usage and generations, as they are after claims.
+        """Return the partition with the usage and generations after claims.
 
         :raises KeyError: a provider or an inventory is not in the partition.
         """
@@ -340,7 +340,7 @@ class Partition:
     def with_trees(self, trees: Mapping[int, Tree]) -> Partition | None:
         """Return the partition with some trees replaced, added or removed; None if no tree is left.
 
-        :param trees: by root id, in any order; an empty one removes the tree.
+        :param trees: by root id, in any order. An empty tree removes the tree.
         """
         providers: list[Provider] = []
         new_positions = np.full(len(self.providers), -1, np.int64)
@@ -388,8 +388,8 @@ class Partition:
 def or_by_tree(partition: Partition, of_providers: NDArray[_Bits]) -> NDArray[_Bits]:
     """Combine the values of the providers of each tree with a bitwise or.
 
-    :param of_providers: an item (or a row of items) for each provider of ``partition``.
-    :returns: an item (or a row) for each tree.
+    :param of_providers: one item, or one row of items, for each provider of ``partition``.
+    :returns: one item, or one row, for each tree.
     """
     if len(partition.starts) == len(of_providers) + 1:
         return of_providers
@@ -398,7 +398,7 @@ def or_by_tree(partition: Partition, of_providers: NDArray[_Bits]) -> NDArray[_B
 
 
 def partition_trees(trees: Sequence[Tree], size: int) -> Iterator[Partition]:
-    """Yield partitions of about ``size`` providers, made of ``trees``, which are in order of their root ids."""
+    """Divide ``trees``, which are in order of their root ids, into partitions of about ``size`` providers."""
     waiting: list[Tree] = []
     count = 0
     for tree in trees:

@@ -10,18 +10,18 @@ from placement.capacity import InventoryRecord
 
 __all__ = ['SHARING_TRAIT', 'InventoryRecord', 'Provider']
 
-#: A provider with this trait shares its inventory with the trees of all providers that are in one of its aggregates.
+#: A provider with this trait shares its inventory with the trees of all providers in its aggregates.
 SHARING_TRAIT = 'MISC_SHARES_VIA_AGGREGATE'
 
 
 @dataclass(eq=False, slots=True)
 class Provider:
-    """One resource provider, with all that a search and a list of providers show of it. Never changed once made.
+    """One resource provider, with everything that searches and lists of providers show. Objects are immutable.
 
-    ``inventories`` is by class name, in order of the class ids. ``traits`` are names, ``aggregates`` uuids.
-    ``modified`` is the aware time of the last update of its row, None if none is recorded. ``ancestors`` are the ids of
-    the providers above a sharing provider, which search units of other trees do not contain; it is empty for other
-    providers. There may be several objects of one provider: compare ``id``.
+    ``inventories`` is by class name, in order of the class ids. ``traits`` are names, ``aggregates`` are uuids.
+    ``modified`` is the aware time of the last update of its row; None if it is unknown. ``ancestors`` has, only for
+    sharing providers, the ids of the providers above it, because search units of other trees do not contain these.
+    There may be several objects of one provider, so compare ``id``.
     """
 
     id: int

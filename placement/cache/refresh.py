@@ -1,10 +1,10 @@
 """Keeps the cache of one process up to date with the database (doc/cache.md#how-it-detects-changes).
 
 Before each search ``ProviderCache.up_to_date`` reads the sums of the slots of the change log, in one statement without
-a transaction. If they are those of the snapshot, it is up to date. Otherwise one thread at a time, under a lock of the
-process, reads the changes in one transaction; if log entries are missing, it reads everything. It takes no locks in the
-database. Only single statements are retried; an error goes to the caller, and the snapshot stays.
-``background_refresh`` does the same while nobody searches.
+a transaction. If they equal the sums of the snapshot, it is up to date. Otherwise one thread at a time, under a lock of
+the process, reads the changes in one transaction, or everything if log entries are missing. It takes no locks in the
+database. Only single statements are retried. After an error, which goes to the caller, the snapshot stays the same.
+``background_refresh`` does the same between searches.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from placement.db.change_log import ChangeKind, LogPosition, Relation
 
 LOG = log.getLogger(__name__)
 
-#: How long the database may show an older state than that of the snapshot, as a node of a cluster does that has not
-#: applied everything yet. After that the database is taken to be restored from a backup, and the cache is reloaded.
+#: How long the database may show an older state than the snapshot: a node of a cluster may not have applied all changes
+#: yet. After this time the service assumes that the database was restored from a backup, and reloads the cache.
 STALE_READ_GRACE_SECONDS = 10.0
-#: A load of the cache that takes longer is logged at INFO.
+#: If loading the cache takes longer, this is logged at INFO.
 SLOW_LOAD_SECONDS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
 class CacheState:
-    """A snapshot, and the position of the change log that it is at.
+    """A snapshot, and its position in the change log.
 
-    ``builder`` makes the next snapshots, for one cache in each process. ``refresh`` is the number of the refresh that
-    read it.
+    ``builder`` makes the next snapshots; only one cache in each process uses it. ``refresh`` is the number of the
+    refresh that read the snapshot.
     """
 
     snapshot: Snapshot
@@ -53,8 +53,8 @@ class ProviderCache:
 
     :param db: the database. Nothing is read before the first call of a method.
     :param clock: a monotonic clock, in seconds.
-    :param state: the state of the cache in the process from which this one was forked. It may be old: it is refreshed
-        before it is used.
+    :param state: the state of the cache in the process from which this one was forked. It may be old, because it is
+        refreshed before its first use.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class ProviderCache:
         self._checked_at = -math.inf
 
     def up_to_date(self) -> Snapshot:
-        """Return a committed snapshot of the database that is no older than this call.
+        """Return a committed snapshot of the database that is not older than this call.
 
-        One round trip to the database if nothing changed. Threads may call it at the same time.
+        If nothing changed, this takes one round trip to the database. Threads may call it at the same time.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         state, refreshes = self._state, self._refreshes
-        # Read before the lock is taken, even if nothing is loaded: without a database every caller fails immediately.
+        # Read this before taking the lock, even if nothing is loaded: without a database, all callers fail immediately.
         sums = change_log.Sums.from_row(self._db.fetch_all(change_log.CHECK)[0])
         self._db.metrics.cache_checked()
         self._checked_at = self._clock()
@@ -88,18 +88,18 @@ class ProviderCache:
         return self._refreshed(refreshes, sums)
 
     def load(self) -> None:
-        """Load or refresh the cache when a process starts. If that fails it is logged, and the first search does it."""
+        """Load or refresh the cache when a process starts. Log a failure; then the first search will do it."""
         try:
             self.up_to_date()
             return
         except errors.DATABASE_ERRORS as error:
             reason = self._schema_problem() or str(error).partition('\n')[0]
         verb = 'refreshed' if self.is_loaded else 'loaded'
-        # Logged after the ``except`` block, in which oslo.log would append the exception.
+        # This is not in the except clause, because there oslo.log adds the exception to the line.
         LOG.warning('The cache was not %s at startup; the first search will do it: %s', verb, reason)
 
     def _schema_problem(self) -> str | None:
-        """Return the problem of the schema; None if there is none or it cannot be read."""
+        """Return the problem of the schema; None if there is no problem or the schema cannot be read."""
         try:
             self._db.check_schema()
         except migration.WrongSchema as error:
@@ -110,7 +110,7 @@ class ProviderCache:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the cache is loaded, so that a search does not have to do it first."""
+        """Whether the cache is loaded. If not, the first search has to load it."""
         return self._state is not None
 
     @property
@@ -126,8 +126,8 @@ class ProviderCache:
     def _refreshed(self, refreshes: int, sums: change_log.Sums) -> Snapshot:
         """Return a snapshot that another thread has read since the call began, or read one.
 
-        If a refresh that began after the call fails, the call fails with the same error. So threads that wait while the
-        database does not answer do not try it one after the other.
+        If a refresh that began after the call fails, the call fails with the same error. So while the database does not
+        respond, waiting threads do not try one after the other.
 
         :param refreshes: the number of refreshes that had begun when the call began.
         :param sums: the sums that the check read.
@@ -154,7 +154,7 @@ class ProviderCache:
             reloaded = newest is None and state is not None
             if newest is None:
                 newest = self._load(tx)
-            # Set before the transaction ends: even if that fails, the data are valid, and ``builder`` has this state.
+            # Set this before the transaction ends. Even if the end fails, the data are valid and ``builder`` has them.
             self._state = dataclasses.replace(newest, refresh=self._refreshes)
         self._db.metrics.cache_checked()
         if newest is not state:
@@ -170,8 +170,8 @@ class ProviderCache:
             if seconds > SLOW_LOAD_SECONDS:
                 LOG.info('Loading the cache: read the %s in %.1f s', table, seconds)
 
-        # Keep the garbage collector from traversing the snapshot repeatedly: that takes a fifth of the time of a load,
-        # and time later. A snapshot has no reference cycles.
+        # Prevent the garbage collector from traversing the snapshot repeatedly. This would take a fifth of the time of
+        # a load, and time later. A snapshot has no reference cycles.
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -192,8 +192,7 @@ class ProviderCache:
     def _refresh(self, tx: sa.Connection, state: CacheState) -> tuple[CacheState | None, int]:
         """Read what changed between ``state`` and the state that ``tx`` sees.
 
-        :returns: the state of ``tx``, or None if everything has to be reloaded; and the number of providers that
-            changed.
+        :returns: the state of ``tx``, or None if everything has to be reloaded; and the number of changed providers.
         """
         log_position = change_log.read_log_position(tx, state.log_position)
         relation = state.log_position.relation(log_position)
@@ -221,26 +220,27 @@ class ProviderCache:
         try:
             snapshot = state.builder.next(changes)
         except Exception:
-            # A bug, or a write to the tables without the log. Without this, searches would fail until a restart.
+            # This is a bug, or a write to the tables that is not in the log. Without a reload, searches would fail
+            # until a restart.
             LOG.exception('The cache could not be refreshed')
             return _reload('the refresh failed')
         return dataclasses.replace(state, snapshot=snapshot, log_position=log_position), len(changed)
 
 
 def _reload(reason: str) -> tuple[None, int]:
-    """Log why everything has to be reloaded, and return what ``_refresh`` returns then."""
+    """Log why everything has to be reloaded. Return the result for ``_refresh``."""
     LOG.info('Reloading the cache: %s', reason)
     return None, 0
 
 
 def _read_changes(tx: sa.Connection, snapshot: Snapshot, changed: Mapping[int, int]) -> Changes | None:
-    """Read what changed; None if a resource class was renamed, which may concern every provider."""
+    """Read what changed; None if a resource class was renamed, because this may affect every provider."""
     by_kind: dict[int, list[int]] = {kind: [] for kind in ChangeKind}
     for id_, kind in changed.items():
         by_kind[kind].append(id_)
     names: KnownNames | None = None
     if entries := by_kind[ChangeKind.NAMES]:
-        # Only the new names, unless some were renamed or deleted.
+        # Read only the new names, unless names were renamed or deleted.
         new = change_log.new_names(entries) if len(entries) <= sql.MAX_VALUES_PER_STATEMENT else None
         names = loader.load_names(tx) if new is None else snapshot.names.with_names(loader.load_names(tx, *new))
         if snapshot.names.renames_class(names):

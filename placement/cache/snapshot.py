@@ -1,4 +1,4 @@
-"""Immutable snapshots, each the image of one committed state of the database. Each is made from the one before."""
+"""Immutable snapshots. Each is the image of one committed state of the database, made from the previous snapshot."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class KnownNames:
     traits: frozenset[str]
 
     def raise_unless_known(self, classes: Iterable[str], traits: Iterable[str]) -> None:
-        """Make sure that the classes and traits that a request names exist.
+        """Make sure that the classes and traits in a request exist.
 
         :raises ResourceClassNotFound: one of ``classes`` does not exist.
-        :raises TraitNotFound: some of ``traits`` do not exist; names them all.
+        :raises TraitNotFound: some of ``traits`` do not exist; the error names them all.
         """
         exception.ResourceClassNotFound.raise_unless_known(classes, self.class_ids)
         exception.TraitNotFound.raise_unless_known(sorted(set(traits)), self.traits)
@@ -42,7 +42,7 @@ class KnownNames:
         return {name: id_ for id_, name in self.classes.items()}
 
     def with_names(self, names: KnownNames) -> KnownNames:
-        """Return these and ``names`` together."""
+        """Return these names together with ``names``."""
         return KnownNames({**self.classes, **names.classes}, self.traits | names.traits)
 
     def renames_class(self, names: KnownNames) -> bool:
@@ -54,9 +54,9 @@ class KnownNames:
 class Changes:
     """The changes between two snapshots. No provider is in both ``providers`` and ``usages``.
 
-    ``providers`` has, by id, each provider that was created or changed in any way, and None for a deleted one.
-    ``usages`` has the providers of which only the usage changed; it is None if there are none. ``names`` is None if no
-    name changed; it never renames a resource class.
+    ``providers`` has, by id, each provider that was created or changed in any way, and None if it was deleted.
+    ``usages`` has the providers for which only the usage changed; None if there are none. ``names`` is None if no name
+    changed; it never renames a resource class.
     """
 
     providers: Mapping[int, Provider | None]
@@ -96,7 +96,7 @@ class Snapshot:
             yield from partition.providers
 
     def find_provider(self, uuid: str) -> Provider | None:
-        """Return the provider with this uuid, None if there is none."""
+        """Return the provider with this uuid; None if there is none."""
         for partition in self.partitions:
             position = partition.by_uuid.get(uuid)
             if position is not None:
@@ -104,18 +104,18 @@ class Snapshot:
         return None
 
     def root_id_of(self, uuid: str) -> int | None:
-        """Return the root id of the provider with this uuid, None if there is none."""
+        """Return the root id of the provider with this uuid; None if there is no such provider."""
         provider = self.find_provider(uuid)
         return None if provider is None else provider.root_id
 
     def inventory_columns(self, resource_class: str) -> Iterator[tuple[Partition, InventoryColumns]]:
-        """Yield each partition that has inventory of a resource class, with the columns."""
+        """Yield each partition that has inventory of a resource class, with its columns of the class."""
         for partition in self.partitions:
             if resource_class in partition.inventory_columns:
                 yield partition, partition.inventory_columns[resource_class]
 
     def partition_index(self, root_id: int) -> int | None:
-        """Return the index of the partition to which a tree with this root id belongs; None if there are none."""
+        """Return the index of the partition for a tree with this root id; None if there are no partitions."""
         return max(bisect.bisect_right(self.first_root_ids, root_id) - 1, 0) if self.partitions else None
 
     def find_tree(self, root_id: int) -> tuple[Partition, int]:
@@ -176,9 +176,9 @@ def _in_order(root_id: int, members: list[Provider]) -> Tree:
 
 
 class SnapshotBuilder:
-    """Makes each next snapshot from the one before. Keeps the root id of each provider for that.
+    """Makes each snapshot from the previous one. For this it keeps the root id of each provider.
 
-    :param snapshot: the first one.
+    :param snapshot: the first snapshot.
     """
 
     def __init__(self, snapshot: Snapshot, size: int = PROVIDERS_PER_PARTITION) -> None:
@@ -187,7 +187,7 @@ class SnapshotBuilder:
         self._root_id_of = {provider.id: provider.root_id for provider in snapshot.providers()}
 
     def next(self, changes: Changes) -> Snapshot:
-        """Return the snapshot after ``changes``, from which the next call continues.
+        """Return the snapshot after ``changes``. The next call continues from it.
 
         :raises KeyError: ``changes.usages`` has a provider or an inventory that is not in the snapshot.
         """
@@ -213,7 +213,7 @@ class SnapshotBuilder:
         return replace(snapshot, partitions=tuple(partitions))
 
     def _changed_trees(self, snapshot: Snapshot, providers: Mapping[int, Provider | None]) -> dict[int, Tree]:
-        """Return the trees, by root id, of which a provider is added, changed or removed; empty if none is left."""
+        """Return the trees in which providers are added, changed or removed, by root id. A tree may become empty."""
         touched = {self._root_id_of[id_] for id_ in providers if id_ in self._root_id_of}
         members: dict[int, dict[int, Provider]] = {
             root_id: {member.id: member for member in _tree(snapshot, root_id) if member.id not in providers}
