@@ -4,12 +4,12 @@
 
 * ``parsing`` reads a query string into a ``request``; ``syntax`` has the values that lists of providers share with it.
 * ``requirements`` has the conditions on single providers, and compiles a request into them.
-* ``prefilter`` finds the trees that could have a candidate, with operations on the columns of the cache, and puts
-  equivalent ones into one search unit (``search_units``).
+* ``prefilter`` finds the trees that could have a candidate, with operations on the columns of the cache. It puts
+  equivalent trees into one search unit (``search_units``).
 * ``solver`` assigns providers to the requirements of a search unit; ``assignments`` calls it for each unit in turn.
 * ``selection`` takes the candidates of a response from these assignments, within ``budget``.
 
-``filter_providers`` finds the providers of a list, whose filters are the requirements of a request with one group.
+``filter_providers`` finds the providers of a list. Its filters are the requirements of a request with one group.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from placement.search.selection import AllocationCandidates
 def find_candidates(
     snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, rng: random.Random | None = None
 ) -> AllocationCandidates:
-    """Find the candidates of a request. Each stage pulls from the one before only what it needs.
+    """Find the candidates of a request. Each stage pulls from the previous one only what it needs.
 
-    :param budget: limits the search; ``budget.reached`` then has the limits that were reached.
-    :param rng: for a random sample of all candidates; None for the first ones, in order of their root ids.
+    :param budget: limits the search. Afterwards ``budget.reached`` has the limits that were reached.
+    :param rng: selects a random sample of all candidates; None selects the first candidates, in order of root ids.
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """
     snapshot.names.raise_unless_known([name for group in request.groups for name in group.resources], request.traits)
-    # What a provider must satisfy, by request group; equal groups once.
+    # The requirements that providers have to satisfy. Equal request groups have one requirement.
     prefilter = Prefilter(snapshot, request, budget=budget)
-    # Trees in which every requirement has a provider, by columns. Equivalent trees form one search unit.
+    # The trees in which every requirement has a provider, found by columns. Equivalent trees form one search unit.
     units = prefilter.search_units(rng)
-    # The first candidate of each tree, then the second of each ...; equal candidates once. Equivalent trees are solved
-    # once.
+    # The first candidate of each tree, then the second of each, and so on, without duplicates. Equivalent trees are
+    # solved once.
     candidates = assignments.search(units, prefilter.compiled, budget)
-    # The limit of the request, and the maximum size of a response.
+    # The candidates within the limit of the request and the maximum size of a response.
     selected = selection.select(candidates, request, budget, rng)
     return AllocationCandidates(snapshot, request, selected, frozenset(budget.reached))
 
@@ -55,15 +55,13 @@ def find_candidates(
 def filter_providers(
     snapshot: Snapshot, group: RequestGroup, name: str | None = None, uuid: str | None = None
 ) -> Iterator[tuple[Partition, list[int]]]:
-    """Yield each partition that has providers which pass all filters, with their positions in it, ascending.
+    """Yield the partitions in which providers pass all filters, with the ascending positions of these providers.
 
-    The rules are in api-ref/resource-providers.md.
+    The rules are in api-ref/resource-providers.md. The first item raises the errors.
 
-    Errors are raised when the first item is requested.
-
-    :param group: the filters that a search also has.
-    :param name: the provider's name, None for any.
-    :param uuid: the provider's uuid, None for any.
+    :param group: the filters that searches also have.
+    :param name: the provider's name; None for any.
+    :param uuid: the provider's uuid; None for any.
     :raises ResourceClassNotFound: a class does not exist.
     :raises TraitNotFound: some traits do not exist.
     """

@@ -3,12 +3,12 @@
 ::
 
     search units -> the assignments of each equivalence class
-                 -> candidate sets: the first candidate of each tree, then the second ones, ...; equal ones once
+                 -> candidate sets without duplicates: the first candidate of each tree, then the second of each, ...
                  -> at most ``budget.max_candidates`` -> ``selection.select``
 
-Each stage pulls from the one before it only what it needs. So when the limit of the request is reached, further search
-units and combinations are not evaluated. A search unit or a candidate set may have many trees: the pipeline passes no
-single candidates.
+Each stage pulls from the previous one only what it needs. So when the limit of the request is reached, the remaining
+search units and combinations are not evaluated. Search units and candidate sets may represent many trees, so the
+pipeline does not handle each candidate.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ def search(
 ) -> Iterator[CandidateSet]:
     """Yield the candidates of a request, each once, in candidate sets.
 
-    :param search_units: all trees that could have a candidate, with the sharing providers that reach them, and the
-        shared-only ones.
-    :param budget: end the search early; ``budget.reached`` then has the reason.
-    :param rejections: counts what is rejected and why, if given.
+    :param search_units: all search units that could have a candidate, including the shared-only ones.
+    :param budget: may end the search early; then ``budget.reached`` has the reason.
+    :param rejections: if given, counts the rejections by reason.
     """
     remaining = budget.max_candidates
     for candidate_set in round_robin(AssignmentFinder(compiled, budget, rejections).streams(search_units)):
@@ -48,10 +47,10 @@ def search(
 
 
 class AssignmentStream:
-    """The assignments of one equivalence class of search units, computed when first needed.
+    """The assignments of one equivalence class of search units, computed on first use.
 
-    Only the last two assignments are kept: in each round of ``round_robin`` every search unit gets the assignment of
-    that round, and looks for the next one. ``ended`` is true when there are no more assignments.
+    Two assignments are kept, because in each round of ``round_robin`` a search unit reads the assignment of this round
+    and the next one. ``ended`` is true if there are no more assignments.
 
     :param stream: yields the assignments, and None at the end of each time slice (``backtracking.TIME_SLICE``).
     """
@@ -67,7 +66,7 @@ class AssignmentStream:
     def get(self, index: int) -> Assignment | None:
         """Return the assignment at ``index``. If it is not found yet, search for one time slice.
 
-        None means that there is no such assignment if ``ended`` is true, otherwise that the time slice did not suffice.
+        If the result is None, there is no such assignment (``ended`` is true), or the time slice did not suffice.
         """
         if index == self._count:
             try:
@@ -83,13 +82,13 @@ class AssignmentStream:
 
 
 class AssignmentFinder:
-    """Finds the assignments of one request at one search unit after the other.
+    """Finds the assignments of one request at each search unit.
 
-    A candidate at a search unit with a tree uses at least one provider of that tree. So a candidate of sharing
-    providers alone is found at the root of one of them, or at a shared-only search unit, and not again at each root
+    A candidate at a search unit with a tree uses at least one provider of this tree. So a candidate that uses only
+    sharing providers is found in the tree of one of them, or at a shared-only search unit, but not again in each tree
     that they reach.
 
-    :param rejections: counts what is rejected and why, if given.
+    :param rejections: if given, counts the rejections by reason.
     """
 
     def __init__(self, compiled: CompiledRequest, budget: SearchBudget, rejections: Rejections | None = None) -> None:
@@ -99,7 +98,7 @@ class AssignmentFinder:
         self._rejections = rejections
 
     def streams(self, search_units: Iterable[SearchUnit]) -> Iterator[tuple[SearchUnit, AssignmentStream]]:
-        """Yield each search unit with the assignments of its equivalence class, until the request's steps are used."""
+        """Yield each search unit with the assignments of its equivalence class, until the request has no steps left."""
         streams: dict[Hashable, AssignmentStream] = {}
         for unit in search_units:
             if self._budget.steps_exhausted:
@@ -115,7 +114,7 @@ class AssignmentFinder:
     def assignments(self, search_unit: SearchUnit) -> Iterator[Assignment | None]:
         """Yield the assignments at the first tree of ``search_unit``, and None after each time slice.
 
-        The order depends on the arguments alone. Ends early when the steps of the tree or of the request are used up.
+        The order depends only on the arguments. Stop early if the steps of the tree or of the request are used up.
         """
         counter = StepCounter(self._budget)
         providers = search_unit.tree + search_unit.sharing
@@ -137,11 +136,11 @@ class AssignmentFinder:
 
 
 def round_robin(streams: Iterable[tuple[SearchUnit, AssignmentStream]]) -> Iterator[CandidateSet]:
-    """Yield the first candidate of each tree, then the second of each, and so on; equal candidates once.
+    """Yield the first candidate of each tree, then the second of each, and so on, without duplicates.
 
     A search unit whose time slice did not suffice gets another one after all other units of the round. A stream that
-    has ended is dropped immediately, because its search needs memory. Only candidates of sharing providers alone can be
-    found at several trees, so only these are remembered.
+    has ended is dropped immediately, because its search needs memory. Several search units can find the same candidate
+    only if it uses just sharing providers, so only such candidates are remembered.
     """
     seen: set[tuple[Amounts, Mappings]] = set()
     index = 0

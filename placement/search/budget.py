@@ -1,7 +1,7 @@
 """The budget of one search. Work is counted in steps, not in seconds, so that equal searches have equal results.
 
-A step is a small piece of work of about a microsecond at most: evaluating one condition on one provider or on one
-distinct set of names, assigning or remembering one amount, trying one set of traits.
+A step takes about a microsecond or less: evaluating one condition on one provider or on one distinct set of names,
+assigning or remembering one amount, trying one set of traits.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from oslo_config import cfg
 
-#: Maximum number of amounts and sets of traits that one search remembers, so that they are not tried again. Beyond that
-#: the search takes more steps, with the same result.
+#: Maximum number of amounts and sets of traits that one search remembers to avoid trying them again. Without more of
+#: them the search takes more steps, but has the same result.
 _MAX_REMEMBERED_ITEMS = 500_000
 
 
 class Limit(enum.Enum):
-    """One limit of a search; the value is its label in the metrics."""
+    """The limits of a search. The value is the label in the metrics."""
 
     TREE_STEPS = 'tree_steps'
     REQUEST_STEPS = 'request_steps'
@@ -33,12 +33,12 @@ class StepLimitReached(Exception):
 
 @dataclass
 class SearchBudget:
-    """The limits of one search, and how much of them it has used. By default nothing is limited.
+    """The limits of one search, and what it has used. By default there are no limits.
 
-    ``max_steps`` is for the whole request, ``max_tree_steps`` for one tree since its last candidate.
-    ``max_candidates`` limits the candidates that are found, ``max_size`` the size of a response as
-    ``selection.ResponseSize`` counts it. ``steps_taken`` are the steps so far. ``reached`` has the limits that ended
-    the search of one tree or of all trees, or truncated the response.
+    ``max_steps`` is for the whole request, ``max_tree_steps`` for one tree since its last candidate. ``max_candidates``
+    limits the number of candidates to find, and ``max_size`` the ``selection.ResponseSize``. ``steps_taken`` counts the
+    steps so far. ``reached`` has the limits that ended the search of one tree or of all trees, or truncated the
+    response.
     """
 
     max_candidates: int = sys.maxsize
@@ -66,7 +66,7 @@ class SearchBudget:
 
     @classmethod
     def for_diagnosis(cls, options: cfg.ConfigOpts.GroupAttr) -> SearchBudget:
-        """Return the budget of a search that counts why an earlier one found nothing: a tenth of its steps.
+        """Return the budget of a search that counts why another one found nothing: a tenth of the other's steps.
 
         :param options: the group ``[placement]``.
         """
@@ -96,7 +96,7 @@ class StepCounter:
     def count_setup(self, steps: int) -> None:
         """Count ``steps`` of building variables.
 
-        They count for the request only, as their number depends only on the number of providers and requirements.
+        They count only for the request, because their number depends only on the numbers of providers and requirements.
 
         :raises StepLimitReached: the steps of the request are used up.
         """
@@ -122,7 +122,7 @@ class StepCounter:
             raise StepLimitReached
 
     def reserve(self, items: int) -> bool:
-        """Return whether ``items`` more items may be remembered, and count them if so."""
+        """Return whether ``items`` more items may be remembered. If so, count them."""
         if self._budget.remembered_items + items > _MAX_REMEMBERED_ITEMS:
             return False
         self._budget.remembered_items += items
@@ -145,7 +145,7 @@ _OPTIONS = {
 
 
 def describe_limits(limits_reached: Iterable[Limit], options: cfg.ConfigOpts.GroupAttr) -> str:
-    """Return the options that set ``limits_reached``, with their values, as a text.
+    """Return a text with the options that set ``limits_reached``, and their values.
 
     :param options: the group ``[placement]``.
     """

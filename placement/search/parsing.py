@@ -37,7 +37,7 @@ _EMPTY_IN_SUBTREE = 'Empty string (unsuffixed group) can not be specified in `sa
 _ROOT_TWICE = "Query parameter 'root_required' may be specified only once."
 _ROOT_CONFLICTING = 'Conflicting required and forbidden traits found in root_required: {traits}'
 
-#: Requests of Nova and Neutron have some ten groups. The search takes more steps with each.
+#: Requests of Nova and Neutron have about ten groups. With each group the search takes more steps.
 MAX_REQUEST_GROUPS = 256
 
 #: The values of each key, in the order of the URL.
@@ -48,14 +48,14 @@ def parse(text: str, version: Version) -> CandidateRequest:
     """Read a query string.
 
     :param text: the WSGI variable QUERY_STRING, without the question mark.
-    :param version: the microversion that decides what it may contain.
-    :raises BadQuery: with the text of the first check of api-ref/allocation-candidates.md that the query string fails.
+    :param version: the microversion, which determines what the query string may contain.
+    :raises BadQuery: the query string fails a check of api-ref/allocation-candidates.md. The text is about the first.
     """
     pairs = validation.parse_query(text)
     values: dict[str, list[str]] = {}
     for key, value in pairs:
         values.setdefault(key, []).append(value)
-    # Every value of ``limit`` and ``group_policy`` is validated; the last invalid one is reported.
+    # All values of ``limit`` and ``group_policy`` are validated. The error is about the last invalid one.
     params = {key: occurrences[-1] for key, occurrences in values.items()}
     for key, pattern in (('limit', schema.LIMIT), ('group_policy', schema.GROUP_POLICY)):
         params.update([(key, value) for value in values.get(key, ()) if not re.match(pattern, value)])
@@ -82,7 +82,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
     return CandidateRequest(
         groups=groups,
         group_policy=policy,
-        # Python does not convert numerals of thousands of digits.
+        # Python does not convert numbers with thousands of digits.
         limit=None if limit is None else min(int(limit[:19]), _MAX_LIMIT),
         nested_aware=version >= (1, 29),
         with_traits=version >= (1, 17),
@@ -96,10 +96,10 @@ def parse(text: str, version: Version) -> CandidateRequest:
 def _in_order_of_reading(
     pairs: Sequence[tuple[str, str]], values: Values, parameters: Mapping[str, tuple[str, str]], version: Version
 ) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yield the name of each parameter of a group, its suffix, and the values to be read at once.
+    """Yield the name of each parameter of a group, its suffix, and the values to read together.
 
-    The order decides which of several malformed values is reported. Up to 1.29 it is group by group, from 1.30 on the
-    order of the URL.
+    The order determines which of several malformed values is reported. Up to 1.29 the parameters are in order of
+    groups, from 1.30 on in the order of the URL.
 
     :param parameters: the name and the suffix of each key that is a parameter of a group.
     """
@@ -120,7 +120,7 @@ def _in_order_of_reading(
 
 
 def _read_resources(values: Sequence[str], _version: Version, _suffix: str) -> dict[str, Any]:
-    # The last value counts, but all of them must be well-formed.
+    # The last value counts, but all values have to be well-formed.
     return {'resources': [syntax.parse_resources(value) for value in values][-1]}
 
 
@@ -131,7 +131,7 @@ def _read_in_tree(values: Sequence[str], _version: Version, _suffix: str) -> dic
 def _read_member_of(values: Sequence[str], version: Version, suffix: str) -> dict[str, Any]:
     if version < (1, 30):
         return syntax.parse_member_of(values, version, suffix)._asdict()
-    # One by one, as the first malformed value is reported.
+    # Read them one by one, because the first malformed value is reported.
     parsed = [syntax.parse_member_of([value], version, suffix) for value in values]
     return {
         'member_of': tuple(itertools.chain.from_iterable([aggregates.member_of for aggregates in parsed])),
@@ -143,7 +143,7 @@ def _read_required(values: Sequence[str], version: Version, _suffix: str) -> dic
     return syntax.parse_required(values, version)._asdict()
 
 
-#: By name of a parameter of a group: a function that reads its values into fields of the ``RequestGroup``.
+#: For each parameter of a group, the function that converts its values to fields of the ``RequestGroup``.
 _READERS: Mapping[str, Callable[[Sequence[str], Version, str], dict[str, Any]]] = {
     'resources': _read_resources,
     'required': _read_required,
@@ -171,7 +171,7 @@ def _parse_suffixes(value: str) -> frozenset[str]:
 
 
 def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
-    """Reject groups without ``resources``, below 1.36."""
+    """Below 1.36, reject groups without ``resources``."""
     orphans = [group for group in groups if not group.resources]
     traits = ', '.join(f'required{group.suffix}' for group in orphans if group.required)
     if traits:
@@ -201,7 +201,7 @@ def _check_subtrees(groups: Sequence[RequestGroup], same_subtree: Sequence[froze
 
 
 def _check_conflicts(groups: Sequence[RequestGroup], version: Version) -> None:
-    """Reject groups with a trait that is required and forbidden, or with an ``in:`` whose traits are all forbidden."""
+    """Reject groups that require and forbid the same trait, or forbid all traits of an ``in:``."""
     conflicts = []
     for group in groups:
         impossible = [any_of for any_of in group.required_any if any_of <= group.forbidden]

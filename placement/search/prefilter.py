@@ -1,20 +1,20 @@
 """Finds the trees that could have a candidate, and which of them are equivalent, with operations on columns.
 
 It applies the requirements of a request to all providers of a partition at once. A tree that satisfies them may have a
-candidate; only the search shows whether it has one. These are the passes over one partition, for the requirements
-A = ``resources=VCPU:4`` and B = ``resources1=SRIOV_NET_VF:1``, and the trait T that the unsuffixed group requires::
+candidate; only the solver shows whether it has one. The example shows the passes over one partition, for the
+requirements A = ``resources=VCPU:4`` and B = ``resources1=SRIOV_NET_VF:1``, and the trait T of the unsuffixed group::
 
     provider   tree | 1: A B T | 2: tree | 3: reach | 4: kept | 5: key
     host1       0   |    1 0 1 |   1 0 1 |    0 1 0 |   yes   | 101 ... \\ (key of the providers, number of the
     numa1       0   |    0 0 0 |         |          |         | 000 ... /  sharing providers that reach the tree)
     host2       1   |    0 0 0 |   0 0 0 |    0 1 0 |   no    |
 
-1. ``RequirementBits``: which requirements each provider satisfies in its own tree, and which of the collective traits
-   it has. Each is one bit; a row has as many 64-bit words as needed.
+1. ``RequirementBits``: which requirements each provider satisfies in its own tree, and which collective traits it has.
+   Each is one bit; a row has the necessary number of 64-bit words.
 2. ``or_by_tree``: the bits that the providers of a tree have together.
 3. ``_Reach``: the bits of the sharing providers of other trees that reach each tree.
 4. ``_may_have_candidate``: the trees in which 2 and 3 together have all bits, and that pass the rules about trees.
-5. ``_key_columns``: for the trees that are kept, the bytes on which the assignments depend (``SearchUnit``).
+5. ``_key_columns``: for the kept trees, the bytes that the assignments depend on (``SearchUnit``).
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from placement.search.request import CandidateRequest
 from placement.search.requirements import CompiledRequest, Condition, NameCondition, Requirement, compile_request
 from placement.search.search_units import Providers, SearchUnit, SharingIndex
 
-#: Bits as above, with the axes (providers or trees, words).
+#: Bits as explained above. The axes are (providers or trees, words).
 BitRows = NDArray[np.uint64]
 
 
 class TreeSearchUnit(SearchUnit):
-    """A search unit with trees of a partition: those with ``numbers``, whose roots are at the positions ``firsts``."""
+    """A search unit of the trees of a partition with these ``numbers``. Their roots are at the positions ``firsts``."""
 
     __slots__ = ('_reach', 'firsts', 'numbers', 'partition')
 
     def __init__(self, reach: _Reach, numbers: list[int], firsts: list[int], tree_size: int, key: Hashable) -> None:
-        # Without a call of ``super``, which takes time: there may be a unit for each of many thousand trees.
+        # This does not call ``super``, because that takes time, and there may be many thousand units.
         self.partition = reach.partition
         self.tree = self.partition.providers[firsts[0] : firsts[0] + tree_size]
         self.tree_size = tree_size
@@ -78,9 +78,9 @@ class TreeSearchUnit(SearchUnit):
 
 
 class RequirementBits:
-    """A bit for each distinct requirement of a request, followed by one for each collective trait.
+    """One bit for each distinct requirement of a request, followed by one bit for each collective trait.
 
-    A set of bits is an integer for one provider, and a row of 64-bit words for columns.
+    For one provider, a set of bits is an integer. In columns, it is a row of 64-bit words.
     """
 
     def __init__(self, compiled: CompiledRequest, counter: StepCounter) -> None:
@@ -99,7 +99,7 @@ class RequirementBits:
         return words.astype(np.uint64).reshape(-1, self._word_count)
 
     def of_sharing(self, provider: Provider) -> int:
-        """Return the bits of a sharing provider for other trees; 0 if it satisfies no requirement."""
+        """Return the bits of a sharing provider in other trees; 0 if it satisfies no requirement."""
         self._counter.count_setup(self._condition_count)
         requirements = enumerate(self.requirements)
         bits = sum(1 << number for number, requirement in requirements if requirement.rejection(provider, None) is None)
@@ -108,15 +108,15 @@ class RequirementBits:
         return bits
 
     def of_partition(self, partition: Partition) -> BitRows:
-        """Return a row for each provider, for its own tree; 0 if it satisfies no requirement."""
+        """Return one row with the bits of each provider in its own tree; 0 if it satisfies no requirement."""
         self._counter.count_setup(_column_steps(partition, columns=self._word_count + len(self.requirements)))
         rows = np.zeros((len(partition.providers), self._word_count), np.uint64)
         satisfies_any = np.zeros(len(partition.providers), np.bool_)
 
-        # Cached, because the requirements of the unsuffixed group share all conditions but their amounts.
+        # Results are cached, because the requirements of the unsuffixed group differ only in their amounts.
         @functools.cache
         def evaluate(condition: Condition) -> Flags:
-            # A condition on names takes a step for each distinct set of them.
+            # A condition on names takes one step for each distinct set of names.
             distinct = partition.distinct_sets if isinstance(condition, NameCondition) else 0
             self._counter.count_setup(_column_steps(partition) + distinct)
             return condition.matches(partition)
@@ -133,7 +133,7 @@ class RequirementBits:
 
 
 class SharingGroups:
-    """The bits of groups of sharing providers, and a number for each: equal numbers allow the same assignments."""
+    """The bits and the number of each group of sharing providers. Groups with one number allow the same assignments."""
 
     def __init__(
         self, compiled: CompiledRequest, bits: RequirementBits, headroom_limits: Mapping[str, int], counter: StepCounter
@@ -146,13 +146,13 @@ class SharingGroups:
         self._numbers: dict[Hashable, int] = {}
 
     def bits(self, group: Providers) -> BitRows:
-        """Return the bits that the providers together have for other trees: one row, without the first axis."""
+        """Return the bits that the providers have together in other trees: one row, without the first axis."""
         return self._rows([functools.reduce(operator.or_, map(self._bits_of, group), 0)])[0]
 
     def number(self, group: Providers) -> int:
-        """Return the number of a group. Its key has the data that ``Prefilter._key_columns`` has of each provider.
+        """Return the number of a group. Its key has the same data as ``Prefilter._key_columns``.
 
-        Below 1.29 the key also says which of the providers are in the same tree.
+        Below 1.29 the key also tells which of the providers are in the same tree.
         """
         self._counter.count_setup(1 + len(group) * (1 + len(self._headroom_limits)))
         key: list[Hashable] = [
@@ -194,7 +194,7 @@ class Prefilter:
         self.requirements = self._bits.requirements
         self._headroom_limits = _headroom_limits(self.compiled.requirements)
         classes = request.classes
-        # A group without resources may be served by a sharing provider that has none of the requested resources.
+        # A sharing provider without the requested resources may serve a group without resources.
         any_class = not all(group.resources for group in request.groups)
         #: The sharing providers that could serve a group.
         self.sharing = SharingIndex(
@@ -205,9 +205,9 @@ class Prefilter:
     def search_units(self, rng: random.Random | None = None) -> Iterator[SearchUnit]:
         """Yield every search unit that could have a candidate: the trees, then the shared-only ones.
 
-        Ends early when the steps of the request are used up.
+        Stop early if the steps of the request are used up.
 
-        :param rng: puts the trees in random order; None for the order of their root ids.
+        :param rng: puts the trees in random order; None keeps the order of their root ids.
         """
         with contextlib.suppress(StepLimitReached):
             trees: Iterable[SearchUnit] = (
@@ -220,7 +220,7 @@ class Prefilter:
             yield from self._shared_only_units()
 
     def _partitions(self) -> Iterable[Partition]:
-        """Return the partitions that may have a tree to search: one if only one tree can satisfy a requirement."""
+        """Return the partitions to search. If ``in_tree`` leaves only one tree, this is at most one partition."""
         for tree in [requirement.tree for requirement in self.requirements if requirement.tree is not None]:
             if tree.sharing and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
                 continue
@@ -231,7 +231,7 @@ class Prefilter:
         return self.snapshot.partitions
 
     def _tree_units(self, partition: Partition) -> Iterator[TreeSearchUnit]:
-        """Yield the trees that may have a candidate. Equivalent ones that follow one another are one search unit."""
+        """Yield the trees that may have a candidate. Successive equivalent trees are one search unit."""
         bits = self._bits.of_partition(partition)
         reach = _Reach(partition, self.sharing, self._groups)
         numbers = np.flatnonzero(self._may_have_candidate(partition, bits, reach.bits))
@@ -249,7 +249,7 @@ class Prefilter:
             yield TreeSearchUnit(reach, all_numbers[start:end], all_firsts[start:end], size, key)
 
     def _may_have_candidate(self, partition: Partition, bits: BitRows, reached: BitRows) -> Flags:
-        """Return which trees may have a candidate: each bit has a provider, and the tree satisfies a requirement.
+        """Return which trees may have a candidate: some provider has each bit, and the tree satisfies a requirement.
 
         :param bits: the bits of each provider.
         :param reached: for each tree, the bits of the sharing providers that reach it.
@@ -261,17 +261,17 @@ class Prefilter:
         if self.compiled.root.conditions:
             flags &= self.accepted_roots(partition)
         if not self.compiled.request.nested_aware:
-            # Below 1.29 one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
+            # Below 1.29, one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
             alone = ~reached & requirements
             alone = alone[partition.tree_numbers] if len(alone) > 1 else alone
             flags &= or_by_tree(partition, (bits & alone == alone).all(axis=1))
         return flags
 
     def _key_columns(self, partition: Partition, bits: BitRows) -> list[NDArray[Any]]:
-        """Return the data of each provider on which the assignments depend, as columns.
+        """Return columns with the data of each provider that the assignments depend on.
 
-        The columns are the bits, whether the provider is a sharing one, with a ``same_subtree`` its parent, and its
-        headroom of each class that several requirements name.
+        These are its bits, whether it is a sharing provider, its parent (only with ``same_subtree``), and its headroom
+        of each class that several requirements name.
         """
         self._counter.count_setup(_column_steps(partition, columns=len(self._headroom_limits)))
         satisfies_any = bits.any(axis=1)
@@ -296,7 +296,7 @@ class Prefilter:
         return flags
 
     def satisfied(self, partition: Partition) -> Flags:
-        """Return for each tree whether its root is accepted and every bit has a provider, own or sharing."""
+        """Return for each tree whether its root is accepted, and a provider in it or shared with it has each bit."""
         trees = or_by_tree(partition, self._bits.of_partition(partition))
         reached = _Reach(partition, self.sharing, self._groups).bits
         flags: Flags = partition.has_root & self.accepted_roots(partition)
@@ -304,7 +304,7 @@ class Prefilter:
         return flags
 
     def _shared_only_units(self) -> Iterator[SearchUnit]:
-        """Yield the shared-only search units: none unless sharing providers alone could serve the whole request."""
+        """Yield the shared-only search units. There are none unless sharing providers could serve the whole request."""
         missing = self._bits.of_requirements & ~self._groups.bits(self.sharing.providers)
         if missing.any():
             return
@@ -315,7 +315,7 @@ class Prefilter:
             codes = np.unique(sets.codes[partition.has_root & self.accepted_roots(partition)])
             reached.update(sets.values[code] & shared for code in codes.tolist())
         if not self.compiled.root.conditions:
-            # The sharing providers of one aggregate also reach the roots of their own trees, and are found there.
+            # Candidates from the sharing providers of one aggregate are found in the trees of these providers.
             reached = {aggregates for aggregates in reached if len(aggregates) > 1}
         yield from self.sharing.shared_only_units(sorted(reached, key=sorted))
 
@@ -323,7 +323,7 @@ class Prefilter:
 class _Reach:
     """The sharing providers of other trees that reach each tree of a partition.
 
-    ``bits`` has the bits of these providers: a row for each tree, or a single row if there are no sharing providers.
+    ``bits`` has the bits of these providers: one row for each tree, or only one row if there are no sharing providers.
     """
 
     def __init__(self, partition: Partition, sharing: SharingIndex, groups: SharingGroups) -> None:
@@ -340,7 +340,7 @@ class _Reach:
         self._groups = [sharing.reaching(names & aggregates) for names in sets.values]
         self._numbers = list(map(groups.number, self._groups))
         self.bits = np.stack(list(map(groups.bits, self._groups)))[sets.codes]
-        # Trees that have sharing providers themselves, which must not be counted a second time.
+        # The trees that contain sharing providers. These must not be counted a second time.
         self._sharing_trees = frozenset(partition.tree_numbers[partition.sharing].tolist())
 
     def group_of(self, tree: int) -> Providers:
@@ -354,7 +354,7 @@ class _Reach:
         return sharing
 
     def groups_of(self, trees: Sequence[int]) -> list[Providers]:
-        """Return the sharing providers that reach each of several equivalent trees, none of which has any itself."""
+        """Return the sharing providers that reach each of several equivalent trees, which contain none themselves."""
         return [self._groups[self._codes[tree]] for tree in trees] if self._codes else [()] * len(trees)
 
     def number(self, tree: int) -> int:
@@ -366,7 +366,7 @@ class _Reach:
         return self._numbers[self._codes[tree]]
 
     def equal_to_previous(self, trees: Integers) -> Flags:
-        """Return for each of ``trees`` but the first whether its ``number`` is known to be that of the tree before."""
+        """Return for all ``trees`` except the first whether the ``number`` certainly equals the previous tree's."""
         if not self._codes:
             return np.ones(len(trees) - 1, np.bool_)
         numbers = np.array(self._numbers)[self.partition.tree_aggregates.codes[trees]]
@@ -376,14 +376,14 @@ class _Reach:
 
 
 def _column_steps(partition: Partition, columns: int = 1) -> int:
-    """Return the number of steps of some operations on one or several columns of all providers."""
+    """Return the number of steps that operations on columns of all providers count."""
     return columns * (1 + len(partition.providers) // 128)
 
 
 def _equal_to_previous(columns: Sequence[NDArray[Any]], firsts: Integers, sizes: Integers) -> Flags:
-    """Return for each tree but the first whether the columns of its providers equal those of the tree before.
+    """Return for each tree except the first whether the columns of its providers equal those of the previous tree.
 
-    :param columns: an item for each provider.
+    :param columns: columns with one item for each provider.
     :param firsts: the position of the root of each tree.
     :param sizes: the number of providers of each tree.
     """
@@ -400,7 +400,7 @@ def _equal_to_previous(columns: Sequence[NDArray[Any]], firsts: Integers, sizes:
 
 
 def _headroom_limits(requirements: Sequence[Requirement]) -> Mapping[str, int]:
-    """Return the sum of the amounts of each class that several requirements name: no candidate needs more headroom."""
+    """Return the sum of the amounts for each class that several requirements name. No candidate needs more headroom."""
     amounts: dict[str, list[int]] = {}
     for requirement in requirements:
         for name, amount in requirement.resources:

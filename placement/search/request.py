@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 class RequestGroup:
     """The ``resources``, ``required``, ``member_of`` and ``in_tree`` parameters of one suffix.
 
-    ``suffix`` is empty for the unsuffixed group. ``use_same_provider`` is true for suffixed groups, which one provider
-    has to serve. ``resources`` maps class name to amount (1 or more); it is empty for a group without resources, whose
-    provider supplies nothing. ``required`` and ``forbidden`` are trait names, and of each set of ``required_any`` one
-    trait is required. For each set of ``member_of`` (aggregate uuids) the provider has to be in at least one of the
-    aggregates, and it must be in none of ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree
-    that the provider has to be in.
+    ``suffix`` is empty for the unsuffixed group. ``use_same_provider`` is true for suffixed groups: one provider has to
+    serve them. ``resources`` maps class name to amount (1 or more). If it is empty, the provider of the group supplies
+    nothing. ``required`` and ``forbidden`` are trait names. Each set of ``required_any`` requires one of its traits.
+    Each set of ``member_of`` (aggregate uuids) requires the provider to be in one of its aggregates. The provider must
+    be in none of the ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree that the provider
+    has to be in.
     """
 
     suffix: str
@@ -30,7 +30,7 @@ class RequestGroup:
 
     @property
     def required_sets(self) -> list[frozenset[str]]:
-        """The required traits, as sets. One trait of each set suffices. Single traits come first, each set once."""
+        """The required traits, as distinct sets. One trait of each set suffices. Sets of one trait come first."""
         sets = self.required_any.union(frozenset({name}) for name in self.required)
         return sorted(sets, key=lambda any_of: (len(any_of) > 1, sorted(any_of)))
 
@@ -42,16 +42,16 @@ class RequestGroup:
 
 @dataclass(frozen=True)
 class CandidateRequest:
-    """A whole query. ``limit`` is the maximum number of candidates, None for all.
+    """A whole query. ``limit`` is the maximum number of candidates; None for all.
 
-    ``nested_aware`` is false below microversion 1.29, where a candidate may not use two different providers of one tree
-    (api-ref/candidate-search.md#below-129). ``with_traits`` says whether the response shows the traits of providers
-    (from 1.17 on). With ``with_mappings`` (from 1.34 on) candidates are distinct even if they differ only in which
+    ``nested_aware`` is false below microversion 1.29: then a candidate may not use two different providers of one tree
+    (api-ref/candidate-search.md#below-129). ``with_traits`` tells whether the response shows the traits of providers
+    (from 1.17 on). With ``with_mappings`` (from 1.34 on) candidates are also distinct if they differ only in which
     provider serves which group.
 
     The root of an anchor must have all traits of ``root_required`` and none of ``root_forbidden``. Each item of
-    ``same_subtree`` has the suffixes of some groups. The provider of one of them must be, or be above, the provider of
-    each of them.
+    ``same_subtree`` has the suffixes of some groups. One of the providers of these groups must be at or above the
+    providers of all of them.
     """
 
     groups: tuple[RequestGroup, ...]

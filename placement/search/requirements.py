@@ -1,17 +1,17 @@
 """Conditions on single providers, and the requirements that a request consists of.
 
 A *condition* is about one provider: an amount of a resource class, all required or all forbidden traits or aggregates,
-or the tree. A *requirement* is the conjunction of the conditions that one provider has to satisfy:
-those of a whole suffixed group, or of one resource class of the unsuffixed group. ``compile_request`` makes the
-requirements of a request; it is the only place that resolves the uuid of ``in_tree``.
+or the tree. A *requirement* has all conditions that one provider has to satisfy: the conditions of a suffixed group, or
+of one resource class of the unsuffixed group. ``compile_request`` makes the requirements of a request; it is the only
+place that resolves the uuid of ``in_tree``.
 
-Conditions and requirements are evaluated in two ways, for which each rule is written once:
+Conditions and requirements are evaluated in two ways:
 
-* ``rejection(provider, root)`` returns the ``Reason`` for which one provider is rejected, None if it is accepted.
-* ``matches(partition)`` returns a flag for each provider of a partition of the cache.
+* ``rejection(provider, root)`` returns the ``Reason`` for which a provider is rejected, or None if it is accepted.
+* ``matches(partition)`` returns one flag for each provider of a partition of the cache.
 
-Both are immutable and can be compared, so that "the request without this rule" and "all rules up to this one" are made
-with ``dataclasses.replace`` on ``Requirement.conditions``. The conditions are in the order in which they reject.
+Both classes are immutable and comparable, so ``dataclasses.replace`` on ``Requirement.conditions`` makes "the request
+without this rule" or "all rules up to this one". The conditions are in the order in which they reject.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from placement.capacity import InventoryRecord
 from placement.search.request import CandidateRequest, RequestGroup
 
 if TYPE_CHECKING:
-    # The solver imports this module, and does without numpy.
+    # The solver imports this module and does not need numpy.
     from placement.cache.inventory_columns import Flags
     from placement.cache.partition import Partition
 
 
 class Reason(enum.Enum):
-    """The rule that a provider or a combination breaks; the value says so in words."""
+    """The rule that a provider or a combination violates. The value is its description."""
 
     NO_INVENTORY = 'has no inventory of the class'
     NO_CAPACITY = 'has too little free capacity'
@@ -62,7 +62,7 @@ class Reason(enum.Enum):
 
     @property
     def between_groups(self) -> bool:
-        """Whether it is about requirements that do not fit together, not about one provider and one requirement."""
+        """Whether the reason is about several requirements, and not about one provider and one requirement."""
         return self not in _ABOUT_ONE_PROVIDER
 
 
@@ -89,9 +89,9 @@ Rejections = Counter[tuple[str, Reason]]
 class ResourceCondition:
     """The provider can allocate ``amount`` (1 or more) of a resource class.
 
-    Every condition has the methods ``rejection`` and ``matches``. ``root`` is the root of the search unit's tree if the
-    provider is in that tree; None for a sharing provider of another tree. ``matches`` returns which providers are
-    accepted, each in its own tree.
+    Every condition has the methods ``rejection`` and ``matches``. ``root`` is the root of the search unit's tree; None
+    if the provider is a sharing provider of another tree. ``matches`` returns which providers are accepted in their own
+    trees.
     """
 
     resource_class: str
@@ -106,15 +106,15 @@ class ResourceCondition:
 
 
 def capacity_rejection(inventory: InventoryRecord, amount: int) -> Reason | None:
-    """Return the first part of the capacity rule that ``amount`` violates, None if it can be allocated."""
+    """Return the first part of the capacity rule that ``amount`` violates; None if it can be allocated."""
     violations = capacity.violations(inventory, capacity.capacity_limit(inventory), amount)
     return CAPACITY_REASONS[violations.index(True)] if True in violations else None
 
 
 class NameBits:
-    """A bit for each of several sets of names, such as the traits of which the unsuffixed group requires one.
+    """One bit for each of several sets of names, such as sets of traits that each must have one trait of a provider.
 
-    One look-up for each name of a provider shows of which sets it has a name, whatever the number of sets.
+    Regardless of the number of sets, one look-up for each name of a provider shows which sets contain it.
     """
 
     def __init__(self, sets: Sequence[frozenset[str]]) -> None:
@@ -126,13 +126,13 @@ class NameBits:
         self.all = (1 << len(sets)) - 1
 
     def mask(self, names: Collection[str]) -> int:
-        """Return the bits of the sets of which a provider with these ``names`` has one."""
+        """Return the bits of the sets that contain any of ``names``."""
         return functools.reduce(operator.or_, [self._bits[name] for name in self._bits.keys() & names], 0)
 
 
 @dataclass(frozen=True)
 class NameCondition:
-    """The provider has at least one name of each of ``sets``. If ``forbidden``, it has no name of the only set."""
+    """The provider has at least one name of each set. If ``forbidden``, there is one set, and it has no name of it."""
 
     sets: tuple[frozenset[str], ...]
     forbidden: bool = False
@@ -165,7 +165,7 @@ class TraitCondition(NameCondition):
 class AggregateCondition(NameCondition):
     """A condition on the aggregates that the provider is in.
 
-    With ``or_root`` the root of the tree may satisfy the whole condition in the provider's place.
+    With ``or_root``, the root of the tree may satisfy the whole condition instead of the provider.
     """
 
     or_root: bool = False
@@ -184,8 +184,8 @@ class AggregateCondition(NameCondition):
 class TreeCondition:
     """The provider is in the tree of ``root_id``, which is None if there is no such tree.
 
-    Without ``sharing`` it must also be in the tree of the search unit: in the tree of ``in_tree`` the unsuffixed group
-    uses no sharing providers of other trees. ``uuid`` is the value of ``in_tree``.
+    Without ``sharing``, this must also be the tree of the search unit: with ``in_tree`` the unsuffixed group uses no
+    sharing providers of other trees. ``uuid`` is the value of ``in_tree``.
     """
 
     root_id: int | None
@@ -206,7 +206,7 @@ Condition = ResourceCondition | TraitCondition | AggregateCondition | TreeCondit
 
 @dataclass(frozen=True)
 class Requirement:
-    """The conditions that one provider has to satisfy, all of them.
+    """All conditions that one provider has to satisfy.
 
     ``group`` is the suffix of its group. Requirements that differ only in ``group`` are equal. ``use_same_provider`` is
     true for a whole suffixed group, false for one class of the unsuffixed group.
@@ -231,7 +231,7 @@ class Requirement:
         return next((condition for condition in self.conditions if isinstance(condition, TreeCondition)), None)
 
     def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
-        """Return the reason of the first condition that rejects ``provider``; None if all accept it.
+        """Return the reason of the first condition that rejects ``provider``; None if all conditions accept it.
 
         :param root: as for a condition.
         """
@@ -242,9 +242,9 @@ class Requirement:
         return None
 
     def matches(self, partition: Partition, evaluate: Callable[[Condition], Flags] | None = None) -> Flags:
-        """Return which providers satisfy all conditions, each in its own tree.
+        """Return which providers satisfy all conditions in their own trees.
 
-        :param evaluate: returns which providers satisfy one condition; None to evaluate each on ``partition``.
+        :param evaluate: returns which providers satisfy one condition; the default calls its ``matches``.
         """
         flags = partition.all_providers()
         for condition in self.conditions:
@@ -258,9 +258,9 @@ class Requirement:
 class CompiledRequest:
     """A request as requirements, compiled once for all search units.
 
-    ``collective`` are the traits that the unsuffixed group requires of all its providers together, one each of several
-    sets. ``traits`` has a bit for each of these sets, in the same order. ``root`` has the conditions that the root of a
-    tree must satisfy.
+    ``collective`` are the trait conditions that the providers of the unsuffixed group satisfy together: one trait of
+    each set. ``traits`` has one bit for each of these sets, in the same order. ``root`` has the conditions that the
+    root of a tree must satisfy.
     """
 
     request: CandidateRequest
@@ -271,7 +271,7 @@ class CompiledRequest:
 
     @functools.cached_property
     def suffixes(self) -> Mapping[Requirement, tuple[str, ...]]:
-        """The distinct requirements, each with the suffixes of the groups that have it."""
+        """The suffixes of the groups that have each distinct requirement."""
         suffixes: dict[Requirement, tuple[str, ...]] = {}
         for requirement in self.requirements:
             suffixes[requirement] = (*suffixes.get(requirement, ()), requirement.group)
@@ -283,7 +283,7 @@ def compile_request(
 ) -> CompiledRequest:
     """Divide the groups of ``request`` into requirements.
 
-    :param root_id_of: returns the id of the root of a provider, by its uuid; None if there is no such provider.
+    :param root_id_of: returns the root id for the uuid of a provider; None if there is no such provider.
     """
     unsuffixed = [group for group in request.groups if not group.use_same_provider]
     collective = sorted({any_of for group in unsuffixed for any_of in group.required_sets}, key=sorted)
@@ -302,7 +302,7 @@ def compile_request(
 
 def _requirements(group: RequestGroup, root_id_of: Callable[[str], int | None]) -> Iterator[Requirement]:
     resources = [ResourceCondition(name, amount) for name, amount in group.resources.items()]
-    # The traits that the unsuffixed group requires are those of all its providers together.
+    # The providers of the unsuffixed group have its required traits together, so these are not conditions on one.
     conditions: list[Condition] = [
         *_trait_conditions(group.required_sets if group.use_same_provider else (), group.forbidden)
     ]

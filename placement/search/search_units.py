@@ -1,4 +1,4 @@
-"""Search units, where candidates are built, the assignments found there, and which sharing providers reach which tree.
+"""Search units, their assignments and candidates, and the index of the sharing providers that reach a tree.
 
 The rules are in api-ref/candidate-search.md#sharing-providers-and-anchors.
 """
@@ -11,7 +11,7 @@ from placement.cache.providers import Provider
 
 Providers = tuple[Provider, ...]
 
-#: (position, class name, amount) triples.
+#: Triples of position, class name and amount.
 Amounts = tuple[tuple[int, str, int], ...]
 
 #: The positions of the providers that serve each group, in the order of the request.
@@ -21,21 +21,24 @@ Mappings = tuple[tuple[int, ...], ...]
 class SearchUnit:
     """The providers of one tree, root first, and the sharing providers of other trees that reach it.
 
-    It may represent several equivalent trees that follow one another: ``count`` is their number, and ``tree`` and
-    ``sharing`` are those of the first. A slice is a search unit of some of the trees.
+    It may represent several successive trees that are equivalent. ``count`` is their number; ``tree`` and ``sharing``
+    belong to the first of them. A slice is a search unit of some of these trees.
 
-    A candidate of a search unit with a tree uses at least one provider of the tree. So there are also search units
-    with an empty ``tree``, *shared-only* ones: sharing providers which together reach some root, though they are in
-    different aggregates, and so may serve a request without that root's tree.
+    A candidate of a search unit with a tree uses at least one provider of the tree. Therefore there are also
+    *shared-only* search units with an empty ``tree``. They have sharing providers of different aggregates that together
+    reach one root, so that they may serve a request without the tree of this root.
 
     A *position* is the index of a provider in the tree, followed by the sharing providers.
 
-    ``equivalence_key`` has all that the assignments depend on: trees with equal keys have the same assignments. None
-    means that it was not computed. It has the number of providers of the tree and of sharing providers. For each
-    position it has which requirements the provider satisfies, its headroom of every class that more than one
-    requirement names, which of the traits it has that the unsuffixed group requires, and whether it is a sharing
-    provider. Below 1.29 it also has which sharing providers are in the same tree; with ``same_subtree``, which
-    providers are above which.
+    Trees with equal ``equivalence_key`` have the same assignments, because the key has all data that these depend on:
+
+    * the number of providers of the tree, and of sharing providers;
+    * for each position, the requirements that the provider satisfies, its headroom of each class that several
+      requirements name, its traits among those of the unsuffixed group, and whether it is a sharing provider;
+    * below 1.29, which sharing providers are in the same tree;
+    * with ``same_subtree``, which providers are above which others.
+
+    A key of None was not computed.
     """
 
     __slots__ = ('count', 'equivalence_key', 'sharing', 'tree', 'tree_size')
@@ -44,7 +47,7 @@ class SearchUnit:
         self.tree = tree
         self.sharing = sharing
         self.equivalence_key = equivalence_key
-        #: The number of providers of the tree, which is the position of the first sharing provider.
+        #: The number of providers of the tree, and so the position of the first sharing provider.
         self.tree_size = len(tree)
         self.count = 1
 
@@ -57,7 +60,7 @@ class SearchUnit:
         return self.tree[position] if position < size else self.sharing[position - size]
 
     def sharing_of_each(self) -> Sequence[Providers]:
-        """Return the sharing providers that reach each of the trees."""
+        """Return the sharing providers of each tree."""
         return (self.sharing,)
 
     def uuids(self, positions: Sequence[int]) -> list[str]:
@@ -68,9 +71,9 @@ class SearchUnit:
 class Assignment:
     """The amounts that each provider supplies, for every search unit of an equivalence class.
 
-    ``amounts`` are sorted, each (position, class) once. ``mappings`` is empty for a request without mappings.
-    ``sharing_only`` is true if all its providers are sharing ones, of this or other trees: then other search units may
-    have the same candidate.
+    ``amounts`` are sorted and have one entry for each position and class. ``mappings`` is empty for a request without
+    mappings. ``sharing_only`` is true if all its providers are sharing providers, of this tree or of others: then other
+    search units may have the same candidate.
     """
 
     __slots__ = ('amounts', 'mappings', 'sharing_only')
@@ -84,7 +87,7 @@ class Assignment:
 class CandidateSet:
     """Candidates with the same assignment, at the equivalent trees of one search unit.
 
-    Iteration yields each as a set of one candidate, whose ``amounts`` and ``mappings`` are those of the candidate.
+    Iteration yields sets of one candidate. ``amounts`` and ``mappings`` are for such sets.
     """
 
     __slots__ = ('assignment', 'search_unit')
@@ -104,7 +107,7 @@ class CandidateSet:
 
     @property
     def amounts(self) -> Amounts:
-        """(Provider id, class name, amount), sorted, so that equal candidates of different search units are equal."""
+        """Sorted triples of provider id, class name and amount. Equal candidates have equal triples."""
         provider = self.search_unit.provider
         return tuple(sorted([(provider(position).id, name, n) for position, name, n in self.assignment.amounts]))
 
@@ -120,7 +123,7 @@ class CandidateSet:
 class SharingIndex:
     """Finds the sharing providers that reach a tree, by the aggregates of the tree.
 
-    :param providers: the sharing providers. One without aggregates reaches no other tree.
+    :param providers: the sharing providers. Without aggregates they reach no other tree.
     """
 
     def __init__(self, providers: Iterable[Provider]) -> None:
@@ -132,16 +135,16 @@ class SharingIndex:
 
     @property
     def aggregates(self) -> frozenset[str]:
-        """The aggregates that have a sharing provider."""
+        """The aggregates with at least one sharing provider."""
         return frozenset(self._members)
 
     @property
     def providers(self) -> Providers:
-        """Every sharing provider that has an aggregate, in id order."""
+        """All sharing providers with an aggregate, in order of id."""
         return self.reaching(self.aggregates)
 
     def reaching(self, aggregates: frozenset[str]) -> Providers:
-        """Return the sharing providers that are in at least one of ``aggregates``, in id order."""
+        """Return the sharing providers that are in at least one of ``aggregates``, in order of id."""
         reaching = self._cached.get(aggregates)
         if reaching is None:
             members = {provider.id: provider for name in aggregates for provider in self._members.get(name, ())}

@@ -1,4 +1,4 @@
-"""Selects the candidates of a response, the first ones or a sample, and the providers that it shows."""
+"""Selects the candidates of a response (the first ones or a sample), and the providers that it shows."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from placement.search.search_units import CandidateSet
 
 @dataclass(frozen=True)
 class AllocationCandidates:
-    """The candidates of one request, in order. Providers in them are given by their positions in search units.
+    """The candidates of one request, in order. They refer to providers by position in search units.
 
-    ``limits_reached`` are the limits of ``[placement]`` without which there might be more candidates.
+    Without the limits in ``limits_reached``, which ``[placement]`` sets, there might be more candidates.
     """
 
     snapshot: Snapshot
@@ -35,7 +35,7 @@ class AllocationCandidates:
     def providers(self) -> Mapping[Partition, Sequence[int]]:
         """Return the providers whose summaries belong to the response (api-ref/candidate-search.md#summaries).
 
-        :returns: for each partition, the positions of such providers in it, ascending.
+        :returns: for each partition, the positions of these providers, ascending.
         """
         if not self.request.nested_aware:
             return {partition: sorted(positions) for partition, positions in self._used().items()}
@@ -47,12 +47,12 @@ class AllocationCandidates:
         return listed
 
     def _trees(self) -> Mapping[Partition, set[int]]:
-        """Return for each partition the numbers of the trees that have a provider which a candidate uses."""
+        """Return for each partition the numbers of the trees from which candidates use providers."""
         tree_numbers: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[int] = set()
         for candidate_set in self.candidate_sets:
             unit, amounts = candidate_set.search_unit, candidate_set.assignment.amounts
-            # A candidate at a tree uses at least one provider of it, but perhaps only for a group without resources.
+            # A candidate in a tree may use its providers only for groups without resources.
             if isinstance(unit, TreeSearchUnit) and amounts[0][0] < unit.tree_size:
                 tree_numbers[unit.partition].update(unit.numbers)
             if amounts[-1][0] >= unit.tree_size:
@@ -63,7 +63,7 @@ class AllocationCandidates:
         return tree_numbers
 
     def _used(self) -> Mapping[Partition, set[int]]:
-        """Return for each partition the positions of the providers that a candidate uses."""
+        """Return for each partition the positions of the providers that candidates use."""
         used: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[Provider] = set()
         for candidate_set in self.candidate_sets:
@@ -79,7 +79,7 @@ class AllocationCandidates:
 
 
 def _shared(candidate_set: CandidateSet) -> list[Provider]:
-    """Return the sharing providers of other trees that candidates use, some perhaps several times."""
+    """Return the sharing providers of other trees that candidates use. The list may have duplicates."""
     size = candidate_set.search_unit.tree_size
     positions = dict.fromkeys([position for position, _, _ in candidate_set.assignment.amounts])
     used = [position - size for position in positions if position >= size]
@@ -92,12 +92,13 @@ def select(
     budget: SearchBudget,
     rng: random.Random | None = None,
 ) -> list[CandidateSet]:
-    """Return candidates up to the limit of ``request``: the first of all, or a uniform sample in random order.
+    """Return candidates up to the limit of ``request``: the first ones, or a uniform sample in random order.
 
-    Their size is at most ``budget.max_size``, unless there is only one. If they reach the limit of the request,
-    ``budget.reached`` is emptied, except for a sample, which then may not be uniform.
+    Unless there is only one candidate, their size is at most ``budget.max_size``. If the first candidates reach the
+    limit of the request, this clears ``budget.reached``. For a sample it does not: ``reached`` tells that the sample
+    may not be uniform.
 
-    :param rng: for a sample; None for the first ones.
+    :param rng: selects a sample; None selects the first candidates.
     """
     if rng is not None:
         return _sample(candidate_sets, request, budget, rng)
@@ -108,7 +109,7 @@ def select(
         remaining -= len(selected[-1])
         size_remaining -= len(selected[-1]) * (entries + candidate_set.search_unit.tree_size)
         if size_remaining < 0:
-            # The sum of the upper bounds is too large, so the exact size is needed.
+            # The sum of the upper bounds is too large, so compute the exact size.
             candidates = itertools.chain.from_iterable(itertools.chain(selected, candidate_sets))
             selected = _within_size(candidates, ResponseSize(request), request, budget)
             remaining = (request.limit or sys.maxsize) - len(selected)
@@ -121,7 +122,7 @@ def select(
 
 
 def max_entries(request: CandidateRequest) -> int:
-    """Return an upper bound of the size of a candidate (``ResponseSize``), without unused providers of its tree."""
+    """Return an upper bound of a candidate's part of ``ResponseSize``, without the unused providers of its tree."""
     mapped = request.with_mappings
     return sum(2 * len(group.resources) + mapped * max(len(group.resources), 1) for group in request.groups)
 
@@ -147,7 +148,7 @@ def _within_size(
 def _sample(
     candidate_sets: Iterator[CandidateSet], request: CandidateRequest, budget: SearchBudget, rng: random.Random
 ) -> list[CandidateSet]:
-    """Sample with a reservoir: this reads all candidates, but keeps no more at a time than it returns."""
+    """Sample with a reservoir. This reads all candidates, but keeps only the sample."""
     candidates = itertools.chain.from_iterable(candidate_sets)
     size = ResponseSize(request)
     selected = _within_size(candidates, size, request, budget)
@@ -170,9 +171,9 @@ def _sample(
 class ResponseSize:
     """The size of a response to ``request``, updated as candidates are added and removed.
 
-    ``total`` counts each (provider, class) of each candidate, each provider in its mappings, and each provider with a
-    summary: the providers in use and, from 1.29 on, if the candidate uses a provider of its search unit's tree, all
-    others of that tree. Of the tree of a sharing provider from elsewhere only that provider is counted.
+    ``total`` counts each pair of provider and class of each candidate, each provider in its mappings, and each provider
+    with a summary. These are the providers that a candidate uses. From 1.29 on they also include the rest of the search
+    unit's tree, if the candidate uses a provider of it; but not the trees of other sharing providers.
     """
 
     def __init__(self, request: CandidateRequest) -> None:
@@ -181,7 +182,10 @@ class ResponseSize:
         self._users: dict[Hashable, int] = {}
 
     def count_candidate(self, candidate: CandidateSet, by: int) -> None:
-        """Count ``candidate``, a set of one candidate: ``by`` is 1 to add it, -1 to remove it."""
+        """Add a candidate (``by`` is 1) or remove it (-1).
+
+        :param candidate: a set of one candidate.
+        """
         unit, amounts = candidate.search_unit, candidate.assignment.amounts
         self.total += by * (len(amounts) + sum(map(len, candidate.assignment.mappings)))
         counted = 0

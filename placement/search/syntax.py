@@ -1,7 +1,7 @@
 """Parsing of the value lists in query strings: ``resources``, ``required`` and ``member_of``.
 
-``GET /resource_providers`` and every group of ``GET /allocation_candidates`` share this grammar. What a microversion
-adds to it is decided here, so that both follow the same rules. Nothing here depends on HTTP.
+``GET /resource_providers`` and every group of ``GET /allocation_candidates`` share this grammar. The additions of
+microversions are also here, so that both follow the same rules. Nothing here depends on HTTP.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from placement import capacity, validation
 from placement.exception import BadQuery
 from placement.validation import INVALID_QUERY
 
-#: More than any inventory has, as stored amounts fit a signed 32-bit integer. A larger requested amount is replaced by
-#: this one: it finds nothing either, and is not too long for the database.
+#: Stored amounts fit a signed 32-bit integer, so no inventory has this amount. It replaces larger requested amounts: it
+#: also finds nothing, and the database can compare it.
 BEYOND_ANY_INVENTORY = capacity.MAX_INT32 + 1
 
 _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
@@ -30,7 +30,7 @@ _ANY_OF_SAMPLE = 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC'
 class TraitFilter(NamedTuple):
     """All ``required`` values of a filter or a group: the fields of a ``RequestGroup``.
 
-    A set of ``required_any`` has two names or more: ``in:A`` is the same as ``A``.
+    A set of ``required_any`` has at least two names, because ``in:A`` is the same as ``A``.
     """
 
     required: frozenset[str] = frozenset()
@@ -49,9 +49,10 @@ def parse_resources(value: str) -> dict[str, int]:
     """Read ``CLASS:AMOUNT,CLASS:AMOUNT`` (api-ref/resource-providers.md#lists-of-amounts).
 
     :param value: the decoded value of the parameter.
-    :returns: class name to amount, at least 1 and at most ``BEYOND_ANY_INVENTORY``; for a class given twice, the
-        last amount. Whether the classes exist is not checked.
-    :raises BadQuery: the value is blank, an item has not exactly one colon, or an amount is not an integer above 0.
+    :returns: the amount, from 1 to ``BEYOND_ANY_INVENTORY``, by class name. If a class is repeated, its last amount
+        counts. This does not check that the classes exist.
+    :raises BadQuery: the value is blank, an item does not have exactly one colon, or an amount is not a positive
+        integer.
     """
     expected = 'Expected resources query string parameter in form: ?resources=VCPU:2,MEMORY_MB:1024.'
     if not value.strip():
@@ -70,14 +71,14 @@ def parse_required(values: Sequence[str], version: Version) -> TraitFilter:
 
     :param values: the decoded values, in the order of the URL; may be empty. Below 1.39 only the last one is read.
     :param version: ``!`` is allowed from 1.22 on, ``in:`` from 1.39 on.
-    :returns: the names of all values. One name may be in several fields. Whether they exist is not checked.
+    :returns: the names in all values. One name may be in several fields. This does not check that they exist.
     :raises BadQuery: a value is blank, has an empty item, or has a form that is not allowed.
     """
     required: set[str] = set()
     forbidden: set[str] = set()
     any_of: set[frozenset[str]] = set()
     for value in values if version >= (1, 39) else values[-1:]:
-        # Up to 1.29 a value that begins with ``in:`` is a list of names like any other.
+        # Up to 1.29, ``in:`` is a part of the first name.
         if value.startswith('in:') and version >= (1, 30):
             names = _parse_any_of(value, version)
             required.update(names if len(names) == 1 else ())
@@ -100,21 +101,21 @@ def parse_traits(value: str) -> TraitFilter:
 
 
 def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -> MemberOf:
-    """Read all of ``member_of``: ``UUID`` or ``in:UUID,UUID``, and ``!`` before either of them.
+    """Read all values of ``member_of``: ``UUID`` or ``in:UUID,UUID``, with an optional ``!`` before it.
 
     The rules are in api-ref/resource-providers.md#lists-of-aggregates.
 
     :param values: the decoded values, in the order of the URL; may be empty.
     :param version: more than one value is allowed from 1.24 on, ``!`` from 1.32 on.
-    :param suffix: of the group, for an error text.
-    :raises BadQuery: several values where that is not allowed, a list without ``in:``, an element that is no uuid, or
-        ``!`` where it is not allowed.
+    :param suffix: the suffix of the group, for the text of errors.
+    :raises BadQuery: there are several values or a ``!`` where this is not allowed, a list without ``in:``, or an
+        element that is not a uuid.
     """
     if len(values) > 1 and version < (1, 24):
         raise BadQuery('Multiple member_of parameters are not supported')
     any_of: list[frozenset[str]] = []
     forbidden: set[str] = set()
-    # Up to 1.29 ``!`` has no meaning: a value that begins with it has no valid uuid.
+    # Up to 1.29 ``!`` has no meaning, so a value that begins with it is not a valid uuid.
     exclamation = '!' if version >= (1, 30) else ''
     for value in values:
         if ',' in value and not value.startswith(('in:', f'{exclamation}in:')):
@@ -136,9 +137,9 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -
 
 
 def parse_in_tree(value: str) -> str:
-    """Return the canonical uuid of a provider; blanks around it are ignored.
+    """Return the canonical uuid of a provider. Blanks around it are ignored.
 
-    :raises BadQuery: the value is no uuid.
+    :raises BadQuery: the value is not a uuid.
     """
     text = value.strip()
     if not validation.is_uuid(text):
@@ -177,7 +178,7 @@ def _parse_amount(name: str, text: str) -> int:
     if match is None:
         raise BadQuery(f'Requested resource {name} expected positive integer amount. Got: {text}.')
     sign, digits = match[1], match[2].lstrip('0') or '0'
-    # Python does not convert very long numerals, so the number of digits is compared first.
+    # Python does not convert very long numbers, so the number of digits is compared first.
     amount = BEYOND_ANY_INVENTORY if len(digits) > _MAX_DIGITS else min(int(digits), BEYOND_ANY_INVENTORY)
     if sign == '-' or amount < 1:
         raise BadQuery(f'Requested resource {name} requires amount >= 1. Got: {text}.')

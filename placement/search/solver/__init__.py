@@ -1,1 +1,1 @@
-"""The solver: assigns a provider to each requirement of a request at one search unit. Pure Python over plain data."""
+"""The solver: assigns a provider to each requirement of a request at one search unit, in pure Python."""

@@ -12,16 +12,16 @@ from placement.search.search_units import Amounts, Assignment, Mappings, SearchU
 from placement.search.solver import infeasibility
 from placement.search.solver.variables import Variable
 
-#: After this number of steps without an assignment, a search pauses, and those of other equivalence classes continue.
+#: After this number of steps without an assignment, a search pauses, and the other equivalence classes continue.
 TIME_SLICE = 1000
 
-#: After this number of steps without an assignment, a search spends more on pruning: it checks at each choice whether
-#: the isolated variables can still be assigned, and with mappings it remembers dead ends.
+#: After this number of steps without an assignment, a search prunes more: at each choice it checks whether the isolated
+#: variables can still be assigned, and with mappings it remembers dead ends.
 _STEPS_BEFORE_PRUNING = 500
 
 
 class PartialAssignment:
-    """The variables assigned so far at one search unit, and the sums that follow from them."""
+    """The variables assigned so far at one search unit, and the resulting sums."""
 
     def __init__(self, compiled: CompiledRequest, search_unit: SearchUnit, counter: StepCounter) -> None:
         self._counter = counter
@@ -40,7 +40,7 @@ class PartialAssignment:
         self._by_group: dict[str, list[int]] = {group.suffix: [] for group in compiled.request.groups}
 
     def rejection(self, variable: Variable, position: int) -> Reason | None:
-        """Return the rule that assigning ``variable`` to ``position`` would break; None if there is none."""
+        """Return the rule that assigning ``variable`` to ``position`` would violate; None if it violates none."""
         if variable.isolated and position in self.isolated:
             return Reason.ISOLATED
         provider = self._providers[position]
@@ -103,7 +103,7 @@ class PartialAssignment:
             self._missing.pop()
 
     def amounts(self) -> Amounts:
-        """Return the sums as (position, class name, amount), sorted."""
+        """Return the sums as sorted triples of position, class name and amount."""
         return tuple(sorted([(position, name, amount) for (position, name), amount in self._amounts.items()]))
 
     def __len__(self) -> int:
@@ -125,7 +125,7 @@ class PartialAssignment:
         return Assignment(amounts, True, mappings)
 
     def state(self) -> tuple[object, ...]:
-        """Return all that the rest of the search depends on: from equal states it finds the same assignments."""
+        """Return everything that the rest of the search depends on. Equal states lead to the same assignments."""
         return frozenset(self._amounts.items()), frozenset(self.isolated), self._missing[-1], self._from_tree > 0
 
 
@@ -137,13 +137,14 @@ def backtrack(
 ) -> Iterator[Assignment | None]:
     """Yield a complete assignment for each distinct candidate, and None after each time slice.
 
-    Not recursive, so that the number of groups is not limited by the interpreter's stack. Without mappings the
-    variables of one symmetry class get providers in ascending order of position, so that an assignment with exchanged
-    providers is not found again. If different symmetry classes name the same resource class, different choices can lead
-    to the same amounts; then a state that was reached before is not continued. With mappings all choices differ; then a
-    state that was reached before is not continued if it led to nothing.
+    This is not recursive, so the interpreter's stack does not limit the number of groups.
 
-    :param rejections: counts what is rejected and why, if given.
+    Without mappings, the variables of one symmetry class get providers in ascending order of position, so that the
+    search does not find an assignment again with exchanged providers. If different symmetry classes name the same
+    resource class, different choices can lead to the same amounts. Then the search does not continue from a state that
+    it has visited. With mappings all choices differ, so it only skips visited states that led to no assignment.
+
+    :param rejections: if given, counts the rejections by reason.
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
     visited = VisitedStates(counter) if not partial.with_mappings and _classes_overlap(variables) else None
@@ -181,7 +182,7 @@ def backtrack(
 
 
 def _may_succeed(variables: Sequence[Variable], depth: int, partial: PartialAssignment, counter: StepCounter) -> bool:
-    """Return whether the isolated variables from ``depth`` on may be assignable. True in a search that just began."""
+    """Return whether the isolated variables from ``depth`` on may be assignable; True while the search is new."""
     if counter.since_candidate < _STEPS_BEFORE_PRUNING or not partial.isolated:
         return True
     return not infeasibility.isolation_fails(variables[depth:], partial.isolated, counter)
@@ -190,7 +191,7 @@ def _may_succeed(variables: Sequence[Variable], depth: int, partial: PartialAssi
 def _next_allowed(
     variable: Variable, index: int, partial: PartialAssignment, counter: StepCounter, rejections: Rejections | None
 ) -> int | None:
-    """Return the index of the first position from ``index`` on that breaks no rule; None if all do."""
+    """Return the index of the first position from ``index`` on that violates no rule; None if there is none."""
     domain = variable.domain
     cost = max(len(variable.requirement.resources) + len(variable.subtrees), 1)
     while index < len(domain):
@@ -215,7 +216,7 @@ def _classes_overlap(variables: Sequence[Variable]) -> bool:
 
 
 class VisitedStates:
-    """The assignments that were visited: complete ones and, within the memory limit, partial ones."""
+    """The visited assignments: all complete ones and, within the memory limit, partial ones."""
 
     def __init__(self, counter: StepCounter) -> None:
         self._counter = counter
@@ -237,10 +238,10 @@ class VisitedStates:
 
 
 class _FailedStates:
-    """The states of a search with mappings from which no assignment was found, within the memory limit.
+    """The states of a search with mappings that led to no assignment, within the memory limit.
 
-    They are used only while the search finds nothing: with mappings the same amounts are assigned in many ways, and if
-    they cannot be completed in one way, they cannot in any.
+    They are used only while the search finds nothing. With mappings there are many ways to assign the same amounts; if
+    one of them cannot be completed, none can.
     """
 
     def __init__(self, variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> None:
@@ -253,7 +254,7 @@ class _FailedStates:
         self._assignments_before = [0] * len(variables)
 
     def enter(self, depth: int) -> bool:
-        """Return whether the variables from ``depth`` on are known not to be assignable."""
+        """Return whether it is known that the variables from ``depth`` on cannot be assigned."""
         self._assignments_before[depth] = self.assignments
         return self._worth_remembering and self._key(depth) in self._known
 

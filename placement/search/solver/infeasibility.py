@@ -1,6 +1,7 @@
-"""Proves in few steps that not all variables can be assigned, where backtracking would try every combination.
+"""Proves in few steps that not all variables can be assigned. Backtracking would try every combination.
 
-Each test is a necessary condition: variables that fail one cannot be assigned; variables that pass all perhaps can.
+Each test is a necessary condition. Variables that fail one cannot be assigned; variables that pass all may be
+assignable.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from placement.search.solver import subtree
 from placement.search.solver.subtree import Domain, Subtree
 from placement.search.solver.variables import Variable
 
-#: Maximum number of positions that the tests of one search unit visit. Then they end without a result.
+#: Maximum number of positions that the tests of one search unit visit before they end without a result.
 _MAX_POSITIONS = 50_000
 
 
@@ -50,7 +51,7 @@ class _ResourceDemand:
 
 
 def find_conflict(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
-    """Return why ``variables`` cannot all be assigned to ``providers``; None if they perhaps can.
+    """Return why ``providers`` cannot be assigned to all ``variables``; None if this may be possible.
 
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
@@ -61,7 +62,7 @@ def find_conflict(variables: Sequence[Variable], providers: Providers, counter: 
 
 
 def find_subtree_conflict(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
-    """Remove tops below which the variables of a ``same_subtree`` cannot be assigned; return a reason if none is left.
+    """Remove the tops below which the variables of a ``same_subtree`` cannot be assigned. Return why none is left.
 
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
@@ -79,7 +80,7 @@ def find_subtree_conflict(variables: Sequence[Variable], providers: Providers, c
             steps = sum(1 + len(variable.requirement.resources) for variable in of_condition)
             tops = []
             for top in _positions(condition.tops):
-                # The variables can perhaps be assigned to the top and below it.
+                # Test whether the variables can be assigned at this top or below it.
                 budget.count_positions(steps)
                 within = [replace(variable, domain=below[variable.domain].get(top, ())) for variable in of_condition]
                 if all(variable.domain for variable in within) and _find_conflict(within, providers, budget) is None:
@@ -93,7 +94,7 @@ def find_subtree_conflict(variables: Sequence[Variable], providers: Providers, c
 
 
 def _by_top(domain: Domain, condition: Subtree, budget: _StepBudget) -> Mapping[int, Domain]:
-    """Return for each top of a condition which of ``domain`` are at it or below it."""
+    """Return for each top of a condition the positions of ``domain`` at or below it."""
     by_top: defaultdict[int, list[int]] = defaultdict(list)
     for position in domain:
         tops = condition.above[position] & condition.tops
@@ -104,7 +105,7 @@ def _by_top(domain: Domain, condition: Subtree, budget: _StepBudget) -> Mapping[
 
 
 def _may_exclude_each_other(variables: Sequence[Variable]) -> bool:
-    """Return whether variables may exclude one another: they name the same class, or are isolated."""
+    """Return whether some variables may exclude one another: they name the same class, or are isolated."""
     names = [name for variable in variables for name, _ in variable.requirement.resources]
     return len(set(names)) < len(names) or sum(variable.isolated for variable in variables) > 1
 
@@ -140,7 +141,7 @@ def _find_conflict(variables: Sequence[Variable], providers: Providers, budget: 
 
 
 def isolation_fails(variables: Sequence[Variable], taken: Collection[int], counter: StepCounter) -> bool:
-    """Return whether there are too few providers for the isolated ones of ``variables`` to have one each.
+    """Return whether there are too few providers for one per isolated variable.
 
     :param taken: the positions of providers that are no longer free.
     :raises StepLimitReached: the steps of the tree or of the request are used up.
@@ -159,7 +160,7 @@ def isolation_fails(variables: Sequence[Variable], taken: Collection[int], count
 
 
 def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, list[_ResourceDemand]]]:
-    """Yield each class that several variables name, with their demands, the smallest amount first."""
+    """Yield each class that several variables name, with their demands in ascending order of amount."""
     naming: defaultdict[str, list[_ResourceDemand]] = defaultdict(list)
     for variable in variables:
         for name, amount in variable.requirement.resources:
@@ -171,9 +172,9 @@ def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, list[_Resou
 
 
 def _large_amounts_fit(demands: Sequence[_ResourceDemand], headroom: Mapping[int, int], budget: _StepBudget) -> bool:
-    """Return whether, for each amount, the variables with at least that amount can be distributed over the providers.
+    """Return whether, for each amount, the variables with at least this amount can be distributed over the providers.
 
-    A provider gets at most as many of them as fit when the smallest are taken first.
+    The largest number of such variables that fit one provider is reached with the smallest ones.
     """
     amounts = [demand.amount for demand in demands]
     sums = list(itertools.accumulate(amounts, initial=0))
@@ -183,7 +184,7 @@ def _large_amounts_fit(demands: Sequence[_ResourceDemand], headroom: Mapping[int
         large = demands[first:]
         together = sum(not demand.isolated for demand in large) + any(demand.isolated for demand in large)
         budget.count_positions(len(headroom))
-        # By position, how many of the large ones fit.
+        # By position, the number of these variables that fit.
         max_variables = {
             position: min(bisect_right(sums, sums[first] + free) - 1 - first, together)
             for position, free in headroom.items()
@@ -194,12 +195,12 @@ def _large_amounts_fit(demands: Sequence[_ResourceDemand], headroom: Mapping[int
 
 
 def _matching_exists(domains: Sequence[Domain], max_variables: Mapping[int, int], budget: _StepBudget) -> bool:
-    """Return whether each variable can get a position of its domain, at most ``max_variables`` at each position.
+    """Return whether each variable can get a position of its domain, with at most ``max_variables`` per position.
 
-    A bipartite matching, made with augmenting paths.
+    This is a bipartite matching with augmenting paths.
 
     :param domains: the domain of each variable.
-    :param max_variables: the number of variables that a position can have.
+    :param max_variables: the maximum number of variables by position.
     """
     distinct = {id(domain): domain for domain in domains}.values()
     budget.count_positions(sum(map(len, distinct)))
@@ -212,7 +213,7 @@ def _matching_exists(domains: Sequence[Domain], max_variables: Mapping[int, int]
 
 
 class _Matching:
-    """A bipartite matching of variables, known by their index, to positions."""
+    """A bipartite matching of variables, given by index, to positions."""
 
     def __init__(self, domains: Sequence[Domain], max_variables: Mapping[int, int], budget: _StepBudget) -> None:
         self._domains = domains
@@ -222,7 +223,7 @@ class _Matching:
         self._assigned: defaultdict[int, list[int]] = defaultdict(list)
 
     def serve(self, start: int) -> bool:
-        """Assign variable ``start``, moving others along a shortest path; return whether that is possible."""
+        """Assign variable ``start``, and move others along a shortest path. Return whether this is possible."""
         came_from: dict[int, int] = {}
         queue = [start]
         for index in queue:

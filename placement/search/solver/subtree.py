@@ -1,8 +1,8 @@
-"""The conditions ``same_subtree`` at one search unit: one group's provider is, or is above, those of the other groups.
+"""The conditions ``same_subtree`` at one search unit: one group's provider is at or above those of the other groups.
 
-A set of positions is an integer here, with one bit for each position. A *top* is a provider that all others of a
-condition may be below: it is in the domain of one of its variables, and each of its variables has a position in its
-domain that is the top or below it.
+Here a set of positions is an integer with one bit for each position. A *top* is a possible topmost provider of a
+condition: it is in the domain of one of the condition's variables, and the domain of each of these variables has a
+position at or below it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from placement.search.budget import StepCounter
 from placement.search.search_units import SearchUnit
 
-#: The positions that a variable can be assigned.
+#: The positions that can be assigned to a variable.
 Domain = tuple[int, ...]
 
 
 class Subtree:
-    """One condition while variables are assigned.
+    """One condition during the assignment of variables.
 
-    :param above: for each position, the set of it and of the positions above it.
+    :param above: for each position, the set of the position and those above it.
     :param tops: the set of tops.
     """
 
@@ -36,11 +36,11 @@ class Subtree:
         return self._tops[-1]
 
     def restrict(self, tops: int) -> None:
-        """Remove the tops that are not in ``tops``. To be called before any variable is assigned."""
+        """Remove the tops that are not in ``tops``. Call this before any variable is assigned."""
         self._tops[-1] &= tops
 
     def allows(self, position: int, later: int) -> bool:
-        """Return whether a top remains if another variable is assigned ``position``.
+        """Return whether a top remains after assigning ``position`` to another variable.
 
         :param later: the union of the domains of the variables that are assigned after it.
         """
@@ -57,13 +57,13 @@ class Subtree:
         self._placed.pop()
 
     def state(self) -> tuple[int, int]:
-        """Return all that the possible assignments of the remaining variables depend on."""
+        """Return everything that the possible assignments of the remaining variables depend on."""
         tops = self._tops[-1]
         return tops, tops & self._placed[-1]
 
 
 def above(search_unit: SearchUnit) -> list[int]:
-    """Return for each position the set of it and of the positions above it."""
+    """Return for each position the set of the position and those above it."""
     tree, sharing = search_unit.tree, search_unit.sharing
     position_of = {provider.id: position for position, provider in enumerate(tree + sharing)}
     parents = {provider.id: provider.parent_id for provider in tree}
@@ -89,7 +89,7 @@ def above(search_unit: SearchUnit) -> list[int]:
 def narrow(
     conditions: Sequence[Sequence[int]], domains: Sequence[Domain], above: Sequence[int], counter: StepCounter
 ) -> tuple[list[Domain], list[int]] | None:
-    """Remove positions that no assignment can use from domains, until nothing changes.
+    """Remove from the domains the positions that no assignment can use, until nothing changes.
 
     :param conditions: for each condition the numbers of its variables.
     :param domains: the domain of each variable.
@@ -117,9 +117,9 @@ def narrow(
 
 
 def members(conditions: Iterable[frozenset[str]], groups: Sequence[str]) -> list[list[int]]:
-    """Return the numbers of the variables of each condition. One with a single variable is left out.
+    """Return the numbers of the variables of each condition, without conditions on a single variable.
 
-    :param conditions: the suffixes of each.
+    :param conditions: the suffixes in each condition.
     :param groups: the suffix of each variable.
     """
     number_of: Mapping[str, int] = {suffix: number for number, suffix in enumerate(groups)}

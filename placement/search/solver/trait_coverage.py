@@ -1,7 +1,7 @@
-"""The traits that the unsuffixed group requires of all its providers together.
+"""The traits that the providers of the unsuffixed group must have together.
 
-The rule is api-ref/candidate-search.md#the-unsuffixed-group. The group requires one trait each of several sets; a plain
-required trait is a set of one. A set of these *trait requirements* is an integer here, with one bit for each.
+The rule is api-ref/candidate-search.md#the-unsuffixed-group. A *trait requirement* is one trait of a set; a plain
+required trait is a set of one. Here a set of trait requirements is an integer with one bit for each of them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _MAX_COMBINATIONS = 10_000
 class Lookahead:
     """The traits that the unassigned variables of the unsuffixed group can still provide.
 
-    With it a search sees early that no combination of providers has the traits, instead of trying each.
+    They tell a search early that no combination of providers has the traits, so that it does not try each.
 
     :param choices: for each of these variables, the sets of trait requirements that the providers of its domain
         satisfy.
-    :param combinations: the number of combinations of one set of each variable; if more than ``_MAX_COMBINATIONS``, any
-        number above it.
+    :param combinations: the number of combinations of one set per variable; any number above ``_MAX_COMBINATIONS`` if
+        there are more.
     """
 
     def __init__(self, choices: Sequence[frozenset[int]] = (), combinations: int = 1) -> None:
@@ -33,13 +33,13 @@ class Lookahead:
         self._answers: dict[int, bool] = {}
 
     def with_variable(self, choice: frozenset[int]) -> Lookahead:
-        """Return the same with one more variable in front, whose domain satisfies the sets ``choice``."""
+        """Return the lookahead with one more variable in front. ``choice`` has the sets for its domain."""
         if not any(choice):
             return self
         return Lookahead((choice, *self._choices), min(self._combinations * len(choice), _MAX_COMBINATIONS + 1))
 
     def can_provide(self, missing: int, counter: StepCounter) -> bool:
-        """Return whether the variables can satisfy all of ``missing``. Also true if that takes too long to find out.
+        """Return whether the variables can satisfy all of ``missing``; also True if this would take too long.
 
         :param missing: a set of trait requirements.
         :raises StepLimitReached: the steps of the tree or of the request are used up.
@@ -54,7 +54,7 @@ class Lookahead:
         return answer
 
     def _decide(self, missing: int, counter: StepCounter) -> bool:
-        # Operations on sets of many thousand bits take longer.
+        # Operations on sets of several thousand bits take longer.
         counter.count_steps((1 + sum(map(len, self._choices))) * (1 + missing.bit_length() // 512))
         upper_bound = sum([max([(traits & missing).bit_count() for traits in choice]) for choice in self._choices])
         if upper_bound < missing.bit_count():
@@ -67,10 +67,10 @@ class Lookahead:
         return _can_cover(choices, missing, counter)
 
     def _without_excluded(self, missing: int, counter: StepCounter) -> Sequence[frozenset[int]] | None:
-        """Return the choices without sets that cannot be part of a solution; None if there is no solution.
+        """Return the choices without the sets that no solution contains; None if there is no solution.
 
-        If only one variable can satisfy a trait requirement, it has to choose a set that has the requirement. This is
-        repeated until nothing changes.
+        If only one variable can satisfy a trait requirement, it has to choose a set with this requirement. Repeat this
+        until nothing changes.
         """
         choices = [frozenset([traits & missing for traits in choice]) for choice in self._choices]
         while True:
@@ -95,7 +95,7 @@ class Lookahead:
 
 
 def _can_cover(choices: Sequence[frozenset[int]], missing: int, counter: StepCounter) -> bool:
-    """Return whether one set of each choice together can contain ``missing``. Also true if that takes too long."""
+    """Return whether one set of each choice can together contain ``missing``; also True if this would take too long."""
     reachable = {missing}
     tried = 0
     for choice in choices:

@@ -1,6 +1,6 @@
-"""Builds the variables of one search unit: the requirements, each with the providers that satisfy it.
+"""Builds the variables of one search unit: each requirement with the providers that satisfy it.
 
-Providers are given by position: the tree, root first, and then the sharing providers.
+Providers are given by position: first the tree, with its root at 0, then the sharing providers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from placement.search.solver.trait_coverage import Lookahead
 
 _NO_LOOKAHEAD = Lookahead()
 
-#: The steps that each search unit takes, and that each group, each class of it and each ``same_subtree`` of it adds.
+#: The steps of a search unit, and the additional ones for each group, and each class and ``same_subtree`` of a group.
 _STEPS_PER_UNIT = 10
 _STEPS_PER_PART = 3
 
@@ -28,13 +28,13 @@ class Variable:
     """One requirement at one search unit. ``domain`` has the positions of providers that satisfy it, ascending.
 
     Variables with equal domains share one tuple. Variables of the same ``symmetry_class`` request the same amounts from
-    the same providers, so that exchanging their providers gives the same candidate; with mappings each is a class of
-    its own. ``isolated``: no other isolated variable may have the same provider. ``collective``: its provider counts
+    the same providers, so exchanging their providers gives the same candidate. With mappings each variable has its own
+    class. No two ``isolated`` variables may have the same provider. The provider of a ``collective`` variable counts
     for the traits that the unsuffixed group requires; ``provided_traits`` has the set of these traits by position.
 
-    Three fields depend on the variables that are assigned after this one: ``lookahead`` knows which traits the
-    collective ones can provide, ``tree_in_lookahead`` is true if one of these has a provider of the tree in its domain,
-    and ``subtrees`` has the conditions ``same_subtree``, each with the union of the domains of its later variables.
+    Three fields depend on the variables that are assigned after this one. ``lookahead`` knows which traits the
+    collective ones can provide. ``tree_in_lookahead`` tells whether the domain of any of them has a provider of the
+    tree. ``subtrees`` has the conditions ``same_subtree``, each with the union of the domains of its later variables.
     """
 
     requirement: Requirement
@@ -49,9 +49,9 @@ class Variable:
 
 
 class VariableBuilder:
-    """Builds the variables of one request. Caches the domains among sharing providers for other search units."""
+    """Builds the variables of one request. For other search units, it caches which sharing providers are in domains."""
 
-    #: The number of groups of sharing providers for which the domains are cached.
+    #: The number of groups of sharing providers in this cache.
     CACHED_GROUPS = 64
 
     def __init__(self, compiled: CompiledRequest, rejections: Rejections | None = None) -> None:
@@ -59,7 +59,7 @@ class VariableBuilder:
         self._rejections = rejections
         self._distinct = tuple(compiled.suffixes)
         indexes = {requirement: index for index, requirement in enumerate(self._distinct)}
-        #: For each requirement the index of its equal in ``_distinct``.
+        #: For each requirement its index in ``_distinct``, which has equal requirements once.
         self._indexes = [indexes[requirement] for requirement in compiled.requirements]
         self._subtrees = subtree.members(
             compiled.request.same_subtree, [requirement.group for requirement in compiled.requirements]
@@ -72,8 +72,8 @@ class VariableBuilder:
     def variables(self, search_unit: SearchUnit, counter: StepCounter) -> list[Variable]:
         """Return the variables in the order of assignment: smallest domain first, then largest amounts.
 
-        Empty if the root is rejected, no provider satisfies one of the requirements, or no provider can be the top of
-        a ``same_subtree``.
+        There are none if the root is rejected, if no provider satisfies one of the requirements, or if a
+        ``same_subtree`` has no top.
 
         :raises StepLimitReached: the steps of the request are used up.
         """
@@ -103,7 +103,7 @@ class VariableBuilder:
         return _sorted_variables(compiled, search_unit, domains, subtrees)
 
     def _domains(self, search_unit: SearchUnit, counter: StepCounter) -> list[Domain]:
-        """Return the domain of each distinct requirement; nothing if one of them is empty."""
+        """Return the domain of each distinct requirement; an empty list if any domain is empty."""
         tree, sharing, tree_size = search_unit.tree, search_unit.sharing, search_unit.tree_size
         of_sharing = self._sharing_domains.get(sharing)
         if of_sharing is None:
@@ -161,7 +161,7 @@ def _sorted_variables(
         domain = same.setdefault(own_domain, own_domain)
         isolated = request.isolate and requirement.use_same_provider
         collective = collective_traits and not requirement.use_same_provider
-        # With mappings, candidates of exchanged providers differ.
+        # With mappings, exchanging providers gives another candidate.
         key: Hashable = (requirement.resources, domain, isolated, collective)
         symmetry_class = classes.setdefault(len(variables) if request.with_mappings else key, len(classes))
         if collective:
