@@ -55,14 +55,14 @@ def _serve(args: argparse.Namespace) -> int:
         raise exception.ConfigurationInvalid(reason=reason)
     # Not imported at the top, because prometheus_client reads PROMETHEUS_MULTIPROC_DIR when it is imported.
     from placement.observability import processes
-    from placement.ops.metrics import collectors
+    from placement.ops import metrics
     from placement.serving import metrics_listener
 
     database = Database(conf)
     check = TimedCheck(database)
     registry = processes.registry(directory)
     provider_cache = ProviderCache(database)
-    registry.register(collectors.DatabaseCollector(database, provider_cache, conf.metrics, check))
+    registry.register(metrics.DatabaseCollector(database, provider_cache, conf.metrics, check))
     page = None
     if conf.metrics.page:
         # Not at the top: it takes a tenth of the time of a start of placement-api, which also imports this module.

@@ -172,8 +172,7 @@ def _as_data(tree: Tree, consumers: Consumers | None) -> dict[str, Any]:
     if consumers is not None:
         for provider in providers:
             provider['consumers'] = list(map(dataclasses.asdict, consumers.get(provider['uuid'], ())))
-    sharing = [dataclasses.asdict(provider) for provider in tree.sharing_providers()]
-    return {'root': tree.root.uuid, 'providers': providers, 'sharing_providers': sharing}
+    return {'root': tree.root.uuid, 'providers': providers, 'sharing_providers': tree.sharing_data()}
 
 
 # As a drawing --------------------------------------------------------------------------------------------
@@ -188,25 +187,23 @@ def _drawing(tree: Tree, consumers: Consumers, console: Console) -> rich_tree.Tr
         for line in _inventory_lines(tree, provider, console):
             branch.add(line)
         for consumer in consumers.get(provider.uuid, ()):
-            branch.add(Text(f'{consumer.uuid} {output.describe_consumer(consumer, console)}: {_amounts(consumer)}'))
+            amounts = (
+                f'{allocation.resource_class} {units.amount(allocation.resource_class, allocation.amount)}'
+                for allocation in consumer.allocations
+            )
+            owner = output.describe_consumer(consumer, console)
+            branch.add(Text(f'{consumer.uuid} {owner}: {", ".join(amounts)}'))
         if provider.traits:
             branch.add(Text(f'traits: {", ".join(sorted(provider.traits))}', 'cyan'))
         if provider.aggregates:
             branch.add(Text(f'aggregates: {", ".join(sorted(provider.aggregates))}', 'blue'))
     root = branches[tree.root.id]
-    for sharing in tree.sharing_providers():
-        text = f'shared by {output.printable(sharing.name, console)} {sharing.uuid} through aggregate '
-        root.add(Text(text + ', '.join(sharing.aggregates), 'magenta'))
+    for sharing in tree.sharing_data():
+        text = f'shared by {output.printable(sharing["name"], console)} {sharing["uuid"]} through aggregate '
+        root.add(Text(text + ', '.join(sharing['aggregates']), 'magenta'))
     for id_, branch in branches.items():
         branch.children += (branches[child.id] for child in tree.children.get(id_, ()))
     return root
-
-
-def _amounts(consumer: ConsumerReport) -> str:
-    return ', '.join(
-        f'{allocation.resource_class} {units.amount(allocation.resource_class, allocation.amount)}'
-        for allocation in consumer.allocations
-    )
 
 
 def _inventory_lines(tree: Tree, provider: Provider, console: Console) -> Iterator[Text]:

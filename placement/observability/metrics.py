@@ -7,13 +7,14 @@ that directory, and ``processes.registry`` adds them up. A process can have only
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
@@ -46,9 +47,6 @@ CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
 #: The names of exceptions after which a transaction is retried, as values of a label. Others are possible.
 RETRY_REASONS = ('DBDeadlock', 'DBReferenceError', 'RetryTransaction')
 
-#: How the values of a gauge in several processes become one.
-_Mode = Literal['livesum', 'max', 'mostrecent']
-
 
 class _ResponseMetrics(NamedTuple):
     """The metrics of responses with one route, method, microversion and status."""
@@ -73,74 +71,66 @@ class Metrics:
         #: By route, method, microversion and status. Looking them up in the registry takes as long as counting.
         self._responses: dict[tuple[str, str, str, int], _ResponseMetrics] = {}
 
-        self._requests = self._counter(
-            'placement_requests', 'Requests answered.', 'route', 'method', 'microversion', 'status'
+        counter = functools.partial(Counter, registry=self.registry)
+        histogram = functools.partial(Histogram, registry=self.registry, buckets=DURATION_BUCKETS_SECONDS)
+        self._requests = counter(
+            'placement_requests', 'Requests answered.', ('route', 'method', 'microversion', 'status')
         )
-        self._request_duration = self._duration(
-            'placement_request_duration_seconds', 'Time to answer a request.', 'route', 'method'
+        self._request_duration = histogram(
+            'placement_request_duration_seconds', 'Time to answer a request.', ('route', 'method')
         )
-        self._request_phases = self._counter(
-            'placement_request_phase_seconds', 'Time of requests by phase.', 'route', 'method', 'phase'
+        self._request_phases = counter(
+            'placement_request_phase_seconds', 'Time of requests by phase.', ('route', 'method', 'phase')
         )
-        self._errors = self._counter(
-            'placement_server_errors', 'Requests answered with a status of 500 or above.', 'route', 'status'
+        self._errors = counter(
+            'placement_server_errors', 'Requests answered with a status of 500 or above.', ('route', 'status')
         )
-        self._tokens_not_cached = self._counter(
+        self._tokens_not_cached = counter(
             'placement_tokens_not_cached', 'Tokens that Keystone validated and memcached did not keep.'
         )
-        self._claims = self._counter('placement_claims', 'Claims, by result.', 'result')
-        self._retries = self._counter('placement_transaction_retries', 'Retries of transactions.', 'reason')
-        self._candidates_returned = Histogram(
+        self._claims = counter('placement_claims', 'Claims, by result.', ('result',))
+        self._retries = counter('placement_transaction_retries', 'Retries of transactions.', ('reason',))
+        self._candidates_returned = histogram(
             'placement_allocation_candidates_returned',
             'Candidates returned by a search.',
-            registry=self.registry,
             buckets=CANDIDATE_COUNT_BUCKETS,
         )
-        self._search_duration = self._duration(
+        self._search_duration = histogram(
             'placement_allocation_candidates_duration_seconds', 'Time of a search for candidates.'
         )
-        self._searches_truncated = self._counter(
-            'placement_allocation_candidates_truncated', 'Searches for candidates that reached a limit.', 'limit'
+        self._searches_truncated = counter(
+            'placement_allocation_candidates_truncated', 'Searches for candidates that reached a limit.', ('limit',)
         )
-        self._cache_providers = self._gauge(
-            'placement_cache_providers', 'Resource providers in the cache.', mode='mostrecent'
-        )
-        self._cache_checked = self._gauge(
-            'placement_cache_checked_timestamp_seconds',
-            'When a cache was last compared with the change log.',
-            mode='max',
-        )
-        self._cache_updates = self._counter(
+        self._cache_updates = counter(
             'placement_cache_updates', 'Changed resource providers read by refreshes of caches.'
         )
-        self._cache_reloads = self._counter(
-            'placement_cache_reloads', 'Refreshes of caches that read all tables again.'
+        self._cache_reloads = counter('placement_cache_reloads', 'Refreshes of caches that read all tables again.')
+        self._refresh_duration = histogram('placement_cache_refresh_duration_seconds', 'Time to refresh a cache.')
+        self._create_gauges()
+
+    def _create_gauges(self) -> None:
+        # By default a scrape shows the sum of the values of all living processes.
+        gauge = functools.partial(Gauge, registry=self.registry, multiprocess_mode='livesum')
+        self._cache_providers = gauge(
+            'placement_cache_providers', 'Resource providers in the cache.', multiprocess_mode='mostrecent'
         )
-        self._refresh_duration = self._duration('placement_cache_refresh_duration_seconds', 'Time to refresh a cache.')
-        self._config_reload_success = self._gauge(
+        self._cache_checked = gauge(
+            'placement_cache_checked_timestamp_seconds',
+            'When a cache was last compared with the change log.',
+            multiprocess_mode='max',
+        )
+        self._config_reload_success = gauge(
             'placement_config_reload_success',
             'Whether the configuration was valid when it was last loaded.',
-            mode='mostrecent',
+            multiprocess_mode='mostrecent',
         )
-        self._threads = self._gauge('placement_threads', 'Threads that process requests.')
-        self._threads_busy = self._gauge('placement_threads_busy', 'Threads that are processing a request.')
-        self._requests_waiting = self._gauge('placement_requests_waiting', 'Requests that wait for a thread.')
-        self._connections = self._gauge(
-            'placement_database_connections', 'Connections to the database.', 'pool', 'field'
+        self._threads = gauge('placement_threads', 'Threads that process requests.')
+        self._threads_busy = gauge('placement_threads_busy', 'Threads that are processing a request.')
+        self._requests_waiting = gauge('placement_requests_waiting', 'Requests that wait for a thread.')
+        self._connections = gauge('placement_database_connections', 'Connections to the database.', ('pool', 'field'))
+        self._connections_waiting = gauge(
+            'placement_database_connections_waiting', 'Threads that wait for a connection to the database.', ('pool',)
         )
-        self._connections_waiting = self._gauge(
-            'placement_database_connections_waiting', 'Threads that wait for a connection to the database.', 'pool'
-        )
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
-
-    def _duration(self, name: str, text: str, *labels: str) -> Histogram:
-        return Histogram(name, text, labels, registry=self.registry, buckets=DURATION_BUCKETS_SECONDS)
-
-    def _gauge(self, name: str, text: str, *labels: str, mode: _Mode = 'livesum') -> Gauge:
-        # By default a scrape shows the sum of the values of all living processes.
-        return Gauge(name, text, labels, registry=self.registry, multiprocess_mode=mode)
 
     def initialize(self, operations: Iterable[tuple[str, str]], limits: Iterable[str]) -> None:
         """Create counters with the value 0, which would otherwise not exist before the first event.

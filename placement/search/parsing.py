@@ -119,15 +119,6 @@ def _in_order_of_reading(
                 yield name, suffix, unread.pop(key)
 
 
-def _read_resources(values: Sequence[str], _version: Version, _suffix: str) -> dict[str, Any]:
-    # The last value counts, but all values have to be well-formed.
-    return {'resources': [syntax.parse_resources(value) for value in values][-1]}
-
-
-def _read_in_tree(values: Sequence[str], _version: Version, _suffix: str) -> dict[str, Any]:
-    return {'in_tree': syntax.parse_in_tree(values[-1])}
-
-
 def _read_member_of(values: Sequence[str], version: Version, suffix: str) -> dict[str, Any]:
     if version < (1, 30):
         return syntax.parse_member_of(values, version, suffix)._asdict()
@@ -139,16 +130,13 @@ def _read_member_of(values: Sequence[str], version: Version, suffix: str) -> dic
     }
 
 
-def _read_required(values: Sequence[str], version: Version, _suffix: str) -> dict[str, Any]:
-    return syntax.parse_required(values, version)._asdict()
-
-
 #: For each parameter of a group, the function that converts its values to fields of the ``RequestGroup``.
 _READERS: Mapping[str, Callable[[Sequence[str], Version, str], dict[str, Any]]] = {
-    'resources': _read_resources,
-    'required': _read_required,
+    # The last value counts, but all values have to be well-formed.
+    'resources': lambda values, _version, _suffix: {'resources': list(map(syntax.parse_resources, values))[-1]},
+    'required': lambda values, version, _suffix: syntax.parse_required(values, version)._asdict(),
     'member_of': _read_member_of,
-    'in_tree': _read_in_tree,
+    'in_tree': lambda values, _version, _suffix: {'in_tree': syntax.parse_in_tree(values[-1])},
 }
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from placement import exception
-from placement.ops.metrics import collectors
-from placement.ops.metrics.collectors import BackgroundQuery, refresh
+from placement.ops import metrics
+from placement.ops.metrics import BackgroundQuery, refresh
 
 
 def _counter() -> Callable[[], int]:
@@ -34,7 +34,7 @@ def test_values_are_read_again_after_the_interval(interval: float, values: list[
 def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collectors, 'MAX_WAIT_SECONDS', 0.2)
+    monkeypatch.setattr(metrics, 'MAX_WAIT_SECONDS', 0.2)
     may_end, values = threading.Event(), _counter()
 
     def slow() -> int:

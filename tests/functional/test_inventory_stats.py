@@ -29,8 +29,8 @@ def test_a_tree_counts_of_which_only_a_child_is_in_the_aggregate(app: Any, db: D
         child = demand(app, 'POST', '/resource_providers', body).json['uuid']
         member = {'resource_provider_generation': 0, 'aggregates': [cloud.AGGREGATE]}
         demand(app, 'PUT', f'/resource_providers/{child}/aggregates', member)
-    (counted,) = inventory_stats.read_inventories(db, ProviderCache(db), [cloud.AGGREGATE]).aggregates
-    assert (counted.summary.providers, counted.summary.trees) == (3, 1)
+    summary = inventory_stats.read_inventories(db, ProviderCache(db), [cloud.AGGREGATE]).aggregates[cloud.AGGREGATE]
+    assert (summary.providers, summary.trees) == (3, 1)
 
 
 def test_an_unchanged_cloud_is_not_read_again(db: Database, queries: Any) -> None:

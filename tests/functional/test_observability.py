@@ -28,7 +28,7 @@ from placement.db.errors import RetryTransaction
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.observability.processes import Processes, ProcessNumber
-from placement.ops.metrics.collectors import DatabaseCollector
+from placement.ops.metrics import DatabaseCollector
 from placement.serving import metrics_listener
 from placement.web.context import RequestContext
 from placement.web.health import HealthCheck

@@ -98,7 +98,7 @@ def assert_counts(db: Database) -> None:
     stats = inventory_stats.read_inventories(db, ProviderCache(db), [AGGREGATE, UNKNOWN])
     assert (stats.schema, stats.consumers, stats.allocations) == (migration.head(), 4, 5)
     assert _amounts(stats.summary) == (5, 3, [('VCPU', 100, 125, 30, 95, 23)])
-    assert [(stat.aggregate, _amounts(stat.summary)) for stat in stats.aggregates] == [
+    assert [(uuid, _amounts(summary)) for uuid, summary in stats.aggregates.items()] == [
         (AGGREGATE, (4, 2, [('VCPU', 80, 100, 20, 80, 23)])),
         (UNKNOWN, (0, 0, [])),
     ]

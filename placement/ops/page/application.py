@@ -90,7 +90,11 @@ class Page:
             view = self._view(path, parameters)
         except Exception as error:
             view = _failure(error)
-        return _response(view, request.script_name, *location)
+        path, values = location
+        if values.get('format', '').strip() == 'json':
+            return webob.Response(status=view.status, body=rendering.json(view), content_type='application/json')
+        text = rendering.html(view, request.script_name, path, values)
+        return webob.Response(status=view.status, text=text, content_type='text/html', charset='UTF-8')
 
     def _view(self, path: str, parameters: Parameters) -> View:
         for pattern, make in _VIEWS:
@@ -113,14 +117,6 @@ def is_loopback(host: str) -> bool:
 def host_names(host: str) -> frozenset[str] | None:
     """Return the host names to accept if the page listens on ``host``; None (all) if other machines can reach it."""
     return LOOPBACK_NAMES | {f'[{host}]' if ':' in host else host} if is_loopback(host) else None
-
-
-def _response(view: View, prefix: str, path: str, values: Mapping[str, str]) -> webob.Response:
-    """Return a view as HTML, or as JSON if the parameters say so."""
-    if values.get('format', '').strip() == 'json':
-        return webob.Response(status=view.status, body=rendering.json(view), content_type='application/json')
-    text = rendering.html(view, prefix, path, values)
-    return webob.Response(status=view.status, text=text, content_type='text/html', charset='UTF-8')
 
 
 @functools.cache

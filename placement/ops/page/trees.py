@@ -90,7 +90,7 @@ def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     data = {
         'root': {'uuid': root.uuid, 'name': root.name or ''},
         'providers': providers[provider_pages.first : provider_pages.last],
-        'sharing_providers': tree.sharing_providers(),
+        'sharing_providers': tree.sharing_data(),
         'consumers': page_of_consumers.rows,
         **provider_pages.data(),
         'consumer_pages': consumer_pages.data(),

@@ -16,6 +16,7 @@ from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter, TreeSearchUnit
 from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.requirements import CompiledRequest
 from placement.search.search_units import SearchUnit
 
 #: Maximum number of consumers to count on one provider, so that sums fit 64 bits.
@@ -106,19 +107,33 @@ def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstima
             if max_searches == 0:
                 return FitEstimate(fit, False, on_disabled_hosts)
             max_searches -= 1
-            budget = SearchBudget(max_candidates=1, max_steps=_MAX_STEPS)
-            candidate = next(search([SearchUnit(tree, sharing)], prefilter.compiled, budget), None)
-            if candidate is None:
-                complete &= not budget.reached
+            placed, limited = _place(SearchUnit(tree, sharing), prefilter.compiled, inventories)
+            if not placed:
+                complete &= not limited
                 break
-            # As long as this candidate fits, each further search would return it first.
-            amounts = [(inventories[id_], name, amount) for id_, name, amount in candidate.amounts]
-            times = min((records[name].capacity - records[name].used) // amount for records, name, amount in amounts)
-            for records, name, amount in amounts:
-                records[name] = records[name]._replace(used=records[name].used + times * amount)
-            fit += times
-            on_disabled_hosts += times * is_on_disabled_host
+            fit += placed
+            on_disabled_hosts += placed * is_on_disabled_host
     return FitEstimate(fit, complete, on_disabled_hosts)
+
+
+def _place(
+    search_unit: SearchUnit, compiled: CompiledRequest, inventories: Mapping[int, dict[str, InventoryRecord]]
+) -> tuple[int, bool]:
+    """Place as many consumers as fit at the first candidate, and return their number.
+
+    :param inventories: of the providers of the search unit, by provider id and class. The amounts are added to these.
+    :returns: 0 and whether the search reached a limit, if there is no candidate.
+    """
+    budget = SearchBudget(max_candidates=1, max_steps=_MAX_STEPS)
+    candidate = next(search([search_unit], compiled, budget), None)
+    if candidate is None:
+        return 0, bool(budget.reached)
+    # As long as this candidate fits, each further search would return it first.
+    amounts = [(inventories[id_], name, amount) for id_, name, amount in candidate.amounts]
+    times = min((records[name].capacity - records[name].used) // amount for records, name, amount in amounts)
+    for records, name, amount in amounts:
+        records[name] = records[name].with_used(records[name].used + times * amount)
+    return times, False
 
 
 def _divide(prefilter: Prefilter, partition: Partition, required: frozenset[str]) -> tuple[Flags, Integers]:

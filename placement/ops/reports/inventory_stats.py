@@ -5,7 +5,7 @@ The number of statements does not depend on the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -21,21 +21,17 @@ _inventories, _allocations, _providers = tables.inventories, tables.allocations,
 _members = tables.resource_provider_aggregates
 
 
-class AggregateStats(NamedTuple):
-    """The figures of the trees that have a provider in one aggregate."""
-
-    aggregate: str
-    summary: Summary
-
-
 class InventoryStats(NamedTuple):
-    """The result of ``read_inventories``. ``schema`` is the revision of the schema, or ``none``."""
+    """The result of ``read_inventories``. ``schema`` is the revision of the schema, or ``none``.
+
+    ``aggregates`` has, by uuid, the figures of the trees that have a provider in an aggregate.
+    """
 
     schema: str
     consumers: int
     allocations: int
     summary: Summary
-    aggregates: tuple[AggregateStats, ...]
+    aggregates: Mapping[str, Summary]
 
 
 class AllocationTotals(NamedTuple):
@@ -66,10 +62,8 @@ def read_inventories(db: Database, provider_cache: ProviderCache, aggregates: Co
     snapshot = provider_cache.up_to_date()
     with db.reader() as tx:
         consumers, allocations = tx.execute(_COUNTS).one()
-    of_aggregates = (
-        AggregateStats(uuid, capacity.summary(snapshot, TreeFilter(frozenset({uuid})))) for uuid in sorted(aggregates)
-    )
-    return InventoryStats(schema, consumers, allocations, capacity.summary(snapshot), tuple(of_aggregates))
+    by_aggregate = {uuid: capacity.summary(snapshot, TreeFilter(frozenset({uuid}))) for uuid in sorted(aggregates)}
+    return InventoryStats(schema, consumers, allocations, capacity.summary(snapshot), by_aggregate)
 
 
 def read_allocations(db: Database, aggregates: Collection[str]) -> AllocationStats:

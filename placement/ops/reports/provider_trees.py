@@ -30,15 +30,6 @@ class ProviderIsConsumer(UnknownProvider):
     template = '{identifier} is a consumer, not a resource provider. See: placement-manage consumer {identifier}'
 
 
-@dataclasses.dataclass(frozen=True)
-class Sharing:
-    """A sharing provider of another tree, and the aggregates that it has in common with this tree."""
-
-    uuid: str
-    name: str
-    aggregates: Sequence[str]
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tree:
     """One tree, given by its root. Trees that were read together have the other three members in common.
@@ -104,15 +95,17 @@ class Tree:
             'aggregates': sorted(provider.aggregates),
         }
 
-    def sharing_providers(self) -> list[Sharing]:
-        """Return the sharing providers outside of the tree that are in an aggregate of any provider in it, by name."""
+    def sharing_data(self) -> list[dict[str, Any]]:
+        """Return the sharing providers of other trees that have an aggregate in common with this tree, by name.
+
+        As JSON documents show them; ``aggregates`` has those in common.
+        """
         members = {provider.id: provider.aggregates for provider in self.walk()}
         aggregates = frozenset().union(*members.values())
-        usable = (provider for provider in self.sharing if not provider.aggregates.isdisjoint(aggregates))
         return [
-            Sharing(provider.uuid, provider.name or '', sorted(provider.aggregates & aggregates))
-            for provider in sorted(usable, key=lambda provider: (provider.name or '', provider.uuid))
-            if provider.id not in members
+            {'uuid': provider.uuid, 'name': provider.name or '', 'aggregates': sorted(provider.aggregates & aggregates)}
+            for provider in sorted(self.sharing, key=lambda provider: (provider.name or '', provider.uuid))
+            if provider.id not in members and not provider.aggregates.isdisjoint(aggregates)
         ]
 
 

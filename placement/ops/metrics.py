@@ -227,14 +227,10 @@ def _add_inventory_stats(families: _Families, stats: InventoryStats | None) -> N
         counts[InventoryState.AVAILABLE.value] = figures.providers - figures.full
         for state, count in sorted(counts.items()):
             families.add_sample('placement_inventories', count, figures.resource_class, state)
-    for aggregate_stats in stats.aggregates:
-        families.add_sample(
-            'placement_aggregate_resource_providers', aggregate_stats.summary.providers, aggregate_stats.aggregate
-        )
-        families.add_sample('placement_aggregate_trees', aggregate_stats.summary.trees, aggregate_stats.aggregate)
-        families.add_classes(
-            'placement_aggregate_inventory', aggregate_stats.summary.classes, aggregate_stats.aggregate
-        )
+    for aggregate, summary in stats.aggregates.items():
+        families.add_sample('placement_aggregate_resource_providers', summary.providers, aggregate)
+        families.add_sample('placement_aggregate_trees', summary.trees, aggregate)
+        families.add_classes('placement_aggregate_inventory', summary.classes, aggregate)
 
 
 def _add_allocation_stats(families: _Families, stats: AllocationStats | None) -> None:

@@ -1,1 +1,0 @@
-"""The metrics that are read from the database, at most once per interval."""
