@@ -25,6 +25,7 @@ from tests.support import applications
 from tests.support.cache_equality import assert_same, compare
 from tests.support.event_hooks import listening
 from tests.support.objects import claim, create_provider, set_inventories
+from tests.support.waiting import wait_until
 
 SECONDS = 60
 
@@ -55,13 +56,6 @@ def running() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == 'cache refresh']
 
 
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def used(provider_cache: ProviderCache, uuid: str) -> int | None:
     """What the cache has, without a check."""
     assert provider_cache.state is not None
@@ -74,10 +68,10 @@ def test_a_cache_that_nobody_searches_is_refreshed(
 ) -> None:
     run(provider_cache, 0.02)
     hosts = [create_provider(context, VCPU=8) for _ in range(5)]
-    until(lambda: used(provider_cache, hosts[-1].uuid) == 0)
+    wait_until(lambda: used(provider_cache, hosts[-1].uuid) == 0)
     for host in hosts:
         claim(context, {host.uuid: {'VCPU': 3}})
-    until(lambda: used(provider_cache, hosts[-1].uuid) == 3)
+    wait_until(lambda: used(provider_cache, hosts[-1].uuid) == 3)
     assert provider_cache.state is not None
     assert_same(provider_cache.state.snapshot, ProviderCache(context.db).up_to_date())
 
@@ -85,7 +79,7 @@ def test_a_cache_that_nobody_searches_is_refreshed(
 def test_a_cache_that_was_not_loaded_is_loaded(db: Database, run: Callable[..., BackgroundRefresh]) -> None:
     provider_cache = ProviderCache(db)
     run(provider_cache, 0.02)
-    until(lambda: provider_cache.is_loaded)
+    wait_until(lambda: provider_cache.is_loaded)
 
 
 @pytest.mark.parametrize('searched', [False, True])
@@ -139,11 +133,11 @@ def test_an_outage_is_logged_once(
         for outages in (1, 2):
             provider_cache._db = unavailable
             attempts.clear()
-            until(lambda: len(attempts) > 5)
+            wait_until(lambda: len(attempts) > 5)
             provider_cache._db = context.db
             before = used(provider_cache, host.uuid)
             claim(context, {host.uuid: {'VCPU': 1}})
-            until(lambda before=before: used(provider_cache, host.uuid) != before)  # type: ignore[misc]
+            wait_until(lambda before=before: used(provider_cache, host.uuid) != before)  # type: ignore[misc]
             lines = [record.getMessage() for record in caplog.records if 'in the background' in record.getMessage()]
             assert len(lines) == outages, lines
 

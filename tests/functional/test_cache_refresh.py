@@ -111,10 +111,9 @@ def older(
     return database
 
 
-@pytest.fixture
-def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database that stays older for 0.2 s is taken for a restored one."""
-    monkeypatch.setattr(refresh, 'STALE_READ_GRACE_SECONDS', 0.2)
+def let_grace_pass(provider_cache: ProviderCache) -> None:
+    """From now on a database that has been older than the cache until now is taken for a restored one."""
+    provider_cache._clock = lambda: time.monotonic() + refresh.STALE_READ_GRACE_SECONDS
 
 
 def rename(context: RequestContext, host: ResourceProvider, name: str) -> None:
@@ -150,7 +149,6 @@ def test_the_state_of_a_lagging_node_is_not_taken(
     assert provider_cache.builds == 1
 
 
-@pytest.mark.usefixtures('short_grace')
 def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
     provider_cache: Counting, context: RequestContext, older: Database
 ) -> None:
@@ -158,20 +156,19 @@ def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
     for db in (older, context.db):
         provider_cache._db = db
         assert provider_cache.up_to_date() is newest
-    time.sleep(0.3)
+    let_grace_pass(provider_cache)
     provider_cache._db = older
     assert provider_cache.up_to_date() is newest
     assert provider_cache.builds == 1
 
 
-@pytest.mark.usefixtures('short_grace')
 def test_the_cache_is_loaded_again_when_a_database_stays_older(
     provider_cache: Counting, older: Database, reasons: Reasons
 ) -> None:
     newest = provider_cache.up_to_date()
     provider_cache._db = older
     assert provider_cache.up_to_date() is newest
-    time.sleep(0.3)
+    let_grace_pass(provider_cache)
     assert_same(provider_cache.up_to_date(), scratch(older))
     assert provider_cache.builds == 2
     provider_cache.up_to_date()
@@ -270,6 +267,7 @@ def test_threads_that_wait_share_one_refresh_of_the_cache(
     provider_cache.gate.clear()
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         waiting = [pool.submit(provider_cache.up_to_date) for _ in range(6)]
+        # Time for all of them to begin to wait.
         time.sleep(0.3)
         assert not any(future.done() for future in waiting)
         provider_cache.gate.set()

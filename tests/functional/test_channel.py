@@ -11,7 +11,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ import pytest
 from placement.serving import channel
 from placement.serving.channel import ConnectionTable
 from tests.support import error_details
+from tests.support.waiting import wait_until
 
 #: The time limit of clients in seconds, and a time longer than any test takes that does not wait for the limit.
 SHORT, LONG = 0.3, 60.0
@@ -64,6 +65,15 @@ class Service:
         self.connections.sockets.run_once(0.02)
         self.connections.reap()
 
+    def turn_until(self, condition: Callable[[], object]) -> None:
+        """Run the loop until a condition is true."""
+
+        def is_true_after_a_turn() -> object:
+            self.turn()
+            return condition()
+
+        wait_until(is_true_after_a_turn, pause=0)
+
     @contextlib.contextmanager
     def looping(self) -> Iterator[None]:
         """Run the loop in a thread, without a time limit: only an event on a socket ends its wait."""
@@ -90,10 +100,7 @@ class Service:
         connection.connect(self.address)
         connection.sendall(data)
         connection.setblocking(False)
-        before = time.monotonic()
-        while not any(peer.addr == connection.getsockname() for peer in self.connections.channels):
-            assert time.monotonic() - before < LONG
-            self.turn()
+        self.turn_until(lambda: any(peer.addr == connection.getsockname() for peer in self.connections.channels))
         return connection
 
     def answer(self, connection: socket.socket, *, until: bytes | None = None) -> bytes:
@@ -112,10 +119,8 @@ class Service:
 
     def finish(self) -> None:
         """Wait until the thread has processed all requests."""
-        deadline = time.monotonic() + LONG
-        while self._server.task_dispatcher.active_count or self._server.task_dispatcher.queue:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        dispatcher = self._server.task_dispatcher
+        wait_until(lambda: not dispatcher.active_count and not dispatcher.queue)
 
     def stop(self) -> None:
         """Close everything."""
@@ -262,15 +267,11 @@ def test_a_rejected_client_has_time_to_read_the_answer(services: Any) -> None:
     service = services(request_read_timeout=SHORT)
     with service.connect(HALF) as connection:
         (connected,) = service.connections.channels
-        deadline = time.monotonic() + LONG
-        while not connected.request:
-            assert time.monotonic() < deadline
-            service.turn()
+        service.turn_until(lambda: connected.request)
+        # The time limit itself.
         time.sleep(SHORT)
         service.connections.reap()
-        while connected.requests:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: not connected.requests)
         service.connections.reap()
         assert service.connections.channels == [connected]
         assert error_of(service.answer(connection))[0] == 408
@@ -288,10 +289,7 @@ def test_bytes_after_a_rejected_request_are_discarded(services: Any, monkeypatch
             service.turn()
         assert len(service.connections.channels) == 1
         monkeypatch.setattr(channel, '_DRAIN_SECONDS', 0.0)
-        deadline = time.monotonic() + LONG
-        while service.connections.channels:
-            assert time.monotonic() < deadline
-            service.turn()
+        service.turn_until(lambda: not service.connections.channels)
 
 
 @pytest.mark.parametrize(('data', 'time_is_up'), [(b'', 'request_read_timeout'), (WHOLE, 'keepalive_timeout')])
@@ -318,10 +316,7 @@ def test_beyond_max_connections_the_longest_idle_connection_is_closed(services: 
 def test_a_client_that_does_not_read_its_answer_is_closed(services: Any) -> None:
     service = services(request_read_timeout=SHORT)
     with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096):
-        deadline = time.monotonic() + LONG
-        while service.connections.channels:
-            assert time.monotonic() < deadline
-            service.turn()
+        service.turn_until(lambda: not service.connections.channels)
 
 
 def test_closed_connections_leave_no_temporary_files(services: Any) -> None:
@@ -331,10 +326,7 @@ def test_closed_connections_leave_no_temporary_files(services: Any) -> None:
     long = b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n'
     with service.connect(long, SO_RCVBUF=4096), service.connect(half):
         writing, reading = service.connections.channels
-        deadline = time.monotonic() + LONG
-        while writing.requests or not reading.request:
-            assert time.monotonic() < deadline
-            service.turn()
+        service.turn_until(lambda: not writing.requests and reading.request)
         files = [writing.outbufs[-1].getfile(), reading.request.body_rcv.getfile()]
         assert [file.closed for file in files] == [False, False]
         service.stop()
@@ -345,10 +337,7 @@ def test_a_connection_with_too_much_unread_answer_is_closed(services: Any, monke
     monkeypatch.setattr(channel, '_MAX_PROCESS_UNSENT_BYTES', 5_000_000)
     service = services()
     with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096), service.connect() as idle:
-        deadline = time.monotonic() + LONG
-        while len(service.connections.channels) > 1:
-            assert time.monotonic() < deadline
-            service.turn()
+        service.turn_until(lambda: len(service.connections.channels) <= 1)
         assert service.connections.channels[0].addr == idle.getsockname()
 
 
@@ -359,10 +348,9 @@ def test_no_more_connections_are_closed_than_the_limit_of_unread_answers_needs(
     long = b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n'
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(service.connect(long, SO_RCVBUF=4096)) for _ in range(3)]
-        deadline = time.monotonic() + LONG
-        while any(peer.requests or not peer.total_outbufs_len for peer in service.connections.channels):
-            assert time.monotonic() < deadline
-            service.turn()
+        service.turn_until(
+            lambda: all(not peer.requests and peer.total_outbufs_len for peer in service.connections.channels)
+        )
         unread = [peer.total_outbufs_len for peer in service.connections.channels]
         assert len(unread) == 3
         # The one that has waited longest is too much.
@@ -486,10 +474,7 @@ def test_a_client_that_resets_its_connection_leaves_no_traceback(
         held_log(),
         service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n', SO_RCVBUF=4096) as connection,
     ):
-        deadline = time.monotonic() + LONG
-        while not RECEIVED.is_set():
-            assert time.monotonic() < deadline
-            service.turn()
+        service.turn_until(RECEIVED.is_set)
         reset(service, connection)
         RELEASED.set()
         service.finish()
@@ -530,15 +515,10 @@ def held_log() -> Iterator[None]:
 
 def reset(service: Service, connection: socket.socket) -> None:
     """Reset a connection that has unsent data, and wait until the server has closed it."""
-    deadline = time.monotonic() + LONG
-    while not any(peer.total_outbufs_len for peer in service.connections.channels):
-        assert time.monotonic() < deadline
-        service.turn()
+    service.turn_until(lambda: any(peer.total_outbufs_len for peer in service.connections.channels))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
     connection.close()
-    while service.connections.channels:
-        assert time.monotonic() < deadline
-        service.turn()
+    service.turn_until(lambda: not service.connections.channels)
 
 
 def test_paths_outside_of_the_prefix_are_404(services: Any) -> None:

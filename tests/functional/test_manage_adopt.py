@@ -23,6 +23,7 @@ from placement.ops.adoption.schema import shortest
 from tests.support import adopted, corruption, legacy_database
 from tests.support.http_client import ask
 from tests.support.legacy_service import WRITES, Busy, ForeignService
+from tests.support.waiting import wait_until
 
 #: What was done to a database -> the problem that it raises.
 PROBLEMS = {
@@ -352,7 +353,7 @@ def test_another_service_writes_until_it_is_shut_out(url: str) -> None:
     assert manage.main(['db', 'adopt']) == 0
     busy = Busy(url)
     busy.start()
-    adopted.wait_until(lambda: busy.written > 5)
+    wait_until(lambda: busy.written > 5)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     busy.join(30)
     assert 'no such table' in str(busy.rejected)

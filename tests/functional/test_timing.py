@@ -21,6 +21,7 @@ from placement import deploy, exception
 from placement.observability.metrics import Metrics
 from placement.observability.processes import Processes, ProcessNumber
 from tests.support.http_client import ask
+from tests.support.waiting import wait_until
 
 SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i){} FROM n'
 
@@ -114,9 +115,7 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
     with counted.db.engine.connect():
         waiter = threading.Thread(target=waits)
         waiter.start()
-        deadline = time.monotonic() + 60
-        while metrics.waiting_threads['database'].count == 0 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: metrics.waiting_threads['database'].count)
         metrics.update_saturation()
         assert _value(counted, 'placement_database_connections_waiting', pool='database') == 1
         assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 1
@@ -133,14 +132,9 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
 
 def test_the_load_of_a_process_is_sampled_by_a_thread(counted: deploy.Application) -> None:
     ask(counted, 'GET', '/traits')
+    registry, labels = _metrics(counted).registry, {'pool': 'database', 'field': 'in_use'}
     with counted.db.engine.connect():
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            labels = {'pool': 'database', 'field': 'in_use'}
-            if _metrics(counted).registry.get_sample_value('placement_database_connections', labels) == 1:
-                return
-            time.sleep(0.05)
-    pytest.fail('nobody looked')
+        wait_until(lambda: registry.get_sample_value('placement_database_connections', labels) == 1)
 
 
 def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Application) -> None:

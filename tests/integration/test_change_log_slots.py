@@ -22,6 +22,7 @@ from placement.db.change_log_slots import Outcome
 from placement.db.errors import RetryTransaction
 from tests.support import logs
 from tests.support.event_hooks import listening
+from tests.support.waiting import wait_until
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
 on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
@@ -369,10 +370,7 @@ def test_a_commit_that_the_server_gets_late(
         far.write(lambda tx: logs.move(tx, providers[1:]))
         assert sorted(newest(db).values()) == [1, 1, 2]
         deliver.set()
-        deadline = time.monotonic() + 60
-        while sorted(newest(db).values()) != [1, 2, 2]:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: sorted(newest(db).values()) == [1, 2, 2])
         far.write(lambda tx: logs.move(tx, providers))
         newest(db)
         far.dispose()
@@ -453,6 +451,7 @@ def test_two_processes_forced_onto_one_slot_at_once(db: Database, other: Databas
             for writer in (db, other):
                 for owner in list(writer._slots._processes.values()):
                     owner.free.clear()
+            # For some writes on that slot.
             time.sleep(0.02)
 
     with concurrent.futures.ThreadPoolExecutor(7) as pool:

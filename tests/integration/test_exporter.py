@@ -8,7 +8,6 @@ import pathlib
 import re
 import signal
 import socket
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 
 from tests.support import servers
 from tests.support.servers import Server
+from tests.support.waiting import wait_until
 
 SECONDS = 60
 
@@ -65,10 +65,7 @@ def test_an_exporter_that_was_killed_is_started_again(server: Server) -> None:
     killed = server.exporter()
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
-    deadline = time.monotonic() + SECONDS
-    while server.exporter() in (None, killed):
-        assert time.monotonic() < deadline, server.tail()
-        time.sleep(0.05)
+    wait_until(lambda: server.exporter() not in (None, killed), server.tail)
     server.wait_until_ready()
     assert count(server) == before + 10
     assert f'The exporter of the metrics (pid: {killed}) has ended and is started again' in server.log.read_text()
@@ -80,17 +77,19 @@ def test_without_the_option_there_is_no_page(server: Server) -> None:
         urllib.request.urlopen(server.metrics_url.replace('/metrics', '/page'), timeout=SECONDS)
 
 
+def reload(server: Server) -> None:
+    """Reload, and wait until two new workers have replaced the old ones."""
+    old = set(server.workers())
+    server.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: len(workers := server.workers()) == 2 and old.isdisjoint(workers), server.tail)
+
+
 def test_reloads_leave_no_files_and_lose_no_counts(server: Server, directory: pathlib.Path) -> None:
     requests = count(server)
     for _ in range(3):
         send(server, 10)
         requests += 10
-        workers = server.workers()
-        server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + SECONDS
-        while len(server.workers()) != 2 or set(server.workers()) & set(workers):
-            assert time.monotonic() < deadline, server.tail()
-            time.sleep(0.05)
+        reload(server)
         assert count(server) == requests
     numbers = {file.stem.rpartition('_')[2] for file in directory.glob('placement-metrics-*/*.db')}
     # The master, the exporter, two workers, and during a reload two more.

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import sqlalchemy as sa
 
-from tests.support import adopted, assertions, caches, databases, local_servers, servers
+from tests.support import assertions, caches, databases, local_servers, servers
 from tests.support.history.record import History
 from tests.support.history.workload import Load
 from tests.support.tcp_proxy import Proxy
+from tests.support.waiting import wait_until
 
 #: The longest time from the move of the proxy until all requests are answered as before.
 MAX_OUTAGE_SECONDS = 10
@@ -48,7 +49,7 @@ def postgresql() -> Iterator[Cluster]:
         def wait_for_standby_at_commit(url: sa.URL) -> sa.URL:
             databases.execute(url, "ALTER SYSTEM SET synchronous_standby_names = '*'")
             databases.execute(url, 'SELECT pg_reload_conf()')
-            adopted.wait_until(lambda: _column(url, 'SELECT sync_state FROM pg_stat_replication') == ['sync'])
+            wait_until(lambda: _column(url, 'SELECT sync_state FROM pg_stat_replication') == ['sync'])
             return url
 
         def switch_over() -> sa.URL:
@@ -93,7 +94,7 @@ def group_replication() -> Iterator[Cluster]:
 
         def fail_over() -> sa.URL:
             group.kill(2)
-            adopted.wait_until(lambda: group.primary() is not None)
+            wait_until(lambda: group.primary() is not None)
             primary = group.primary()
             assert primary is not None
             return sa.make_url(primary.url())
@@ -175,7 +176,7 @@ def test_failovers(
                 proxy.move(*_address(primary))
                 failovers.append(Failover(kind, started, time.monotonic()))
                 load.wait_for_accepted(ACCEPTED_REQUESTS, since=time.monotonic())
-                adopted.wait_until(functools.partial(_is_left, server, proxy, previous))
+                wait_until(functools.partial(_is_left, server, proxy, previous))
         finally:
             load.stop()
         history = load.finish()

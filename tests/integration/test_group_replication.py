@@ -14,8 +14,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support import applications, assertions, caches, databases, races, servers
-from tests.support.adopted import wait_until
 from tests.support.history.client import Client
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from tools import mysql, nodes
@@ -53,9 +53,8 @@ def test_another_member_takes_over_from_a_killed_primary(group: mysql.Cluster) -
     primary = group.primary()
     assert primary is not None
     group.kill(primary.number)
-    deadline = time.monotonic() + 60
-    while (successor := group.primary()) is None:
-        assert time.monotonic() < deadline
+    wait_until(lambda: group.primary() is not None)
+    successor = group.primary()
     assert successor != primary
     group.restart(primary.number)
     assert group.primary() == successor

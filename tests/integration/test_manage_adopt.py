@@ -17,6 +17,7 @@ from placement.ops.adoption import adopt, leave, names
 from placement.ops.adoption.plan import Reporter, Step
 from tests.support import adopted, corruption, databases, legacy_database
 from tests.support.legacy_service import WRITES, Busy, ForeignService
+from tests.support.waiting import wait_until
 
 SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
 ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)
@@ -197,7 +198,7 @@ def test_another_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage
     busy = [Busy(theirs) for _ in range(3)]
     for service in busy:
         service.start()
-    adopted.wait_until(lambda: all(service.written > 20 for service in busy))
+    wait_until(lambda: all(service.written > 20 for service in busy))
     assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
     for service in busy:
         service.join(60)

@@ -14,8 +14,10 @@ import sqlalchemy as sa
 from placement.db import health as database_health
 from tests.support import applications, assertions, databases, local_servers, races, servers
 from tests.support.history.client import Client, Reply
+from tests.support.history.record import Outcome
 from tests.support.history.workload import Load
 from tests.support.http_client import ask
+from tests.support.waiting import wait_until
 
 
 def on(*names: str) -> pytest.MarkDecorator:
@@ -24,8 +26,6 @@ def on(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize('name', parameters, scope='module')
 
 
-#: Seconds within which requests must succeed again.
-RECOVERY = 60
 #: The parameters of the URL that doc/database.md recommends, with shorter times.
 TIMEOUTS = {
     'mariadb': {'connect_timeout': '2', 'read_timeout': '2', 'write_timeout': '2'},
@@ -170,10 +170,7 @@ def test_the_log_has_the_reason_once_and_the_recovery(
             outages = lines(' ERROR ')
             for statement in CREATE_ACCOUNT[name]:
                 databases.execute(private_server.url, statement)
-            deadline = time.monotonic() + RECOVERY
-            while not lines('is available again'):
-                assert time.monotonic() < deadline
-                client.request('GET', SEARCHES[0])
+            wait_until(lambda: client.request('GET', SEARCHES[0]) and lines('is available again'))
             assert {client.request('GET', path).status for path in SEARCHES} == {200}
         # One for each process: the master and two workers.
         assert 2 <= len(outages) <= 3
@@ -184,10 +181,7 @@ def test_the_log_has_the_reason_once_and_the_recovery(
 
 def wait_for_service(client: Client, provider: str) -> None:
     """Return when a claim succeeds again, without any intervention."""
-    deadline = time.monotonic() + RECOVERY
-    while claim_one(client, provider).status != 204:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: claim_one(client, provider).status == 204)
 
 
 # Not on PostgreSQL, whose sessions are processes of their own and are not frozen with the server.
@@ -219,7 +213,7 @@ def test_history_with_an_outage(
     try:
         load.wait_for_accepted(100)
         private_server.crash()
-        time.sleep(1)
+        wait_until(lambda: any(event.outcome is Outcome.UNKNOWN for event in [*load.events]))
         private_server.start()
         load.wait_for_accepted(100, since=time.monotonic())
     finally:

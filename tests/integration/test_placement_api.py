@@ -12,13 +12,13 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib import metadata
 
 import pytest
 
 from tests.support import preforked, servers
+from tests.support.waiting import wait_until
 
 PROGRAM = str(pathlib.Path(sys.executable).with_name('placement-api'))
 SECONDS = 60
@@ -135,14 +135,13 @@ def _running(cwd: pathlib.Path, *arguments: str, **variables: str) -> Iterator[_
 
 
 def _wait(service: _Service, path: str = '/') -> None:
-    deadline = time.monotonic() + SECONDS
-    while True:
-        with contextlib.suppress(ConnectionRefusedError):
-            if service.get(path).startswith((b'HTTP/1.0 200', b'HTTP/1.1 200')):
-                return
+    def is_ready() -> bool:
         assert service.process.poll() is None, service.log.read_text()
-        assert time.monotonic() < deadline, service.log.read_text()
-        time.sleep(0.05)
+        with contextlib.suppress(ConnectionRefusedError):
+            return service.get(path).startswith((b'HTTP/1.0 200', b'HTTP/1.1 200'))
+        return False
+
+    wait_until(is_ready, service.log.read_text)
 
 
 @pytest.fixture(scope='module')
@@ -220,10 +219,9 @@ def test_lines_about_a_request_have_its_id_and_nothing_that_its_headers_forge(se
 def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: _Service, sent: int) -> None:
     """The signal arrives before the worker handles any itself; the master starts another one."""
     for _ in range(3):
-        newest = _workers(service)[-1]
-        os.kill(newest, signal.SIGTERM)
-        while _workers(service)[-1] == newest:
-            time.sleep(0.001)
+        workers = _workers(service)
+        os.kill(workers[-1], signal.SIGTERM)
+        wait_until(lambda workers=workers: _workers(service)[-1] != workers[-1], pause=0.001)  # type: ignore[misc]
         # It has not done anything but write that line.
         just_forked = _workers(service)[-1]
         os.kill(just_forked, sent)
@@ -341,8 +339,7 @@ def test_sigterm_finishes_the_requests_in_progress(tmp_path: pathlib.Path) -> No
         assert _status(service.get('/')) == 200
         service.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(ConnectionRefusedError):
-            while service.get('/'):
-                time.sleep(0.02)
+            wait_until(lambda: not service.get('/'))
         connection.sendall(request[-1:])
         assert _status(_read(connection)) == 200
         assert service.process.wait(SECONDS) == 0
@@ -364,10 +361,7 @@ def test_reload_uses_a_valid_configuration_and_ignores_an_invalid_one(tmp_path: 
         assert _status(service.send(request)) == 413
         file.write_text(good.format(size=4000))
         service.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + SECONDS
-        while _status(service.send(request)) == 413:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: _status(service.send(request)) != 413)
         assert service.stop() == 0
 
 
@@ -418,10 +412,7 @@ def test_a_unix_socket_has_the_configured_mode(tmp_path: pathlib.Path) -> None:
 
 
 def _wait_for_line(service: _Service, text: str, count: int = 1) -> None:
-    deadline = time.monotonic() + SECONDS
-    while service.log.read_text().count(text) < count:
-        assert time.monotonic() < deadline, service.log.read_text()
-        time.sleep(0.05)
+    wait_until(lambda: service.log.read_text().count(text) >= count, service.log.read_text)
 
 
 # Rejections to start ----------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pathlib
 import random
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
@@ -25,6 +24,7 @@ from tests.support import applications, databases, idle_processes, logs
 from tests.support.event_hooks import listening
 from tests.support.idle_processes import HOUR, YEAR, Process
 from tests.support.objects import create_provider, set_inventories
+from tests.support.waiting import wait_until
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
 on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
@@ -228,10 +228,8 @@ def test_a_slot_of_a_process_that_was_killed_in_the_commit(
 ) -> None:
     """The next owner goes on with the number that was committed."""
     killed_in_commit(url, done=done)
-    deadline = time.monotonic() + 60
-    while ('by the killed' in names(reader.search())) is not done:
-        # The server may notice the end of the connection a little later.
-        assert time.monotonic() < deadline
+    # The server may notice the end of the connection a little later.
+    wait_until(lambda: ('by the killed' in names(reader.search())) is done)
     reader.check()
     logs.free_all(reader.db)
     successor = start()
@@ -334,13 +332,6 @@ def nodes() -> Iterator[list[sa.URL]]:
         with applications.database(urls[0]) as db:
             db.sync()
         yield urls
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.galera

@@ -149,6 +149,7 @@ def test_a_process_that_nobody_asks_checks_once_per_interval(
         traffic.counting(url) as (proxy, through),
         servers.serving(through, tmp_path, workers=1, metrics=False, environment=settings),
     ):
+        # What a start sends, then what an interval sends.
         time.sleep(1)
         before = proxy.traffic()
         time.sleep(seconds)

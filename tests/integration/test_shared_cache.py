@@ -9,9 +9,8 @@ import os
 import pathlib
 import signal
 import sqlite3
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,18 +21,11 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import api
 from tests.support import applications, servers, traffic
 from tests.support.history.client import Client
+from tests.support.waiting import wait_until
 
-SECONDS = 60
 #: So that the log has a line for each load, and numpy starts no threads.
 _SETTINGS = {'OS_DEFAULT__DEBUG': 'true', 'OPENBLAS_NUM_THREADS': '1'}
 _LOADED = 'Cache loaded: '
-
-
-def _until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def _loads(server: servers.Server) -> int:
@@ -42,7 +34,7 @@ def _loads(server: servers.Server) -> int:
 
 def _wait_for_workers(server: servers.Server, count: int) -> None:
     """Wait until the workers have built their applications, and started their threads."""
-    _until(lambda: [servers.threads(pid) > 8 for pid in server.workers()] == [True] * count)
+    wait_until(lambda: [servers.threads(pid) > 8 for pid in server.workers()] == [True] * count)
 
 
 @pytest.fixture(scope='module')
@@ -101,7 +93,7 @@ def _replace_worker(server: servers.Server) -> None:
     """Kill the worker, and wait for the next one."""
     [old] = server.workers()
     os.kill(old, signal.SIGKILL)
-    _until(lambda: old not in server.workers())
+    wait_until(lambda: old not in server.workers())
     _wait_for_workers(server, 1)
 
 
@@ -130,7 +122,7 @@ def test_a_reload_loads_once_for_all_later_workers(server: servers.Server, file:
     _execute(file, 'UPDATE placement_inventories SET used = 5')
     assert _used(server, host) == 0
     server.process.send_signal(signal.SIGHUP)
-    _until(lambda: old not in server.workers())
+    wait_until(lambda: old not in server.workers())
     _wait_for_workers(server, 1)
     assert _used(server, host) == 5
     assert _loads(server) == loads + 1

@@ -14,7 +14,7 @@ from concurrent import futures
 import pytest
 
 from tests.support import databases, servers, tcp_proxy
-from tests.support.operations import services
+from tests.support.waiting import wait_until
 
 #: An answer that comes within this time did not wait for the backend, whose timeout is longer.
 SECONDS = 15
@@ -85,7 +85,7 @@ def _in_flight(server: servers.Server) -> Iterator[Sequence[socket.socket]]:
                 connections.append(connection)
             return _metric(server, 'placement_threads_busy') == WORKERS * THREADS
 
-        services.wait_until(are_all_busy, 'the threads are not all busy')
+        wait_until(are_all_busy, 'the threads are not all busy')
         yield connections
 
 
@@ -136,21 +136,21 @@ def test_collectors_read_again_after_a_silence_and_keep_their_values_in_one(
         stack.callback(server.stop)
         stack.callback(proxy.end_silence)
         # The exporter reads nothing before it is scraped.
-        services.wait_until(lambda: 'ready on' in server.log.read_text(), 'the service does not start')
+        wait_until(lambda: 'ready on' in server.log.read_text(), 'the service does not start')
         proxy.is_silent = True
-        services.wait_until(lambda: _scrape(server) is not None, 'the exporter does not answer')
+        wait_until(lambda: _scrape(server) is not None, 'the exporter does not answer')
         assert _scrape(server) == {'up': 0, 'allocation': 0, 'inventory': 0}
         proxy.end_silence()
-        services.wait_until(lambda: 'mismatches' in (_scrape(server) or {}), 'the collectors do not read again')
+        wait_until(lambda: 'mismatches' in (_scrape(server) or {}), 'the collectors do not read again')
         scrape = _scrape(server)
         assert scrape is not None
         assert scrape['up'] == scrape['providers'] + 1 == scrape['mismatches'] + 1 == 1
         assert scrape['allocation'] > 0
         proxy.is_silent = True
-        services.wait_until(lambda: (_scrape(server) or {})['up'] == 0, 'the silence is not seen')
+        wait_until(lambda: (_scrape(server) or {})['up'] == 0, 'the silence is not seen')
         assert (_scrape(server) or {}).keys() == scrape.keys()
         proxy.end_silence()
-        services.wait_until(lambda: (_scrape(server) or {})['up'] == 1, 'the end of the silence is not seen')
+        wait_until(lambda: (_scrape(server) or {})['up'] == 1, 'the end of the silence is not seen')
         log = server.log.read_text()
         assert (log.count(f'[-] {DATABASE_SILENT}'), log.count('[-] The database answers again')) == (2, 2)
 
@@ -167,7 +167,7 @@ def test_a_silent_keystone(tmp_path: pathlib.Path) -> None:
         connections = stack.enter_context(_in_flight(server))
         assert _ask_together(f'{server.url}/healthcheck') == [(200, 'OK\n')] * CLIENTS
         warning = 'WARNING placement.serving.threads [-] No thread has become free for '
-        services.wait_until(lambda: server.log.read_text().count(warning) == WORKERS, 'not one warning of each worker')
+        wait_until(lambda: server.log.read_text().count(warning) == WORKERS, 'not one warning of each worker')
         for status, text in _ask_together(f'{server.url}/healthcheck/ready'):
             assert status == 503
             assert text.startswith('No thread has become free for ')

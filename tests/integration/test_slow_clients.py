@@ -13,12 +13,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from placement.db import tables
 from tests.support import applications, servers
+from tests.support.waiting import wait_until
 
 SECONDS = 60
 #: No answer takes this number of seconds unless it waits for slow clients, whose time limit is 30 seconds.
@@ -129,10 +130,7 @@ def _is_closed(connection: socket.socket) -> bool:
 
 
 def _wait_for(server: servers.Server, words: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while words not in server.log.read_text():
-        assert time.monotonic() < deadline, server.tail()
-        time.sleep(0.1)
+    wait_until(lambda: words in server.log.read_text(), server.tail)
 
 
 @pytest.fixture(scope='module')
@@ -202,7 +200,7 @@ def test_clients_that_do_not_read_hold_no_thread(server: servers.Server) -> None
 def test_clients_that_do_not_read_are_disconnected(hasty: servers.Server) -> None:
     with _lazy(hasty) as connections:
         for connection in connections:
-            _until(lambda connection=connection: _is_rejected(connection))  # type: ignore[misc]
+            wait_until(lambda connection=connection: _is_rejected(connection))  # type: ignore[misc]
 
 
 def _is_rejected(connection: socket.socket) -> bool:
@@ -269,12 +267,12 @@ def test_a_stop_does_not_wait_for_endless_computations(tmp_path: pathlib.Path, n
         contextlib.ExitStack() as stack,
     ):
         stack.callback(_kill, process)
-        _until(lambda: b'Placement listens' in (tmp_path / 'log').read_bytes())
+        wait_until(lambda: b'Placement listens' in (tmp_path / 'log').read_bytes())
         for _ in range(16):
             connection = stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=SECONDS))
             connection.sendall(WHOLE)
         # However the kernel divided the connections, one of the workers has eight of them for its eight threads.
-        _until(lambda: (tmp_path / 'log').read_bytes().count(b'begun') >= 8)
+        wait_until(lambda: (tmp_path / 'log').read_bytes().count(b'begun') >= 8)
         started = time.monotonic()
         process.send_signal(number)
         assert process.wait(SECONDS) == 0
@@ -305,7 +303,7 @@ def test_fewer_connections_are_kept_where_there_are_few_file_descriptors(tmp_pat
         contextlib.ExitStack() as stack,
     ):
         stack.callback(_kill, process)
-        _until(lambda: b'Placement listens' in (tmp_path / 'log').read_bytes())
+        wait_until(lambda: b'Placement listens' in (tmp_path / 'log').read_bytes())
         for _ in range(400):
             stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=SECONDS)).sendall(HALF_HEADER)
         # Less than the time after which incomplete requests would end.
@@ -317,10 +315,3 @@ def test_fewer_connections_are_kept_where_there_are_few_file_descriptors(tmp_pat
 def _kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -14,13 +14,13 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.support import applications, servers
+from tests.support.waiting import wait_until
 
 PROGRAM = str(pathlib.Path(sys.executable).with_name('placement-api'))
 SECONDS = 60
@@ -80,13 +80,6 @@ def _status(answer: bytes) -> int:
     return int(answer.split(b' ', 2)[1])
 
 
-def _until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @contextlib.contextmanager
 def _running(directory: pathlib.Path, *, workers: int, unix: bool = False, threads: int = 4) -> Iterator[Service]:
     # A reload would wait for the lock of the tests if the service synchronized the schema.
@@ -110,7 +103,7 @@ def _running(directory: pathlib.Path, *, workers: int, unix: bool = False, threa
         )
     service = Service(process, address, log)
     try:
-        _until(lambda: process.poll() is not None or service.answers())
+        wait_until(lambda: process.poll() is not None or service.answers())
         yield service
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -156,7 +149,7 @@ def test_clients_are_rejected_while_a_request_in_flight_is_finished(
         if isinstance(service.address, str):
             assert stat.S_IMODE(pathlib.Path(service.address).stat().st_mode) == 0o660
         service.process.send_signal(signal.SIGTERM)
-        _until(lambda: not service.answers())
+        wait_until(lambda: not service.answers())
         assert _is_silent(waiting)
         release()
         answer = _answer(waiting)
@@ -173,11 +166,11 @@ def test_who_has_connected_before_the_stop_is_answered(tmp_path: pathlib.Path, u
     with _running(tmp_path, workers=1, unix=unix) as service, contextlib.ExitStack() as stack:
         (worker,) = service.workers()
         os.kill(worker, signal.SIGSTOP)
-        _until(lambda: _of_process(worker, 'State').startswith('T'))
+        wait_until(lambda: _of_process(worker, 'State').startswith('T'))
         # The kernel accepts them in its queue.
         connections = [stack.enter_context(service.connect(ROOT)) for _ in range(50)]
         service.process.send_signal(signal.SIGTERM)
-        _until(lambda: bool(int(_of_process(worker, 'ShdPnd'), 16) >> (signal.SIGTERM - 1) & 1))
+        wait_until(lambda: bool(int(_of_process(worker, 'ShdPnd'), 16) >> (signal.SIGTERM - 1) & 1))
         os.kill(worker, signal.SIGCONT)
         assert [_status(_answer(connection)) for connection in connections] == [200] * 50
         assert service.process.wait(SECONDS) == 0
@@ -200,11 +193,11 @@ def test_a_reload_rejects_nobody_and_does_not_delay_a_stop_while_a_request_in_fl
                 assert service.answers()
             release()
             assert _status(_answer(waiting)) == 200
-        _until(lambda: len(service.workers()) == 2)
+        wait_until(lambda: len(service.workers()) == 2)
         with _request_in_flight(service) as (waiting, release):
             _reload(service)
             service.process.send_signal(signal.SIGTERM)
-            _until(lambda: not service.answers())
+            wait_until(lambda: not service.answers())
             assert _is_silent(waiting)
             release()
             assert _status(_answer(waiting)) == 200
@@ -215,4 +208,4 @@ def _reload(service: Service) -> None:
     """Reload, and wait until one old worker has ended; the other one has the request."""
     old = service.workers()
     service.process.send_signal(signal.SIGHUP)
-    _until(lambda: service.answers() and len(set(service.workers()) & set(old)) == 1)
+    wait_until(lambda: service.answers() and len(set(service.workers()) & set(old)) == 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -209,14 +208,6 @@ def _check_names(app: Any) -> None:
 
 
 # Another service that still runs ------------------------------------------------------------------------
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    """Wait some seconds for a condition that another thread makes true."""
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def check_it_writes(other: ForeignService, write: str) -> None:

@@ -12,15 +12,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import sqlalchemy as sa
 
 from tests.support import databases, servers
+from tests.support.waiting import wait_until
 
-START_SECONDS = 60
 
 
 class PrivateServer(abc.ABC):
@@ -70,16 +69,25 @@ class PrivateServer(abc.ABC):
         """Start and wait until it answers."""
         with (self.home / 'log').open('ab') as log:
             self._process = subprocess.Popen(self.command(), stdout=log, stderr=log, user=self.user())
-        deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                log_text = (self.home / 'log').read_text(errors='replace')
-                raise servers.ServerError(f'{self.command()[0]} did not start:\n{log_text[-3000:]}')
-            time.sleep(0.1)
+
+        def is_ready() -> bool:
+            if self.has_ended():
+                raise servers.ServerError(f'{self.command()[0]} did not start:\n{self.log_text()}')
+            return self._answers()
+
+        wait_until(is_ready, self.log_text)
+
+    def log_text(self) -> str:
+        """The end of the log."""
+        return (self.home / 'log').read_text(errors='replace')[-3000:]
+
+    def has_ended(self) -> bool:
+        """Whether it does not run."""
+        return self._process is None or self._process.poll() is not None
 
     def start_unless_running(self) -> None:
         """Start it if it is not running."""
-        if self._process is None or self._process.poll() is not None:
+        if self.has_ended():
             self.start()
 
     def crash(self, crash_signal: signal.Signals | None = None) -> None:

@@ -11,14 +11,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 
 from placement.conf.options import MAX_MICROVERSIONS
+from tests.support.waiting import wait_until
 
-START_SECONDS = 60
 STOP_SECONDS = 60
 
 
@@ -38,13 +37,13 @@ class Server:
 
     def wait_until_ready(self) -> None:
         """Return when the root document is answered. Raises ServerError."""
-        deadline = time.monotonic() + START_SECONDS
-        while not all(_answers(url) for url in (self.url, self.metrics_url) if url):
+
+        def is_ready() -> bool:
             if self.process.poll() is not None:
                 raise ServerError(f'placement-api ended with status {self.process.returncode}:\n{self.tail()}')
-            if time.monotonic() > deadline:
-                raise ServerError(f'placement-api did not answer within {START_SECONDS} s:\n{self.tail()}')
-            time.sleep(0.05)
+            return all(_answers(url) for url in (self.url, self.metrics_url) if url)
+
+        wait_until(is_ready, self.tail)
 
     def workers(self) -> list[int]:
         """The process ids of the workers."""

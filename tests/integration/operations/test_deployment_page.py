@@ -17,8 +17,9 @@ from collections.abc import Mapping
 import httpx
 import pytest
 
-from tests.support.operations import machine, services
+from tests.support.operations import machine
 from tests.support.pages import ROOT, section
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group('machine')
 
@@ -52,7 +53,7 @@ def _replay(host: machine.Machine, lines: list[str], identity_url: str) -> str:
             host.run('install -d -o placement -g placement -m 0750 /var/lib/placement')
         elif word == 'curl':
             # A server that was told to reload listens, or forwards to its new address, a moment later.
-            services.wait_until(functools.partial(_succeeds, host, f'{line} --fail'), line)
+            wait_until(functools.partial(_succeeds, host, f'{line} --fail'), line)
             said = host.run(line)
         else:
             said = host.run(line, network=word.endswith('/pip'))
@@ -98,7 +99,7 @@ def _trust(host: machine.Machine) -> ssl.SSLContext:
 
 def _check(host: machine.Machine) -> None:
     """The service answers at the URL of the catalog, to tokens, and not about its health."""
-    services.wait_until(functools.partial(_succeeds, host, f'curl -sf --cacert placement.pem {CATALOG}'), 'no answer')
+    wait_until(functools.partial(_succeeds, host, f'curl -sf --cacert placement.pem {CATALOG}'), 'no answer')
     for path in ('', '/'):
         assert _ask(host, path).json()['versions'][0]['max_version'] == '1.29'
     assert _ask(host, '/resource_providers').status_code == 401
@@ -248,7 +249,7 @@ def test_metrics_of_uwsgi(host: machine.Machine, identity_url: str) -> None:
     assert ('401', '1') in counts
     # It starts again with uWSGI, and with counts from 0.
     host.run('systemctl restart placement-uwsgi')
-    services.wait_until(lambda: _succeeds(host, f'{METRICS} --fail | grep "^placement_process_start"'), 'no metrics')
+    wait_until(lambda: _succeeds(host, f'{METRICS} --fail | grep "^placement_process_start"'), 'no metrics')
     assert 'status="401"' not in host.run(METRICS)
 
 
@@ -265,5 +266,5 @@ def test_the_program_is_a_wsgi_script_for_uwsgi(host: machine.Machine) -> None:
         ran: subprocess.CompletedProcess[str] = host.try_run(f'curl -s {url}')
         return '"max_version":"1.29"' in ran.stdout
 
-    services.wait_until(answers, 'uWSGI does not serve the program')
+    wait_until(answers, 'uWSGI does not serve the program')
     assert host.try_run(f'curl -s -o /dev/null -w "%{{http_code}}" {url}resource_providers').stdout == '401'

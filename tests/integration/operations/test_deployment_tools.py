@@ -14,6 +14,7 @@ import pytest
 from tests.support import keystone
 from tests.support.operations import machine, placement_server, services
 from tests.support.pages import ROOT
+from tests.support.waiting import wait_until
 
 #: As devstack writes it, for the most part.
 OPTIONS = """
@@ -321,7 +322,7 @@ def equipped(host: machine.Machine) -> machine.Machine:
     host.run('mariadb-install-db --user=mysql --datadir=/var/lib/kolla/mysql --skip-test-db')
     server = 'mariadbd --no-defaults --user=mysql --datadir=/var/lib/kolla/mysql --socket=/run/db.sock --bind=127.0.0.1'
     host.run(f'systemd-run --unit=db /usr/sbin/{server}')
-    services.wait_until(lambda: host.try_run('mariadb -S /run/db.sock -e "SELECT 1"').returncode == 0, 'no MariaDB')
+    wait_until(lambda: host.try_run('mariadb -S /run/db.sock -e "SELECT 1"').returncode == 0, 'no MariaDB')
     grant = "GRANT ALL ON placement.* TO placement@'127.0.0.1' IDENTIFIED BY 'secret'"
     host.run(f'mariadb -S /run/db.sock -e "CREATE DATABASE placement; {grant}"')
     return host
@@ -337,7 +338,7 @@ def _check(host: machine.Machine, url: str, newest: str) -> None:
         ran = host.try_run(f'curl -sf {url}/')
         return ran.returncode == 0
 
-    services.wait_until(answers, f'nothing answers at {url}')
+    wait_until(answers, f'nothing answers at {url}')
     (version,) = request('GET', '/').json()['versions']
     assert version['max_version'] == newest
     refused = request('GET', '/resource_providers')

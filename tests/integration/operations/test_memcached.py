@@ -13,6 +13,7 @@ import httpx
 
 from tests.support.keystone import keystone
 from tests.support.operations import placement_server, services
+from tests.support.waiting import wait_until
 
 REQUESTS = 5
 HEADERS = {'X-Auth-Token': 'good-admin'}
@@ -28,7 +29,7 @@ def _memcached(port: int) -> Iterator[None]:
 
     with subprocess.Popen(command) as process:
         try:
-            services.wait_until(listens, 'memcached does not start')
+            wait_until(listens, 'memcached does not start')
             yield
         finally:
             process.terminate()
@@ -45,7 +46,7 @@ def _metrics(listener: str) -> str:
 
 
 def _not_cached(listener: str) -> float:
-    services.wait_until(lambda: 'placement_build_info' in _metrics(listener), 'the exporter does not answer')
+    wait_until(lambda: 'placement_build_info' in _metrics(listener), 'the exporter does not answer')
     match = re.search(r'^placement_tokens_not_cached_total (\S+)$', _metrics(listener), re.MULTILINE)
     assert match
     return float(match[1])
@@ -82,4 +83,4 @@ def test_memcached_that_is_stopped_is_logged_and_counted(tmp_path: pathlib.Path)
                     _request(url)
                     return 'memcached keeps tokens again' in log.read_text()
 
-                services.wait_until(is_used_again, 'memcached is not used again')
+                wait_until(is_used_again, 'memcached is not used again')

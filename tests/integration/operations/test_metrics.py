@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support import servers
 from tests.support.operations import placement_server, services
 from tests.support.operations.load import HEADERS
+from tests.support.waiting import wait_until
 
 TRAITS = {'route': '/traits', 'method': 'GET', 'microversion': '1.29', 'status': '200'}
 
@@ -35,7 +36,7 @@ def _is_open(listener: str) -> bool:
 
 
 def _wait_for(listener: str) -> None:
-    services.wait_until(lambda: _is_open(listener), 'the listener does not answer')
+    wait_until(lambda: _is_open(listener), 'the listener does not answer')
 
 
 def _ask(url: str, times: int) -> None:
@@ -58,7 +59,7 @@ def _wait_for_processes(listener: str, workers: int) -> None:
         threads = [sample.value for sample in samples if sample.name == 'placement_threads']
         return seen == ['exporter', 'server', *['worker'] * workers] and threads == [8 * workers]
 
-    services.wait_until(are_seen, 'the processes are not those that live')
+    wait_until(are_seen, 'the processes are not those that live')
 
 
 def test_counts_survive_a_reload_and_the_listener_ends_with_the_service(tmp_path: pathlib.Path) -> None:
@@ -84,7 +85,7 @@ def _reload(process: subprocess.Popen[bytes]) -> None:
     """Send SIGHUP, and return when there are two new workers."""
     before = set(servers.children(process.pid))
     process.send_signal(signal.SIGHUP)
-    services.wait_until(lambda: len(set(servers.children(process.pid)) - before) == 2, 'there are no new workers')
+    wait_until(lambda: len(set(servers.children(process.pid)) - before) == 2, 'there are no new workers')
 
 
 def test_reloads_of_the_configuration_are_shown_and_are_no_reloads_of_the_cache(tmp_path: pathlib.Path) -> None:
@@ -109,7 +110,7 @@ def test_listener_does_not_outlive_a_killed_service(tmp_path: pathlib.Path) -> N
     with placement_server.served(tmp_path) as (_, process):
         _wait_for(f'http://{bind}')
         process.kill()
-        services.wait_until(lambda: not _is_open(f'http://{bind}'), 'the listener is still there')
+        wait_until(lambda: not _is_open(f'http://{bind}'), 'the listener is still there')
 
 
 def test_a_taken_port_is_reported_and_does_not_stop_the_service(tmp_path: pathlib.Path) -> None:
@@ -117,7 +118,7 @@ def test_a_taken_port_is_reported_and_does_not_stop_the_service(tmp_path: pathli
         placement_server.write_configuration(tmp_path, metrics={'bind': f'127.0.0.1:{port}'})
         with placement_server.served(tmp_path) as (url, _):
             log, words = tmp_path / placement_server.LOG, f'Cannot listen on 127.0.0.1:{port}'
-            services.wait_until(lambda: words in log.read_text(), 'nothing was said')
+            wait_until(lambda: words in log.read_text(), 'nothing was said')
             _ask(url, 1)
 
 

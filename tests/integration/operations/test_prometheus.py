@@ -16,6 +16,7 @@ import yaml
 
 from tests.support.operations import placement_server, services
 from tests.support.operations.load import HEADERS
+from tests.support.waiting import wait_until
 
 RULES = pathlib.Path(services.ROOT) / 'etc' / 'prometheus' / 'placement-rules.yaml'
 DASHBOARD = pathlib.Path(services.ROOT) / 'etc' / 'grafana' / 'placement.json'
@@ -112,7 +113,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         home, metrics={'bind': bind, 'aggregates': AGGREGATE, 'inventory_refresh_interval': 1}
     )
     with placement_server.served(home, '--workers', '2') as (url, _), _scraping(home, bind) as prometheus:
-        services.wait_until(lambda: 'placement_build_info' in prometheus.metrics(), 'nothing was scraped')
+        wait_until(lambda: 'placement_build_info' in prometheus.metrics(), 'nothing was scraped')
         _prepare(url)
         seen = 0
 
@@ -126,7 +127,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
                 )
             )
 
-        services.wait_until(is_enough, 'no rate after a minute')
+        wait_until(is_enough, 'no rate after a minute')
         yield prometheus
 
 
@@ -179,9 +180,7 @@ def test_each_alert_can_be_evaluated_and_names_existing_metrics(prometheus: Prom
 
 
 def test_no_rule_fails_and_only_the_alert_about_the_traffic_is_raised(prometheus: Prometheus) -> None:
-    services.wait_until(
-        lambda: all(rule['lastEvaluation'] > '2000' for rule in prometheus.rules()), 'a rule was not evaluated'
-    )
+    wait_until(lambda: all(rule['lastEvaluation'] > '2000' for rule in prometheus.rules()), 'a rule was not evaluated')
     rules = {rule['name']: rule for rule in prometheus.rules()}
     assert set(rules) == set(_alerts())
     assert {name: rule['lastError'] for name, rule in rules.items() if rule.get('lastError')} == {}

@@ -10,7 +10,8 @@ import subprocess
 
 import pytest
 
-from tests.support.operations import load, placement_server, services
+from tests.support.operations import load, placement_server
+from tests.support.waiting import wait_until
 
 ENOUGH = 40
 WORKERS = 2
@@ -21,9 +22,7 @@ def _reload(directory: pathlib.Path, process: subprocess.Popen[bytes]) -> None:
     log = directory / placement_server.LOG
     ended = log.read_text().count('Worker exiting')
     process.send_signal(signal.SIGHUP)
-    services.wait_until(
-        lambda: log.read_text().count('Worker exiting') == ended + WORKERS, 'the old workers did not end'
-    )
+    wait_until(lambda: log.read_text().count('Worker exiting') == ended + WORKERS, 'the old workers did not end')
 
 
 @pytest.mark.parametrize('keep_alive', [True, False], ids=['kept connections', 'new connections'])

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.support.operations import load, placement_server, services
+from tests.support.waiting import wait_until
 
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 
@@ -66,7 +67,7 @@ def test_replacing_workers_one_by_one_loses_no_request(url: str, home: pathlib.P
     with load.applied(url, keep_alive=False) as requests:
         requests.wait_for_more(40)
         (home / 'uwsgi.fifo').write_text('c')
-        services.wait_until(lambda: 'chain reloading complete' in log.read_text(), 'the workers were not replaced')
+        wait_until(lambda: 'chain reloading complete' in log.read_text(), 'the workers were not replaced')
         requests.wait_for_more(40)
         requests.stop()
         load.assert_nothing_lost(url, requests)
@@ -79,7 +80,7 @@ def test_reloads_lose_no_request(server: tuple[str, subprocess.Popen[bytes]], ho
     with load.applied(url, keep_alive=False) as requests:
         for count in (1, 2, 3):
             # Of four workers. A worker that is still loading does not notice that it shall end.
-            services.wait_until(
+            wait_until(
                 lambda count=count: log.read_text().count('(default app)') >= 4 * count,  # type: ignore[misc]
                 'the workers did not load the application',
             )

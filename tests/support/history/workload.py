@@ -32,6 +32,7 @@ from tests.support.history.record import (
     Reshape,
     Snapshot,
 )
+from tests.support.waiting import wait_until
 
 #: Small, so that about a third of the claims do not fit; with reserved units and a ratio, to test the whole rule.
 _INVENTORIES: dict[str, dict[str, Any]] = {
@@ -85,15 +86,13 @@ class Load:
         return load
 
     def wait_for_accepted(self, count: int, since: float = 0.0) -> None:
-        """Return when ``count`` requests have been accepted that were sent after ``since``.
+        """Return when ``count`` requests have been accepted that were sent after ``since``."""
 
-        :raises TimeoutError: they have not been in two minutes.
-        """
-        deadline = time.monotonic() + 120
-        while sum(event.outcome is Outcome.ACCEPTED and event.start >= since for event in [*self.events]) < count:
-            if time.monotonic() > deadline:
-                raise TimeoutError
-            time.sleep(0.1)
+        def are_enough() -> bool:
+            events = [event for event in [*self.events] if event.start >= since]
+            return sum(event.outcome is Outcome.ACCEPTED for event in events) >= count
+
+        wait_until(are_enough, pause=0.1)
 
     def stop(self) -> None:
         """Let every client finish its request. Raises what a client failed with."""

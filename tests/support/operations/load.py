@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import requests
 
-from tests.support.operations import services
+from tests.support.waiting import wait_until
 
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 CLIENTS = 4
@@ -46,7 +46,7 @@ class Load:
     def wait_for_more(self, count: int) -> None:
         """Return once the clients have received ``count`` more answers."""
         goal = self.outcomes.total() + count
-        services.wait_until(lambda: self.outcomes.total() >= goal, 'the answers stopped coming')
+        wait_until(lambda: self.outcomes.total() >= goal, 'the answers stopped coming')
 
     def _work(self) -> None:
         with requests.Session() as session:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.operations import services
 from tests.support.pages import ROOT
+from tests.support.waiting import wait_until
 
 T = TypeVar('T')
 
@@ -104,7 +105,7 @@ def booted() -> Iterator[Machine]:
             process.kill()
             process.wait()
             home.rmdir()
-            services.wait_until(lambda: _is_removed(group), f'{group} is in use')
+            wait_until(lambda: _is_removed(group), f'{group} is in use')
             pathlib.Path(log.name).unlink()
 
 
@@ -135,10 +136,8 @@ def _first_process(unshare: subprocess.Popen[bytes], log: pathlib.Path) -> int:
         pids = children.read_text().split()
         return bool(pids) and pathlib.Path(f'/proc/{pids[0]}/root/run/systemd/private').exists()
 
-    services.wait_until(is_up, f'systemd does not start: {log.read_text()}')
+    wait_until(is_up, f'systemd does not start: {log.read_text()}')
     pid = int(children.read_text().split()[0])
     command = ['nsenter', '--target', str(pid), '--all', 'systemctl', 'is-active', 'basic.target']
-    services.wait_until(
-        lambda: subprocess.run(command, check=False, capture_output=True).returncode == 0, 'systemd is not up'
-    )
+    wait_until(lambda: subprocess.run(command, check=False, capture_output=True).returncode == 0, 'systemd is not up')
     return pid

@@ -11,8 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import httpx
@@ -20,6 +19,7 @@ import pytest
 
 import placement
 from tests.support import stages
+from tests.support.waiting import wait_until
 
 INSTALL_SECONDS = 600
 START_SECONDS = 60
@@ -89,15 +89,6 @@ def taken_port() -> Iterator[int]:
         yield int(listener.getsockname()[1])
 
 
-def wait_until(condition: Callable[[], bool], complaint: str) -> None:
-    """Return once ``condition()`` is true. The test fails with ``complaint`` after a minute."""
-    deadline = time.monotonic() + START_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(complaint)
-        time.sleep(0.05)
-
-
 def clean_environ(**extra: str) -> dict[str, str]:
     """The variables of this process without any ``OS_*``, plus ``extra``."""
     return {name: value for name, value in os.environ.items() if not name.startswith('OS_')} | extra
@@ -159,16 +150,18 @@ def running(
 def _wait_until_it_answers(
     process: subprocess.Popen[bytes], url: str, uds: pathlib.Path | None, log: pathlib.Path
 ) -> None:
-    deadline = time.monotonic() + START_SECONDS
     with httpx.Client(transport=httpx.HTTPTransport(uds=str(uds) if uds else None)) as client:
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.1)
-            if uds is not None and not _is_listening(uds):
-                continue
+
+        def answers() -> bool:
             with contextlib.suppress(httpx.TransportError):
-                client.get(url)
-                return
-    pytest.fail(f'{process.args!r} does not answer at {url}:\n{log.read_text()[-4000:]}')
+                if uds is None or _is_listening(uds):
+                    client.get(url)
+                    return True
+            return process.poll() is not None
+
+        wait_until(answers, lambda: f'{process.args!r} answers at {url}:\n{log.read_text()[-4000:]}', pause=0.1)
+    if process.poll() is not None:
+        pytest.fail(f'{process.args!r} ended:\n{log.read_text()[-4000:]}')
 
 
 def _is_listening(uds: pathlib.Path) -> bool:
