@@ -28,14 +28,6 @@ from tests.support.search.topologies import (
 )
 
 
-@thorough(2000)
-@given(topologies(), queries(MINORS))
-def test_the_search_finds_exactly_what_the_oracle_finds(topology: list[RP], query: Query) -> None:
-    expected = Oracle(topology).candidates(query)
-    event(f'candidates: {min(len(expected), 4)}')
-    assert_candidates(Rows(topology).search(request_of(query)), expected)
-
-
 @thorough(200)
 @given(topologies(max_providers=4), queries((28, 29)), st.randoms(use_true_random=False))
 def test_order_of_anchors_groups_and_providers_does_not_matter(

@@ -21,7 +21,6 @@ from tests.support import databases, servers
 from tests.support.waiting import wait_until
 
 
-
 class PrivateServer(abc.ABC):
     """A database server in ``home``, which can be started and crashed repeatedly.
 

@@ -6,81 +6,38 @@ so a write to a class of another family is noticed, also after a rename.
 
 from __future__ import annotations
 
-import dataclasses
 import random
-import time
 import uuid
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from tests.support.history import fleet
 from tests.support.history.client import Client, Reply
-from tests.support.races import Callers
+from tests.support.races import Callers, Outcome
 
 _FAMILIES = 4
 _MEMBERS = 2
 _TOTAL = 1000
-#: The largest number of seconds that it runs.
-_MAX_SECONDS = 60
 _OWNER = {'project_id': 'names', 'user_id': 'names'}
 
 
-@dataclasses.dataclass
-class Outcome:
-    """The counts of statuses by kind of request, and everything that was wrong."""
-
-    statuses: Counter[tuple[str, int | None]] = dataclasses.field(default_factory=Counter)
-    wrong: list[str] = dataclasses.field(default_factory=list)
-
-    def idle(self) -> set[str]:
-        """The kinds of requests of which none has succeeded."""
-        succeeded = {kind for kind, status in self.statuses if status is not None and status < 300}
-        return {kind for kind, _ in self.statuses} - succeeded
-
-    def __iadd__(self, other: Outcome) -> Outcome:
-        self.statuses.update(other.statuses)
-        self.wrong += other.wrong
-        return self
-
-
 def run(racing: Callers, seconds: float) -> Outcome:
-    """A quarter of the callers change names, half write providers of their own, and the others claim.
-
-    It goes on after ``seconds`` until each kind of request has succeeded once, which can take long on a busy machine.
-    """
+    """A quarter of the callers change names, half write providers of their own, and the others claim."""
     prefix = f'CUSTOM_{uuid.uuid4().hex[:8].upper()}'
     providers = [fleet.create_provider(client, {}) for client in racing.clients]
     kinds = [_NameChanger, _Writer, _Claimant, _Writer]
-    callers = [kinds[number % len(kinds)](prefix, number, providers) for number in range(len(providers))]
-    started = time.monotonic()
-
-    def is_over() -> bool:
-        passed = time.monotonic() - started
-        return passed > _MAX_SECONDS or (passed > seconds and not _total(callers).idle())
-
-    def act(client: Client, number: int) -> None:
-        while not is_over():
-            callers[number].step(client)
-
-    racing.all_at_once(act)
-    return _total(callers)
-
-
-def _total(callers: Sequence[_Caller]) -> Outcome:
-    total = Outcome()
-    for caller in callers:
-        total += Outcome(caller.outcome.statuses.copy(), caller.outcome.wrong)
-    return total
+    outcome = Outcome()
+    callers = [kinds[number % len(kinds)](prefix, number, providers, outcome) for number in range(len(providers))]
+    racing.repeat(lambda client, number: callers[number].step(client), seconds, outcome)
+    return outcome
 
 
 class _Caller:
-    def __init__(self, prefix: str, number: int, providers: list[str]) -> None:
+    def __init__(self, prefix: str, number: int, providers: list[str], outcome: Outcome) -> None:
         self._prefix = prefix
         self._choose = random.Random(number)
         self._providers = providers
         self._own = providers[number]
-        self.outcome = Outcome()
+        self.outcome = outcome
 
     def step(self, client: Client) -> None:
         """Send some requests and check their effects."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import random
 import threading
+import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, TypeVar
 
 from tests.support.history import fleet
@@ -20,8 +23,27 @@ UNITS = 10
 #: The largest number of seconds that a caller may wait in any race, which a lock timeout of the database would exceed.
 #: On an idle machine no caller waits for 5 seconds.
 MAX_REQUEST_SECONDS = 20.0
+#: The largest number of seconds that callers go on until each kind of request has succeeded.
+MAX_SECONDS = 60
 
 _OWNER = {'project_id': 'race', 'user_id': 'race'}
+
+
+@dataclasses.dataclass
+class Outcome:
+    """The counts of statuses by kind of request, and everything that was wrong."""
+
+    #: The kinds that will be sent, if those that were sent are not all.
+    kinds: Set[str] = frozenset()
+    statuses: Counter[tuple[str, int | None]] = dataclasses.field(default_factory=Counter)
+    wrong: list[str] = dataclasses.field(default_factory=list)
+
+    def idle(self) -> set[str]:
+        """The kinds of requests of which none has succeeded."""
+        # A copy, because other threads add to them.
+        statuses = list(self.statuses)
+        succeeded = {kind for kind, status in statuses if status is not None and status < 300}
+        return ({kind for kind, _ in statuses} | self.kinds) - succeeded
 
 
 class Callers:
@@ -40,6 +62,19 @@ class Callers:
             return act(self.clients[number], number)
 
         return list(self._pool.map(run, range(len(self.clients))))
+
+    def repeat(self, step: Callable[[Client, int], object], seconds: float, outcome: Outcome) -> None:
+        """Repeat ``step(client, number)`` for every caller.
+
+        It goes on after ``seconds`` until each kind of request has succeeded, which can take long on a busy machine.
+        """
+        started = time.monotonic()
+
+        def act(client: Client, number: int) -> None:
+            while (passed := time.monotonic() - started) < seconds or (passed < MAX_SECONDS and outcome.idle()):
+                step(client, number)
+
+        self.all_at_once(act)
 
     def close(self) -> None:
         """End the threads and close the connections."""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
-import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.support.history import fleet, links
 from tests.support.history.client import Client, Reply
-from tests.support.races import Callers, claim
+from tests.support.races import Callers, Outcome, claim
 
 _PROVIDERS = 9
-#: The largest number of seconds that it runs.
-_MAX_SECONDS = 60
 #: How often a client repeats a request that failed only because another one wrote at the same time.
 _MAX_REPETITIONS = 10
 _LOOP = 'creating loop in the provider tree is not allowed.'
@@ -45,40 +40,16 @@ def is_loop(reply: Reply) -> bool:
     return reply.status == 400 and reply.error['detail'].endswith(_LOOP)
 
 
-@dataclasses.dataclass
-class Outcome:
-    """The counts of statuses by kind of request, and everything that was wrong."""
-
-    statuses: Counter[tuple[str, int | None]] = dataclasses.field(default_factory=Counter)
-    wrong: list[str] = dataclasses.field(default_factory=list)
-
-    def idle(self) -> set[str]:
-        """The kinds of requests of which none has succeeded."""
-        succeeded = {kind for kind, status in self.statuses if status is not None and status < 300}
-        return {'move', 'detach', 'create', 'delete', 'claim'} - succeeded
-
-
 def at_random(racing: Callers, seconds: float) -> Outcome:
-    """All callers move, create, delete and claim at random on few providers; then the trees are checked.
-
-    It goes on after ``seconds`` until each kind of request has succeeded once, which can take long on a busy machine.
-    """
+    """All callers move, create, delete and claim at random on few providers; then the trees are checked."""
     maker = racing.clients[0]
     providers = [fleet.create_provider(maker, {'VCPU': {'total': 100_000}}) for _ in range(_PROVIDERS)]
     children: list[str] = []
-    outcome = Outcome()
-    started = time.monotonic()
-
-    def is_over() -> bool:
-        passed = time.monotonic() - started
-        return passed > _MAX_SECONDS or (passed > seconds and not outcome.idle())
-
-    def act(client: Client, number: int) -> None:
-        choose = random.Random(number)
-        while not is_over():
-            _step(client, choose, providers, children, outcome)
-
-    racing.all_at_once(act)
+    outcome = Outcome({'move', 'detach', 'create', 'delete', 'claim'})
+    choosers = [random.Random(number) for number in range(len(racing.clients))]
+    racing.repeat(
+        lambda client, number: _step(client, choosers[number], providers, children, outcome), seconds, outcome
+    )
     outcome.wrong += problems_of_trees(maker, providers)
     return outcome
 

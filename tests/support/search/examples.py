@@ -119,11 +119,6 @@ def _rejections() -> Iterator[Rejection]:
                 yield Rejection(section.name, query, phrase, code or 'placement.undefined_code', _minor(row))
 
 
-def bodies(text: str) -> set[Body]:
-    """The allocations of candidates in the notation of the page."""
-    return {entry.body for entry in entries(text)}
-
-
 def entries(text: str) -> set[Entry]:
     """Parse the notation of the page: ``a{VCPU:1} + b{DISK_GB:2} [_A: a; _B: b]; ...``."""
     candidates = set()

@@ -11,8 +11,7 @@ import webob
 from placement.db import change_log, tables
 from placement.db.api import Database
 from tests.support.http_client import ask
-from tests.support.search.examples import TOPOLOGIES, Example
-from tests.support.search.oracle import RP, Body, Entry, Oracle, Query, assert_candidates
+from tests.support.search.oracle import RP, Body, Entry, Query
 from tests.support.search.query_strings import uuid_of, with_uuids
 from tests.support.search.topologies import TRAITS
 
@@ -116,23 +115,6 @@ def query_string(query: Query) -> str:
     if query.limit:
         params.append(('limit', str(query.limit)))
     return urlencode(params)
-
-
-def check_example(app: Any, example: Example) -> None:
-    """A worked example is answered as its table says."""
-    stored = Stored(app, TOPOLOGIES[example.topology])
-    answer = stored.candidates(example.query, example.minor)
-    assert_candidates(stored.entries(answer), example.entries())
-    assert set(stored.summaries(answer)) == set(example.summaries.split())
-
-
-def check_query(app: Any, topology: list[RP], query: Query) -> None:
-    """A query is answered as the definitions say."""
-    stored, oracle = Stored(app, topology), Oracle(topology)
-    answer = stored.candidates(query)
-    expected = oracle.entries(query)
-    assert_candidates(stored.entries(answer), expected)
-    assert stored.summaries(answer) == oracle.summaries(query, {entry.body for entry in expected})
 
 
 def store(db: Database, topology: list[RP]) -> None:
