@@ -231,7 +231,7 @@ def _delete_rows(batch: StatementBatch, current: CurrentAllocations) -> None:
     for chunk in sql.chunks([row.id for row in current.rows]):
         template = 'DELETE FROM placement_allocations WHERE id IN ({ids})'
         text = sql.statement(template, ids=sql.placeholders(len(chunk)))
-        batch.add(text, *chunk, rows=len(chunk), error=retry)
+        batch.add_statement(text, *chunk, rows=len(chunk), error=retry)
 
 
 def _insert_rows(batch: StatementBatch, plan: ClaimPlan) -> None:
@@ -245,4 +245,4 @@ def _insert_rows(batch: StatementBatch, plan: ClaimPlan) -> None:
         ' consumer_project_id, consumer_user_id, consumer_type_id'
     )
     for text, values in sql.bulk_insert(batch.tx, 'placement_allocations', columns, rows):
-        batch.add(text, *values)
+        batch.add_statement(text, *values)

@@ -121,11 +121,11 @@ def add_statements(
         for ids in sql.chunks([row.id for row in rows]):
             template = 'SELECT id FROM placement_consumers WHERE id IN ({ids}) ORDER BY id{lock}'
             lock = sql.for_update(batch.tx.dialect)
-            batch.add(sql.statement(template, ids=sql.placeholders(len(ids)), lock=lock), *ids)
+            batch.add_statement(sql.statement(template, ids=sql.placeholders(len(ids)), lock=lock), *ids)
     _add_updates(batch, updated)
     for chunk in sql.chunks(deleted, sql.MAX_ROWS_PER_STATEMENT):
         text = sql.delete_in_id_order(batch.tx.dialect, _TABLE, _unchanged(chunk), [row.id for row in chunk])
-        batch.add(text, rows=len(chunk), error=retry)
+        batch.add_statement(text, rows=len(chunk), error=retry)
     columns = ', '.join(('uuid', 'generation', *ConsumerAttributes._fields))
     inserted = [
         (uuid, 1, *attributes)
@@ -133,7 +133,7 @@ def add_statements(
         if attributes is not None and uuid not in existing
     ]
     for text, values in sql.bulk_insert(batch.tx, _TABLE, columns, inserted):
-        batch.add(text, *values)
+        batch.add_statement(text, *values)
 
 
 def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, ConsumerAttributes]]) -> None:
@@ -155,7 +155,7 @@ def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, Con
             count=len(rows),
             condition=_unchanged(rows),
         )
-        batch.add(text, *values, rows=len(rows), error=retry)
+        batch.add_statement(text, *values, rows=len(rows), error=retry)
 
 
 def _unchanged(rows: Sequence[ConsumerRow]) -> str:

@@ -48,14 +48,14 @@ def add_usage_statements(
     if any(amount > capacity.MAX_INT32 for change in changes for amount in change.amounts):
         raise rejection()
     for chunk in sql.chunks(changes, sql.MAX_ROWS_PER_STATEMENT):
-        batch.add(_statement(batch.tx.dialect, chunk), rows=len(chunk), error=rejection)
+        batch.add_statement(_statement(batch.tx.dialect, chunk), rows=len(chunk), error=rejection)
 
 
 def add_release_statements(batch: StatementBatch, released: Mapping[InventoryKey, int]) -> None:
     """Add the statements that subtract ``released`` amounts. Inventories need not exist."""
     changes = [UsageDelta(inventory, -amount) for inventory, amount in sorted(released.items())]
     for chunk in sql.chunks(changes, sql.MAX_ROWS_PER_STATEMENT):
-        batch.add(_statement(batch.tx.dialect, chunk))
+        batch.add_statement(_statement(batch.tx.dialect, chunk))
 
 
 # The statement is text, made of integers and of a rule that is compiled once for each database. Building and compiling

@@ -48,7 +48,7 @@ class StatementBatch:
         self.tx = tx
         self._statements: list[_Statement] = []
 
-    def add(
+    def add_statement(
         self,
         text: str,
         *values: Any,
@@ -88,7 +88,7 @@ class StatementBatch:
         pending.closed = True
         if pending.changes and not pending.appended:
             for text, rows in pending.slot.statements(self.tx.dialect.name, pending.changes):
-                self.add(text, rows=rows, error=pending.slot.taken)
+                self.add_statement(text, rows=rows, error=pending.slot.taken)
             pending.appended = True
         self.execute()
 

@@ -45,7 +45,7 @@ def increment_one(batch: StatementBatch, provider: ProviderGeneration) -> None:
 
     values = (sql.now(batch.tx), provider.id, provider.generation)
     text = f'{_INCREMENT} WHERE id = ? AND generation = ?'
-    batch.add(text, *values, rows=1, error=exception.ConcurrentProviderUpdate)
+    batch.add_statement(text, *values, rows=1, error=exception.ConcurrentProviderUpdate)
     change_log.record_providers(batch.tx, [provider.id])
 
 
@@ -88,7 +88,7 @@ def increment_all(batch: StatementBatch, provider_ids: Iterable[int]) -> None:
         text, values = sql.update_in_order(
             batch.tx.dialect, _TABLE, _INCREMENTED, [moment], rows, chunk, count=len(chunk)
         )
-        batch.add(text, *values)
+        batch.add_statement(text, *values)
 
 
 class Increment(NamedTuple):
@@ -123,7 +123,7 @@ def increment(batch: StatementBatch, increments: Mapping[int, Increment]) -> Non
             count=len(chunk),
             condition=condition,
         )
-        batch.add(text, *values, rows=len(chunk))
+        batch.add_statement(text, *values, rows=len(chunk))
 
 
 _TABLE = tables.resource_providers.name

@@ -51,7 +51,7 @@ def insert(
     allocated = _ALLOCATED.format(sql.SHARED_LOCKS[batch.tx.dialect.name])
     row = f'?, ?, {allocated}, {sql.placeholders(len(FIELDS))}'
     for text, parameters in sql.bulk_insert(batch.tx, 'placement_inventories', _COLUMNS, rows, row):
-        batch.add(text + otherwise, *parameters)
+        batch.add_statement(text + otherwise, *parameters)
 
 
 def overwrite(batch: StatementBatch, records: Mapping[int, InventoryRecord], provider_id: int | None = None) -> None:
@@ -65,7 +65,7 @@ def overwrite(batch: StatementBatch, records: Mapping[int, InventoryRecord], pro
         cases = [item for column in columns for case in zip(chunk, column, strict=True) for item in case]
         provider = [] if provider_id is None else [provider_id]
         text = _overwriting(len(chunk), provider_id is not None)
-        batch.add(text, *cases, sql.now(batch.tx), *provider, *chunk)
+        batch.add_statement(text, *cases, sql.now(batch.tx), *provider, *chunk)
 
 
 @functools.lru_cache(maxsize=2 * _MAX_ROWS_PER_UPDATE)
@@ -87,7 +87,7 @@ def delete_unused(batch: StatementBatch, ids: Sequence[int], error: Callable[[],
     """
     template = 'DELETE FROM placement_inventories WHERE id IN ({ids}) AND used = 0'
     text = sql.statement(template, ids=sql.placeholders(len(ids)))
-    batch.add(text, *ids, rows=len(ids), error=error)
+    batch.add_statement(text, *ids, rows=len(ids), error=error)
 
 
 def warn_of_overcommitment(uuid: str, used: Mapping[str, int], records: Mapping[str, InventoryRecord]) -> None:

@@ -43,7 +43,7 @@ def insert(
     change_log.record_providers(tx, [own_id])
     batch = StatementBatch(tx)
     # This does not set updated_at, because it is a part of the creation.
-    batch.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
+    batch.add_statement('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
     batch.execute_final()
     return own_id, uuid
 

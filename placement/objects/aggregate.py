@@ -51,12 +51,14 @@ def replace(
     batch = StatementBatch(tx)
     # This deletes all rows, not only rows that were read before: below microversion 1.19 a write does not increment the
     # generation, so nothing shows whether they have changed.
-    batch.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
+    batch.add_statement(
+        'DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id
+    )
     moment = sql.now(tx)
     for chunk in sql.chunks(uuids):
         if unknown := known_aggregates.unknown(chunk):
             text, values = sql.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unknown)
-            batch.add(text, *values)
+            batch.add_statement(text, *values)
 
         def deleted(uuids: Sequence[str] = chunk) -> errors.RetryTransaction:
             # An audit deleted an aggregate that had no providers.
@@ -64,7 +66,7 @@ def replace(
             return errors.RetryTransaction()
 
         text = _insertion(tx.dialect.name, len(chunk))
-        batch.add(text, provider_id, moment, *chunk, rows=len(chunk), error=deleted)
+        batch.add_statement(text, provider_id, moment, *chunk, rows=len(chunk), error=deleted)
     try:
         batch.execute_final()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:

@@ -51,9 +51,9 @@ class ResourceClass(named_resource.NamedResource):
             # No class ever had this id. ``largest`` exceeds ``last`` only if somebody inserted a row by hand.
             new_id: int = max(last, largest) + 1
             batch = StatementBatch(tx)
-            batch.add('UPDATE placement_resource_class_sequence SET last = ?', new_id)
+            batch.add_statement('UPDATE placement_resource_class_sequence SET last = ?', new_id)
             for text, values in sql.bulk_insert(tx, _classes.name, 'id, name', [(new_id, name)]):
-                batch.add(text, *values)
+                batch.add_statement(text, *values)
             change_log.record_new_class(tx, new_id)
             try:
                 batch.execute_final()

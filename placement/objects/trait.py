@@ -149,8 +149,8 @@ class TraitDiff:
         for chunk in sql.chunks(self._removed):
             template = 'DELETE FROM {table} WHERE resource_provider_id = ? AND trait_id IN ({ids})'
             text = sql.statement(template, table=_provider_traits.name, ids=sql.placeholders(len(chunk)))
-            batch.add(text, provider.id, *chunk)
+            batch.add_statement(text, provider.id, *chunk)
         rows = [(provider.id, id_) for id_ in sorted(added.values())]
         columns = 'resource_provider_id, trait_id'
         for text, values in sql.bulk_insert(batch.tx, 'placement_resource_provider_traits', columns, rows):
-            batch.add(text, *values)
+            batch.add_statement(text, *values)

@@ -97,10 +97,10 @@ def nested() -> Cloud:
 
 def create_cloud(db: Database, cloud: Cloud) -> None:
     """Store ``cloud`` in a database without providers."""
-    db.write(lambda tx: _plant(tx, cloud))
+    db.write(lambda tx: _insert_cloud(tx, cloud))
 
 
-def _plant(tx: sa.Connection, cloud: Cloud) -> None:
+def _insert_cloud(tx: sa.Connection, cloud: Cloud) -> None:
     change_log.record_reload(tx)
     ids = {provider.name: number for number, provider in enumerate(cloud.providers, start=1)}
     classes = _ids(tx, tables.resource_classes, {name for provider in cloud.providers for name in provider.inventories})
