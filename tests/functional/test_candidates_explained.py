@@ -236,7 +236,8 @@ def test_a_disk_that_is_not_shared_and_one_in_no_aggregate(app: Any, context: Re
     query = f'resources1=VCPU:1&required1={AVX2}&resources=DISK_GB:100'
     result = _explain_query(context, query)
     assert explanation_sentence(result) == (
-        'No tree that satisfies the other rules has, or can share, a suitable provider of DISK_GB: 2 trees.'
+        '2 trees can satisfy the other rules, but cannot supply DISK_GB, because no own or shared provider of it'
+        ' satisfies them.'
     )
     [cause] = result.blockers[0].causes
     assert (cause.kind, cause.providers) == (CauseKind.NOT_IN_TREES, 2)

@@ -48,7 +48,10 @@ CAUSES = [
     ),
     (
         Cause(CauseKind.NOT_IN_TREES, AMOUNT, 12),
-        'no tree that satisfies the other rules has, or can share, a suitable provider of MEMORY_MB: 12 trees',
+        (
+            '12 trees can satisfy the other rules, but cannot supply MEMORY_MB, because no own or shared provider of it'
+            ' satisfies them'
+        ),
     ),
     (
         Cause(CauseKind.INSUFFICIENT, AMOUNT, shortfalls=SHORTFALLS),

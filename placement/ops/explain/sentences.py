@@ -33,7 +33,8 @@ _CAUSES = {
         'the roots of {satisfying} of {trees} that satisfy the other rules satisfy {rule}, but {not_together}'
     ),
     CauseKind.NOT_IN_TREES: (
-        'no tree that satisfies the other rules has, or can share, a suitable provider of {name}: {trees}'
+        '{trees} can satisfy the other rules, but cannot supply {name}, because no own or shared provider of it'
+        ' satisfies them'
     ),
     CauseKind.INSUFFICIENT: 'no provider that satisfies the other rules can allocate {subject}: {shortfalls}',
     CauseKind.INSUFFICIENT_ANYWHERE: 'no provider can allocate {subject}: {shortfalls}',
@@ -57,7 +58,7 @@ _BLOCKED = {
         ' there would be candidates without {rule}.'
     ),
 }
-_BLOCKED_OTHERWISE = 'No tree has, or can share, a provider that satisfies {rule}; the other rules can be satisfied.'
+_BLOCKED_OTHERWISE = 'No tree has an own or shared provider that satisfies {rule}; the other rules can be satisfied.'
 
 
 def explanation_sentence(explanation: Explanation) -> str:
