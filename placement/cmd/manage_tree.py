@@ -149,17 +149,17 @@ def _list(rows: Iterable[TreeRow], resource_class: str | None, console: Console)
     table = output.table('Host', 'Share', f'Used of\n{resource_class}' if resource_class else 'Used of capacity')
     for row in rows:
         classes = [figures for figures in row.classes if resource_class in (None, figures.resource_class)]
-        fullest = max(classes, key=lambda figures: figures.filling.share, default=None)
+        fullest = max(classes, key=lambda figures: figures.utilization.share, default=None)
         name = Text(output.printable(row.name, console))
         if fullest is None:
             table.add_row(name, '', 'no inventory', style='dim')
             continue
-        filling = fullest.filling
-        used = units.used_of_capacity(fullest.resource_class, filling.used, filling.capacity)
-        if filling.over_committed:
-            used += f', over-committed by {units.amount(fullest.resource_class, filling.over_committed)}'
-        style = 'bold red' if filling.over_committed else '' if filling.used else 'dim'
-        share = units.percent(filling.used, filling.capacity)
+        utilization = fullest.utilization
+        used = units.used_of_capacity(fullest.resource_class, utilization.used, utilization.capacity)
+        if utilization.over_committed:
+            used += f', over-committed by {units.amount(fullest.resource_class, utilization.over_committed)}'
+        style = 'bold red' if utilization.over_committed else '' if utilization.used else 'dim'
+        share = units.percent(utilization.used, utilization.capacity)
         table.add_row(name, share, used if resource_class else f'{fullest.resource_class} {used}', style=style)
     return table
 
@@ -209,27 +209,27 @@ def _drawing(tree: Tree, consumers: Consumers, console: Console) -> rich_tree.Tr
 def _inventory_lines(tree: Tree, provider: Provider, console: Console) -> Iterator[Text]:
     widest = max(map(len, provider.inventories), default=0)
     for name, inventory in provider.inventories.items():
-        filling, allocated = provider_trees.filling(inventory), tree.allocated(provider, name)
+        utilization, allocated = provider_trees.inventory_utilization(inventory), tree.allocated(provider, name)
         details = f'reserved {units.amount(name, inventory.reserved)}, ' if inventory.reserved else ''
         notes = ''
-        if filling.over_committed:
-            notes = f', over-committed by {units.amount(name, filling.over_committed)}'
+        if utilization.over_committed:
+            notes = f', over-committed by {units.amount(name, utilization.over_committed)}'
         if allocated != inventory.used:
             notes += f' WRONG: the allocations add up to {units.amount(name, allocated)}'
-        used = units.used_of_capacity(name, filling.used, filling.capacity)
+        used = units.used_of_capacity(name, utilization.used, utilization.capacity)
         total = units.amount(name, inventory.total)
         numbers = f' {used} used ({details}total {total}, ratio {inventory.allocation_ratio:g})'
-        line = (f'{name:{widest}} ', _bar(filling, console), numbers, (notes, 'bold red'))
+        line = (f'{name:{widest}} ', _bar(utilization, console), numbers, (notes, 'bold red'))
         yield Text.assemble(*line, style='' if inventory.used else 'dim')
         if explanation := tree.explain_over_commitment(provider, name):
             yield Text(f'{name}: {explanation}', 'red')
 
 
-def _bar(filling: capacity.Utilization, console: Console) -> Text:
+def _bar(utilization: capacity.Utilization, console: Console) -> Text:
     """Return a bar for the used share of an inventory: not empty if anything is used, and full only if all is used."""
     full, empty = ('#', '.') if console.options.ascii_only else ('█', '░')
-    length = max(min(int(filling.share * _BAR_WIDTH), _BAR_WIDTH), 0)
-    if filling.used > 0:
+    length = max(min(int(utilization.share * _BAR_WIDTH), _BAR_WIDTH), 0)
+    if utilization.used > 0:
         length = max(length, 1)
-    color = next(color for bound, color in _COLORS if filling.share >= bound)
+    color = next(color for bound, color in _COLORS if utilization.share >= bound)
     return Text.assemble((full * length, color), (empty * (_BAR_WIDTH - length), 'dim'))

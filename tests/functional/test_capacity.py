@@ -154,9 +154,9 @@ def test_heat_map_counts_a_tree_for_every_aggregate_of_its_providers(nested: Sna
     assert heat.classes == ['VCPU', 'MEMORY_MB', 'DISK_GB', 'SRIOV_NET_VF']
     fullest, other = heat.rows
     assert (fullest.aggregate, fullest.trees) == (uuid_of('rack-a'), 3)
-    assert fullest.fillings[0] == Utilization(256, 152)
+    assert fullest.utilizations[0] == Utilization(256, 152)
     # The shared disk is in both aggregates.
-    assert fullest.fillings[2] == other.fillings[2] == Utilization(20000, 1360)
+    assert fullest.utilizations[2] == other.utilizations[2] == Utilization(20000, 1360)
 
 
 def test_aggregates_come_in_the_order_of_their_fullest_class(db: Database) -> None:
@@ -181,7 +181,7 @@ def test_cells_without_inventory_are_empty(db: Database) -> None:
     members = [Provider('a', {'VCPU': {'total': 1}}, (), ('x',)), Provider('b', {'DISK_GB': {'total': 1}}, (), ('y',))]
     clouds.create_cloud(db, Cloud(members))
     rows = capacity.heat_map(ProviderCache(db).up_to_date()).rows
-    cells = {row.aggregate: row.fillings for row in rows}
+    cells = {row.aggregate: row.utilizations for row in rows}
     assert cells == {uuid_of('x'): [Utilization(1, 0), None], uuid_of('y'): [None, Utilization(1, 0)]}
 
 

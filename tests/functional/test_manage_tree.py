@@ -249,7 +249,9 @@ def test_a_list_has_one_line_for_each_tree_the_fullest_first(url: str, capsys: p
     assert lines[3:] == [['root', '40%', '2 of 5, over-committed by 1']]
     (row,) = json.loads(_printed(capsys, '--list', '--class', 'VCPU', '--format', 'json'))['list']
     assert (row['uuid'], row['name'], row['providers']) == (corruption.ROOT, 'root', 2)
-    assert row['classes'] == [{'resource_class': 'VCPU', 'filling': {'capacity': 5, 'used': 2, 'over_committed': 1}}]
+    assert row['classes'] == [
+        {'resource_class': 'VCPU', 'utilization': {'capacity': 5, 'used': 2, 'over_committed': 1}}
+    ]
     assert _printed(capsys, '--list', '--name', 'nobody') == 'No tree satisfies these conditions.\n'
 
 

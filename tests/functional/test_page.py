@@ -147,7 +147,7 @@ def test_the_overview_has_the_figures_of_the_reports(nested_page: Page) -> None:
         alone = json(nested_page, f'/?size=VCPU:4,DISK_GB:10&aggregate={aggregate}')
         assert alone['fit_estimate']['estimate'] == alone['heat_map']['fits'][aggregate] == estimate
     assert json(nested_page, '/')['heat_map']['fits'] is None
-    assert data['heat_map']['rows'][0]['fillings'][0] == {'capacity': 256, 'used': 152, 'over_committed': 0}
+    assert data['heat_map']['rows'][0]['utilizations'][0] == {'capacity': 256, 'used': 152, 'over_committed': 0}
     shown = get(nested_page, '/?size=VCPU:4,DISK_GB:10').text
     assert '<span class="big">87</span>' in re.sub(r'\s+<', '<', shown)
     assert 'of these <strong>32</strong> on disabled hosts' in shown

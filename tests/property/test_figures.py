@@ -62,7 +62,7 @@ def _max_allocatable(inventory: InventoryRecord) -> int:
     return int(capacity_rule.max_allocatable(inventory, max(inventory.headroom, 0)))
 
 
-def _filling(inventories: Iterable[InventoryRecord]) -> Utilization:
+def _utilization(inventories: Iterable[InventoryRecord]) -> Utilization:
     limits = [(max(inventory.capacity, 0), inventory.used) for inventory in inventories]
     return Utilization(
         sum(limit for limit, _ in limits),
@@ -73,16 +73,16 @@ def _filling(inventories: Iterable[InventoryRecord]) -> Utilization:
 
 def _figures(name: str, inventories: list[InventoryRecord]) -> ClassFigures:
     states = [_state(inventory) for inventory in inventories]
-    filling = _filling(inventories)
+    utilization = _utilization(inventories)
     return ClassFigures(
         name,
         providers=len(inventories),
         total=sum(inventory.total for inventory in inventories),
         reserved=sum(inventory.reserved for inventory in inventories),
-        capacity=filling.capacity,
-        used=filling.used,
+        capacity=utilization.capacity,
+        used=utilization.used,
         free=sum(max(max(inventory.capacity, 0) - inventory.used, 0) for inventory in inventories),
-        over_committed=filling.over_committed,
+        over_committed=utilization.over_committed,
         max_allocatable=max(map(_max_allocatable, inventories)),
         full=sum(state in FULL for state in states),
         providers_fully_allocated=states.count(InventoryState.FULLY_ALLOCATED),
@@ -116,14 +116,14 @@ def test_figures_of_aggregates_and_trees(state: Snapshot) -> None:
     for row in heat.rows:
         roots = {provider.root_id for provider in providers if row.aggregate in provider.aggregates}
         inside = [provider for provider in providers if provider.root_id in roots]
-        expected = [_filling(_of_class(inside, name)) for name in heat.classes]
-        shown = [filling or Utilization(0, 0) for filling in row.fillings]
+        expected = [_utilization(_of_class(inside, name)) for name in heat.classes]
+        shown = [utilization or Utilization(0, 0) for utilization in row.utilizations]
         assert (row.trees, shown) == (len(roots), expected)
     for tree in listing(state, order=Order.NAME, count=None).rows:
         (root_id,) = (provider.root_id for provider in providers if provider.uuid == tree.uuid)
         members = [provider for provider in providers if provider.root_id == root_id]
-        expected = [_filling(_of_class(members, column.resource_class)) for column in tree.classes]
-        assert [column.filling for column in tree.classes] == expected
+        expected = [_utilization(_of_class(members, column.resource_class)) for column in tree.classes]
+        assert [column.utilization for column in tree.classes] == expected
 
 
 @given(clouds(), st.sampled_from(sorted(FULL, key=lambda state: state.value)))

@@ -99,7 +99,7 @@ def test_boxes_of_a_picture_are_inside_and_do_not_overlap(style: pictures.Style)
             apart = abs(box.x - other.x) >= style.box
             assert apart or box.y >= other.y + other.height or other.y >= box.y + box.height
     (bar,) = picture.boxes[1].bars
-    assert (bar.filling.share, picture.boxes[0].bars) == (0.5, [])
+    assert (bar.utilization.share, picture.boxes[0].bars) == (0.5, [])
 
 
 def test_pictures_of_deep_trees_are_cut_off() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from placement import units
 from placement.cache.providers import Provider
 from placement.ops.reports.capacity import Utilization
-from placement.ops.reports.provider_trees import Tree, filling
+from placement.ops.reports.provider_trees import Tree, inventory_utilization
 
 #: Maximum numbers of boxes in a picture, and of bars in a box.
 _MAX_BOXES, _MAX_BARS = 40, 8
@@ -52,7 +52,7 @@ class Bar:
     figures_y: int
     label: str
     figures: str
-    filling: Utilization
+    utilization: Utilization
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _bars(provider: Provider, y: int, style: Style) -> list[Bar]:
     """Return the bars of the first ``_MAX_BARS`` inventories, from ``y`` down."""
     bars = []
     for name, inventory in list(provider.inventories.items())[:_MAX_BARS]:
-        amounts = filling(inventory)
+        amounts = inventory_utilization(inventory)
         figures = units.used_of_capacity(name, amounts.used, amounts.capacity)
         label = _elided(name, int((style.box - 2 * _MARGIN) / _CLASS_WIDTH))
         bars.append(Bar(y + 12, y + 28, label, figures, amounts))

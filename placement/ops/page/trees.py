@@ -53,15 +53,17 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
 def _row(snapshot: Snapshot, row: TreeRow) -> dict[str, Any]:
     """Return the data of one row. ``reserved`` lists the classes without capacity and usage in the tree."""
     root = snapshot.find_provider(row.uuid)
-    fillings = {figures.resource_class: figures.filling for figures in row.classes}
+    utilizations = {figures.resource_class: figures.utilization for figures in row.classes}
     return {
         'uuid': row.uuid,
         'name': row.name,
         'providers': row.providers,
         'found': row.found,
-        'fillings': fillings,
-        'over_committed': [name for name, filling in fillings.items() if filling.over_committed],
-        'reserved': [name for name, filling in fillings.items() if not filling.capacity and not filling.used],
+        'utilizations': utilizations,
+        'over_committed': [name for name, utilization in utilizations.items() if utilization.over_committed],
+        'reserved': [
+            name for name, utilization in utilizations.items() if not utilization.capacity and not utilization.used
+        ],
         'disabled': root is not None and os_traits.COMPUTE_STATUS_DISABLED in root.traits,
     }
 

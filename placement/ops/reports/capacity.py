@@ -74,12 +74,12 @@ class Utilization:
 class AggregateRow:
     """One aggregate: how many trees have a provider in it, and how full these trees are, by class.
 
-    ``fillings`` has an entry for each of ``HeatMap.classes``, None for a class that the trees do not have.
+    ``utilizations`` has an entry for each of ``HeatMap.classes``, None for a class that the trees do not have.
     """
 
     aggregate: str
     trees: int
-    fillings: Sequence[Utilization | None]
+    utilizations: Sequence[Utilization | None]
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ def heat_map(snapshot: Snapshot) -> HeatMap:
     rows = []
     fullest = shares(totals[:, :, 0], totals[:, :, 1]).max(axis=1, initial=0)
     for number in np.argsort(-fullest, kind='stable').tolist():
-        fillings = [Utilization(*map(int, amounts)) for amounts in totals[number].tolist()]
-        present = [filling if filling.capacity or filling.used else None for filling in fillings]
+        utilizations = [Utilization(*map(int, amounts)) for amounts in totals[number].tolist()]
+        present = [utilization if utilization.capacity or utilization.used else None for utilization in utilizations]
         rows.append(AggregateRow(uuids[number], int(trees[number]), present))
     return HeatMap(classes, rows)
 

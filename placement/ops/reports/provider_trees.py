@@ -65,7 +65,7 @@ class Tree:
         """Return when and why an inventory was over-committed; empty if it is not or if the times are unknown."""
         inventory = provider.inventories[resource_class]
         history = self.histories.get((provider.id, resource_class))
-        if history is None or not filling(inventory).over_committed:
+        if history is None or not inventory_utilization(inventory).over_committed:
             return ''
         return history.explain_over_commitment(resource_class, inventory)
 
@@ -75,7 +75,7 @@ class Tree:
         for name, inventory in provider.inventories.items():
             inventories[name] = {
                 **inventory._asdict(),
-                'capacity': filling(inventory).capacity,
+                'capacity': inventory_utilization(inventory).capacity,
                 'allocated': self.allocated(provider, name),
             }
             if history := self.histories.get((provider.id, name)):
@@ -109,7 +109,7 @@ class Tree:
         ]
 
 
-def filling(inventory: InventoryRecord) -> Utilization:
+def inventory_utilization(inventory: InventoryRecord) -> Utilization:
     """Return the capacity of one inventory (at least 0), its usage, and the usage beyond the capacity."""
     limit = max(inventory.capacity, 0)
     return Utilization(limit, inventory.used, max(inventory.used - limit, 0))

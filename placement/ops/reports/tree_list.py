@@ -29,7 +29,7 @@ class ClassUtilization:
     """The usage and capacity of one resource class, summed up over the providers of one tree."""
 
     resource_class: str
-    filling: Utilization
+    utilization: Utilization
 
 
 @dataclass(frozen=True)
