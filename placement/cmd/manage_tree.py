@@ -31,7 +31,7 @@ Draw provider trees. Each provider has its uuid and generation, its traits and a
 that shows how much of the capacity, (total - reserved) * allocation_ratio, is used. Below the root are the sharing
 providers of other trees that have an aggregate in common with the tree. Options select trees: a tree is drawn if,
 for each condition, one of its providers satisfies the condition. On a terminal, a pager shows output that is longer
-than the screen. Reads one state of the database, changes nothing."""
+than the screen. Reads one state of the database and changes nothing."""
 _EPILOG = (
     'Exit code: 0, also when there are no trees; 127 when the provider, a trait or a resource class does not exist or'
     ' the command failed.'

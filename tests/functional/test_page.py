@@ -193,7 +193,7 @@ def test_the_overview_leads_with_hosts_that_have_problems(page: Page) -> None:
     ):
         assert f'href="{link.replace("&", "&amp;")}"' in shown
         assert [row['name'] for row in json(page, f'{link}&order=name')['trees']] == names
-        assert 'Only those with these conditions: ' in get(page, link).text
+        assert 'Only trees with these conditions: ' in get(page, link).text
     assert shown.index('over-committed host') < shown.index('<h2')
 
 
@@ -541,14 +541,14 @@ def test_every_check_of_the_audit_has_a_title() -> None:
         ('/trees/', 404, 'There is no such page.'),
         (f'/trees/{uuid_of("nobody")}', 404, 'There is no provider with the uuid'),
         (f'/consumers/{uuid_of("nobody")}', 404, 'There is no consumer with the uuid'),
-        ('/trees/compute-0', 400, 'which “compute-0” is not'),
-        ('/consumers/%00', 400, 'A consumer is given by its uuid'),
+        ('/trees/compute-0', 400, '“compute-0” is not the uuid of a provider'),
+        ('/consumers/%00', 400, 'is not the uuid of a consumer'),
         ('/?page=0', 400, '“page” must be a number'),
         ('/trees?page=%D9%A3', 400, '“page” must be a number'),
         ('/?trait=CUSTOM_NOTHING', 400, 'No such trait(s): CUSTOM_NOTHING.'),
         ('/?size=VCPU:0', 400, 'A size has the form'),
         ('/?size=CUSTOM_NOTHING:1', 400, 'No such resource class CUSTOM_NOTHING'),
-        ('/?aggregate=rack-a', 400, 'which “rack-a” is not'),
+        ('/?aggregate=rack-a', 400, '“aggregate” must be a uuid, not “rack-a”'),
         ('/trees?order=random', 400, '“order” must be fullest, name or a resource class, not “random”.'),
         ('/trees?state=broken', 400, '“state” must be one of any, available'),
         ('/trees?lacking=VCPU', 400, 'A size has the form'),

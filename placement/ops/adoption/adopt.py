@@ -127,7 +127,7 @@ def _log_problems(connection: sa.Connection) -> Iterator[str]:
         if table.name in present:
             columns = {column['name'] for column in inspector.get_columns(table.name)}
             if columns != set(table.columns.keys()):
-                yield f'The table {table.name} is not that of this service, which needs the name: rename it first.'
+                yield f'The table {table.name} is not that of this service, but has its name: rename it first.'
 
 
 def _create_log(connection: sa.Connection) -> None:

@@ -39,7 +39,7 @@ def consumers_view(sources: Sources, parameters: Parameters) -> View:
 def consumer_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     """Show the allocations of a consumer by provider, and its project, user and type."""
     if not validation.is_uuid(uuid):
-        raise BadInput(reason=f'A consumer is given by its uuid, which “{uuid}” is not.')
+        raise BadInput(reason=f'“{uuid}” is not the uuid of a consumer.')
     consumer = consumers.read_consumer(sources.db, validation.canonical_uuid(uuid))
     if consumer is None:
         raise Missing(reason=f'There is no consumer with the uuid {uuid}.')

@@ -82,7 +82,7 @@ class Parameters:
         """
         aggregate = self.text('aggregate')
         if aggregate and not validation.is_uuid(aggregate):
-            raise BadInput(reason=f'An aggregate is given by its uuid, which “{aggregate}” is not.')
+            raise BadInput(reason=f'“aggregate” must be a uuid, not “{aggregate}”.')
         value = self.text('root_trait')
         try:
             roots = syntax.parse_traits(value) if value else syntax.TraitFilter()

@@ -71,7 +71,7 @@ def _row(snapshot: Snapshot, row: TreeRow) -> dict[str, Any]:
 def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     """Show the tree that a provider belongs to."""
     if not validation.is_uuid(uuid):
-        raise BadInput(reason=f'A provider is given by its uuid, which “{uuid}” is not.')
+        raise BadInput(reason=f'“{uuid}” is not the uuid of a provider.')
     uuid = validation.canonical_uuid(uuid)
     try:
         tree = provider_trees.tree_of(sources.db, sources.provider_cache.up_to_date(), uuid)
