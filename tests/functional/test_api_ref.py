@@ -16,7 +16,7 @@ from oslo_config import cfg
 from placement import handler
 from placement.web import error_document, microversion
 from tests.support import applications
-from tests.support.http_client import ask, demand
+from tests.support.http_client import demand, send_request
 from tests.support.pages import rows
 from tests.support.search.examples import EXAMPLES, REJECTIONS, Example, Section, listed, sections
 from tests.support.search.examples import inventories as inventories_of
@@ -100,7 +100,7 @@ def conf(request: pytest.FixtureRequest, tmp_path: Path) -> cfg.ConfigOpts:
 def test_examples_are_answered_as_the_page_says(app: Any, page: Path) -> None:
     for example in exchanges(page):
         body = json.loads(example.body) if example.body else None
-        response = ask(app, example.method, example.path, body, example.version)
+        response = send_request(app, example.method, example.path, body, example.version)
         assert response.status_code == example.status, (example, response.text)
         if example.status >= 400:
             [error] = response.json['errors']
@@ -200,18 +200,18 @@ def test_candidates_are_those_of_the_page(newest_app: Any, topology: Section) ->
     for row in topology.queries:
         if 'Listed' in row:
             query = with_uuids(row['Query of the list'].strip('`'), uuid_of)
-            providers = ask(app, 'GET', f'/resource_providers?{query}').json['resource_providers']
+            providers = send_request(app, 'GET', f'/resource_providers?{query}').json['resource_providers']
             assert sorted(provider['name'] for provider in providers) == sorted(listed(row['Listed']))
     for example in EXAMPLES:
         if example.topology == topology.name:
             path = f'/allocation_candidates?{with_uuids(example.query, uuid_of)}'
-            answer = ask(app, 'GET', path, version=f'1.{example.minor}').json
+            answer = send_request(app, 'GET', path, version=f'1.{example.minor}').json
             assert_candidates(_candidates(answer), _expected(example))
             assert set(answer['provider_summaries']) == set(map(uuid_of, example.summaries.split())), example
     for rejection in REJECTIONS:
         if rejection.topology == topology.name:
             path = f'/allocation_candidates?{with_uuids(rejection.query, uuid_of)}'
-            response = ask(app, 'GET', path, version=f'1.{rejection.minor}')
+            response = send_request(app, 'GET', path, version=f'1.{rejection.minor}')
             assert response.status_code == 400, rejection
             [error] = response.json['errors']
             assert (error['code'], rejection.phrase in error['detail']) == (rejection.code, True), error
@@ -270,7 +270,7 @@ def test_operations_check_in_the_order_of_their_tables(untouched: Any, heading: 
             headers.update(GATES.get(name, {}))
         body: dict[str, Any] | None = {} if method in ('PUT', 'POST') else None
         below = next((name for name in shut if name not in GATES), None)
-        response = ask(untouched, method, path, body, _below(below) if below else version, **headers)
+        response = send_request(untouched, method, path, body, _below(below) if below else version, **headers)
         assert response.status_code == status, (heading, shut, response.text)
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from placement.db import errors
 from tests.support import applications, error_details
 from tests.support.event_hooks import listening
-from tests.support.http_client import ask, create_provider
+from tests.support.http_client import create_provider, send_request
 
 CONSUMER = '7f2c2e1c-6f0c-4b5e-9d5f-0a3b1c2d4e5f'
 ALLOCATING = 'Inventory and/or allocations changed while attempting to allocate: Another thread concurrently updated'
@@ -65,7 +65,7 @@ def test_a_write_without_the_lock_is_409_in_the_end(
         '/resource_providers/{host}/aggregates': {'resource_provider_generation': 1, 'aggregates': []},
     }
     with locked(tmp_path / 'placement.sqlite'):
-        response = ask(app, method, path.format(host=host), bodies.get(path))
+        response = send_request(app, method, path.format(host=host), bodies.get(path))
     assert response.status_int == 409
     (error,) = response.json['errors']
     assert error['code'] == 'placement.concurrent_update'
@@ -73,7 +73,7 @@ def test_a_write_without_the_lock_is_409_in_the_end(
     assert error['detail'].endswith('Please retry your update')
     # There is no traceback.
     assert all(record.exc_info is None for record in caplog.records)
-    assert ask(app, method, path.format(host=host), bodies.get(path)).status_int in (200, 204)
+    assert send_request(app, method, path.format(host=host), bodies.get(path)).status_int in (200, 204)
 
 
 @contextlib.contextmanager
@@ -88,9 +88,9 @@ def unreadable(app: Any, file: pathlib.Path) -> Iterator[None]:
 
 def test_a_read_without_the_lock_is_503_in_the_end(app: Any, tmp_path: pathlib.Path) -> None:
     with unreadable(app, tmp_path / 'placement.sqlite'):
-        response = ask(app, 'GET', '/traits')
+        response = send_request(app, 'GET', '/traits')
     assert (response.status_int, response.headers['Retry-After']) == (503, '2')
-    assert ask(app, 'GET', '/traits').status_int == 200
+    assert send_request(app, 'GET', '/traits').status_int == 200
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_malformed_request_is_400_without_the_database(
     app: Any, tmp_path: pathlib.Path, method: str, path: str, body: Any
 ) -> None:
     with unreadable(app, tmp_path / 'placement.sqlite'):
-        assert ask(app, method, path, body).status_int == 400
+        assert send_request(app, method, path, body).status_int == 400
 
 
 @pytest.mark.parametrize('retries', [1, 5])
@@ -129,7 +129,7 @@ def test_a_read_is_retried_when_the_database_was_locked(app: Any, retries: int) 
             raise error
 
     with listening(app.db.engine, 'do_execute', fail):
-        assert ask(app, 'GET', '/traits').status_int == 200
+        assert send_request(app, 'GET', '/traits').status_int == 200
     assert len(conflicts) == retries
 
 
@@ -154,6 +154,6 @@ def test_a_table_that_is_locked_in_a_shared_cache_is_a_conflict(tmp_path: pathli
 def test_a_generation_that_no_provider_can_have_is_409(app: Any, generation: int) -> None:
     host = create_provider(app)
     body = {'resource_provider_generation': generation, 'aggregates': []}
-    response = ask(app, 'PUT', f'/resource_providers/{host}/aggregates', body)
+    response = send_request(app, 'PUT', f'/resource_providers/{host}/aggregates', body)
     assert response.status_int == 409
     assert response.json['errors'][0]['code'] == 'placement.concurrent_update'

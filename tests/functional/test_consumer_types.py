@@ -12,7 +12,7 @@ from oslo_config import cfg
 
 from placement.db import tables
 from tests.support import applications
-from tests.support.http_client import ask, create_provider, demand
+from tests.support.http_client import create_provider, demand, send_request
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def claim(provider: str, amount: int = 1, generation: int | None = None, **membe
 
 
 def type_of(app: Any, consumer: str) -> str:
-    return str(ask(app, 'GET', f'/allocations/{consumer}', version='1.38').json['consumer_type'])
+    return str(send_request(app, 'GET', f'/allocations/{consumer}', version='1.38').json['consumer_type'])
 
 
 def stored(app: Any) -> list[str]:
@@ -46,14 +46,14 @@ def test_types_are_kept_while_the_newest_microversion_is_lower(app: Any, tmp_pat
     host, instance, other = create_provider(app, VCPU=10), str(uuid.uuid4()), str(uuid.uuid4())
     demand(app, 'PUT', f'/allocations/{instance}', claim(host, consumer_type='INSTANCE'), '1.38')
     with applications.application(tmp_path / 'placement.sqlite') as lowered:
-        assert ask(lowered, 'GET', f'/allocations/{instance}', version='1.38').status_code == 406
-        shown = ask(lowered, 'GET', f'/allocations/{instance}', version='1.29').json
+        assert send_request(lowered, 'GET', f'/allocations/{instance}', version='1.38').status_code == 406
+        shown = send_request(lowered, 'GET', f'/allocations/{instance}', version='1.29').json
         assert 'consumer_type' not in shown
         demand(lowered, 'PUT', f'/allocations/{instance}', claim(host, 2, 1))
         demand(lowered, 'PUT', f'/allocations/{other}', claim(host))
-        assert ask(lowered, 'GET', '/usages?project_id=project').json['usages'] == {'VCPU': 3}
+        assert send_request(lowered, 'GET', '/usages?project_id=project').json['usages'] == {'VCPU': 3}
     assert (type_of(app, instance), type_of(app, other)) == ('INSTANCE', 'unknown')
-    assert ask(app, 'GET', '/usages?project_id=project', version='1.38').json['usages'] == {
+    assert send_request(app, 'GET', '/usages?project_id=project', version='1.38').json['usages'] == {
         'INSTANCE': {'consumer_count': 1, 'VCPU': 2},
         'unknown': {'consumer_count': 1, 'VCPU': 1},
     }
@@ -86,7 +86,7 @@ def test_a_write_that_gives_nothing_stores_no_type(
         ('POST', '/allocations', {str(uuid.uuid4()): {**body, 'consumer_generation': None}, consumer: body}),
     ):
         if status != 204 or method == 'PUT':
-            assert ask(app, method, path, entry, '1.38').status_code == status
+            assert send_request(app, method, path, entry, '1.38').status_code == status
     assert stored(app) == (['INSTANCE'] if is_known else [])
     if is_known and status != 204:
         assert type_of(app, consumer) == 'INSTANCE'
@@ -124,12 +124,12 @@ def test_a_record_without_allocations_is_no_consumer_in_usages(app: Any) -> None
     with app.db.engine.begin() as connection:
         connection.exec_driver_sql('DELETE FROM placement_allocations')
     for query in ('', '&consumer_type=all', '&consumer_type=INSTANCE', '&user_id=user'):
-        assert ask(app, 'GET', f'/usages?project_id=project{query}', version='1.38').json == {'usages': {}}
+        assert send_request(app, 'GET', f'/usages?project_id=project{query}', version='1.38').json == {'usages': {}}
 
 
 @pytest.mark.parametrize('query', ['project_id=%00', 'project_id=p&user_id=%00'])
 def test_usages_of_names_that_cannot_be_stored(app: Any, query: str) -> None:
-    assert ask(app, 'GET', f'/usages?{query}', version='1.38').json == {'usages': {}}
+    assert send_request(app, 'GET', f'/usages?{query}', version='1.38').json == {'usages': {}}
 
 
 @pytest.mark.parametrize('copies', ['', 'WHERE consumer_id = (SELECT min(uuid) FROM placement_consumers)'])
@@ -144,8 +144,10 @@ def test_allocations_without_a_copy_of_their_owner_are_counted_in_usages(app: An
 
     def shown() -> list[Any]:
         paths = [f'/usages?project_id={project}{query}' for project in ('project', 'elsewhere') for query in queries]
-        shown_since_1_38 = [ask(app, 'GET', path, version='1.38').json for path in paths]
-        return shown_since_1_38 + [ask(app, 'GET', path, version='1.9').json for path in paths if 'type' not in path]
+        shown_since_1_38 = [send_request(app, 'GET', path, version='1.38').json for path in paths]
+        return shown_since_1_38 + [
+            send_request(app, 'GET', path, version='1.9').json for path in paths if 'type' not in path
+        ]
 
     expected = shown()
     assert expected[0] == {'usages': {'INSTANCE': {'consumer_count': 3, 'VCPU': 3}}}
@@ -170,9 +172,11 @@ def test_a_type_that_was_stored_by_another_service_is_shown_as_it_is(app: Any) -
         # The copies that the adoption makes.
         connection.execute(tables.allocations.update().values(tables.OWNER))
     assert [type_of(app, consumer) for consumer in consumers] == ['théirs', 'unknown', 'unknown']
-    assert ask(app, 'GET', '/usages?project_id=project', version='1.38').json['usages'] == {
+    assert send_request(app, 'GET', '/usages?project_id=project', version='1.38').json['usages'] == {
         'théirs': {'consumer_count': 1, 'VCPU': 1},
         'unknown': {'consumer_count': 2, 'VCPU': 2},
     }
-    unknown = ask(app, 'GET', '/usages?project_id=project&consumer_type=unknown', version='1.38').json['usages']
+    unknown = send_request(app, 'GET', '/usages?project_id=project&consumer_type=unknown', version='1.38').json[
+        'usages'
+    ]
     assert unknown == {'unknown': {'consumer_count': 2, 'VCPU': 2}}

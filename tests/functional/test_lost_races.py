@@ -16,7 +16,7 @@ from placement.handlers import inventory, trait
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import error_details
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 from tests.support.objects import set_inventories, set_traits
 
 UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
@@ -58,7 +58,7 @@ def test_the_losing_write_is_409(
 ) -> None:
     if method == 'PUT':
         body = {**(body or {}), 'resource_provider_generation': provider.generation}
-    response = ask(app, method, f'/resource_providers/{UUID}{path}', body)
+    response = send_request(app, method, f'/resource_providers/{UUID}{path}', body)
     error = response.json['errors'][0]
     assert (error['status'], error['code']) == (409, 'placement.concurrent_update')
     assert error_details.reason(error).startswith(
@@ -70,10 +70,10 @@ def test_the_losing_write_changes_nothing(
     app: Any, context: RequestContext, provider: ResourceProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = f'/resource_providers/{UUID}'
-    assert ask(app, 'DELETE', f'{path}/inventories').status_int == 409
-    assert ask(app, 'DELETE', f'{path}/traits').status_int == 409
+    assert send_request(app, 'DELETE', f'{path}/inventories').status_int == 409
+    assert send_request(app, 'DELETE', f'{path}/traits').status_int == 409
     monkeypatch.undo()
-    shown = ask(app, 'GET', f'{path}/inventories').json
+    shown = send_request(app, 'GET', f'{path}/inventories').json
     assert shown['resource_provider_generation'] == provider.generation + 2
     assert shown['inventories'].keys() == {'VCPU'}
-    assert ask(app, 'GET', f'{path}/traits').json['traits'] == [TRAIT]
+    assert send_request(app, 'GET', f'{path}/traits').json['traits'] == [TRAIT]

@@ -21,7 +21,7 @@ from placement.ops.adoption import adopt
 from placement.ops.adoption.plan import Step
 from placement.ops.adoption.schema import shortest
 from tests.support import adopted, corruption, legacy_database
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 from tests.support.legacy_service import WRITES, Busy, ForeignService
 from tests.support.waiting import wait_until
 
@@ -310,8 +310,8 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
     with adopted.service(url) as app:
         assert 'Adopt it with: placement-manage db adopt' in caplog.text
         for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
-            assert ask(app, method, path).status_code == 503
-        assert ask(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
+            assert send_request(app, method, path).status_code == 503
+        assert send_request(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
 
 
 # Another service that still runs ------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from placement.cmd import manage, manage_audit, output
 from placement.db.api import Database
 from placement.ops.audit import checks
 from tests.support import corruption
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 
 
 @pytest.fixture
@@ -169,7 +169,10 @@ def test_trees_without_a_change_are_listed_on_request(url: str, app: Any, capsys
     assert _call(app, 'DELETE', consumer).status_code == 204
     assert list(unchanged('1h')) == ['flat', 'root']
     inventories = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
-    assert ask(app, 'PUT', f'/resource_providers/{corruption.FLAT}/inventories', inventories, '1.12').status_code == 200
+    assert (
+        send_request(app, 'PUT', f'/resource_providers/{corruption.FLAT}/inventories', inventories, '1.12').status_code
+        == 200
+    )
     assert list(unchanged('1h')) == ['root']
 
 
@@ -243,7 +246,7 @@ def test_repair_while_clients_claim(url: str, app: Any) -> None:
 def _call(app: Any, method: str, consumer: str, resources: dict[str, int] | None = None) -> webob.Response:
     allocations = {corruption.CHILD: {'resources': resources}}
     body = {'allocations': allocations, 'project_id': 'project', 'user_id': 'user'}
-    return ask(app, method, f'/allocations/{consumer}', body if resources is not None else None, '1.12')
+    return send_request(app, method, f'/allocations/{consumer}', body if resources is not None else None, '1.12')
 
 
 def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from placement.db.api import Database
 from placement.ops.reports import provider_trees
 from tests.support import applications
-from tests.support.http_client import ask, create_provider, demand
+from tests.support.http_client import create_provider, demand, send_request
 
 _LOGGER = 'placement.db.inventory_rows'
 
@@ -33,7 +33,7 @@ def claim(provider: str, amount: int, generation: int | None = None) -> dict[str
 
 
 def reshape(app: Any, host: str, total: int, claims: dict[str, Any]) -> None:
-    generation = ask(app, 'GET', f'/resource_providers/{host}').json['generation']
+    generation = send_request(app, 'GET', f'/resource_providers/{host}').json['generation']
     inventories = {host: {'resource_provider_generation': generation, 'inventories': {'VCPU': {'total': total}}}}
     demand(app, 'POST', '/reshaper', {'inventories': inventories, 'allocations': claims}, '1.37')
 

@@ -15,7 +15,7 @@ import webob
 
 from placement import policies
 from tests.support import applications, fixtures
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 
 UUID = '5b36e1c0-7f5e-4b8e-a3a3-9a5fd25e2d9c'
 PROVIDER = f'/resource_providers/{UUID}'
@@ -105,7 +105,7 @@ def _check(
     newest = applications.EVERY_MICROVERSION
     with applications.application(directory / 'placement.sqlite', placement=newest, oslo_policy=scope) as app:
         for method, path, body, version, rule, status in OPERATIONS:
-            response = ask(app, method, path, body, version, **headers)
+            response = send_request(app, method, path, body, version, **headers)
             case = f'{method} {path} {version}: {response.status} {response.text}'
             assert response.status_int == (status if rule in allowed else 403), case
             if rule not in allowed:

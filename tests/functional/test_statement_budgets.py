@@ -19,7 +19,7 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import applications, query_plans
 from tests.support.fixtures import Counter
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 from tests.support.objects import create_provider, set_traits
 
 
@@ -72,15 +72,17 @@ def test_reading_a_provider_costs_one(app: Any, host: ResourceProvider, queries:
     set_traits(host, ['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2'])
     host.set_aggregates([str(uuid.uuid4()), str(uuid.uuid4())], increment_generation=True)
     for _ in range(2):
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
+        assert (
+            send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
+        )
     with queries(at_most=1):
-        assert ask(app, 'GET', f'/resource_providers/{host.uuid}{below}').status_code == 200
+        assert send_request(app, 'GET', f'/resource_providers/{host.uuid}{below}').status_code == 200
 
 
 @pytest.mark.parametrize('below', ['', *(f'/{part}' for part in PARTS)])
 def test_a_404_for_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
     with queries(at_most=1):
-        assert ask(app, 'GET', f'/resource_providers/{uuid.uuid4()}{below}').status_code == 404
+        assert send_request(app, 'GET', f'/resource_providers/{uuid.uuid4()}{below}').status_code == 404
 
 
 STANDARD = ('VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU', 'SRIOV_NET_VF', 'IPV4_ADDRESS', 'PCI_DEVICE')
@@ -102,7 +104,7 @@ def test_creating_a_host_costs_fifteen(app: Any, queries: Counter) -> None:
             ('PUT', f'{path}/traits', {'resource_provider_generation': 2, 'traits': TRAITS}, 4),
         ):
             with queries(at_most=cost if name == 'second' else 20) as seen:
-                assert ask(app, method, url, body).status_code == 200
+                assert send_request(app, method, url, body).status_code == 200
             costs.append(len(seen))
     assert sum(costs[4:]) <= 16
 
@@ -145,8 +147,8 @@ CHANGES: dict[str, tuple[str, str, dict[str, Any] | None, int]] = {
 def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, queries: Counter, change: str) -> None:
     """Five, and one more for each rarer kind of work, however many inventories, traits and aggregates there are."""
     aggregates = [str(uuid.uuid4()), str(uuid.uuid4())]
-    assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
-    assert ask(app, 'PUT', '/traits/CUSTOM_B').status_code == 201
+    assert send_request(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
+    assert send_request(app, 'PUT', '/traits/CUSTOM_B').status_code == 201
     other = create_provider(context, 'other', VCPU=1)
     other.set_aggregates(aggregates, increment_generation=True)
     host = create_provider(context, 'host', **dict.fromkeys(STANDARD[:5], 8))
@@ -157,7 +159,7 @@ def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, que
         if below and method == 'PUT':
             body['resource_provider_generation'] = host.generation
     with queries(at_most=cost):
-        assert ask(app, method, f'/resource_providers/{host.uuid}{below}', body).status_code < 300
+        assert send_request(app, method, f'/resource_providers/{host.uuid}{below}', body).status_code < 300
 
 
 @pytest.mark.parametrize('children', [0, 20])
@@ -170,10 +172,10 @@ def test_joining_a_tree_costs_six(
         create_provider(context, f'child{number}', root.uuid)
     with queries(at_most=6):
         body = {'name': 'renamed', 'parent_provider_uuid': host.uuid}
-        answer = ask(app, 'PUT', f'/resource_providers/{root.uuid}', body)
+        answer = send_request(app, 'PUT', f'/resource_providers/{root.uuid}', body)
     assert answer.status_code == 200
-    assert answer.json == ask(app, 'GET', f'/resource_providers/{root.uuid}').json
-    assert answer.last_modified == ask(app, 'GET', f'/resource_providers/{root.uuid}').last_modified
+    assert answer.json == send_request(app, 'GET', f'/resource_providers/{root.uuid}').json
+    assert answer.last_modified == send_request(app, 'GET', f'/resource_providers/{root.uuid}').last_modified
 
 
 @pytest.mark.parametrize('below', [0, 40])
@@ -197,13 +199,13 @@ def test_moving_a_provider_costs_six(
 def test_a_child_costs_four(app: Any, host: ResourceProvider, queries: Counter) -> None:
     with queries(at_most=4):
         body = {'name': 'child', 'parent_provider_uuid': host.uuid}
-        assert ask(app, 'POST', '/resource_providers', body).status_code == 200
+        assert send_request(app, 'POST', '/resource_providers', body).status_code == 200
 
 
 def test_deleting_an_empty_provider_costs_four(app: Any, context: RequestContext, queries: Counter) -> None:
     bare = create_provider(context)
     with queries(at_most=4):
-        assert ask(app, 'DELETE', f'/resource_providers/{bare.uuid}').status_code == 204
+        assert send_request(app, 'DELETE', f'/resource_providers/{bare.uuid}').status_code == 204
 
 
 def test_deleting_a_provider_costs_one_more_for_each_kind_of_part(
@@ -212,7 +214,7 @@ def test_deleting_a_provider_costs_one_more_for_each_kind_of_part(
     set_traits(host, TRAITS)
     host.set_aggregates([str(uuid.uuid4())], increment_generation=True)
     with queries(at_most=7):
-        assert ask(app, 'DELETE', f'/resource_providers/{host.uuid}').status_code == 204
+        assert send_request(app, 'DELETE', f'/resource_providers/{host.uuid}').status_code == 204
 
 
 SEARCHES = (
@@ -230,9 +232,9 @@ SEARCHES = (
 @pytest.mark.parametrize('path', SEARCHES)
 def test_a_search_costs_one(app: Any, host: ResourceProvider, queries: Counter, path: str) -> None:
     search = path.format(host.uuid)
-    assert ask(app, 'GET', search).status_code == 200
+    assert send_request(app, 'GET', search).status_code == 200
     with queries(at_most=1) as seen:
-        assert ask(app, 'GET', search).status_code == 200
+        assert send_request(app, 'GET', search).status_code == 200
     assert len(seen) == 1
 
 
@@ -244,12 +246,12 @@ def test_a_search_after_claims_costs_five(
     """However many claims there were, and on however many providers."""
     hosts = [create_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(40)]
     search = path.format(hosts[0].uuid)
-    assert ask(app, 'GET', search).status_code == 200
+    assert send_request(app, 'GET', search).status_code == 200
     for number in range(claims):
         body = claim_of(amounts([hosts[number]]), None)
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 204
+        assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 204
     with queries(at_most=5):
-        assert ask(app, 'GET', search).status_code == 200
+        assert send_request(app, 'GET', search).status_code == 200
 
 
 @pytest.mark.parametrize('changes', [1, 30])
@@ -257,23 +259,25 @@ def test_a_search_after_other_changes_costs_seven(
     app: Any, context: RequestContext, queries: Counter, changes: int
 ) -> None:
     hosts = [create_provider(context, f'host{number}', VCPU=8) for number in range(40)]
-    assert ask(app, 'GET', SEARCHES[0]).status_code == 200
+    assert send_request(app, 'GET', SEARCHES[0]).status_code == 200
     for host in hosts[:changes]:
         set_traits(host, ['HW_CPU_X86_VMX'])
     with queries(at_most=7):
-        assert ask(app, 'GET', SEARCHES[0]).status_code == 200
+        assert send_request(app, 'GET', SEARCHES[0]).status_code == 200
 
 
 @pytest.mark.parametrize('hosts', [20, 60])
 def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestContext, db: Database, hosts: int) -> None:
     """However many other providers there are."""
     providers = [create_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(hosts)]
-    assert ask(app, 'GET', SEARCHES[0]).status_code == 200
+    assert send_request(app, 'GET', SEARCHES[0]).status_code == 200
     for host in providers[:2]:
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
+        assert (
+            send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
+        )
     set_traits(providers[2], ['HW_CPU_X86_VMX'])
     with rows_read(db) as count:
-        assert ask(app, 'GET', SEARCHES[0]).status_code == 200
+        assert send_request(app, 'GET', SEARCHES[0]).status_code == 200
     # The sums of the slots, and the only slot; one row each, joined, with the entries of the log, with the providers of
     # new usages and with their inventories; one provider with three inventories and a trait.
     assert sum(count) == 2 + 1 + 2 + 1 + 3 + 1
@@ -331,7 +335,7 @@ def hosts(request: pytest.FixtureRequest, app: Any, context: RequestContext) -> 
     """One host, and many. An earlier claim has stored the project and the user."""
     totals = dict.fromkeys(CLASSES, 100)
     hosts = [create_provider(context, f'host{number}', **totals) for number in range(request.param)]
-    assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts(hosts), None)).status_code == 204
+    assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts(hosts), None)).status_code == 204
     return hosts
 
 
@@ -341,18 +345,18 @@ def test_a_claim_of_a_new_consumer_costs_six(
 ) -> None:
     with queries(at_most=6):
         body = claim_of(amounts(hosts, classes=classes), None)
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 204
+        assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 204
 
 
 def test_a_custom_class_costs_one_more(
     app: Any, context: RequestContext, hosts: list[ResourceProvider], queries: Counter
 ) -> None:
     for name in ('CUSTOM_GPU', 'CUSTOM_FPGA'):
-        assert ask(app, 'PUT', f'/resource_classes/{name}').status_code == 201
+        assert send_request(app, 'PUT', f'/resource_classes/{name}').status_code == 201
     host = create_provider(context, 'other', VCPU=8, CUSTOM_GPU=8, CUSTOM_FPGA=8)
     body = claim_of(amounts([host], classes=['VCPU', 'CUSTOM_GPU', 'CUSTOM_FPGA']), None)
     with queries(at_most=7):
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 204
+        assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 204
 
 
 def test_the_first_claim_of_a_project_and_user_costs_two_more(
@@ -361,7 +365,9 @@ def test_the_first_claim_of_a_project_and_user_costs_two_more(
     # The first write of a process also takes a slot of the change log.
     set_traits(host, [])
     with queries(at_most=8):
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
+        assert (
+            send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
+        )
 
 
 def test_a_known_type_of_consumers_costs_nothing_and_a_new_one_one_more(
@@ -369,7 +375,7 @@ def test_a_known_type_of_consumers_costs_nothing_and_a_new_one_one_more(
 ) -> None:
     def claim(consumer: str, type_: str, generation: int | None) -> None:
         body = {**claim_of(amounts(hosts), generation), 'consumer_type': type_}
-        assert ask(app, 'PUT', f'/allocations/{consumer}', body, '1.38').status_code == 204
+        assert send_request(app, 'PUT', f'/allocations/{consumer}', body, '1.38').status_code == 204
 
     claim(str(uuid.uuid4()), 'INSTANCE', None)
     consumer = str(uuid.uuid4())
@@ -383,9 +389,9 @@ def test_a_known_type_of_consumers_costs_nothing_and_a_new_one_one_more(
 
 def test_a_claim_of_a_known_consumer_costs_seven(app: Any, hosts: list[ResourceProvider], queries: Counter) -> None:
     consumer = str(uuid.uuid4())
-    assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(hosts), None)).status_code == 204
+    assert send_request(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(hosts), None)).status_code == 204
     with queries(at_most=7):
-        assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(hosts, 2), 1)).status_code == 204
+        assert send_request(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(hosts, 2), 1)).status_code == 204
 
 
 def test_a_move_costs_eight(app: Any, context: RequestContext, hosts: list[ResourceProvider], queries: Counter) -> None:
@@ -393,11 +399,11 @@ def test_a_move_costs_eight(app: Any, context: RequestContext, hosts: list[Resou
     target = create_provider(context, 'there', **dict.fromkeys(CLASSES, 100))
     instances = [str(uuid.uuid4()) for _ in hosts]
     for instance, host in zip(instances, hosts, strict=True):
-        assert ask(app, 'PUT', f'/allocations/{instance}', claim_of(amounts([host]), None)).status_code == 204
+        assert send_request(app, 'PUT', f'/allocations/{instance}', claim_of(amounts([host]), None)).status_code == 204
     body = {instance: claim_of(amounts([target]), 1) for instance in instances}
     body |= {str(uuid.uuid4()): claim_of(amounts([host]), None) for host in hosts}
     with queries(at_most=8):
-        assert ask(app, 'POST', '/allocations', body).status_code == 204
+        assert send_request(app, 'POST', '/allocations', body).status_code == 204
 
 
 def test_changing_consumers_beside_cleared_ones_costs_nine(
@@ -407,11 +413,13 @@ def test_changing_consumers_beside_cleared_ones_costs_nine(
     staying, going = ([str(uuid.uuid4()) for _ in hosts] for _ in range(2))
     for consumers in (staying, going):
         for consumer, host in zip(consumers, hosts, strict=True):
-            assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts([host]), None)).status_code == 204
+            assert (
+                send_request(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts([host]), None)).status_code == 204
+            )
     body = {consumer: claim_of(amounts([host], 2), 1) for consumer, host in zip(staying, hosts, strict=True)}
     body |= {consumer: claim_of({}, 1) for consumer in going}
     with queries(at_most=9):
-        assert ask(app, 'POST', '/allocations', body).status_code == 204
+        assert send_request(app, 'POST', '/allocations', body).status_code == 204
 
 
 @pytest.fixture
@@ -420,11 +428,11 @@ def reshape(app: Any, context: RequestContext, hosts: list[ResourceProvider]) ->
     _, allocations = AllocationList.get_with_provider(context, hosts[0].uuid)
     for consumer in {allocation.consumer_uuid for allocation in allocations}:
         # The claim of ``hosts``, which would keep their VCPU in use.
-        assert ask(app, 'DELETE', f'/allocations/{consumer}').status_code == 204
+        assert send_request(app, 'DELETE', f'/allocations/{consumer}').status_code == 204
     inventories, claims = {}, {}
     for number, host in enumerate(hosts):
         consumer, cell = str(uuid.uuid4()), create_provider(context, f'cell{number}')
-        assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts([host]), None)).status_code == 204
+        assert send_request(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts([host]), None)).status_code == 204
         remaining = {name: {'total': 100} for name in CLASSES[1:]}
         inventories[host.uuid] = {'resource_provider_generation': 3, 'inventories': remaining}
         inventories[cell.uuid] = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 100}}}
@@ -436,14 +444,14 @@ def reshape(app: Any, context: RequestContext, hosts: list[ResourceProvider]) ->
 def test_a_reshape_costs_twelve(app: Any, reshape: dict[str, Any], queries: Counter) -> None:
     """However many providers and consumers it names."""
     with queries(at_most=12):
-        answer = ask(app, 'POST', '/reshaper', reshape, version='1.30')
+        answer = send_request(app, 'POST', '/reshaper', reshape, version='1.30')
     assert answer.status_code == 204, answer.text
 
 
 def test_a_rejected_reshape_costs_sixteen(app: Any, reshape: dict[str, Any], queries: Counter) -> None:
     reshape['allocations'].popitem()
     with queries(at_most=16):
-        answer = ask(app, 'POST', '/reshaper', reshape, version='1.30')
+        answer = send_request(app, 'POST', '/reshaper', reshape, version='1.30')
     assert answer.json['errors'][0]['code'] == 'placement.inventory.inuse', answer.text
 
 
@@ -451,19 +459,22 @@ def test_a_rejected_reshape_costs_sixteen(app: Any, reshape: dict[str, Any], que
 def test_a_rejection_costs_eight(app: Any, hosts: list[ResourceProvider], queries: Counter, broken: str) -> None:
     consumer = str(uuid.uuid4())
     if broken == 'capacity':
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts(hosts, 90), None)).status_code == 204
+        assert (
+            send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts(hosts, 90), None)).status_code
+            == 204
+        )
     with queries(at_most=8):
         body = claim_of(amounts(hosts, 10 if broken == 'capacity' else 101), None)
-        assert ask(app, 'PUT', f'/allocations/{consumer}', body).status_code == 409
+        assert send_request(app, 'PUT', f'/allocations/{consumer}', body).status_code == 409
 
 
 @pytest.mark.parametrize('way', ['DELETE', 'PUT'])
 def test_a_release_costs_four_or_five(app: Any, hosts: list[ResourceProvider], queries: Counter, way: str) -> None:
     consumer = str(uuid.uuid4())
-    assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(hosts), None)).status_code == 204
+    assert send_request(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(hosts), None)).status_code == 204
     body = claim_of({}, 1) if way == 'PUT' else None
     with queries(at_most=5 if way == 'PUT' else 4):
-        assert ask(app, way, f'/allocations/{consumer}', body).status_code == 204
+        assert send_request(app, way, f'/allocations/{consumer}', body).status_code == 204
 
 
 @pytest.mark.parametrize(
@@ -481,7 +492,7 @@ def test_a_release_costs_four_or_five(app: Any, hosts: list[ResourceProvider], q
 @pytest.mark.parametrize('version', ['1.29', '1.39'])
 def test_other_reads_cost_one(app: Any, queries: Counter, path: str, version: str) -> None:
     with queries(at_most=1):
-        assert ask(app, 'GET', path.format(uuid.uuid4()), version=version).status_code == 200
+        assert send_request(app, 'GET', path.format(uuid.uuid4()), version=version).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -489,12 +500,12 @@ def test_other_reads_cost_one(app: Any, queries: Counter, path: str, version: st
 )
 def test_usages_by_type_cost_one(app: Any, hosts: list[ResourceProvider], queries: Counter, parameters: str) -> None:
     with queries(at_most=1):
-        assert ask(app, 'GET', f'/usages?project_id=project{parameters}', version='1.38').status_code == 200
+        assert send_request(app, 'GET', f'/usages?project_id=project{parameters}', version='1.38').status_code == 200
 
 
 def test_creating_a_custom_class_costs_five(app: Any, queries: Counter) -> None:
-    assert ask(app, 'PUT', '/resource_classes/CUSTOM_FIRST').status_code == 201
+    assert send_request(app, 'PUT', '/resource_classes/CUSTOM_FIRST').status_code == 201
     with queries(at_most=5):
-        assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
+        assert send_request(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
     with queries(at_most=1):
-        assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 204
+        assert send_request(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 204

@@ -20,7 +20,7 @@ from oslo_db import exception as db_exc
 from placement import deploy, exception
 from placement.observability.metrics import Metrics
 from placement.observability.processes import Processes, ProcessNumber
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 from tests.support.waiting import wait_until
 
 SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i){} FROM n'
@@ -63,7 +63,7 @@ def test_the_time_of_statements_is_spent_on_the_database(counted: deploy.Applica
     # The overflow is found with the row, after the slow part.
     statement = sa.text(SLOW.format(' + abs(-9223372036854775807 - 1)' if fails else ''))
 
-    def ask() -> None:
+    def read_slowly() -> None:
         if kind == 'question':
             counted.db.fetch_all(statement)
         else:
@@ -73,7 +73,7 @@ def test_the_time_of_statements_is_spent_on_the_database(counted: deploy.Applica
     counted.db.metrics.request_started()
     started = time.perf_counter()
     with pytest.raises((sa.exc.DBAPIError, db_exc.DBError)) if fails else contextlib.nullcontext():
-        ask()
+        read_slowly()
     elapsed = time.perf_counter() - started
     _answered(counted)
     assert 0.5 * elapsed < _phase(counted, 'database') <= elapsed
@@ -95,7 +95,7 @@ def test_the_time_of_a_commit_is_spent_on_the_database(
 
 
 def test_the_parts_of_a_request_are_not_counted_for_the_next(counted: deploy.Application) -> None:
-    ask(counted, 'GET', '/traits')
+    send_request(counted, 'GET', '/traits')
     before = _phase(counted, 'database')
     assert before > 0
     counted.db.metrics.request_started()
@@ -131,7 +131,7 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
 
 
 def test_the_load_of_a_process_is_sampled_by_a_thread(counted: deploy.Application) -> None:
-    ask(counted, 'GET', '/traits')
+    send_request(counted, 'GET', '/traits')
     registry, labels = _metrics(counted).registry, {'pool': 'database', 'field': 'in_use'}
     with counted.db.engine.connect():
         wait_until(lambda: registry.get_sample_value('placement_database_connections', labels) == 1)
@@ -148,7 +148,7 @@ def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Applica
 
 def test_errors_are_counted_by_route_and_status(counted: deploy.Application) -> None:
     with counted.db.engine.connect():
-        answer = ask(counted, 'GET', '/allocation_candidates?resources=VCPU:1')
+        answer = send_request(counted, 'GET', '/allocation_candidates?resources=VCPU:1')
     assert answer.status_code == 503
     assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
 

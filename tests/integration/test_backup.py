@@ -17,7 +17,7 @@ import webob
 from placement.cmd import manage, status
 from tests.support import applications, databases
 from tests.support.fixtures import PointCommandsAt
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 from tests.support.pages import section
 
 ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
@@ -61,12 +61,12 @@ def _claim(app: Any, provider: str) -> webob.Response:
         'user_id': 'u',
         'consumer_generation': None,
     }
-    return ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', body)
+    return send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', body)
 
 
 def _state(app: Any, provider: str) -> tuple[Any, Any]:
-    usages = ask(app, 'GET', f'/resource_providers/{provider}/usages').json
-    candidates = ask(app, 'GET', '/allocation_candidates?resources=VCPU:1').json
+    usages = send_request(app, 'GET', f'/resource_providers/{provider}/usages').json
+    candidates = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:1').json
     return usages, candidates['provider_summaries']
 
 
@@ -79,9 +79,9 @@ def test_the_commands_of_the_page(
     url = point_commands_at(database)
     assert manage.main(['db', 'sync']) == 0
     with applications.application(url) as app:
-        provider = ask(app, 'POST', '/resource_providers', {'name': 'a'}).json['uuid']
+        provider = send_request(app, 'POST', '/resource_providers', {'name': 'a'}).json['uuid']
         inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 8}}}
-        assert ask(app, 'PUT', f'/resource_providers/{provider}/inventories', inventory).status_code == 200
+        assert send_request(app, 'PUT', f'/resource_providers/{provider}/inventories', inventory).status_code == 200
         assert _claim(app, provider).status_code == 204
         before = _state(app, provider)
         for line in _commands(BACKUP[setting.server]):

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from placement import exception
 from placement.ops.audit import checks
 from tests.support import applications, databases, races
-from tests.support.http_client import ask, create_provider
+from tests.support.http_client import create_provider, send_request
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
@@ -51,11 +51,11 @@ def test_statements_canceled_under_load(database: sa.URL, caplog: pytest.LogCapt
         def run_client(_number: int) -> list[int]:
             statuses = []
             for _ in range(ROUNDS):
-                response = ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
+                response = send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
                 if response.status_int == 503:
                     assert response.headers['Retry-After'] == '2'
                 statuses.append(response.status_int)
-                ask(app, 'GET', f'/resource_providers/{host}/usages')
+                send_request(app, 'GET', f'/resource_providers/{host}/usages')
             return statuses
 
         canceller = threading.Thread(target=cancel)
@@ -70,7 +70,7 @@ def test_statements_canceled_under_load(database: sa.URL, caplog: pytest.LogCapt
         conf = applications.options(database)
         for kind in checks.CHECKS:
             assert checks.find(app.db, conf, kind) == [], kind
-        used = ask(app, 'GET', f'/resource_providers/{host}/usages').json['usages']['VCPU']
+        used = send_request(app, 'GET', f'/resource_providers/{host}/usages').json['usages']['VCPU']
         assert statuses.count(204) <= used <= len(statuses)
     # One line each, without a traceback.
     long = [record for record in caplog.records if record.exc_info or '\n' in record.getMessage()]
@@ -105,10 +105,10 @@ def test_a_time_limit_of_statements(database: sa.URL) -> None:
         with engine.connect() as connection:
             query = 'SELECT id FROM placement_resource_providers WHERE uuid = {!r} FOR UPDATE'
             connection.exec_driver_sql(query.format(host))
-            rejected = ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
+            rejected = send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
             assert (rejected.status_int, rejected.headers['Retry-After']) == (503, '2')
             connection.rollback()
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None)).status_int == 204
+        assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None)).status_int == 204
 
 
 def test_a_time_limit_of_idle_transactions(database: sa.URL) -> None:
@@ -124,4 +124,4 @@ def test_a_time_limit_of_idle_transactions(database: sa.URL) -> None:
 
         with pytest.raises(exception.DatabaseUnavailable):
             app.db.write(idle)
-        assert ask(app, 'GET', '/resource_providers').status_int == 200
+        assert send_request(app, 'GET', '/resource_providers').status_int == 200

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from placement.db import migration
 from tests.support import applications, databases, races, tcp_proxy
-from tests.support.http_client import ask, create_provider
+from tests.support.http_client import create_provider, send_request
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
@@ -80,7 +80,7 @@ def test_a_process_has_no_more_than_the_limit(
                     ('PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], 7)),
                     ('DELETE', f'/allocations/{consumer}', None),
                 ):
-                    statuses.add(ask(app, method, path, body).status_int)
+                    statuses.add(send_request(app, method, path, body).status_int)
             return statuses
 
         with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
@@ -94,11 +94,11 @@ def test_a_request_waits_for_a_lock_for_seconds(database: sa.URL) -> None:
     with applications.application(database, placement_database=options) as app:
         host = create_provider(app, VCPU=100)
         with holding(database, f"SELECT id FROM placement_resource_providers WHERE uuid = '{host}' FOR UPDATE"):
-            claim = in_thread(ask, app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
+            claim = in_thread(send_request, app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
             response = claim.result(timeout=30)
         assert response.status_int == 409
         assert response.json['errors'][0]['code'] == 'placement.concurrent_update'
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None)).status_int == 204
+        assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None)).status_int == 204
 
 
 LOCK = {
@@ -126,7 +126,7 @@ def test_a_request_that_is_not_answered_fails_after_one_timeout(
         opened = connections.opened_count
         body = races.claim([host], None) if method == 'PUT' else None
         path = f'/allocations/{uuid.uuid4()}' if method == 'PUT' else f'/resource_providers/{host}/usages'
-        response = in_thread(ask, app, method, path, body).result(timeout=8)
+        response = in_thread(send_request, app, method, path, body).result(timeout=8)
         assert (response.status_int, response.headers['Retry-After']) == (503, '2')
         # A second attempt would open a connection.
         assert connections.opened_count == opened

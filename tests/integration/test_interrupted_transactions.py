@@ -16,7 +16,7 @@ from placement import deploy
 from placement.db import tables
 from placement.ops.audit import checks
 from tests.support import applications, databases, races, tcp_proxy
-from tests.support.http_client import ask, create_provider
+from tests.support.http_client import create_provider, send_request
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
@@ -62,7 +62,7 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
             amount = chosen.choice([1, 2, 100])
             body = races.claim([host], None)
             body['allocations'][host]['resources']['VCPU'] = amount
-            response = ask(app, 'PUT', f'/allocations/{consumer}', body)
+            response = send_request(app, 'PUT', f'/allocations/{consumer}', body)
             answers[consumer] = (response.status_int, host, amount)
             if response.status_int == 503:
                 assert int(response.headers['Retry-After']) > 0
@@ -75,7 +75,7 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
     proxy.word = None
     # Whatever a connection of the pool may have left undone is committed by the next transaction on it.
     for _ in range(CLIENTS):
-        ask(app, 'DELETE', f'/allocations/{uuid.uuid4()}')
+        send_request(app, 'DELETE', f'/allocations/{uuid.uuid4()}')
     assert proxy.interrupted > MIN_INTERRUPTIONS
     # A failed certification says that nothing was committed, also while a slot of the change log is taken.
     statuses = {0, 204, 409} if way == 'certification' else {0, 204, 409, 503}
@@ -90,7 +90,7 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
     )
     assert all(used[host] <= UNITS for host in hosts), used
     for host in hosts:
-        assert ask(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': used[host]}
+        assert send_request(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': used[host]}
     conf = applications.options(database)
     for kind in checks.CHECKS:
         assert checks.find(app.db, conf, kind) == [], kind
@@ -109,7 +109,7 @@ def _release(app: deploy.Application, consumer: str) -> int:
     409 says that every retry was interrupted, and that nothing changed: one DELETE in 2,000, if half are interrupted.
     """
     for _ in range(5):
-        status = ask(app, 'DELETE', f'/allocations/{consumer}').status_int
+        status = send_request(app, 'DELETE', f'/allocations/{consumer}').status_int
         if status in (204, 404):
             return 0
         assert status in (409, 503)

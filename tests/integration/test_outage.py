@@ -16,7 +16,7 @@ from tests.support import applications, assertions, databases, local_servers, ra
 from tests.support.history.client import Client, Reply
 from tests.support.history.record import Outcome
 from tests.support.history.workload import Load
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 from tests.support.waiting import wait_until
 
 
@@ -78,7 +78,7 @@ def test_wrong_account_or_option_is_an_outage(private_server: local_servers.Priv
         'option': private_server.url.update_query_dict({'nonsense': '1'}),
     }
     with applications.application(wrong[mistake], placement_database={'sync_on_startup': False}) as app:
-        response = ask(app, 'GET', '/resource_providers')
+        response = send_request(app, 'GET', '/resource_providers')
         assert (response.status_code, response.headers['Retry-After']) == (503, '2')
         assert database_health.find_problem(app.db) == 'The database cannot be reached.'
 

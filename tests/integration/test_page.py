@@ -56,30 +56,30 @@ def _connections(page: Page) -> int:
 
 def _open_all_views(page: Page) -> None:
 
-    def ask(address: str) -> Any:
+    def fetch(address: str) -> Any:
         answer = webob.Request.blank(address).get_response(page)
         assert answer.status_int == 200
         as_json = webob.Request.blank(address + ('&' if '?' in address else '?') + 'format=json').get_response(page)
         assert as_json.status_int == 200
         return as_json.json
 
-    estimate = ask('/?size=VCPU:4,DISK_GB:10')['fit_estimate']['estimate']
+    estimate = fetch('/?size=VCPU:4,DISK_GB:10')['fit_estimate']['estimate']
     assert estimate == {'fit': 87, 'complete': True, 'on_disabled_hosts': 32}
-    assert ask('/trees')['trees'][0]['name'] == 'compute-0'
-    tree = ask(f'/trees/{uuid_of("compute-0")}')
+    assert fetch('/trees')['trees'][0]['name'] == 'compute-0'
+    tree = fetch(f'/trees/{uuid_of("compute-0")}')
     assert [provider['name'] for provider in tree['providers']][:2] == ['compute-0', 'compute-0-numa0']
     assert (len(tree['consumers']), tree['sharing_providers'][0]['name']) == (7, 'store')
-    consumer = ask(f'/consumers/{uuid_of("machine-3")}')
+    consumer = fetch(f'/consumers/{uuid_of("machine-3")}')
     assert consumer['totals'] == {'SRIOV_NET_VF': 2, 'VCPU': 16, 'MEMORY_MB': 16256, 'DISK_GB': 80}
-    assert ask('/consumers')['projects'] == [{'project': 'project-blue', 'consumers': 17}]
+    assert fetch('/consumers')['projects'] == [{'project': 'project-blue', 'consumers': 17}]
     for text in ('project-blue', 'user-ada'):
-        assert ask(f'/consumers?q={text}')['total'] == 17
-    assert [row['uuid'] for row in ask(f'/consumers?q={uuid_of("machine-3")[:9]}')['consumers']] == [
+        assert fetch(f'/consumers?q={text}')['total'] == 17
+    assert [row['uuid'] for row in fetch(f'/consumers?q={uuid_of("machine-3")[:9]}')['consumers']] == [
         uuid_of('machine-3')
     ]
-    assert ask('/consumers?q=%25')['total'] == 0
-    assert ask('/why?query=resources%3DVCPU:99')['explanation']['candidates'] == 0
-    health = ask('/health?audit=all')
+    assert fetch('/consumers?q=%25')['total'] == 0
+    assert fetch('/why?query=resources%3DVCPU:99')['explanation']['candidates'] == 0
+    health = fetch('/health?audit=all')
     assert {check['found'] for check in health['audit']} == {0}
     # The time zones of the clock of the database and of the column of the log are the same.
     assert 0 <= health['cache']['seconds_since_change'] < 300
@@ -164,7 +164,7 @@ def test_the_listener_of_the_metrics_can_serve_the_page(tmp_path: pathlib.Path) 
         assert server.metrics_url is not None
         host = server.metrics_url.removeprefix('http://').removesuffix('/metrics')
 
-        def ask(address: str) -> tuple[int, bytes]:
+        def fetch(address: str) -> tuple[int, bytes]:
             connection = http.client.HTTPConnection(host, timeout=60)
             connection.request('GET', address)
             answer = connection.getresponse()
@@ -172,16 +172,16 @@ def test_the_listener_of_the_metrics_can_serve_the_page(tmp_path: pathlib.Path) 
             connection.close()
             return answer.status, body
 
-        status, body = ask('/page')
+        status, body = fetch('/page')
         assert status == 200
         assert b'href="/page/trees"' in body
         for _ in range(3):
             request = urllib.request.Request(f'{server.url}/resource_providers', headers={'X-Auth-Token': 'admin'})
             urllib.request.urlopen(request, timeout=60).close()
-        health = orjson.loads(ask('/page/health?format=json')[1])
+        health = orjson.loads(fetch('/page/health?format=json')[1])
         routes = {(route['method'], route['route']): route['requests'] for route in health['activity']['routes']}
         assert routes['GET', '/resource_providers'] == 3
         assert health['cache']['service_checked_seconds_ago'] < 60
-        assert b'since the start of the service' in ask('/page/health')[1].lower()
-        assert ask('/pages')[0] == 404
-        assert ask('/metrics')[0] == 200
+        assert b'since the start of the service' in fetch('/page/health')[1].lower()
+        assert fetch('/pages')[0] == 404
+        assert fetch('/metrics')[0] == 200

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from placement import deploy
 from tests.support import applications, databases, local_servers, races
-from tests.support.http_client import ask, create_provider
+from tests.support.http_client import create_provider, send_request
 
 SERVERS = ['sqlite', *[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ('postgresql', 'mariadb')]]
 READ_ONLY = 'The database is read-only'
@@ -88,13 +88,13 @@ def on_mariadb(_directory: pathlib.Path) -> Iterator[Demotable]:
 
 def claim(app: deploy.Application, host: str) -> tuple[int, str | None]:
     """Claim a unit for a new consumer; return the status and Retry-After."""
-    response = ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
+    response = send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
     return response.status_int, response.headers.get('Retry-After')
 
 
 def readiness(app: deploy.Application) -> tuple[int, str]:
     """Return the status and the text of the readiness check."""
-    response = ask(app, 'GET', '/healthcheck/ready')
+    response = send_request(app, 'GET', '/healthcheck/ready')
     return response.status_int, response.text.strip()
 
 
@@ -110,8 +110,8 @@ def test_a_read_only_database_rejects_writes_and_answers_reads(
         app.db.engine.dispose()
         caplog.clear()
         assert [claim(app, host) for _ in range(10)] == [(503, '2')] * 10
-        assert ask(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 1}
-        search = ask(app, 'GET', '/allocation_candidates?resources=VCPU:1')
+        assert send_request(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 1}
+        search = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:1')
         assert list(search.json['provider_summaries']) == [host]
         assert readiness(app) == (200, f'{READ_ONLY}.')
         lines = [record.getMessage() for record in caplog.records if record.levelname == 'ERROR']

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import applications
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 
 #: A number stands for the provider with it, of those that were created so far; None for no parent.
 Step = tuple[str, int, int | None, str]
@@ -112,21 +112,21 @@ def _run(app: Any, model: Model, created: list[str], step: Step) -> None:
         provider = str(uuid.uuid4())
         body = {'name': provider, 'uuid': provider, 'parent_provider_uuid': parent}
         expected = model.create(provider, parent)
-        response = ask(app, 'POST', '/resource_providers', body, version)
+        response = send_request(app, 'POST', '/resource_providers', body, version)
         created += [] if expected else [provider]
     else:
         provider = created[number % len(created)]
         path = f'/resource_providers/{provider}'
         if provider not in model.parents:
-            assert ask(app, 'GET', path).status_int == 404
+            assert send_request(app, 'GET', path).status_int == 404
             return
         if kind == 'move':
             expected = model.move(provider, parent, version)
             body = {'name': provider, 'parent_provider_uuid': parent}
-            response = ask(app, 'PUT', path, body, version)
+            response = send_request(app, 'PUT', path, body, version)
         else:
             expected = model.delete(provider)
-            response = ask(app, 'DELETE', path, version=version)
+            response = send_request(app, 'DELETE', path, version=version)
     if expected:
         assert response.status_int == (409 if kind == 'delete' else 400)
         assert response.json['errors'][0]['detail'].endswith(expected)
@@ -143,7 +143,7 @@ def _compare(app: Any, model: Model) -> None:
     for member in model.parents:
         trees.setdefault(model.line(member)[-1], set()).add(member)
     for root, members in trees.items():
-        providers = ask(app, 'GET', f'/resource_providers?in_tree={root}').json['resource_providers']
+        providers = send_request(app, 'GET', f'/resource_providers?in_tree={root}').json['resource_providers']
         assert {provider['uuid'] for provider in providers} == members
         for provider in providers:
             member = provider['uuid']
@@ -153,4 +153,4 @@ def _compare(app: Any, model: Model) -> None:
 
 
 def _shown(app: Any, provider: str) -> Any:
-    return ask(app, 'GET', f'/resource_providers/{provider}').json
+    return send_request(app, 'GET', f'/resource_providers/{provider}').json

@@ -18,7 +18,7 @@ from placement.db import migration, tables
 from placement.ops.adoption import found_tables
 from placement.ops.adoption.names import Names
 from tests.support import applications, corruption, legacy_database
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 from tests.support.legacy_service import WRITES, ForeignService
 
 
@@ -78,37 +78,43 @@ def _matters(difference: Any, theirs: set[tuple[str, ...]]) -> bool:
 
 def check_rows(url: str | sa.URL) -> None:
     """No rows of the other service are lost; what it did not have is added."""
-    ask = corruption.column
-    assert ask(url, 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id') == [1, 1, 3]
-    assert ask(url, 'SELECT generation FROM placement_resource_providers ORDER BY id') == [5, 2, 0]
-    assert ask(url, 'SELECT allocation_ratio FROM placement_inventories ORDER BY id') == [1.5, 16.1, 0.1, 1.0]
-    assert ask(url, 'SELECT used FROM placement_inventories ORDER BY id') == [1024, 12, 0, 2]
+    send_request = corruption.column
+    assert send_request(url, 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id') == [1, 1, 3]
+    assert send_request(url, 'SELECT generation FROM placement_resource_providers ORDER BY id') == [5, 2, 0]
+    assert send_request(url, 'SELECT allocation_ratio FROM placement_inventories ORDER BY id') == [1.5, 16.1, 0.1, 1.0]
+    assert send_request(url, 'SELECT used FROM placement_inventories ORDER BY id') == [1024, 12, 0, 2]
     assert [
-        str(updated_at)[:10] for updated_at in ask(url, 'SELECT updated_at FROM placement_inventories WHERE id = 1')
+        str(updated_at)[:10]
+        for updated_at in send_request(url, 'SELECT updated_at FROM placement_inventories WHERE id = 1')
     ] == ['2019-02-01']
-    assert ask(url, 'SELECT updated_at FROM placement_inventories WHERE id > 1') == [None, None, None]
-    assert ask(url, 'SELECT used FROM placement_allocations ORDER BY id') == [1024, 4, 8, 2]
-    assert ask(url, 'SELECT consumer_project_id FROM placement_allocations ORDER BY id') == [1, 1, 1, 2]
-    assert ask(url, 'SELECT consumer_user_id FROM placement_allocations ORDER BY id') == [1, 1, 1, 2]
-    types = ask(url, 'SELECT name FROM placement_consumer_types')
-    assert ask(url, 'SELECT consumer_type_id FROM placement_allocations ORDER BY id') == [
+    assert send_request(url, 'SELECT updated_at FROM placement_inventories WHERE id > 1') == [None, None, None]
+    assert send_request(url, 'SELECT used FROM placement_allocations ORDER BY id') == [1024, 4, 8, 2]
+    assert send_request(url, 'SELECT consumer_project_id FROM placement_allocations ORDER BY id') == [1, 1, 1, 2]
+    assert send_request(url, 'SELECT consumer_user_id FROM placement_allocations ORDER BY id') == [1, 1, 1, 2]
+    types = send_request(url, 'SELECT name FROM placement_consumer_types')
+    assert send_request(url, 'SELECT consumer_type_id FROM placement_allocations ORDER BY id') == [
         *[1 if types else None] * 2,
         None,
         None,
     ]
     assert types in (['INSTANCE'], [])
-    assert ask(url, 'SELECT consumer_type_id FROM placement_consumers ORDER BY id') == [
+    assert send_request(url, 'SELECT consumer_type_id FROM placement_consumers ORDER BY id') == [
         1 if types else None,
         None,
         None,
     ]
-    assert ask(url, 'SELECT name FROM placement_resource_classes WHERE id IN (0, 1, 2, 10000) ORDER BY id') == [
+    assert send_request(
+        url, 'SELECT name FROM placement_resource_classes WHERE id IN (0, 1, 2, 10000) ORDER BY id'
+    ) == [
         'VCPU',
         'MEMORY_MB',
         'DISK_GB',
         'CUSTOM_GOLD',
     ]
-    assert ask(url, 'SELECT name FROM placement_traits WHERE id < 3 ORDER BY id') == ['CUSTOM_FAST', 'HW_CPU_X86_AVX2']
+    assert send_request(url, 'SELECT name FROM placement_traits WHERE id < 3 ORDER BY id') == [
+        'CUSTOM_FAST',
+        'HW_CPU_X86_AVX2',
+    ]
 
 
 def service(url: str | sa.URL) -> contextlib.AbstractContextManager[deploy.Application]:
@@ -131,7 +137,7 @@ def check_service(url: str | sa.URL) -> None:
 
 
 def _check_answers(app: Any) -> None:
-    allocations = ask(app, 'GET', f'/allocations/{legacy_database.INSTANCE}').json
+    allocations = send_request(app, 'GET', f'/allocations/{legacy_database.INSTANCE}').json
     assert {key: allocation['resources'] for key, allocation in allocations['allocations'].items()} == {
         legacy_database.HOST: {'MEMORY_MB': 1024},
         legacy_database.NUMA: {'VCPU': 4},
@@ -141,14 +147,14 @@ def _check_answers(app: Any) -> None:
         'the-user',
         3,
     )
-    assert ask(app, 'GET', f'/resource_providers/{legacy_database.NUMA}/usages').json['usages'] == {'VCPU': 12}
-    usages = ask(app, 'GET', '/usages?project_id=the-project').json['usages']
+    assert send_request(app, 'GET', f'/resource_providers/{legacy_database.NUMA}/usages').json['usages'] == {'VCPU': 12}
+    usages = send_request(app, 'GET', '/usages?project_id=the-project').json['usages']
     assert usages == {'MEMORY_MB': 1024, 'VCPU': 12}
-    inventory = ask(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/inventories/CUSTOM_GOLD').json
+    inventory = send_request(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/inventories/CUSTOM_GOLD').json
     assert inventory['allocation_ratio'] == 0.1
-    numa = ask(app, 'GET', f'/resource_providers/{legacy_database.NUMA}').json
+    numa = send_request(app, 'GET', f'/resource_providers/{legacy_database.NUMA}').json
     assert (numa['root_provider_uuid'], numa['parent_provider_uuid']) == (legacy_database.HOST, legacy_database.HOST)
-    traits = ask(app, 'GET', f'/resource_providers/{legacy_database.NUMA}/traits').json['traits']
+    traits = send_request(app, 'GET', f'/resource_providers/{legacy_database.NUMA}/traits').json['traits']
     assert traits == ['HW_CPU_X86_AVX2']
 
 
@@ -159,7 +165,7 @@ def _check_types(app: Any, of_instance: str) -> None:
         (legacy_database.LARGE, 'unknown'),
         (legacy_database.LOST, 'unknown'),
     ):
-        assert ask(app, 'GET', f'/allocations/{consumer}', version='1.38').json['consumer_type'] == type_
+        assert send_request(app, 'GET', f'/allocations/{consumer}', version='1.38').json['consumer_type'] == type_
     claim = {
         'allocations': {legacy_database.NUMA: {'resources': {'VCPU': 1}}},
         'project_id': 'typed',
@@ -168,14 +174,14 @@ def _check_types(app: Any, of_instance: str) -> None:
     }
     for type_ in ('INSTANCE', 'MIGRATION'):
         consumer = f'/allocations/{uuid.uuid4()}'
-        assert ask(app, 'PUT', consumer, {**claim, 'consumer_type': type_}, '1.38').status_code == 204
-        usages = ask(app, 'GET', '/usages?project_id=typed', version='1.38').json['usages']
+        assert send_request(app, 'PUT', consumer, {**claim, 'consumer_type': type_}, '1.38').status_code == 204
+        usages = send_request(app, 'GET', '/usages?project_id=typed', version='1.38').json['usages']
         assert usages == {type_: {'consumer_count': 1, 'VCPU': 1}}
-        assert ask(app, 'DELETE', consumer).status_code == 204
+        assert send_request(app, 'DELETE', consumer).status_code == 204
 
 
 def _check_candidates(app: Any) -> None:
-    response = ask(
+    response = send_request(
         app, 'GET', f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={legacy_database.RACK}'
     ).json
     assert [set(candidate['allocations']) for candidate in response['allocation_requests']] == [
@@ -188,23 +194,23 @@ def _check_candidates(app: Any) -> None:
 def _check_claims(app: Any) -> None:
     claim = {'project_id': 'another', 'user_id': 'the-user', 'consumer_generation': None}
     small, large = ({'allocations': {legacy_database.OTHER: {'resources': {'VCPU': n}}}, **claim} for n in (6, 7))
-    assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', large).status_code == 409
-    assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 204
-    assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 409
-    assert ask(app, 'DELETE', f'/allocations/{legacy_database.LOST}').status_code == 204
-    usages = ask(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/usages').json['usages']
+    assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', large).status_code == 409
+    assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 204
+    assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 409
+    assert send_request(app, 'DELETE', f'/allocations/{legacy_database.LOST}').status_code == 204
+    usages = send_request(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/usages').json['usages']
     assert usages == {'CUSTOM_GOLD': 0, 'VCPU': 6}
 
 
 def _check_names(app: Any) -> None:
     """New names get new ids, names that differ in case are different, and names in use cannot be deleted."""
-    assert ask(app, 'PUT', '/resource_classes/CUSTOM_SILVER').status_code == 201
-    assert ask(app, 'PUT', '/traits/CUSTOM_SLOW').status_code == 201
-    assert ask(app, 'POST', '/resource_providers', {'name': 'HOST'}).status_code == 200
-    assert ask(app, 'POST', '/resource_providers', {'name': 'host'}).status_code == 409
-    assert ask(app, 'DELETE', '/traits/CUSTOM_FAST').status_code == 409
-    assert ask(app, 'DELETE', '/resource_classes/CUSTOM_GOLD').status_code == 409
-    assert ask(app, 'DELETE', f'/resource_providers/{legacy_database.HOST}').status_code == 409
+    assert send_request(app, 'PUT', '/resource_classes/CUSTOM_SILVER').status_code == 201
+    assert send_request(app, 'PUT', '/traits/CUSTOM_SLOW').status_code == 201
+    assert send_request(app, 'POST', '/resource_providers', {'name': 'HOST'}).status_code == 200
+    assert send_request(app, 'POST', '/resource_providers', {'name': 'host'}).status_code == 409
+    assert send_request(app, 'DELETE', '/traits/CUSTOM_FAST').status_code == 409
+    assert send_request(app, 'DELETE', '/resource_classes/CUSTOM_GOLD').status_code == 409
+    assert send_request(app, 'DELETE', f'/resource_providers/{legacy_database.HOST}').status_code == 409
 
 
 # Another service that still runs ------------------------------------------------------------------------
@@ -251,13 +257,15 @@ def fill(app: Any) -> None:
         'user_id': 'ours',
         'consumer_generation': None,
     }
-    answers = [ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim).status_code for _ in range(9)]
+    answers = [send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim).status_code for _ in range(9)]
     assert set(answers) <= {204, 409}
     assert answers[-1] == 409
-    allocations = ask(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/allocations').json['allocations']
+    allocations = send_request(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/allocations').json[
+        'allocations'
+    ]
     assert sum(allocation['resources'].get('VCPU', 0) for allocation in allocations.values()) == 8
     # So do searches, which read the cache.
-    summaries = ask(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
+    summaries = send_request(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
     assert summaries[legacy_database.OTHER]['resources']['VCPU']['used'] == 8
 
 
@@ -271,14 +279,14 @@ def check_leaving_and_adopting_again(
             check_usages(url)
             fill(app)
             for name in ('traits', 'resource_classes'):
-                assert ask(app, 'PUT', f'/{name}/CUSTOM_OURS_{cycle}').status_code == 201
+                assert send_request(app, 'PUT', f'/{name}/CUSTOM_OURS_{cycle}').status_code == 201
             if cycle:
                 assert _type_of_large(app) == 'THEIRS_0'
             _set_type_of_instance(app, f'OURS_{cycle}')
             assert run(['db', 'leave', '--yes', '--ignore-connections']) == 0
             for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
-                assert ask(app, method, path).status_code == 503
-            assert ask(app, 'PUT', '/traits/CUSTOM_NONE').status_code == 503
+                assert send_request(app, method, path).status_code == 503
+            assert send_request(app, 'PUT', '/traits/CUSTOM_NONE').status_code == 503
             # It reads what we wrote, and continues.
             assert not other.claim()
             other.release()
@@ -299,8 +307,8 @@ def check_leaving_and_adopting_again(
         assert corruption.column(url, 'SELECT last FROM placement_resource_class_sequence') == largest
         fill(app)
         for name in ('traits', 'resource_classes'):
-            assert ask(app, 'PUT', f'/{name}/CUSTOM_OURS_2').status_code == 201
-            assert ask(app, 'PUT', f'/{name}/CUSTOM_THEIRS_1').status_code == 204
+            assert send_request(app, 'PUT', f'/{name}/CUSTOM_OURS_2').status_code == 201
+            assert send_request(app, 'PUT', f'/{name}/CUSTOM_THEIRS_1').status_code == 204
 
 
 _TYPE_OF_OURS = f"""SELECT t.name FROM consumers c JOIN consumer_types t ON t.id = c.consumer_type_id
@@ -310,11 +318,11 @@ _GIVE_TYPE = f"""UPDATE consumers SET consumer_type_id = (SELECT max(id) FROM co
 
 
 def _type_of_large(app: Any) -> str:
-    return str(ask(app, 'GET', f'/allocations/{legacy_database.LARGE}', version='1.38').json['consumer_type'])
+    return str(send_request(app, 'GET', f'/allocations/{legacy_database.LARGE}', version='1.38').json['consumer_type'])
 
 
 def _set_type_of_instance(app: Any, type_: str) -> None:
     """Write what the consumer holds with another type."""
     path = f'/allocations/{legacy_database.INSTANCE}'
-    body = ask(app, 'GET', path, version='1.38').json
-    assert ask(app, 'PUT', path, {**body, 'consumer_type': type_}, '1.38').status_code == 204
+    body = send_request(app, 'GET', path, version='1.38').json
+    assert send_request(app, 'PUT', path, {**body, 'consumer_type': type_}, '1.38').status_code == 204

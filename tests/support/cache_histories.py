@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 
 #: Sends method, path, body and microversion; returns the status (None if unknown) and the decoded answer.
 Send = Callable[[str, str, Any, str], tuple[int | None, Any]]
@@ -26,7 +26,7 @@ def sender(app: Any) -> Send:
     """Sends requests to a WSGI application in this process."""
 
     def send(method: str, path: str, body: Any, version: str) -> tuple[int | None, Any]:
-        response = ask(app, method, path, body, version)
+        response = send_request(app, method, path, body, version)
         return response.status_code, response.json if response.body else None
 
     return send

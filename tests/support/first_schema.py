@@ -7,7 +7,7 @@ from alembic import command
 
 from placement.db import migration, tables
 from tests.support import applications, corruption
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 
 _OWNERS = 'SELECT consumer_project_id FROM placement_allocations'
 
@@ -24,8 +24,8 @@ def check_upgrade(url: str | sa.URL) -> None:
         with engine.begin() as connection:
             next(index for index in tables.allocations.indexes if 'owner' in str(index.name)).drop(connection)
         corruption.plant(url, 'UPDATE placement_allocations SET consumer_project_id = NULL')
-        assert ask(app, 'GET', '/usages?project_id=project').json == {'usages': {'VCPU': 2}}
+        assert send_request(app, 'GET', '/usages?project_id=project').json == {'usages': {'VCPU': 2}}
         migration.stamp(engine, '001')
         migration.sync(engine)
         assert corruption.column(url, _OWNERS) == [501]
-        assert ask(app, 'GET', '/usages?project_id=project').json == {'usages': {'VCPU': 2}}
+        assert send_request(app, 'GET', '/usages?project_id=project').json == {'usages': {'VCPU': 2}}

@@ -22,7 +22,9 @@ CLAIMS = {
 }
 
 
-def ask(app: Any, method: str, path: str, body: Any = None, version: str = '1.29', **headers: str) -> webob.Response:
+def send_request(
+    app: Any, method: str, path: str, body: Any = None, version: str = '1.29', **headers: str
+) -> webob.Response:
     """Send a request as an administrator, with a JSON body if there is one.
 
     :param headers: others, which come last.
@@ -41,7 +43,7 @@ def ask(app: Any, method: str, path: str, body: Any = None, version: str = '1.29
 
 def demand(app: Any, method: str, path: str, body: Any = None, version: str = '1.29') -> webob.Response:
     """Send a request that has to succeed."""
-    response = ask(app, method, path, body, version)
+    response = send_request(app, method, path, body, version)
     assert response.status_int < 300, response.text
     return response
 

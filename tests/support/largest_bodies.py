@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from placement.db import sql
 from placement.db.api import Database
-from tests.support.http_client import ask, create_provider
+from tests.support.http_client import create_provider, send_request
 
 #: The default of [api] max_request_body_size.
 LARGEST = 1048576
@@ -35,7 +35,7 @@ def check(app: Any) -> None:
     host = create_provider(app)
     for case in _cases(host):
         assert LARGEST * 0.98 < len(_encoded(case.body)) <= LARGEST, case.path
-        response = ask(app, case.method, case.path, case.body)
+        response = send_request(app, case.method, case.path, case.body)
         assert response.status_int == case.status, (case.path, response.text[:300])
         assert case.detail in response.text
 
@@ -118,5 +118,5 @@ def _full(make: Callable[[list[str]], Any], items: Iterator[str]) -> Any:
 
 
 def _encoded(body: Any) -> bytes:
-    """The body as ``ask`` sends it."""
+    """The body as ``send_request`` sends it."""
     return json.dumps(body, separators=(',', ':')).encode()

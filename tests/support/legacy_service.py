@@ -85,21 +85,23 @@ class ForeignService:
 
     def begin_claim(self) -> bool:
         """As ``claim``, without a transaction around it."""
-        ask = self.connection.exec_driver_sql
-        generation = ask(f'SELECT generation FROM resource_providers WHERE id = {_PROVIDER}').scalar_one() or 0
-        total = ask(f'SELECT total FROM inventories WHERE resource_provider_id = {_PROVIDER} AND resource_class_id = 0')
-        used = ask(
+        execute = self.connection.exec_driver_sql
+        generation = execute(f'SELECT generation FROM resource_providers WHERE id = {_PROVIDER}').scalar_one() or 0
+        total = execute(
+            f'SELECT total FROM inventories WHERE resource_provider_id = {_PROVIDER} AND resource_class_id = 0'
+        )
+        used = execute(
             f'SELECT SUM(used) FROM allocations WHERE resource_provider_id = {_PROVIDER} AND resource_class_id = 0'
         )
         if (used.scalar_one() or 0) >= total.scalar_one():
             return False
         consumer = uuid.uuid4()
-        ask(f"INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES ('{consumer}', 1, 1, 0)")
-        ask(
+        execute(f"INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES ('{consumer}', 1, 1, 0)")
+        execute(
             'INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used, created_at)'
             f" VALUES ({_PROVIDER}, '{consumer}', {_VCPU}, 1, '2026-01-01 00:00:00')"
         )
-        moved = ask(
+        moved = execute(
             f'UPDATE resource_providers SET generation = {generation + 1} WHERE id = {_PROVIDER}'
             f' AND coalesce(generation, 0) = {generation}'
         )

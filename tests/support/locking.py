@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 import webob
 
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 
 #: A request that is not done by then and waits for no lock of the database waits for something else.
 MAX_SECONDS = 1.5
@@ -45,7 +45,7 @@ class Service:
 
     def call(self, method: str, path: str, body: Any = None, version: str = '1.29') -> webob.Response:
         """Send a request and wait for the answer."""
-        return ask(self.app, method, path, body, version)
+        return send_request(self.app, method, path, body, version)
 
     def begin(self, method: str, path: str, body: Any = None, version: str = '1.29') -> Answer:
         """Send a request, and wait until it is done or waits for a lock."""

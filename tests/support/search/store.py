@@ -10,7 +10,7 @@ import webob
 
 from placement.db import change_log, tables
 from placement.db.api import Database
-from tests.support.http_client import ask
+from tests.support.http_client import send_request
 from tests.support.search.oracle import RP, Body, Entry, Query
 from tests.support.search.query_strings import uuid_of, with_uuids
 from tests.support.search.topologies import TRAITS
@@ -35,7 +35,7 @@ class Stored:
         store(app.db, topology)
 
     def request(self, path: str, minor: int, method: str = 'GET', body: Any = None) -> webob.Response:
-        return ask(self._app, method, path, body, f'1.{minor}')
+        return send_request(self._app, method, path, body, f'1.{minor}')
 
     def candidates(self, query: Query | str, minor: int = 29) -> dict[str, Any]:
         """The answer to a query, aggregates given by name."""
