@@ -45,7 +45,8 @@ man_pages = [
 def _add_table_of_contents(_app: Sphinx, docname: str, source: list[str]) -> None:
     """Add a hidden toctree for each section of an index with a table of pages, with these pages in their order.
 
-    The heading of a section of ``doc/index`` is the caption of its pages in the navigation.
+    In the navigation, a page has its name in the table, or its title if the table has only its file. The heading of a
+    section of ``doc/index`` is the caption of its pages.
     """
     if docname not in ('doc/index', 'api-ref/index'):
         return
@@ -53,7 +54,8 @@ def _add_table_of_contents(_app: Sphinx, docname: str, source: list[str]) -> Non
         heading, _, text = section.partition('\n')
         if '| Page |' not in text:
             continue
-        pages = list(dict.fromkeys(re.findall(r'^\| \[[^\]]+\]\(([\w./-]+)\.(?:md|rst)\)', text, flags=re.MULTILINE)))
+        links = re.findall(r'^\| \[([^\]]+)\]\(([\w./-]+)\.(?:md|rst)\)', text, flags=re.MULTILINE)
+        pages = dict.fromkeys(page if name.endswith('.md') else f'{name.strip("`")} <{page}>' for name, page in links)
         caption = f':caption: {heading}\n' if docname == 'doc/index' else ''
         source[0] += f'\n```{{toctree}}\n:hidden:\n{caption}\n' + '\n'.join(pages) + '\n```\n'
     if docname == 'doc/index':
