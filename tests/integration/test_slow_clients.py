@@ -212,11 +212,11 @@ def _is_rejected(connection: socket.socket) -> bool:
 
 
 def test_pipelined_requests_are_answered_in_order(server: servers.Server) -> None:
-    send_request = 'GET /{} HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n{}\r\n'
+    request = 'GET /{} HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n{}\r\n'
     with socket.create_connection(_address(server), timeout=SECONDS) as connection:
         names = ['', 'a', 'resource_providers', 'b', '']
         closes = ['', '', '', '', 'Connection: close\r\n']
-        connection.sendall(''.join(map(send_request.format, names, closes)).encode())
+        connection.sendall(''.join(map(request.format, names, closes)).encode())
         text = b''.join(iter(lambda: connection.recv(65536), b''))
     assert re.findall(rb'HTTP/1.1 (\d+) ', text) == [b'200', b'404', b'200', b'404', b'200']
 

@@ -78,32 +78,36 @@ def _matters(difference: Any, theirs: set[tuple[str, ...]]) -> bool:
 
 def check_rows(url: str | sa.URL) -> None:
     """No rows of the other service are lost; what it did not have is added."""
-    send_request = corruption.column
-    assert send_request(url, 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id') == [1, 1, 3]
-    assert send_request(url, 'SELECT generation FROM placement_resource_providers ORDER BY id') == [5, 2, 0]
-    assert send_request(url, 'SELECT allocation_ratio FROM placement_inventories ORDER BY id') == [1.5, 16.1, 0.1, 1.0]
-    assert send_request(url, 'SELECT used FROM placement_inventories ORDER BY id') == [1024, 12, 0, 2]
+    assert corruption.column(url, 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id') == [1, 1, 3]
+    assert corruption.column(url, 'SELECT generation FROM placement_resource_providers ORDER BY id') == [5, 2, 0]
+    assert corruption.column(url, 'SELECT allocation_ratio FROM placement_inventories ORDER BY id') == [
+        1.5,
+        16.1,
+        0.1,
+        1.0,
+    ]
+    assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [1024, 12, 0, 2]
     assert [
         str(updated_at)[:10]
-        for updated_at in send_request(url, 'SELECT updated_at FROM placement_inventories WHERE id = 1')
+        for updated_at in corruption.column(url, 'SELECT updated_at FROM placement_inventories WHERE id = 1')
     ] == ['2019-02-01']
-    assert send_request(url, 'SELECT updated_at FROM placement_inventories WHERE id > 1') == [None, None, None]
-    assert send_request(url, 'SELECT used FROM placement_allocations ORDER BY id') == [1024, 4, 8, 2]
-    assert send_request(url, 'SELECT consumer_project_id FROM placement_allocations ORDER BY id') == [1, 1, 1, 2]
-    assert send_request(url, 'SELECT consumer_user_id FROM placement_allocations ORDER BY id') == [1, 1, 1, 2]
-    types = send_request(url, 'SELECT name FROM placement_consumer_types')
-    assert send_request(url, 'SELECT consumer_type_id FROM placement_allocations ORDER BY id') == [
+    assert corruption.column(url, 'SELECT updated_at FROM placement_inventories WHERE id > 1') == [None, None, None]
+    assert corruption.column(url, 'SELECT used FROM placement_allocations ORDER BY id') == [1024, 4, 8, 2]
+    assert corruption.column(url, 'SELECT consumer_project_id FROM placement_allocations ORDER BY id') == [1, 1, 1, 2]
+    assert corruption.column(url, 'SELECT consumer_user_id FROM placement_allocations ORDER BY id') == [1, 1, 1, 2]
+    types = corruption.column(url, 'SELECT name FROM placement_consumer_types')
+    assert corruption.column(url, 'SELECT consumer_type_id FROM placement_allocations ORDER BY id') == [
         *[1 if types else None] * 2,
         None,
         None,
     ]
     assert types in (['INSTANCE'], [])
-    assert send_request(url, 'SELECT consumer_type_id FROM placement_consumers ORDER BY id') == [
+    assert corruption.column(url, 'SELECT consumer_type_id FROM placement_consumers ORDER BY id') == [
         1 if types else None,
         None,
         None,
     ]
-    assert send_request(
+    assert corruption.column(
         url, 'SELECT name FROM placement_resource_classes WHERE id IN (0, 1, 2, 10000) ORDER BY id'
     ) == [
         'VCPU',
@@ -111,7 +115,7 @@ def check_rows(url: str | sa.URL) -> None:
         'DISK_GB',
         'CUSTOM_GOLD',
     ]
-    assert send_request(url, 'SELECT name FROM placement_traits WHERE id < 3 ORDER BY id') == [
+    assert corruption.column(url, 'SELECT name FROM placement_traits WHERE id < 3 ORDER BY id') == [
         'CUSTOM_FAST',
         'HW_CPU_X86_AVX2',
     ]

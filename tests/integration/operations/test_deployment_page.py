@@ -72,7 +72,7 @@ def _edit(file: pathlib.Path, identity_url: str) -> None:
     file.write_text(text)
 
 
-def _ask(
+def _send_request(
     host: machine.Machine, path: str, headers: Mapping[str, str] | None = None, body: object = None
 ) -> httpx.Response:
     """Request a path below the URL of the catalog: POST if there is a body, else GET."""
@@ -101,16 +101,20 @@ def _check(host: machine.Machine) -> None:
     """The service answers at the URL of the catalog, to tokens, and not about its health."""
     wait_until(functools.partial(_succeeds, host, f'curl -sf --cacert placement.pem {CATALOG}'), 'no answer')
     for path in ('', '/'):
-        assert _ask(host, path).json()['versions'][0]['max_version'] == '1.29'
-    assert _ask(host, '/resource_providers').status_code == 401
-    created = _ask(host, '/resource_providers', TOKEN | {'X-Forwarded-Prefix': '/forged'}, {'name': str(uuid.uuid4())})
+        assert _send_request(host, path).json()['versions'][0]['max_version'] == '1.29'
+    assert _send_request(host, '/resource_providers').status_code == 401
+    created = _send_request(
+        host, '/resource_providers', TOKEN | {'X-Forwarded-Prefix': '/forged'}, {'name': str(uuid.uuid4())}
+    )
     assert created.status_code == 200, created.text
     assert created.headers['location'] == f'{CATALOG}/resource_providers/{created.json()["uuid"]}'
-    assert _ask(host, '/resource_providers/a%2Fb', TOKEN).status_code == 404
+    assert _send_request(host, '/resource_providers/a%2Fb', TOKEN).status_code == 404
     aggregates = ','.join(str(uuid.uuid4()) for _ in range(400))
-    assert _ask(host, f'/resource_providers?member_of=in:{aggregates}', TOKEN).json() == {'resource_providers': []}
+    assert _send_request(host, f'/resource_providers?member_of=in:{aggregates}', TOKEN).json() == {
+        'resource_providers': []
+    }
     for path in ('/healthcheck', '/healthcheck/ready'):
-        assert _ask(host, path).status_code == 403
+        assert _send_request(host, path).status_code == 403
 
 
 @pytest.fixture(scope='module')

@@ -64,7 +64,7 @@ def remembering_url(keystone: identity.Keystone, tmp_path_factory: pytest.TempPa
         yield address
 
 
-def _ask(url: str, method: str, path: str, token: str | None, **headers: str) -> httpx.Response:
+def _send_request(url: str, method: str, path: str, token: str | None, **headers: str) -> httpx.Response:
     headers |= {'OpenStack-API-Version': 'placement latest', 'Content-Type': 'application/json'}
     if token is not None:
         headers['X-Auth-Token'] = token
@@ -90,14 +90,14 @@ def _assert_unauthorized(answer: httpx.Response) -> None:
 
 
 def test_no_token_is_401_and_names_the_keystone(url: str, keystone: identity.Keystone) -> None:
-    answer = _ask(url, 'GET', '/resource_providers', None)
+    answer = _send_request(url, 'GET', '/resource_providers', None)
     _assert_unauthorized(answer)
     assert keystone.url in answer.headers['www-authenticate']
 
 
 @pytest.mark.parametrize('token', ['', 'admin', 'gAAAAABnonsense', 'x' * 4000])
 def test_bad_token_is_401(url: str, token: str) -> None:
-    _assert_unauthorized(_ask(url, 'GET', '/resource_providers', token))
+    _assert_unauthorized(_send_request(url, 'GET', '/resource_providers', token))
 
 
 @pytest.mark.parametrize('path', ['', '/'])
@@ -108,12 +108,12 @@ def test_root_is_open(url: str, path: str) -> None:
 
 
 def test_root_is_open_to_a_bad_token(url: str) -> None:
-    assert _ask(url, 'GET', '/', 'gAAAAABnonsense').status_code == 200
+    assert _send_request(url, 'GET', '/', 'gAAAAABnonsense').status_code == 200
 
 
 def test_plain_user_is_403_on_every_route(remembering_url: str, keystone: identity.Keystone) -> None:
     token = keystone.token('plain')
-    answers = {(method, path): _ask(remembering_url, method, path, token) for method, path in OPERATIONS}
+    answers = {(method, path): _send_request(remembering_url, method, path, token) for method, path in OPERATIONS}
     assert {operation: answer.status_code for operation, answer in answers.items()} == dict.fromkeys(OPERATIONS, 403)
     for answer in answers.values():
         assert 'Policy does not allow placement:' in _error(answer)['detail']
@@ -124,20 +124,20 @@ def test_a_reader_sees_the_usages_of_its_project(remembering_url: str, keystone:
     """A member is also a reader."""
     token = keystone.token(user)
     project, other = keystone.project_id(user), keystone.project_id('admin')
-    assert _ask(remembering_url, 'GET', f'/usages?project_id={project}', token).status_code == 200
+    assert _send_request(remembering_url, 'GET', f'/usages?project_id={project}', token).status_code == 200
     for path in (f'/usages?project_id={other}', f'/usages?project_id={project}&project_id={other}', '/usages'):
-        assert _ask(remembering_url, 'GET', path, token).status_code == 403
+        assert _send_request(remembering_url, 'GET', path, token).status_code == 403
 
 
 def test_tokens_of_the_system_are_rejected_unless_scopes_are_not_enforced(
     remembering_url: str, keystone: identity.Keystone, tmp_path: pathlib.Path
 ) -> None:
     system, project = keystone.token('admin', system=True), keystone.token('admin')
-    assert _ask(remembering_url, 'GET', '/resource_providers', project).status_code == 200
-    assert {_ask(remembering_url, method, path, system).status_code for method, path in OPERATIONS} == {403}
+    assert _send_request(remembering_url, 'GET', '/resource_providers', project).status_code == 200
+    assert {_send_request(remembering_url, method, path, system).status_code for method, path in OPERATIONS} == {403}
     options = _middleware_options(keystone.url)
     with _served(tmp_path, options, oslo_policy={'enforce_scope': False}) as url:
-        assert _ask(url, 'GET', '/resource_providers', system).status_code == 200
+        assert _send_request(url, 'GET', '/resource_providers', system).status_code == 200
 
 
 @pytest.mark.parametrize('user', ['admin', 'nova'])
@@ -145,16 +145,16 @@ def test_admins_and_services_pass_the_policy_of_every_route(
     remembering_url: str, keystone: identity.Keystone, user: str
 ) -> None:
     token = keystone.token(user)
-    statuses = {_ask(remembering_url, method, path, token).status_code for method, path in OPERATIONS}
+    statuses = {_send_request(remembering_url, method, path, token).status_code for method, path in OPERATIONS}
     assert statuses <= {200, 201, 204, 400, 404, 405}
-    assert _ask(remembering_url, 'GET', '/resource_providers', token).status_code == 200
+    assert _send_request(remembering_url, 'GET', '/resource_providers', token).status_code == 200
 
 
 def test_revoked_token_is_rejected(url: str, keystone: identity.Keystone) -> None:
     token = keystone.token('admin')
-    assert _ask(url, 'GET', '/resource_providers', token).status_code == 200
+    assert _send_request(url, 'GET', '/resource_providers', token).status_code == 200
     keystone.revoke(token)
-    _assert_unauthorized(_ask(url, 'GET', '/resource_providers', token))
+    _assert_unauthorized(_send_request(url, 'GET', '/resource_providers', token))
 
 
 FORGED = {
@@ -170,8 +170,8 @@ FORGED = {
 
 
 def test_identity_headers_of_a_client_are_ignored(url: str, keystone: identity.Keystone) -> None:
-    _assert_unauthorized(_ask(url, 'GET', '/resource_providers', None, **FORGED))
-    answer = _ask(url, 'GET', '/resource_providers', keystone.token('plain'), **FORGED)
+    _assert_unauthorized(_send_request(url, 'GET', '/resource_providers', None, **FORGED))
+    answer = _send_request(url, 'GET', '/resource_providers', keystone.token('plain'), **FORGED)
     assert answer.status_code == 403
 
 
@@ -204,7 +204,7 @@ def test_openstack_command_finds_the_service_in_the_catalog(keystone: identity.K
 def test_an_outage_of_the_keystone_is_503(tmp_path: pathlib.Path) -> None:
     nowhere = f'http://127.0.0.1:{services.free_port()}/v3'
     with _served(tmp_path, _middleware_options(nowhere) | {'http_request_max_retries': 0}) as url:
-        answer = _ask(url, 'GET', '/resource_providers', 'gAAAAABnonsense')
+        answer = _send_request(url, 'GET', '/resource_providers', 'gAAAAABnonsense')
         assert answer.status_code == 503, answer.text
         assert _error(answer)['title'] == 'Service Unavailable'
-        assert _ask(url, 'GET', '/', None).status_code == 200
+        assert _send_request(url, 'GET', '/', None).status_code == 200
