@@ -1,4 +1,4 @@
-"""Assertions about each race, the same for every database."""
+"""The races, and what has to hold after them on every database."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import concurrent.futures
 import contextlib
 import functools
 import pathlib
+import random
 import time
+import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import os_resource_classes
 import os_traits
@@ -21,41 +24,77 @@ from tests.support.history import fleet, report
 from tests.support.history.client import Client, Reply
 from tests.support.history.record import History
 from tests.support.history.workload import Load
-from tests.support.objects import claim, create_provider
+from tests.support.objects import claim as claim_directly
+from tests.support.objects import create_provider
+from tests.support.races import Callers, claim, provider, reshape
+
+
+def _rounds(urls: Sequence[str], count: int, rounds: int) -> Iterator[Callers]:
+    """Yield the same ``count`` callers for each round."""
+    with races.callers(urls, count) as racing:
+        for _ in range(max(rounds, 1)):
+            yield racing
 
 
 def last_units_are_given_once(urls: Sequence[str], divisor: int = 1) -> None:
     """Forty callers each claim one of ten units, repeatedly: ten succeed, the others are rejected for capacity."""
-    with races.callers(urls) as racing:
-        for _ in range(20 // divisor):
-            replies, used = races.for_the_last_units(racing)
-            assert Counter(reply.status for reply in replies) == {204: races.UNITS, 409: races.CALLERS - races.UNITS}
-            rejected = [reply.error['detail'] for reply in replies if reply.status == 409]
-            assert all('would exceed the capacity' in detail for detail in rejected)
-            assert used == races.UNITS
-            _nobody_waited(replies)
+    for racing in _rounds(urls, races.CALLERS, 20 // divisor):
+        target = provider(racing.clients[0], races.UNITS)
+        replies = racing.all_at_once(
+            lambda client, _, target=target: client.request(  # type: ignore[misc]
+                'PUT', f'/allocations/{uuid.uuid4()}', claim([target], None)
+            )
+        )
+        assert Counter(reply.status for reply in replies) == {204: races.UNITS, 409: races.CALLERS - races.UNITS}
+        rejected = [reply.error['detail'] for reply in replies if reply.status == 409]
+        assert all('would exceed the capacity' in detail for detail in rejected)
+        assert _used(racing.clients[0], target) == races.UNITS
+        _nobody_waited(replies)
 
 
 def a_generation_is_moved_once(urls: Sequence[str], divisor: int = 1, *, existing: bool) -> None:
     """Sixteen callers write one consumer: one write is accepted and increments its generation, the others conflict."""
-    with races.callers(urls, 16) as racing:
-        for _ in range(max(5 // divisor, 1)):
-            replies, generation = races.for_one_generation(racing, existing=existing)
-            assert Counter(reply.status for reply in replies) == {204: 1, 409: len(replies) - 1}
-            codes = {reply.error['code'] for reply in replies if reply.status == 409}
-            assert codes == {'placement.concurrent_update'}
-            assert generation == (2 if existing else 1)
-            _nobody_waited(replies)
+    for racing in _rounds(urls, 16, 5 // divisor):
+        target, path = provider(racing.clients[0], 1000), f'/allocations/{uuid.uuid4()}'
+        if existing:
+            fleet.demand(racing.clients[0], 'PUT', path, claim([target], None))
+        body = claim([target], 1 if existing else None)
+        replies = racing.all_at_once(lambda client, _, path=path, body=body: client.request('PUT', path, body))  # type: ignore[misc]
+        _one_was_accepted(replies)
+        shown = fleet.demand(racing.clients[0], 'GET', path)
+        assert shown['consumer_generation'] == (2 if existing else 1)
+
+
+def _one_was_accepted(replies: list[Reply]) -> None:
+    """One of several writes that name the same generation is accepted."""
+    assert Counter(reply.status for reply in replies) == {204: 1, 409: len(replies) - 1}
+    codes = {reply.error['code'] for reply in replies if reply.status == 409}
+    assert codes == {'placement.concurrent_update'}
+    _nobody_waited(replies)
 
 
 def new_types_are_created_once(urls: Sequence[str], divisor: int = 1) -> None:
-    """Sixteen callers claim with types that nobody has named before, each in an order of its own: all succeed."""
-    with races.callers(urls, 16) as racing:
-        for _ in range(max(5 // divisor, 1)):
-            replies, written, shown = races.for_new_types(racing)
-            assert Counter(reply.status for reply in replies) == {204: len(replies)}
-            assert shown == written
-            _nobody_waited(replies)
+    """Sixteen callers POST three new consumers each, with the same three new types in an order of their own."""
+    for racing in _rounds(urls, 16, 5 // divisor):
+        target = provider(racing.clients[0], 100_000)
+        types = [f'RACE_{uuid.uuid4().hex.upper()}' for _ in range(3)]
+        type_of = [
+            {str(uuid.uuid4()): type_ for type_ in random.Random(number).sample(types, len(types))}
+            for number in range(len(racing.clients))
+        ]
+        bodies = [
+            {consumer: {**claim([target], None), 'consumer_type': type_} for consumer, type_ in chosen.items()}
+            for chosen in type_of
+        ]
+        replies = racing.all_at_once(
+            lambda client, number, bodies=bodies: client.request(  # type: ignore[misc]
+                'POST', '/allocations', bodies[number], version='1.38'
+            )
+        )
+        assert Counter(reply.status for reply in replies) == {204: len(replies)}
+        for consumer, type_ in [item for chosen in type_of for item in chosen.items()]:
+            assert _shown(racing.clients[0], consumer)['consumer_type'] == type_
+        _nobody_waited(replies)
 
 
 def a_type_belongs_to_the_last_write(urls: Sequence[str], divisor: int = 1) -> None:
@@ -63,18 +102,51 @@ def a_type_belongs_to_the_last_write(urls: Sequence[str], divisor: int = 1) -> N
 
     Each change names the generation that it saw, so the types follow one another in the order of the generations.
     """
-    with races.callers(urls, 16) as racing:
-        for _ in range(max(3 // divisor, 1)):
-            accepted, generation, shown = races.for_one_type(racing)
-            assert sorted(accepted) == list(range(2, generation + 1))
-            last = max((number for number, type_ in accepted.items() if type_ is not None), default=None)
-            assert shown == ('FIRST' if last is None else accepted[last])
+    for racing in _rounds(urls, 16, 3 // divisor):
+        target, consumer = provider(racing.clients[0], 100_000), str(uuid.uuid4())
+        first = {**claim([target], None), 'consumer_type': 'FIRST'}
+        fleet.demand(racing.clients[0], 'PUT', f'/allocations/{consumer}', first, version='1.38')
+        #: The type of each accepted write, or None, by the generation that it led to.
+        accepted: dict[int, str | None] = {}
+        racing.all_at_once(functools.partial(_write_types, target, consumer, accepted))
+        shown = _shown(racing.clients[0], consumer)
+        assert sorted(accepted) == list(range(2, shown['consumer_generation'] + 1))
+        last = max((number for number, type_ in accepted.items() if type_ is not None), default=None)
+        assert shown['consumer_type'] == ('FIRST' if last is None else accepted[last])
+
+
+def _write_types(target: str, consumer: str, accepted: dict[int, str | None], client: Client, number: int) -> None:
+    """Read the consumer and write it with another type, every third time without, several times."""
+    for turn in range(6):
+        seen = _shown(client, consumer)['consumer_generation']
+        type_ = f'OF_{number}_{turn}' if (number + turn) % 3 else None
+        body, version = claim([target], seen), '1.38' if type_ else '1.28'
+        if type_:
+            body['consumer_type'] = type_
+        reply = client.request('PUT', f'/allocations/{consumer}', body, version=version)
+        assert reply.status in (204, 409), reply
+        if reply.status == 204:
+            assert seen + 1 not in accepted
+            accepted[seen + 1] = type_
 
 
 def opposite_orders_make_progress(urls: Sequence[str], divisor: int = 1) -> None:
-    """Eight callers write the same rows in opposite orders, and all succeed."""
+    """Eight callers POST the same consumers on the same providers in orders of their own, and all succeed."""
     with races.callers(urls, 8) as racing:
-        for replies in races.in_opposite_orders(racing, 10 // divisor):
+        targets = [provider(racing.clients[0], 100_000) for _ in range(4)]
+        consumers = [str(uuid.uuid4()) for _ in range(4)]
+
+        def post(client: Client, number: int) -> Reply:
+            choose = random.Random(number)
+            body = {}
+            for consumer in choose.sample(consumers, len(consumers)):
+                body[consumer] = claim(choose.sample(targets, len(targets)), None)
+                # So that every write may succeed.
+                del body[consumer]['consumer_generation']
+            return client.request('POST', '/allocations', body, version='1.27')
+
+        for _ in range(10 // divisor):
+            replies = racing.all_at_once(post)
             assert Counter(reply.status for reply in replies) == {204: len(replies)}
             _nobody_waited(replies)
 
@@ -112,45 +184,85 @@ def trees_stay_trees(urls: Sequence[str], divisor: int = 1) -> None:
 
 
 def one_reshape_of_a_generation_succeeds(urls: Sequence[str], divisor: int = 1) -> None:
-    """Sixteen callers reshape one host at one generation: one moves its consumer, the others conflict."""
-    with races.callers(urls, 16) as racing:
-        for _ in range(max(5 // divisor, 1)):
-            replies, (host, *cells) = races.of_reshapes(racing)
-            assert Counter(reply.status for reply in replies) == {204: 1, 409: len(replies) - 1}
-            codes = {reply.error['code'] for reply in replies if reply.status == 409}
-            assert codes == {'placement.concurrent_update'}
-            assert (host, sorted(cells)) == (0, [0, 1])
-            _nobody_waited(replies)
+    """Sixteen callers move the consumer of one host to one of two cells, at one generation: one succeeds."""
+    for racing in _rounds(urls, 16, 5 // divisor):
+        first, consumer = racing.clients[0], str(uuid.uuid4())
+        host, *cells = (provider(first, races.UNITS) for _ in range(3))
+        fleet.demand(first, 'PUT', f'/allocations/{consumer}', claim([host], None))
+        _one_was_accepted(racing.all_at_once(functools.partial(_move_by_reshape, host, cells, consumer)))
+        assert _used(first, host) == 0
+        assert sorted(_used(first, cell) for cell in cells) == [0, 1]
+
+
+def _move_by_reshape(host: str, cells: list[str], consumer: str, client: Client, number: int) -> Reply:
+    """Move a consumer of one unit to a cell; half of the callers name the providers in the other order."""
+    cell = cells[number % 2]
+    named = [(host, (2, {'MEMORY_MB': 1})), (cell, (1, {'VCPU': races.UNITS}))][:: 1 if number % 4 < 2 else -1]
+    return client.request('POST', '/reshaper', reshape(dict(named), {consumer: claim([cell], 1)}), version='1.30')
 
 
 def reshapes_remove_nothing_that_is_claimed(urls: Sequence[str], divisor: int = 1) -> None:
-    """Sixteen callers claim of a host or remove its inventory: it is removed only if no claim succeeded."""
-    with races.callers(urls, 16) as racing:
-        for _ in range(8 // divisor):
-            claims, reshapes, remaining, used = races.reshapes_and_claims(racing)
-            accepted = [reply for reply in claims if reply.status == 204]
-            assert {reply.status for reply in (*claims, *reshapes)} <= {204, 409}
-            assert used == len(accepted)
-            assert (remaining.keys() == {'VCPU'}) == bool(accepted)
-            if accepted:
-                codes = {reply.error['code'] for reply in reshapes}
-                assert codes <= {'placement.inventory.inuse', 'placement.concurrent_update'}
-            else:
-                assert all("Inventory for 'VCPU'" in reply.error['detail'] for reply in claims)
-            _nobody_waited([*claims, *reshapes])
+    """Sixteen callers claim of a host or replace its inventory: it is removed only if no claim succeeded."""
+    for racing in _rounds(urls, 16, 8 // divisor):
+        host = provider(racing.clients[0], 1000)
+        replies = racing.all_at_once(functools.partial(_claim_or_reshape, host))
+        claims, reshapes = replies[1::2], replies[::2]
+        accepted = [reply for reply in claims if reply.status == 204]
+        assert {reply.status for reply in replies} <= {204, 409}
+        assert _used(racing.clients[0], host) == len(accepted)
+        shown = fleet.demand(racing.clients[0], 'GET', f'/resource_providers/{host}/inventories')
+        assert (shown['inventories'].keys() == {'VCPU'}) == bool(accepted)
+        if accepted:
+            codes = {reply.error['code'] for reply in reshapes}
+            assert codes <= {'placement.inventory.inuse', 'placement.concurrent_update'}
+        else:
+            assert all("Inventory for 'VCPU'" in reply.error['detail'] for reply in claims)
+        _nobody_waited(replies)
+
+
+def _claim_or_reshape(host: str, client: Client, number: int) -> Reply:
+    if number % 2:
+        return client.request('PUT', f'/allocations/{uuid.uuid4()}', claim([host], None))
+    shown = client.request('GET', f'/resource_providers/{host}').body
+    body = reshape({host: (shown['generation'], {'MEMORY_MB': 1})})
+    return client.request('POST', '/reshaper', body, version='1.30')
 
 
 def reshapes_refer_to_nothing_that_is_deleted(urls: Sequence[str], divisor: int = 1) -> None:
-    """Twelve callers reshape a cell, delete it, or delete a class that the reshape uses: no half of either remains."""
-    with races.callers(urls, 12) as racing:
-        for _ in range(8 // divisor):
-            reshapes, of_the_cell, of_the_class, successes = races.reshapes_and_deletions(racing)
-            assert sum(reply.status == 204 for reply in reshapes) == successes
-            assert {reply.status for reply in reshapes} <= {204, 400, 409}
-            deleted = [reply.status for reply in (*of_the_cell, *of_the_class)]
-            assert set(deleted) <= {204, 404, 409}
-            assert (204 in deleted) != bool(successes)
-            _nobody_waited([*reshapes, *of_the_cell, *of_the_class])
+    """Twelve callers give a cell an allocation of a class, delete the cell, or the class: no half of either remains."""
+    for racing in _rounds(urls, 12, 8 // divisor):
+        first = racing.clients[0]
+        cell, consumer, name = provider(first, 1), str(uuid.uuid4()), f'CUSTOM_{uuid.uuid4().hex.upper()}'
+        fleet.demand(first, 'DELETE', f'/resource_providers/{cell}/inventories')
+        fleet.demand(first, 'PUT', f'/resource_classes/{name}')
+        entry = claim([cell], None)
+        entry['allocations'][cell]['resources'] = {name: 1}
+        requests = [
+            ('POST', '/reshaper', reshape({cell: (2, {name: 1})}, {consumer: entry})),
+            ('DELETE', f'/resource_providers/{cell}', None),
+            ('DELETE', f'/resource_classes/{name}', None),
+        ]
+        replies = racing.all_at_once(
+            lambda client, number, requests=requests: client.request(  # type: ignore[misc]
+                *requests[number % 3], version='1.30'
+            )
+        )
+        successes = len(fleet.demand(first, 'GET', f'/allocations/{consumer}')['allocations'])
+        reshapes, deletions = replies[::3], replies[1::3] + replies[2::3]
+        assert sum(reply.status == 204 for reply in reshapes) == successes
+        assert {reply.status for reply in reshapes} <= {204, 400, 409}
+        assert {reply.status for reply in deletions} <= {204, 404, 409}
+        assert (204 in {reply.status for reply in deletions}) != bool(successes)
+        _nobody_waited(replies)
+
+
+def _shown(client: Client, consumer: str) -> Any:
+    return fleet.demand(client, 'GET', f'/allocations/{consumer}', version='1.38')
+
+
+def _used(client: Client, target: str) -> int:
+    usages: dict[str, int] = fleet.demand(client, 'GET', f'/resource_providers/{target}/usages')['usages']
+    return usages.get('VCPU', 0)
 
 
 def no_claim_is_written_by_halves(opened: Sequence[Database]) -> None:
@@ -168,7 +280,7 @@ def no_claim_is_written_by_halves(opened: Sequence[Database]) -> None:
         context = applications.administrator(db)
         while not is_over():
             with contextlib.suppress(exception.ConcurrentProviderUpdate):
-                accepted.append(claim(context, {host: {'VCPU': 1, 'MEMORY_MB': 1}}))
+                accepted.append(claim_directly(context, {host: {'VCPU': 1, 'MEMORY_MB': 1}}))
 
     with concurrent.futures.ThreadPoolExecutor(9) as threads:
         for running in [threads.submit(run, opened[number % 3]) for number in range(9)]:
