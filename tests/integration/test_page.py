@@ -98,7 +98,7 @@ def environ(tmp_path: pathlib.Path) -> dict[str, str]:
 def test_the_command_follows_what_the_service_writes_until_it_is_interrupted(
     environ: dict[str, str], tmp_path: pathlib.Path
 ) -> None:
-    address = f'127.0.0.1:{services.free_port()}'
+    address = f'127.0.0.1:{servers.free_port()}'
     log = tmp_path / 'page.log'
     with (
         services.running([MANAGE, 'page', '--bind', address], f'http://{address}/', log, environ) as process,

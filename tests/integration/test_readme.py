@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from placement.cmd import manage_page
+from tests.support import servers
 from tests.support.operations import services
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +69,7 @@ def _curl(line: str) -> str:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """The address and the first words of ``placement-api --dev``, on a free port instead of 8778."""
-    address = f'127.0.0.1:{services.free_port()}'
+    address = f'127.0.0.1:{servers.free_port()}'
     command = [str(Path(sys.executable).parent / 'placement-api'), '--dev', '--bind', address]
     with services.running(command, f'http://{address}/', tmp_path / 'service.log', services.clean_environ()):
         yield address, (tmp_path / 'service.log').read_text()

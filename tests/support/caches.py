@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import itertools
 import os
@@ -10,7 +11,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from placement.cache.refresh import ProviderCache
@@ -49,9 +50,9 @@ class Writers:
         self._urls = urls
         self._universe = Universe(random.randrange(2**32))
         self._stopping = threading.Event()
-        self._failures: list[BaseException] = []
         self._histories: list[History] = []
-        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+        self._pool = concurrent.futures.ThreadPoolExecutor(count)
+        self._count = count
 
     @property
     def accepted(self) -> int:
@@ -69,28 +70,23 @@ class Writers:
         return [error for history in self._histories for error in history.errors]
 
     def __enter__(self) -> Writers:
-        for thread in self._threads:
-            thread.start()
+        self._running = [self._pool.submit(self._run, number) for number in range(self._count)]
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-        for failure in self._failures:
-            raise failure
+        self._pool.shutdown()
+        for running in self._running:
+            running.result()
 
     def _run(self, number: int) -> None:
         with contextlib.closing(Client(self._urls, token='admin', first=number)) as client:
             history = History(sender(client), self._universe, number)
             self._histories.append(history)
-            try:
-                if number == 0:
-                    history.populate()
-                while not self._stopping.is_set():
-                    history.step()
-            except BaseException as failure:  # Raised again in the main thread.
-                self._failures.append(failure)
+            if number == 0:
+                history.populate()
+            while not self._stopping.is_set():
+                history.step()
 
 
 #: The writes that are accepted in all, and between two kills.
@@ -241,27 +237,11 @@ def answered_changes_are_found(urls: Sequence[str], rounds: int = 5, callers: in
     """Several clients alternate between ``urls``. No search may lack a change that was answered before it was sent."""
     with contextlib.ExitStack() as stack:
         searchers: list[Alternating] = []
-        failures: list[BaseException] = []
         for number in range(callers):
             clients = [stack.enter_context(contextlib.closing(Client([url], token='admin'))) for url in urls]
             # With an odd number of requests each round begins at the other process.
             searchers.append(Alternating(clients[number % len(urls) :] + clients[: number % len(urls)], rounds))
-        threads = [threading.Thread(target=_noting(searcher.run, failures)) for searcher in searchers]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    for failure in failures:
-        raise failure
+        with concurrent.futures.ThreadPoolExecutor(callers) as pool:
+            list(pool.map(Alternating.run, searchers))
     assert [what for searcher in searchers for what in searcher.missing] == []
     assert sum(searcher.searches for searcher in searchers) > callers * rounds * 10
-
-
-def _noting(act: Callable[[], None], failures: list[BaseException]) -> Callable[[], None]:
-    def run() -> None:
-        try:
-            act()
-        except BaseException as failure:  # Raised again in the main thread.
-            failures.append(failure)
-
-    return run

@@ -19,6 +19,7 @@ import yaml
 
 from placement import conf as configuration
 from placement.db import connections
+from tests.support import servers
 from tests.support.operations import services
 from tests.support.pages import ROOT
 
@@ -136,7 +137,7 @@ def _inside(root: pathlib.Path, settings: dict[str, Any], environ: Sequence[str]
 def test_image_serves_without_root_and_without_writing(builder: Builder, image: str, tmp_path: pathlib.Path) -> None:
     settings = _settings(builder, image)
     assert int(settings['User']) > 0
-    port = services.free_port()
+    port = servers.free_port()
     environ = [
         'OS_PLACEMENT_DATABASE__CONNECTION=sqlite:////tmp/placement.sqlite',
         'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP=true',

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support import keystone
+from tests.support import keystone, servers
 from tests.support.operations import machine, placement_server, services
 from tests.support.pages import ROOT
 from tests.support.waiting import wait_until
@@ -76,7 +76,7 @@ need-app = true
 )
 def test_uwsgi_serves_the_script_and_the_module(application: str, tmp_path: pathlib.Path) -> None:
     programs = services.environment('uwsgi', ('pyuwsgi',))
-    port = services.free_port()
+    port = servers.free_port()
     environ = placement_server.environ(tmp_path, PYTHONPATH=services.import_path())
     ini = UWSGI.format(application=application, place=f'http-socket = 127.0.0.1:{port}')
     (tmp_path / 'placement-uwsgi.ini').write_text(ini)
@@ -189,7 +189,7 @@ http-socket = 127.0.0.1:{port}
 def test_uwsgi_as_openstack_helm_starts_it(tmp_path: pathlib.Path) -> None:
     """Its options, with a logging configuration in a file, and a copy of the installed script."""
     programs = services.environment('uwsgi', ('pyuwsgi',))
-    port = services.free_port()
+    port = servers.free_port()
     environ = placement_server.environ(tmp_path, PYTHONPATH=services.import_path())
     (tmp_path / 'logging.conf').write_text(HELM_LOGGING)
     # Its start with Apache also serves a copy.

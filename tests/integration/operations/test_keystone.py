@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from placement import handler
-from tests.support import applications
+from tests.support import applications, servers
 from tests.support.operations import identity, placement_server, services
 
 UUID = '5f7d8c1e-8a52-4c0c-9d0f-3d3b1f8b6f10'
@@ -202,7 +202,7 @@ def test_openstack_command_finds_the_service_in_the_catalog(keystone: identity.K
 
 
 def test_an_outage_of_the_keystone_is_503(tmp_path: pathlib.Path) -> None:
-    nowhere = f'http://127.0.0.1:{services.free_port()}/v3'
+    nowhere = f'http://127.0.0.1:{servers.free_port()}/v3'
     with _served(tmp_path, _middleware_options(nowhere) | {'http_request_max_retries': 0}) as url:
         answer = _send_request(url, 'GET', '/resource_providers', 'gAAAAABnonsense')
         assert answer.status_code == 503, answer.text

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import httpx
 
+from tests.support import servers
 from tests.support.keystone import keystone
 from tests.support.operations import placement_server, services
 from tests.support.waiting import wait_until
@@ -53,7 +54,7 @@ def _not_cached(listener: str) -> float:
 
 
 def test_memcached_that_is_stopped_is_logged_and_counted(tmp_path: pathlib.Path) -> None:
-    memcached, bind = services.free_port(), f'127.0.0.1:{services.free_port()}'
+    memcached, bind = servers.free_port(), f'127.0.0.1:{servers.free_port()}'
     with keystone() as identity:
         options = {
             'auth_type': 'password',

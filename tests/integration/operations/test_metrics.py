@@ -63,7 +63,7 @@ def _wait_for_processes(listener: str, workers: int) -> None:
 
 
 def test_counts_survive_a_reload_and_the_listener_ends_with_the_service(tmp_path: pathlib.Path) -> None:
-    bind = f'127.0.0.1:{services.free_port()}'
+    bind = f'127.0.0.1:{servers.free_port()}'
     listener = f'http://{bind}'
     placement_server.write_configuration(tmp_path, metrics={'bind': bind})
     with placement_server.served(tmp_path, '--workers', '3') as (url, process):
@@ -89,7 +89,7 @@ def _reload(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_reloads_of_the_configuration_are_shown_and_are_no_reloads_of_the_cache(tmp_path: pathlib.Path) -> None:
-    bind = f'127.0.0.1:{services.free_port()}'
+    bind = f'127.0.0.1:{servers.free_port()}'
     listener = f'http://{bind}'
     placement_server.write_configuration(tmp_path, metrics={'bind': bind})
     valid = (tmp_path / 'placement.conf').read_text()
@@ -105,7 +105,7 @@ def test_reloads_of_the_configuration_are_shown_and_are_no_reloads_of_the_cache(
 
 
 def test_listener_does_not_outlive_a_killed_service(tmp_path: pathlib.Path) -> None:
-    bind = f'127.0.0.1:{services.free_port()}'
+    bind = f'127.0.0.1:{servers.free_port()}'
     placement_server.write_configuration(tmp_path, metrics={'bind': bind})
     with placement_server.served(tmp_path) as (_, process):
         _wait_for(f'http://{bind}')
@@ -124,7 +124,7 @@ def test_a_taken_port_is_reported_and_does_not_stop_the_service(tmp_path: pathli
 
 def test_counts_of_uwsgi_processes(tmp_path: pathlib.Path) -> None:
     programs = services.environment('uwsgi', ('pyuwsgi',))
-    bind, port = f'127.0.0.1:{services.free_port()}', services.free_port()
+    bind, port = f'127.0.0.1:{servers.free_port()}', servers.free_port()
     counts = tmp_path / 'counts'
     counts.mkdir()
     placement_server.write_configuration(tmp_path, metrics={'bind': bind})

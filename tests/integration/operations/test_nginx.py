@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
+from tests.support import servers
 from tests.support.operations import placement_server, services
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -77,7 +78,7 @@ def _site_for_uwsgi(home: pathlib.Path, port: int) -> str:
 @contextlib.contextmanager
 def _nginx(home: pathlib.Path, site: Callable[[pathlib.Path, int], str]) -> Iterator[str]:
     nginx = services.program('nginx', 'nginx')
-    port = services.free_port()
+    port = servers.free_port()
     _certificate(home)
     # Started by root, nginx would change to a user that cannot read the directory of the test.
     main = textwrap.dedent(MAIN).format(home=home, user='user root;' if os.getuid() == 0 else '')
@@ -104,7 +105,7 @@ def _uwsgi(home: pathlib.Path) -> Iterator[None]:
     # As in the sample configuration of the service; uWSGI would not need it.
     placement_server.write_configuration(home, oslo_middleware={'enable_proxy_headers_parsing': True})
     environ = placement_server.environ(home, PYTHONPATH=services.import_path())
-    port = services.free_port()
+    port = servers.free_port()
     ini = placement_server.uwsgi_ini(home, port, programs)
     # The test checks over HTTP whether uWSGI is up; nginx uses the protocol of uWSGI.
     ini.write_text(_replaced(ini.read_text(), ('[uwsgi]\n', f'[uwsgi]\nsocket = {home}/uwsgi.sock\n')))

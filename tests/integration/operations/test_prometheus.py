@@ -14,6 +14,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.support import servers
 from tests.support.operations import placement_server, services
 from tests.support.operations.load import HEADERS
 from tests.support.waiting import wait_until
@@ -93,7 +94,7 @@ def _scraping(home: pathlib.Path, target: str) -> Iterator[Prometheus]:
         f'rule_files: [{RULES.name}]\n'
         f'scrape_configs: [{{job_name: placement, static_configs: [{{targets: ["{target}"]}}]}}]\n'
     )
-    address = f'127.0.0.1:{services.free_port()}'
+    address = f'127.0.0.1:{servers.free_port()}'
     command = [
         program,
         f'--config.file={home}/prometheus.yml',
@@ -108,7 +109,7 @@ def _scraping(home: pathlib.Path, target: str) -> Iterator[Prometheus]:
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus that has scraped a service with traffic of each kind for some seconds."""
     home = tmp_path_factory.mktemp('prometheus')
-    bind = f'127.0.0.1:{services.free_port()}'
+    bind = f'127.0.0.1:{servers.free_port()}'
     placement_server.write_configuration(
         home, metrics={'bind': bind, 'aggregates': AGGREGATE, 'inventory_refresh_interval': 1}
     )

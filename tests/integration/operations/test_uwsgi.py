@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.support import servers
 from tests.support.operations import load, placement_server, services
 from tests.support.waiting import wait_until
 
@@ -27,7 +28,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def server(home: pathlib.Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The URL of the mount point, and the master process."""
     programs = services.environment('uwsgi', ('pyuwsgi',))
-    port = services.free_port()
+    port = servers.free_port()
     # uWSGI has a virtual environment of its own; the application is in that of the tests.
     environ = placement_server.environ(home, PYTHONPATH=services.import_path())
     command = [str(programs / 'uwsgi'), '--ini', str(placement_server.uwsgi_ini(home, port, programs))]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import applications, browser, clouds, realistic_cloud
+from tests.support import applications, browser, clouds, realistic_cloud, servers
 from tests.support.clouds import Cloud
 from tests.support.operations import services
 from tests.support.stages import mark_below
@@ -56,7 +56,7 @@ def _served(cloud: Cloud, directory: pathlib.Path) -> Iterator[str]:
     log = directory / 'placement.log'
     queries = ('resources=VCPU:64,MEMORY_MB:4096', 'resources=VCPU:32,MEMORY_MB:4096', 'resources=CUSTOM_GPU:8')
     log.write_text(''.join(LOG.format(number, query) for number, query in enumerate(queries)))
-    address = f'127.0.0.1:{services.free_port()}'
+    address = f'127.0.0.1:{servers.free_port()}'
     command = [str(pathlib.Path(sys.executable).with_name('placement-manage')), 'page', '--bind', address]
     environ = services.clean_environ(
         OS_PLACEMENT_CONFIG_DIR=str(directory), OS_PLACEMENT_DATABASE__CONNECTION=connection

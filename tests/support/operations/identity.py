@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from tests.support import servers
 from tests.support.operations import services
 
 PACKAGES = ('keystone', 'gunicorn')
@@ -115,7 +116,7 @@ class Keystone:
 def served(home: pathlib.Path) -> Iterator[Keystone]:
     """Bootstrap a Keystone in ``home`` and serve it on loopback until the block ends."""
     programs = services.environment('keystone', PACKAGES)
-    root = f'http://127.0.0.1:{services.free_port()}'
+    root = f'http://127.0.0.1:{servers.free_port()}'
     environ = services.clean_environ(OS_KEYSTONE_CONFIG_DIR=str(home), OS_KEYSTONE_CONFIG_FILES='keystone.conf')
     _bootstrap(programs, home, f'{root}/v3')
     home.joinpath('gunicorn.conf.py').write_text(textwrap.dedent(SERVER).format(bind=root.removeprefix('http://')))

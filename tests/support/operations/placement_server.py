@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.support import servers
 from tests.support.operations import services
 
 LOG = 'placement-api.log'
@@ -53,7 +54,7 @@ def served(directory: pathlib.Path, *arguments: str, **variables: str) -> Iterat
 
     The URL has no slash at the end. What the server prints is in ``placement-api.log`` in the directory.
     """
-    address = f'127.0.0.1:{services.free_port()}'
+    address = f'127.0.0.1:{servers.free_port()}'
     command = [str(BIN / 'placement-api'), '--bind', address, *arguments]
     environment = environ(directory, **variables)
     with services.running(command, f'http://{address}', directory / LOG, environment) as process:

@@ -75,13 +75,6 @@ def _install(part: str, home: pathlib.Path, packages: Sequence[str]) -> None:
     done.write_text(requirements)
 
 
-def free_port() -> int:
-    """A free TCP port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return int(probe.getsockname()[1])
-
-
 @contextlib.contextmanager
 def taken_port() -> Iterator[int]:
     """A TCP port of the loopback interface that is taken while the block runs."""
