@@ -237,6 +237,6 @@ def _add_allocation_stats(families: _Families, stats: AllocationStats | None) ->
     if stats is None:
         return
     families.add_sample('placement_usage_mismatches', stats.usage_mismatches)
-    for aggregate_stats in stats.aggregates:
-        families.add_sample('placement_aggregate_consumers', aggregate_stats.consumers, aggregate_stats.aggregate)
-        families.add_sample('placement_aggregate_allocations', aggregate_stats.allocations, aggregate_stats.aggregate)
+    for aggregate, (consumers, allocations) in stats.aggregates.items():
+        families.add_sample('placement_aggregate_consumers', consumers, aggregate)
+        families.add_sample('placement_aggregate_allocations', allocations, aggregate)

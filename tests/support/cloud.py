@@ -13,7 +13,7 @@ from placement.db import migration, tables
 from placement.db.api import Database
 from placement.ops.reports import inventory_stats
 from placement.ops.reports.capacity import Summary
-from placement.ops.reports.inventory_stats import AllocationStats, AllocationTotals
+from placement.ops.reports.inventory_stats import AllocationStats
 
 #: Larger capacities and usages count as this in sums.
 MAX_SUMMED = 2**48
@@ -102,7 +102,7 @@ def assert_counts(db: Database) -> None:
         (AGGREGATE, (4, 2, [('VCPU', 80, 100, 20, 80, 23)])),
         (UNKNOWN, (0, 0, [])),
     ]
-    totals = (AllocationTotals(AGGREGATE, 3, 4), AllocationTotals(UNKNOWN, 0, 0))
+    totals = {AGGREGATE: (3, 4), UNKNOWN: (0, 0)}
     assert inventory_stats.read_allocations(db, [AGGREGATE, UNKNOWN]) == AllocationStats(1, totals)
 
 

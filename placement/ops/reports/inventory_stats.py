@@ -34,22 +34,16 @@ class InventoryStats(NamedTuple):
     aggregates: Mapping[str, Summary]
 
 
-class AllocationTotals(NamedTuple):
-    """The numbers of consumers and allocations in the trees that have a provider in one aggregate."""
-
-    aggregate: str
-    consumers: int
-    allocations: int
-
-
 class AllocationStats(NamedTuple):
     """The result of ``read_allocations``.
 
     ``usage_mismatches`` is the number of inventories whose recorded usage is not the sum of their allocations.
+    ``aggregates`` has, by uuid, the numbers of consumers and of allocations in the trees that have a provider in an
+    aggregate.
     """
 
     usage_mismatches: int
-    aggregates: tuple[AllocationTotals, ...]
+    aggregates: Mapping[str, tuple[int, int]]
 
 
 def read_inventories(db: Database, provider_cache: ProviderCache, aggregates: Collection[str]) -> InventoryStats:
@@ -76,8 +70,7 @@ def read_allocations(db: Database, aggregates: Collection[str]) -> AllocationSta
         mismatches = int(tx.execute(_USAGE_MISMATCHES).scalar_one())
         rows = tx.execute(_AGGREGATE_ALLOCATIONS, {'wanted': list(aggregates)}) if aggregates else ()
         counted = {uuid: (consumers, allocations) for uuid, consumers, allocations in rows}
-    totals = (AllocationTotals(uuid, *counted.get(uuid, (0, 0))) for uuid in sorted(aggregates))
-    return AllocationStats(mismatches, tuple(totals))
+    return AllocationStats(mismatches, {uuid: counted.get(uuid, (0, 0)) for uuid in sorted(aggregates)})
 
 
 # The statements ----------------------------------------------------------------------------------------------
