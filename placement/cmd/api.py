@@ -32,7 +32,7 @@ DEFAULT_BIND = '127.0.0.1:8778'
 #: Maximum number of connections that the kernel queues until a worker accepts them.
 BACKLOG = 2048
 
-#: Host and port of a listening socket, for IPv6 also flow and scope; the path of a Unix socket.
+#: The address of a listening socket: host and port (for IPv6 also flow and scope), or the path of a Unix socket.
 _Address = tuple[Any, ...] | str
 
 _DESCRIPTION = """\
@@ -55,8 +55,8 @@ Stop with Ctrl-C."""
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until a signal stops the process.
 
-    :param argv: arguments; None takes those of the process.
-    :returns: the exit status, 1 when the service cannot start; the reason is one line on standard error.
+    :param argv: the arguments; None for the arguments of the process.
+    :returns: the exit status: 1 if the service cannot start. One line on standard error has the reason.
     """
     arguments = _parser().parse_args(argv)
     try:
@@ -118,10 +118,10 @@ def _positive(text: str) -> int:
 class _Server(BaseApplication):
     """gunicorn with our settings.
 
-    The master process builds an application once and closes it, which checks the configuration and, with
-    sync_on_startup, upgrades the schema. It keeps the application's provider cache. Each worker builds its own
-    application, so that processes share no database connections, and begins with the master's cache: the memory is
-    shared until one of them writes to it.
+    The master process builds an application once and closes it. This checks the configuration and, with
+    sync_on_startup, upgrades the schema. The master keeps the application's provider cache. Each worker builds its own
+    application, so that processes share no database connections. It begins with the master's cache: the processes share
+    its memory until one of them writes to it.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -133,7 +133,7 @@ class _Server(BaseApplication):
         self._database = (arguments.database or pathlib.Path(command.DEV_DATABASE)).absolute()
         inherited = _inherited_addresses()
         self._addresses = inherited or _resolve(arguments.bind)
-        #: The configuration, another one after a reload.
+        #: The configuration. A reload replaces it.
         self.conf = self._load()
         configuration.set_up_log(self.conf)
         if conflict := configuration.package_conflict():
@@ -142,9 +142,9 @@ class _Server(BaseApplication):
         self._ready_on = 'sockets from systemd' if inherited else arguments.bind
         if not inherited and isinstance(self._addresses[0], tuple):
             self._listen(*self._addresses[0][:2])
-        #: Shared with the workers: 1 when the service stops (``master.Master``).
+        #: Memory shared with the workers: 1 if the service is stopping (``master.Master``).
         self.stopping = mmap.mmap(-1, 1)
-        #: The exporter, which the master restarts as it does workers; None without metrics.
+        #: The exporter, which the master restarts like workers; None without metrics.
         self.exporter: exporter.ExporterProcess | None = None
         if self.conf.metrics.bind:
             self.exporter = exporter.ExporterProcess(command.configuration_arguments(arguments))
@@ -164,7 +164,7 @@ class _Server(BaseApplication):
         dev, server = self._arguments.dev, self.conf.server
         settings = {
             'bind': self._bind,
-            # gunicorn uses the umask only for a Unix socket.
+            # gunicorn uses this umask only for a Unix socket.
             'umask': 0o777 & ~int(server.socket_mode, 8),
             'worker_class': 'placement.serving.worker.WaitressWorker',
             'workers': server.workers or (1 if dev else os.cpu_count() or 1),
@@ -173,14 +173,14 @@ class _Server(BaseApplication):
             'loglevel': 'warning' if dev else 'info',
             'logger_class': 'placement.serving.master.ServiceLogger',
             'proc_name': 'placement-api',
-            # After that time gunicorn kills the workers that have not ended. One second is left for gunicorn itself.
+            # After this time gunicorn kills the remaining workers. One second is left for gunicorn itself.
             'graceful_timeout': server.graceful_timeout - 1,
             'control_socket_disable': True,
             'when_ready': self._when_ready,
             'on_exit': self._on_exit,
         }
         for name, value in settings.items():
-            # Not every release of gunicorn has every option.
+            # Some releases of gunicorn do not have all options.
             if name in self.cfg.settings:
                 self.cfg.set(name, value)
 
@@ -189,9 +189,9 @@ class _Server(BaseApplication):
         return deploy.loadapp(self.conf, self._cache_state)
 
     def reload(self) -> None:
-        """Read the configuration and the cache again and restart the workers with them.
+        """Read the configuration and the cache again, and restart the workers with them.
 
-        If the configuration is invalid, the previous one and its cache stay.
+        If the configuration is invalid, keep the previous one and its cache.
         """
         try:
             conf = self._load()
@@ -206,7 +206,7 @@ class _Server(BaseApplication):
     def _load(self) -> cfg.ConfigOpts:
         """Load the configuration, with the values of the command line.
 
-        :raises ConfigurationInvalid: it is invalid, or it would make every client that can reach the address an
+        :raises ConfigurationInvalid: it is invalid, or would make every client that can reach the address an
             administrator.
         """
         arguments = self._arguments
@@ -218,7 +218,7 @@ class _Server(BaseApplication):
                 'placement_database': {'connection': command.sqlite_url(self._database), 'sync_on_startup': True},
                 'api': {'auth_strategy': 'noauth2'},
                 'metrics': {'bind': None},
-                # Short lines, for a terminal.
+                # Log lines are short, for a terminal.
                 'DEFAULT': {
                     'log_date_format': '%H:%M:%S',
                     'logging_context_format_string': _DEV_LOG,
@@ -243,7 +243,7 @@ class _Server(BaseApplication):
     def _listen(self, host: str, port: int) -> None:
         """Bind the address and pass the socket to gunicorn.
 
-        gunicorn itself would try to bind five times, a second apart, and log ten lines if it fails.
+        gunicorn itself would try to bind five times in five seconds, and log ten lines about a failure.
 
         :raises ConfigurationInvalid: the address cannot be bound, for example because another process uses the port.
         """
@@ -259,9 +259,9 @@ class _Server(BaseApplication):
 
     @staticmethod
     def _prepare(conf: cfg.ConfigOpts) -> CacheState | None:
-        """Build an application with ``conf`` and close it, and return its cache, None if it could not be loaded.
+        """Build an application with ``conf``, and close it. Return its cache; None if it could not be loaded.
 
-        The workers need not upgrade the schema again.
+        The schema is upgraded only here, and not by the workers.
         """
         try:
             application = deploy.loadapp(conf)
@@ -270,8 +270,8 @@ class _Server(BaseApplication):
             state = application.provider_cache.state
             del application
         finally:
-            # The application has reference cycles, and was frozen with its cache. Without this both would stay in
-            # memory. The rest is frozen again: to traverse it in the workers would copy it to each of them.
+            # The application has reference cycles and was frozen with its cache, so without this both would stay in
+            # memory. The rest is frozen again, because traversing it in the workers would copy it to each of them.
             gc.unfreeze()
             gc.collect()
             gc.freeze()
@@ -290,7 +290,7 @@ class _Server(BaseApplication):
 
 
 def _inherited_addresses() -> list[_Address]:
-    """Return the addresses of the sockets from systemd or a previous gunicorn process, which gunicorn uses directly."""
+    """Return the addresses of the sockets that gunicorn takes from systemd or from a previous gunicorn process."""
     descriptors = [int(fd) for fd in os.environ.get('GUNICORN_FD', '').split(',') if fd]
     if os.environ.get('LISTEN_PID') == str(os.getpid()):
         count = int(os.environ.get('LISTEN_FDS', '0'))
@@ -316,7 +316,7 @@ def _resolve(bind: str) -> list[_Address]:
     except (RuntimeError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise exception.ConfigurationInvalid(reason=f'--bind {bind}: {reason}') from error
-    # getaddrinfo takes other numbers modulo 65536.
+    # getaddrinfo would take other numbers modulo 65536.
     if not 0 <= port < 65536:
         raise exception.ConfigurationInvalid(reason=f'--bind {bind}: a port is a number below 65536.')
     return [name for *_kind, name in names]

@@ -21,7 +21,7 @@ from placement import exception
 
 LOG = log.getLogger(__name__)
 
-#: The exceptions that end a command with a message of one line.
+#: The exceptions that end a command with a one-line message.
 FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
 
 
@@ -32,8 +32,8 @@ DEV_DATABASE = 'placement-dev.sqlite'
 class CommandParser(argparse.ArgumentParser):
     """Parses the arguments of a program or of one of its commands.
 
-    The options of the configuration and of the log are accepted before and after the names of commands. A command sets
-    them only if they are given after its name, so that it does not overwrite those before its name.
+    Options of the configuration and of the log may be before or after the name of a command. The parser of a command
+    sets only options after the name, so that it does not overwrite options before the name.
     """
 
     def __init__(self, *args: Any, is_command: bool = False, **options: Any) -> None:
@@ -69,12 +69,12 @@ class CommandParser(argparse.ArgumentParser):
         self._commands: Any = None
 
     def add_path(self, *flags: str, **options: Any) -> None:
-        """Add an option as ``add_argument`` does, whose value a shell completes as the path of a file or directory."""
+        """Add an option with a path as ``add_argument`` does. Shells complete its value as a file or directory."""
         option = self.add_argument(*flags, **options)
         option.complete = shtab.DIRECTORY if option.metavar == 'DIR' else shtab.FILE  # type: ignore[attr-defined]
 
     def add_information(self) -> None:
-        """Add the options of a program that only print something: ``--version`` and ``--print-completion``."""
+        """Add the options that only print something: ``--version`` and ``--print-completion``."""
         release = f'placement {metadata.version("placement")}'
         self.add_argument('--version', action='version', version=release, help='print the release and exit')
         shtab.add_argument_to(self, help='print the script with which this shell completes the command line, and exit')
@@ -103,7 +103,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def configuration_arguments(args: argparse.Namespace) -> list[str]:
-    """Return the arguments for oslo.config and oslo.log that were given: those of the configuration and of the log."""
+    """Return the given arguments for oslo.config and oslo.log: the options of the configuration and of the log."""
     options = {'--config-file': args.config_file, '--config-dir': args.config_dir, '--log-file': args.log_file}
     words = [word for option, value in options.items() if value for word in (option, value)]
     return [*words, '--debug'] if args.debug else words
@@ -125,7 +125,7 @@ def run_command(program: str, failure_code: int, command: Callable[[], int]) -> 
     """Call ``command`` and return its exit code.
 
     If it raises one of ``FAILURES``, print the reason as one line on standard error and return ``failure_code``. Before
-    it is called, a conflict with another installed package is printed as a warning.
+    the call, print a warning if another installed package conflicts with the service.
     """
     if conflict := placement_conf.package_conflict():
         print(f'{program}: warning: {conflict}', file=sys.stderr)

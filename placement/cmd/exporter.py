@@ -25,7 +25,7 @@ LOG = log.getLogger(__name__)
 
 PROGRAM = 'placement.cmd.exporter'
 _DIRECTORY_VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'
-#: The time between two starts, since an exporter whose port is in use ends at once.
+#: The time between two starts. An exporter whose port is in use ends at once.
 _RESTART_SECONDS = 5.0
 DESCRIPTION = """
 Serve /metrics (for Prometheus), /healthcheck and /healthcheck/ready on the address in [metrics] bind.
@@ -37,8 +37,8 @@ and the same PROMETHEUS_MULTIPROC_DIR. It ends when the process that started it 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until the parent process has ended.
 
-    :param argv: arguments; None takes those of the process.
-    :returns: the exit status, 1 when the metrics cannot be served; the reason is one line on standard error.
+    :param argv: the arguments; None for the arguments of the process.
+    :returns: the exit status: 1 if the metrics cannot be served. One line on standard error has the reason.
     """
     args = command.CommandParser(prog=f'python -m {PROGRAM}', description=DESCRIPTION).parse_args(argv)
     return command.run_command(PROGRAM, 1, functools.partial(_serve, args))
@@ -53,7 +53,7 @@ def _serve(args: argparse.Namespace) -> int:
     if not os.path.isdir(directory):
         reason = f'{_DIRECTORY_VARIABLE} does not name the directory in which the service keeps its counts.'
         raise exception.ConfigurationInvalid(reason=reason)
-    # Not imported at the top, because prometheus_client reads PROMETHEUS_MULTIPROC_DIR when it is imported.
+    # This import is not at the top, because prometheus_client reads PROMETHEUS_MULTIPROC_DIR when it is imported.
     from placement.observability import processes
     from placement.ops import metrics
     from placement.serving import metrics_listener
@@ -65,12 +65,12 @@ def _serve(args: argparse.Namespace) -> int:
     registry.register(metrics.DatabaseCollector(database, provider_cache, conf.metrics, check))
     page = None
     if conf.metrics.page:
-        # Not at the top: it takes a tenth of the time of a start of placement-api, which also imports this module.
+        # This is not at the top, because placement-api also imports this module: its start would take a tenth longer.
         from placement.ops.page.application import Page, host_names
         from placement.ops.page.view import Sources, log_file
 
         sources = Sources(conf, database, provider_cache, check, log_file(conf), processes.registry(directory))
-        # The page accepts any host name, unless only this machine can reach the address.
+        # If other machines can reach the address, the page accepts any host name.
         page = Page(sources, host_names(bind.rpartition(':')[0].strip('[]')))
     try:
         metrics_listener.serve(metrics_listener.application(check.problem, registry, page), bind)
@@ -83,11 +83,11 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 class ExporterProcess:
-    """The exporter as a child process of a server, and the directory for the metrics of the server's processes.
+    """The exporter as a child process of a server, and the directory with the metrics of the server's processes.
 
     Make it before prometheus_client is imported, because it sets ``PROMETHEUS_MULTIPROC_DIR``.
 
-    :param arguments: the server's arguments that choose the configuration.
+    :param arguments: the server's arguments that select the configuration.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -105,7 +105,7 @@ class ExporterProcess:
         if self._process:
             LOG.warning('The exporter of the metrics (pid: %d) has ended and is started again', self._process.pid)
         self._started = now
-        # In a session of its own it does not get the SIGINT of Ctrl-C; the server stops it.
+        # In its own session it does not get the SIGINT of Ctrl-C; the server stops it.
         self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
 
     def stop(self) -> None:

@@ -30,9 +30,9 @@ FAILED = 127
 #: One module for each command. Each has ``add_command(program)``, which sets these defaults on the parser that it adds:
 #:
 #: * ``run(args, conf, db) -> exit code``, or ``run(args) -> exit code`` with ``needs_database=False``.
-#: * ``needs_database=False`` if it needs no database; it loads the configuration itself, if it needs one.
+#: * ``needs_database=False`` if it needs no database. It loads the configuration itself if it needs it.
 #: * ``needs_schema=False`` if it works on a database without our schema.
-#: * ``has_timeout=True`` if ``[placement_database] socket_timeout`` applies to it as it does to the service.
+#: * ``has_timeout=True`` if ``[placement_database] socket_timeout`` applies to it, as to the service.
 _COMMANDS = (
     manage_db,
     manage_audit,
@@ -48,8 +48,8 @@ _COMMANDS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    :param argv: the arguments after the program's name; None for those of this process.
-    :returns: the exit code: 0 for success, 127 when the command failed; the commands define others.
+    :param argv: the arguments after the program's name; None for the arguments of this process.
+    :returns: the exit code: 0 for success, 127 for a failed command. Commands define other codes.
     """
     args = _parser().parse_args(argv)
     function = args.run if not args.needs_database else _run_with_database
@@ -87,7 +87,7 @@ def _run_with_database(args: argparse.Namespace) -> int:
 
 
 def _configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
-    """Load the configuration; without one, use the database of ``placement-api --dev`` in the current directory.
+    """Load the configuration. Without one, use the database of ``placement-api --dev`` in the current directory.
 
     :raises ConfigurationInvalid: the configuration is invalid, or there is no database to use.
     """

@@ -72,7 +72,7 @@ def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
 
 def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Database) -> int:
-    """Print that the database is adopted already, and whether another program has written to it since."""
+    """Print that the database is already adopted, and whether another program has written to it since."""
     wrong = checks.find(db, conf, 'usage_mismatch') if error.revision == migration.head() else []
     advice = ''
     if wrong:
@@ -113,7 +113,7 @@ def _print_plan(plan: Plan, command: str) -> int:
 def _print_problems(problems: list[str]) -> int:
     print('Nothing was changed, because of these problems:')
     for problem in problems:
-        # Problems quote names from the database, which may have any character.
+        # Problems quote names from the database, which may contain any character.
         print(f'- {output.printable(problem, output.console())}')
     print('Correct them and run the command again.')
     if any(problem.startswith('There is a connection') for problem in problems):

@@ -121,7 +121,7 @@ def _stages(result: Explanation, console: Console) -> Table:
     for rule, stage in zip(cells, result.stages, strict=True):
         counts = Text('\n'.join(sentences.rejection_texts(stage.rejected)))
         table.add_row(rule, f'{stage.providers:,}', f'{stage.trees:,}', counts, style=style)
-        # The rules after the first one that leaves no tree do not matter.
+        # After a rule that leaves no tree, the other rules do not matter.
         style = style if stage.trees else 'dim'
     return table
 
@@ -140,8 +140,8 @@ def _what_ifs(result: Explanation, console: Console) -> Table:
 
 
 def _add_rule_column(table: Table, heading: str, rules: Sequence[str], console: Console) -> list[Text]:
-    """Add a column that does not break uuids; longer words are folded. Return its cells."""
-    # A space after each uuid of a list of aggregates, so that a line can be broken there.
+    """Add a column that does not break uuids, but folds longer words. Return its cells."""
+    # A space after each uuid allows a line break in a list of aggregates.
     cells = [Text(re.sub('([0-9a-f]{12}),', r'\1, ', output.printable(rule, console))) for rule in rules]
     longest = max((len(word) for cell in cells for word in cell.plain.split()), default=0)
     table.add_column(heading, overflow='fold', min_width=min(longest, _UUID_LENGTH))

@@ -23,7 +23,7 @@ def add_command(program: CommandParser) -> None:
 
 
 def _print(args: argparse.Namespace) -> int:
-    # Not at the top: it imports everything that answers requests, a third of the time that every command would take.
+    # This is not at the top: it imports all handlers, which would take a third of the time of every command.
     from placement import openapi
 
     newest = command.load_configuration(args).placement.max_microversion

@@ -54,7 +54,7 @@ def add_command(program: CommandParser) -> None:
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    # Not at the top: the import would delay all other commands.
+    # This is not at the top, because the import would delay all other commands.
     from placement.ops.page.application import Page, host_names, is_loopback
     from placement.ops.page.view import Sources, log_file
 
@@ -79,6 +79,6 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     except OSError as error:
         raise CannotServe(reason=f'Cannot listen on {args.bind}: {error.strerror}.') from error
     print(f'The page is at http://{args.bind}/ until Ctrl-C.', flush=True)
-    # Returns after Ctrl-C.
+    # This returns after Ctrl-C.
     server.run()
     return 0

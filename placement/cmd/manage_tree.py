@@ -41,7 +41,7 @@ _EPILOG = (
 Consumers = Mapping[str, Sequence[ConsumerReport]]
 
 _BAR_WIDTH = 20
-#: The color of a bar from each used share of the capacity on. A corrupt usage may be negative.
+#: The color of a bar for each lower bound of the used share. A corrupt usage may be negative.
 _COLORS = ((1.0, 'red'), (0.8, 'yellow'), (-math.inf, 'green'))
 
 
@@ -145,7 +145,7 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
 
 
 def _list(rows: Iterable[TreeRow], resource_class: str | None, console: Console) -> Table:
-    """Make a table with a line for each tree: how full it is in a class, or in its fullest class if that is None."""
+    """Make a table with one line for each tree: its usage of ``resource_class``, or of its fullest class if None."""
     table = output.table('Host', 'Share', f'Used of\n{resource_class}' if resource_class else 'Used of capacity')
     for row in rows:
         classes = [figures for figures in row.classes if resource_class in (None, figures.resource_class)]
@@ -226,7 +226,7 @@ def _inventory_lines(tree: Tree, provider: Provider, console: Console) -> Iterat
 
 
 def _bar(utilization: capacity.Utilization, console: Console) -> Text:
-    """Return a bar for the used share of an inventory: not empty if anything is used, and full only if all is used."""
+    """Return a bar for the used share of an inventory. It is empty only if nothing is used, and full only if all is."""
     full, empty = ('#', '.') if console.options.ascii_only else ('█', '░')
     length = max(min(int(utilization.share * _BAR_WIDTH), _BAR_WIDTH), 0)
     if utilization.used > 0:

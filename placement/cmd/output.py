@@ -25,20 +25,20 @@ from placement.ops.reports.consumers import ConsumerReport
 
 T = TypeVar('T')
 
-#: A progress bar appears after this delay.
+#: The delay until a progress bar appears.
 _PROGRESS_DELAY_SECONDS = 2.0
-#: The width of output that is not to a terminal: more than any line has, so that rich breaks none.
+#: The width of output that does not go to a terminal. It exceeds all lines, so that rich does not break them.
 _UNBROKEN = 10_000
 
 
 def console() -> Console:
-    """Make a console for standard output. If that is not a terminal, long lines are not broken."""
+    """Make a console for standard output. If this is not a terminal, do not break long lines."""
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
 
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show ``what`` and a spinner on standard error during the block, if that is a terminal."""
+    """Show ``what`` and a spinner on standard error during the block, if this is a terminal."""
     console = Console(stderr=True)
     with console.status(what) if console.is_terminal else contextlib.nullcontext():
         yield
@@ -62,17 +62,17 @@ def with_progress(title: str, items: list[T]) -> Iterable[T]:
 
 @contextlib.contextmanager
 def paged(console: Console, what: str) -> Iterator[None]:
-    """Show what the block prints to ``console`` in a pager, if standard output is a terminal.
+    """If standard output is a terminal, show in a pager what the block prints to ``console``.
 
-    The pager is $PAGER, or else less; unless $LESS is set, less exits immediately if everything fits on the screen.
+    The pager is $PAGER, or otherwise less. Unless $LESS is set, less exits immediately if everything fits the screen.
 
-    :param what: shown with a spinner until the pager starts.
+    :param what: a text that is shown with a spinner until the pager starts.
     """
     if not sys.stdout.isatty():
         yield
         return
     if pager := os.environ.get('PAGER') or shutil.which('less'):
-        # The command sets $LESS, because pydoc, which runs it, replaces the variable since Python 3.13.
+        # The command itself sets $LESS, because since Python 3.13 pydoc, which runs it, replaces the variable.
         options = shlex.quote(os.environ.get('LESS', 'FRX'))
         os.environ['MANPAGER'] = f'LESS={options} {pager}'
     with console.pager(styles=True), waiting(what):
@@ -80,17 +80,17 @@ def paged(console: Console, what: str) -> Iterator[None]:
 
 
 def print_json(data: Any) -> None:
-    """Print ``data`` as indented JSON in ASCII; other characters and control characters are escaped.
+    """Print ``data`` as indented JSON in ASCII. Escape other characters and control characters.
 
-    Times are texts as in ISO 8601.
+    Times become texts in the format of ISO 8601.
     """
     console().out(json.dumps(data, indent=2, default=dt.datetime.isoformat), highlight=False)
 
 
 def table(name: str, *headings: str) -> Table:
-    """Make a table with a column of names, which are folded where the terminal is too narrow, and columns of figures.
+    """Make a table with one column of names and several columns of figures.
 
-    Figures are aligned to the right and never shortened.
+    Names are folded if the terminal is too narrow. Figures are aligned to the right and never shortened.
     """
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(name, overflow='fold')
@@ -130,7 +130,7 @@ def print_summary(summary: Summary) -> None:
 
 
 def printable(text: str, to: Console) -> str:
-    """Return ``text`` with all characters escaped that ``to`` cannot show or that could control a terminal."""
+    """Escape all characters that ``to`` cannot show or that could control a terminal."""
     shown = ''.join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     return shown.encode(to.encoding, 'backslashreplace').decode(to.encoding)
 
@@ -144,7 +144,7 @@ def describe_consumer(consumer: ConsumerReport, to: Console) -> str:
 
 
 def warn_of_usage_mismatches(count: int) -> None:
-    """Print on standard error that the usage of ``count`` inventories is wrong; nothing if it is 0."""
+    """Print on standard error that the usage of ``count`` inventories is wrong. Print nothing for 0."""
     if count:
         inventories = units.plural(count, 'inventory', 'inventories')
         print(

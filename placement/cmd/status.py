@@ -48,14 +48,14 @@ class Checks(upgradecheck.UpgradeCommands):
                 authentication.check_token_cache(self._conf)
             except exception.ConfigurationInvalid as error:
                 return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
-        # A warning, because an ignored option may be important, such as one for TLS to the database.
+        # This is a warning, because an ignored option may be important, such as an option for TLS to the database.
         if ignored := placement_conf.ignored(self._conf):
             details = '\n'.join(['Options that this service does not have are ignored:', *ignored])
             return upgradecheck.Result(upgradecheck.Code.WARNING, details)
         return upgradecheck.Result(upgradecheck.Code.SUCCESS)
 
     def _get_details(self, upgrade_check_result: upgradecheck.Result) -> str | None:
-        """Wrap each line of the details by itself, for the table."""
+        """Wrap each line of the details separately, for the table."""
         lines = (upgrade_check_result.details or '').splitlines()
         wrapped = (textwrap.fill(line, _WIDTH, subsequent_indent='  ', break_on_hyphens=False) for line in lines)
         return '\n'.join(wrapped) or None
@@ -80,7 +80,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return upgradecheck.Result(upgradecheck.Code.WARNING, details)
 
     def _audited(self, kind: str, failure: upgradecheck.Code) -> upgradecheck.Result:
-        """Return success if an audit finds nothing of this kind, else ``failure`` with the first finding."""
+        """Return success if an audit finds nothing of this kind; otherwise ``failure`` with the first finding."""
         if self._schema().code != upgradecheck.Code.SUCCESS:
             return _SKIPPED
         findings = checks.find(self._db, self._conf, kind)
@@ -97,16 +97,16 @@ class Checks(upgradecheck.UpgradeCommands):
         # Searches do not find a provider whose root is wrong.
         ('Provider trees', (_audited, {'kind': 'invalid_tree', 'failure': upgradecheck.Code.FAILURE})),
         ('Consumers', (_audited, {'kind': 'allocation_without_consumer', 'failure': upgradecheck.Code.WARNING})),
-        # If a recorded usage is too low, more is allocated than there is.
+        # If a recorded usage is too low, claims exceed the capacity.
         ('Usages', (_audited, {'kind': 'usage_mismatch', 'failure': upgradecheck.Code.FAILURE})),
         ('Tables of another service', _other_tables),
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the checks and print a table of the results, or JSON.
+    """Run the checks, and print the results as a table or JSON.
 
-    :param argv: the arguments after the program's name; None for those of this process.
+    :param argv: the arguments after the program's name; None for the arguments of this process.
     :returns: the exit code.
     """
     args = _parser().parse_args(argv)
@@ -132,12 +132,12 @@ def _check(args: argparse.Namespace) -> int:
     conf = command.load_configuration(args)
     db = Database(conf)
     try:
-        # Fails here with one line if the database is unavailable; in a check it would be a traceback.
+        # If the database is unavailable, this fails with one line. A check would print a traceback.
         db.schema_revision()
-        # oslo.upgradecheck parses a command line itself. It gets one made of ours, whose help is better.
+        # oslo.upgradecheck parses a command line itself. It gets one made from ours, which has better help.
         arguments = ['upgrade', 'check', *(['--json'] if args.format == 'json' else [])]
         worst = upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), arguments, [])
-        # Warnings do not prevent a start of the release, so the exit code lets tools continue.
+        # The release starts in spite of warnings, so the exit code lets tools continue.
         return 0 if worst == upgradecheck.Code.WARNING else int(worst)
     finally:
         db.dispose()

@@ -1,4 +1,4 @@
-"""The aggregates of a provider. Only here media types are checked before the microversion (api-ref/aggregates.md)."""
+"""The aggregates of a provider. Only here are media types checked before the microversion (api-ref/aggregates.md)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def list_resource_provider_aggregates(req: webob.Request, context: RequestContex
     path_error=require_provider,
 )
 def replace_resource_provider_aggregates(req: webob.Request, context: RequestContext, data: Any) -> webob.Response:
-    """Replace the aggregates of a provider; from 1.19 its generation is compared and incremented."""
+    """Replace the aggregates of a provider. From 1.19 on, compare and increment its generation."""
     uuid = util.path_variable(req, 'uuid')
     guarded = _with_generation(req)
     sent = data['aggregates'] if guarded else data

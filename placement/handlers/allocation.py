@@ -1,4 +1,4 @@
-"""Allocations of consumers and on providers."""
+"""The allocations of consumers, and the allocations on providers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from placement.web.operation import JSON, Microversions, RequiresAccept, Require
 _CHANGED = ErrorMapping(
     exception.ConcurrentUpdate, 'Inventory and/or allocations changed while attempting to allocate: {error}'
 )
-# Nothing is put before the message, because clients look for it at the start of the detail.
+# The detail begins with the message, because clients look for it there.
 _WRONG_GENERATION = ErrorMapping(exception.ConsumerGenerationConflict)
 
 
@@ -49,8 +49,8 @@ def _claim(context: RequestContext, consumer_uuid: str, data: dict[str, Any]) ->
 def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[ConsumerClaim]:
     """Make the claims of several consumers, in the order of ``entries``.
 
-    :param entries: by consumer uuid, as the schema of the operation allows them.
-    :raises HTTPBadRequest: a key is no uuid, or two keys are one consumer in two spellings.
+    :param entries: by consumer uuid, in the form of the operation's schema.
+    :raises HTTPBadRequest: a key is not a uuid, or two keys spell the same consumer differently.
     """
     claims: dict[str, ConsumerClaim] = {}
     for key, entry in entries.items():
@@ -109,7 +109,7 @@ def list_resource_provider_allocations(req: webob.Request, context: RequestConte
 def _consumer_uuid(req: webob.Request, _context: RequestContext) -> str:
     """Return the canonical uuid of the consumer in the path.
 
-    :raises HTTPBadRequest: it is no uuid.
+    :raises HTTPBadRequest: it is not a uuid.
     """
     uuid = util.path_variable(req, 'consumer_uuid')
     if not validation.is_uuid(uuid):
@@ -150,7 +150,7 @@ def replace_consumer_allocations(req: webob.Request, context: RequestContext, da
     responses={204: None},
 )
 def set_allocations(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
-    """Replace all allocations of every consumer that the body names, together or not at all."""
+    """Replace all allocations of every consumer in the body, either for all consumers or for none."""
     claim.replace_allocations(context.db, claims_of(context, data))
     return util.empty_response(req, 204)
 

@@ -50,7 +50,7 @@ def list_allocation_candidates(
     started = time.monotonic()
     version, options, metrics = microversion.requested(req), context.conf.placement, context.db.metrics
     rng = random.SystemRandom() if options.randomize_allocation_candidates else None
-    # A committed state of the database that is no older than this call.
+    # A committed state of the database that is not older than this call.
     snapshot = context.provider_cache.up_to_date()
     candidates = find_candidates(snapshot, request, SearchBudget.for_search(options), rng)
     count = req.environ[request_log.CANDIDATES_KEY] = sum(map(len, candidates.candidate_sets))
@@ -66,7 +66,7 @@ def list_allocation_candidates(
 
 
 def _log(query: str, candidates: AllocationCandidates, context: RequestContext) -> None:
-    """Log that the search reached a limit, or why it found nothing, which the response does not contain."""
+    """Log that the search reached a limit, or why it found nothing: the response does not contain this."""
     options = context.conf.placement
     if candidates.limits_reached:
         limits = describe_limits(candidates.limits_reached, options)
@@ -83,13 +83,13 @@ def _log(query: str, candidates: AllocationCandidates, context: RequestContext) 
 
 
 # A response may have many thousand similar entries, so it is joined from fragments of JSON. The candidates of a set
-# differ only in the uuids of the providers, and the cache keeps the fragments of provider summaries.
+# differ only in the uuids of the providers. The cache has the fragments of provider summaries.
 
 
 class _Template(NamedTuple):
-    """The JSON of a set: for each candidate the ``constants``, each followed by the uuid of a provider.
+    """The JSON of a candidate set: for each candidate the ``constants``, each followed by the uuid of a provider.
 
-    The first constant ends the previous candidate and begins the next one: it is ``closing`` and ``opening``.
+    The first constant ends the previous candidate and begins the next one: it joins ``closing`` and ``opening``.
     """
 
     opening: str
@@ -139,7 +139,7 @@ def _template(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) ->
             mapped.append(f'"{suffix}":[{",".join([uuid] * len(of_group))}]')
             positions += of_group
         members.append(f'"mappings":{{{",".join(mapped)}}}')
-    # JSON has no NUL, so it marks the places of the uuids.
+    # JSON does not contain NUL, so NUL marks the places of the uuids.
     opening, *constants = f'{{{",".join(members)}}},'.split('\0')
     closing = constants.pop()
     return _Template(opening, [closing + opening, *constants], closing, positions)
@@ -157,7 +157,10 @@ def _summaries(candidates: AllocationCandidates, version: Any) -> list[bytes]:
 
 
 def _summary(included: Collection[str] | None, version: Any, provider: Provider) -> bytes:
-    """Encode one summary; ``included`` are the resource classes that it shows, None for all."""
+    """Encode one summary.
+
+    :param included: the resource classes that it shows; None for all.
+    """
     resources = ','.join(
         f'{_json(name)}:{{"capacity":{inventory.capacity},"used":{inventory.used}}}'
         for name, inventory in provider.inventories.items()

@@ -1,4 +1,4 @@
-"""The inventories of a provider: all of them, or that of one resource class."""
+"""The inventories of a provider: all of them, or the one of a resource class."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _collection(provider: ProviderGeneration, inventories: Mapping[str, Inventor
 
 
 def record_of(entry: Mapping[str, Any]) -> InventoryRecord:
-    """Make a record of an inventory in a body, which is valid by its JSON schema. Missing members have defaults."""
+    """Make a record from an inventory in a valid body. Missing members have defaults."""
     values = {field: entry[field] for field in _FIELDS if field in entry}
-    # Adding 0.0 makes a float of an integer, and 0.0 of -0.0, whose sign not every database keeps.
+    # Adding 0.0 makes a float of an integer. It also makes 0.0 of -0.0, because some databases do not keep the sign.
     return InventoryRecord(**{**values, 'allocation_ratio': entry.get('allocation_ratio', 1.0) + 0.0})
 
 
@@ -176,7 +176,7 @@ def update_resource_provider_inventory(
     failures=(
         ErrorMapping(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
         ErrorMapping(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),
-        # Clients expect this code, not that of an inventory in use (api-ref/errors.md#codes-that-surprise).
+        # Clients expect this code, not the code of an inventory in use (api-ref/errors.md#codes-that-surprise).
         ErrorMapping(
             exception.InventoryInUse,
             'Unable to delete inventory of class {resource_class}: {error}',

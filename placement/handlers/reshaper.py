@@ -33,7 +33,7 @@ from placement.web.operation import JSON, Microversions, RequiresContentType, Re
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         ErrorMapping(exception.ResourceClassNotFound, 'malformed reshaper data: {error}', exc.HTTPBadRequest),
         ErrorMapping(exception.InventoryInUse, 'update conflict: {error}'),
-        # Nothing is put before these messages, because clients look for them at the start of the detail.
+        # The detail begins with these messages, because clients look for them there.
         ErrorMapping(exception.ReshapeGenerationConflict),
         ErrorMapping(exception.ConsumerGenerationConflict),
         ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),

@@ -24,7 +24,7 @@ from placement.web.context import RequestContext
 from placement.web.error_mapping import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
 from placement.web.operation import JSON, RequiresAccept, RequiresContentType, RequiresPolicy, operation
 
-# The name of each link besides ``self``, and the first microversion that has it.
+# The names of the links other than ``self``, each with the first microversion that has it.
 _SUB_RESOURCES = (
     ('inventories', (1, 0)),
     ('usages', (1, 0)),
@@ -55,7 +55,7 @@ def _canonical(uuid: str | None) -> str | None:
 
 
 def _filters(params: MultiDict, version: Any) -> RequestGroup:
-    """Read the filters that a search also has, as the microversion allows them."""
+    """Read the filters that searches also have, by the rules of the microversion."""
     member_of = syntax.parse_member_of(params.getall('member_of'), version)
     amounts, required = params.get('resources'), params.getall('required')
     if version < (1, 30):
@@ -97,7 +97,7 @@ def list_resource_providers(req: webob.Request, context: RequestContext, params:
 
 
 def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]]]) -> list[bytes]:
-    """Encode each provider as ``_serialize`` describes it. The cache keeps the result for later requests."""
+    """Encode each provider in the form of ``_serialize``. The cache keeps the results for later requests."""
     version = microversion.requested(req)
     form = (
         'entry',
@@ -119,7 +119,7 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]
     responses=(((1, 20), {200: responses.PROVIDER}), ((1, 0), {201: None})),
 )
 def create_resource_provider(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
-    """Create a provider; the response is 201 without a body below 1.20, and 200 with the provider from 1.20 on."""
+    """Create a provider. Respond with 201 without a body below 1.20, and with 200 and the provider from 1.20 on."""
     name, uuid = data['name'], _canonical(data.get('uuid')) or uuidutils.generate_uuid()
     parent = _canonical(data.get('parent_provider_uuid'))
     if not name:
@@ -163,9 +163,9 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
     path_error=require_provider,
 )
 def update_resource_provider(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
-    """Rename a provider and, from 1.14, give a root a parent, from 1.37 change any parent.
+    """Rename a provider. From 1.14 on, a root can get a parent; from 1.37 on, any parent can be changed.
 
-    If the body has no ``parent_provider_uuid``, the parent stays as it is.
+    If the body has no ``parent_provider_uuid``, the parent stays the same.
     """
     provider = ResourceProvider.reference(context, util.path_variable(req, 'uuid'))
     if 'parent_provider_uuid' in data:

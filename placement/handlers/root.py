@@ -12,7 +12,7 @@ from placement.web.operation import operation
 
 @operation(responses={200: responses.VERSIONS})
 def list_versions(req: webob.Request, _context: RequestContext) -> webob.Response:
-    """Show which microversions are served. An empty href means the URL of the document, below any mount prefix."""
+    """Show which microversions are served. An empty href means the URL of this document, with any mount prefix."""
     version = microversion.requested(req)
     document = {
         'id': 'v1.0',

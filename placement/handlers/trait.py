@@ -72,7 +72,7 @@ def delete_resource_provider_traits(req: webob.Request, context: RequestContext)
 
 
 def _name_filter(value: str) -> dict[str, Any]:
-    """Read ``in:A,B`` or ``startswith:PREFIX``; with any other operator all traits match (api-ref/traits.md)."""
+    """Read ``in:A,B`` or ``startswith:PREFIX``. With any other operator, all traits match (api-ref/traits.md)."""
     operator, colon, operand = value.partition(':')
     if not colon:
         raise exc.HTTPBadRequest(
@@ -92,7 +92,7 @@ def _name_filter(value: str) -> dict[str, Any]:
     responses={200: responses.TRAITS},
 )
 def list_traits(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:
-    """List the traits, all or those that the query string selects."""
+    """List all traits, or the traits that the query string selects."""
     filters: dict[str, Any] = {}
     if 'name' in params:
         filters.update(_name_filter(params['name']))

@@ -1,4 +1,4 @@
-"""Usages: the amounts consumed of a provider's inventories, and of each class by a project."""
+"""Usages: the consumed amounts of a provider's inventories, and of each class by a project."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def list_resource_provider_usages(req: webob.Request, context: RequestContext) -
 
 
 def _project_of_query(req: webob.Request) -> dict[str, str]:
-    """Return the target of the policy rule: the project that the query names; empty if it names none.
+    """Return the target of the policy rule: the project in the query, or nothing if it has none.
 
-    Policy comes before the check of the query, so a caller that the rule does not allow gets 403 for any query.
+    Policy is checked before the query, so a caller that the rule does not allow gets 403 for any query.
     """
     try:
         params = util.query_params(req)

@@ -1,7 +1,7 @@
 """JSON Schemas of request bodies and query strings, one module per resource, and of responses (``responses``).
 
-Each schema is a constant for one window (range) of microversions. Where there are several windows, the module also has
-a ``Windows`` table, newest first, from which ``for_version`` chooses.
+Each schema is a constant for one window (range) of microversions. If there are several windows, the module also has a
+``Windows`` table, newest first, and ``for_version`` chooses from it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Windows = tuple[tuple[tuple[int, int], Schema], ...]
 def for_version(windows: Schema | Windows, version: tuple[int, int]) -> Schema:
     """Return the schema that applies at a microversion.
 
-    :param windows: a schema that always applies, or pairs of the first microversion of a window and its schema, newest
-        first; the last window begins with 1.0 or the first microversion of the operation.
+    :param windows: a schema that always applies, or pairs of a window's first microversion and its schema, newest
+        first. The last window begins with 1.0 or with the first microversion of the operation.
     :param version: the negotiated microversion.
     :raises LookupError: the version is older than every window.
     """

@@ -38,7 +38,7 @@ _EMPTYABLE_OBJECT_FORM: Schema = {
     'patternProperties': {
         common.UUID_KEY_PATTERN: {
             'type': 'object',
-            # Allowed so that the body of a GET can be sent back, and ignored.
+            # The service ignores the generation. It is allowed so that clients can send the body of a GET back.
             'properties': {'generation': common.GENERATION, 'resources': _RESOURCES},
             'required': ['resources'],
             'additionalProperties': False,
@@ -72,8 +72,8 @@ PUT_1_28: Schema = {
     'additionalProperties': False,
 }
 
-# The request groups that the providers of a candidate serve. Accepted so that an element of ``allocation_requests`` can
-# be sent as it is, and ignored.
+# The request groups that the providers of a candidate serve. The service ignores them. They are allowed so that clients
+# can send an element of ``allocation_requests`` unchanged.
 _MAPPINGS: Schema = {
     'type': 'object',
     'minProperties': 1,
@@ -91,14 +91,14 @@ PUT_1_38: Schema = {
     'required': [*PUT_1_34['required'], 'consumer_type'],
 }
 
-#: The body of PUT, and that of POST for each consumer. The two differ below 1.28.
+#: The body of PUT, and the part of POST for each consumer. The two differ below 1.28.
 CONSUMER: Windows = (((1, 38), PUT_1_38), ((1, 34), PUT_1_34), ((1, 28), PUT_1_28))
 
 PUT: Windows = (*CONSUMER, ((1, 12), PUT_1_12), ((1, 8), PUT_1_8), ((1, 0), PUT_1_0))
 
 
 def by_consumer(entry: Schema, min_consumers: int = 1) -> Schema:
-    """Return the schema of an object from consumer uuid to ``entry``, with at least ``min_consumers`` of them."""
+    """Return the schema of an object from consumer uuid to ``entry``, with at least ``min_consumers`` members."""
     return {
         'type': 'object',
         'minProperties': min_consumers,

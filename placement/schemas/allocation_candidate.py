@@ -9,20 +9,20 @@ from placement.schemas import Schema, Windows
 
 _POLICIES = ['none', 'isolate']
 
-# [0-9] and not \d, which matches digits of other scripts; \Z and not $, which also matches before a final newline.
+# [0-9], because \d also matches digits of other scripts. \Z, because $ also matches before a final newline.
 LIMIT = r'^[1-9][0-9]*\Z'
 GROUP_POLICY = rf'^({"|".join(_POLICIES)})\Z'
 # A key of a request group: the parameter, and the suffix of the group.
 _GROUP_KEY_1_25 = r'^(resources|required|member_of)([1-9][0-9]*)?\Z'
 _GROUP_KEY_1_31 = r'^(resources|required|member_of|in_tree)([1-9][0-9]*)?\Z'
-#: The keys of request groups at all microversions, and a few more: the schemas reject those.
+#: The keys of request groups at all microversions. It matches a few more keys, which the schemas reject.
 GROUP_KEY = r'^(resources|required|member_of|in_tree)([1-9][0-9]*|[a-zA-Z0-9_-]{1,64})?\Z'
 _GROUP_KEY_1_33 = r'^(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})?\Z'
 
 _TEXT: Schema = {'type': 'string'}
 _LIMIT: Schema = {'type': 'string', 'pattern': LIMIT}
 
-# Keywords are checked in the order in which they are written here: missing and unknown keys before invalid values.
+# Keywords are checked in this order: missing and unknown keys come before invalid values.
 
 GET_1_10: Schema = {
     'type': 'object',
@@ -39,7 +39,7 @@ GET_1_21: Schema = {**GET_1_17, 'properties': {**GET_1_17['properties'], 'member
 
 
 def _by_pattern(group_key: str, *keys: str) -> Schema:
-    """Return the schema of a query string with keys of groups, since 1.25. ``keys`` are later keys without suffix."""
+    """Return the schema of a query string with keys of groups, since 1.25. ``keys`` are new keys without a suffix."""
     return {
         'type': 'object',
         'additionalProperties': False,

@@ -8,7 +8,7 @@ from placement.schemas import Schema
 CUSTOM_NAME_PATTERN = r'^CUSTOM_[A-Z0-9_]+\Z'
 RESOURCE_CLASS_PATTERN = r'^[A-Z0-9_]+\Z'
 CONSUMER_TYPE_PATTERN = r'^[A-Z0-9_]+\Z'
-#: A key with the characters and the length of a uuid; handlers check whether it is one.
+#: A key with the characters and the length of a uuid. Handlers check whether it is a uuid.
 UUID_KEY_PATTERN = r'^[0-9a-fA-F-]{36}\Z'
 
 UUID: Schema = {'type': 'string', 'format': 'uuid'}

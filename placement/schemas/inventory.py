@@ -14,8 +14,8 @@ def _integer(minimum: int) -> Schema:
     return {'type': 'integer', 'minimum': minimum, 'maximum': capacity.MAX_INT32}
 
 
-# A negative ratio passes, since the handler rejects it after the check of the generation. Only ratios beyond the limits
-# of the type are rejected here.
+# A negative ratio passes, because the handler rejects it after the check of the generation. The schema rejects only
+# ratios beyond the limits of the type.
 _RECORD_PROPERTIES: Schema = {
     'total': _integer(1),
     'reserved': _integer(0),
@@ -50,7 +50,7 @@ PUT_ONE: Schema = {
     'additionalProperties': False,
 }
 
-# Keys have no pattern: one that cannot be the name of a class gets the error of an unknown class
+# Keys have no pattern: a key that cannot be the name of a class gets the error of an unknown class
 # (api-ref/inventories.md).
 PUT_ALL: Schema = {
     'type': 'object',

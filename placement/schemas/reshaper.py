@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement.schemas import Schema, Windows, allocation, common, inventory
 
-# The keys of the inner object have no pattern: one that cannot be the name of a class gets the error of an unknown
+# The keys of the inner object have no pattern: a key that cannot be the name of a class gets the error of an unknown
 # class (api-ref/reshaper.md#post-reshaper).
 _INVENTORIES: Schema = {
     'type': 'object',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement.schemas import Schema, common
 
-#: The body of POST, and of PUT from 1.2 to 1.6. From 1.7 the name in the path of PUT is validated with it.
+#: The body of POST, and of PUT from 1.2 to 1.6. From 1.7 on, it validates the name in the path of PUT.
 CUSTOM_CLASS: Schema = {
     'type': 'object',
     'properties': {'name': common.CUSTOM_NAME},

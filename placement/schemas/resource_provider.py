@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement.schemas import Schema, Windows, common
 
-# An empty name passes: the handler rejects it with a text of its own.
+# An empty name passes: the handler rejects it with another text.
 POST_1_0: Schema = {
     'type': 'object',
     'properties': {

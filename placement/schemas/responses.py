@@ -82,7 +82,7 @@ AGGREGATES: Windows = (
 
 # Allocations ----------------------------------------------------------------------------------------------------
 
-# No member but ``allocations`` is required: the response for an unknown consumer has no owner and no generation.
+# Only ``allocations`` is required: the response for an unknown consumer has no owner and no generation.
 _OF_CONSUMER: Schema = {
     'type': 'object',
     'properties': {'allocations': _by_name(_object(generation=_NUMBER, resources=_AMOUNTS))},

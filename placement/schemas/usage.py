@@ -6,7 +6,7 @@ from placement.schemas import Schema, Windows, common
 
 TOTAL_1_9: Schema = {
     'type': 'object',
-    # Keywords are checked in the order in which they are written here, that of the table in api-ref/usages.md.
+    # Keywords are checked in this order, which is also the order of the table in api-ref/usages.md.
     'required': ['project_id'],
     'properties': {
         'project_id': common.EXTERNAL_ID,
@@ -15,7 +15,7 @@ TOTAL_1_9: Schema = {
     'additionalProperties': False,
 }
 
-# The name of a type, or ``all`` for all consumers, or ``unknown`` for those without a type.
+# The name of a type, ``all`` for all consumers, or ``unknown`` for consumers without a type.
 _CONSUMER_TYPE: Schema = {
     'type': 'string',
     'maxLength': 255,
