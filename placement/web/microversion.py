@@ -10,13 +10,15 @@ import microversion_parse
 import webob
 from webob import exc
 
+from placement.conf.options import MAX_MICROVERSIONS
+
 SERVICE_TYPE = 'placement'
 ENVIRON_KEY = 'placement.microversion'
 HEADER = 'OpenStack-API-Version'
 
 #: Every microversion, oldest first. What each changed is in api-ref/microversions.md. An application serves those up to
 #: ``[placement] max_microversion``.
-VERSIONS = [f'1.{minor}' for minor in range(40)]
+VERSIONS = [*(f'1.{minor}' for minor in range(29)), *MAX_MICROVERSIONS]
 
 #: Characters of the longest header whose version is cached. Others, up to 128 KiB each, would occupy much memory.
 _MAX_CACHED_HEADER = 100

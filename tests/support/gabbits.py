@@ -1,7 +1,7 @@
 """The YAML suites of ``gabbits/``, each as a list of requests to an application in this process.
 
 The suites below ``gabbits/configured/`` need a configuration or a mount point that differs from the default;
-``CONFIGURED`` says which. Those below ``gabbits/since-1.30/`` need ``[placement] max_microversion = 1.39``.
+``CONFIGURED`` says which. Those below ``gabbits/since-1.30/`` need the newest ``[placement] max_microversion``.
 """
 
 from __future__ import annotations
