@@ -1,1 +1,1 @@
-"""The middleware that every request passes, and what handlers use to read requests and to make responses."""
+"""The middleware that every request passes, and the functions with which handlers read requests and make responses."""

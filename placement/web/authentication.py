@@ -1,4 +1,4 @@
-"""Authentication: finds out who the caller is. With Keystone, identity headers of a client are never trusted."""
+"""Authentication: identifies the caller. With Keystone, identity headers from a client are never trusted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LOG = log.getLogger(__name__)
 
-#: Key of the caller's identity in the WSGI environment: keyword arguments of ``oslo_context.context.RequestContext``.
+#: Key of the WSGI environment with the caller's identity, as arguments of ``oslo_context.context.RequestContext``.
 IDENTITY = 'placement.identity'
 
 #: The section of the configuration that keystonemiddleware reads.
@@ -44,9 +44,9 @@ def is_root(environ: dict[str, Any]) -> bool:
 
 
 def check_token_cache(conf: cfg.ConfigOpts) -> None:
-    """Make sure that the packages are installed that share validated tokens over memcached.
+    """Make sure that the packages for sharing validated tokens over memcached are installed.
 
-    keystonemiddleware imports them when it validates a token, so without them every request would be answered with 503.
+    keystonemiddleware imports them when it validates a token. Without them, every request would fail with 503.
 
     :raises ConfigurationInvalid: [keystone_authtoken] memcached_servers needs a package that is not installed.
     """
@@ -68,14 +68,14 @@ def check_token_cache(conf: cfg.ConfigOpts) -> None:
         missing = needed[module]
         reason = f'[{_GROUP}] memcached_servers is set, but needs a package that is missing: pip install {missing}'
         raise exception.ConfigurationInvalid(reason=reason) from error
-    # oslo.cache imports eventlet, if it is installed, to find out whether it is in use.
+    # If eventlet is installed, oslo.cache imports it to find out whether it is in use.
     warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
 
 
 class _SharedTokenCache:
-    """The token cache of keystonemiddleware on memcached. It finds out whether memcached keeps the tokens.
+    """The token cache of keystonemiddleware on memcached. It checks whether memcached keeps the tokens.
 
-    keystonemiddleware says nothing if memcached is unavailable: Keystone validates the token of every request then.
+    If memcached is unavailable, Keystone validates the token of every request, and keystonemiddleware logs nothing.
     """
 
     def __init__(self, cache: Any, servers: Sequence[str], metrics: Metrics) -> None:
@@ -89,11 +89,11 @@ class _SharedTokenCache:
         self._cache.initialize(environ)
 
     def get(self, token: str) -> Any:
-        """Return what Keystone said about a token; None if it is not in the cache."""
+        """Return Keystone's data about a token; None if it is not in the cache."""
         return self._cache.get(token)
 
     def set(self, token: str, data: Any) -> None:
-        """Store what Keystone said about a token, and read it again."""
+        """Store Keystone's data about a token, and read it again."""
         self._cache.set(token, data)
         was_working, self._is_working = self._is_working, self._cache.get(token) is not None
         if not self._is_working:
@@ -105,7 +105,7 @@ class _SharedTokenCache:
 
 
 class _Authentication:
-    """Base of both strategies: needs no token for the root path, and answers and logs rejected requests."""
+    """Base of both strategies. It requires no token for the root path, and logs and answers rejected requests."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
@@ -145,7 +145,7 @@ class NoAuth(_Authentication):
         if 'HTTP_X_ROLES' in environ:
             roles = [role.strip() for role in environ['HTTP_X_ROLES'].split(',') if role.strip()]
         if environ.get('HTTP_OPENSTACK_SYSTEM_SCOPE'):
-            # A token of Keystone has one scope, so a system-scoped one has no project.
+            # A token of Keystone has one scope, so a system-scoped token has no project.
             scope = {'project_id': None, 'system_scope': environ['HTTP_OPENSTACK_SYSTEM_SCOPE']}
         else:
             scope = {'project_id': environ.get('HTTP_X_PROJECT_ID') or project or user}
@@ -153,17 +153,17 @@ class NoAuth(_Authentication):
 
 
 class KeystoneAuth(_Authentication):
-    """WSGI middleware that has keystonemiddleware validate the token.
+    """WSGI middleware that validates the token with keystonemiddleware.
 
-    keystonemiddleware is not put in front of the service but in front of ``_accept``, so its response only says whether
-    the token is valid. The response to the client is then an error document like any other.
+    keystonemiddleware does not wrap the service, but only ``_accept``. So its response only tells whether the token is
+    valid, and clients get an error document like any other.
 
-    :param metrics: counts the time that validation takes.
+    :param metrics: measures the time of the validation.
     :raises ConfigurationInvalid: [keystone_authtoken] is missing or invalid.
     """
 
     def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts, metrics: Metrics) -> None:
-        # Imported here because it takes a tenth of a second, and noauth2 does not need it.
+        # This import takes a tenth of a second, and noauth2 does not need it.
         from keystoneauth1 import loading
         from keystonemiddleware import auth_token
 
@@ -174,16 +174,16 @@ class KeystoneAuth(_Authentication):
         if not conf[name].auth_type:
             reason = f'[{name}] is missing from the configuration, or has no auth_type, so no token can be validated.'
             raise exception.ConfigurationInvalid(reason=reason)
-        # With delay_auth_decision, a token that cannot be validated because Keystone is unavailable counts as invalid.
+        # With delay_auth_decision, a token would count as invalid if Keystone is unavailable.
         try:
             self._validate = auth_token.AuthProtocol(
                 _accept, {'oslo_config_config': conf, 'delay_auth_decision': False}
             )
         except cfg.NoSuchOptError as error:
-            # The error's message is not repeated: the name after the dollar sign may be part of a password.
+            # The error does not contain the name after the dollar sign, because this may be a part of a password.
             reason = 'a value refers to an option or a group that does not exist; write a dollar sign as $$.'
             raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {reason}') from error
-        except Exception as error:  # The libraries involved have no common base exception.
+        except Exception as error:  # The libraries have no common base exception.
             raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {error}') from error
         check_token_cache(conf)
         section = conf[_GROUP]
@@ -197,7 +197,7 @@ class KeystoneAuth(_Authentication):
         try:
             with self._metrics.phase(KEYSTONE):
                 response = webob.Request(environ).get_response(self._validate)
-        except Exception as error:  # Whatever failed in the request to Keystone is not the caller's fault.
+        except Exception as error:  # No failure of the request to Keystone is the caller's fault.
             LOG.error('The token could not be validated: %s: %s', type(error).__name__, ' '.join(str(error).split()))
             LOG.debug('Traceback of the failed validation', exc_info=True)
             raise exc.HTTPServiceUnavailable(_UNAVAILABLE, {'Retry-After': _RETRY_AFTER}) from error
@@ -212,7 +212,7 @@ class KeystoneAuth(_Authentication):
         return {name: getattr(identity, name) for name in _IDENTITY_FIELDS}
 
 
-#: The attributes of a token that policy rules can refer to. The token itself and the service catalog are not kept.
+#: The attributes of a token that policy rules can refer to. They contain neither the token nor the service catalog.
 _IDENTITY_FIELDS = (
     'user_id',
     'user_domain_id',

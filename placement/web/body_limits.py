@@ -18,7 +18,7 @@ CONTENT_LENGTH = re.compile(r'[0-9]{1,18}')
 class BodyHeaders:
     """WSGI middleware that rejects invalid headers about the body, and bodies that are too long.
 
-    :param max_size: maximum size of a body in bytes. At most one byte more is read.
+    :param max_size: the maximum size of a body in bytes. At most one byte more is read.
     """
 
     def __init__(self, application: WSGIApplication, max_size: int) -> None:
@@ -38,9 +38,9 @@ class BodyHeaders:
         length = environ.get('CONTENT_LENGTH')
         if not length:
             if environ.get('wsgi.input_terminated'):
-                # A chunked body, whose length is not known before it has been read.
+                # A chunked body: its length is unknown until it has been read.
                 environ['wsgi.input'] = _LimitedBody(environ['wsgi.input'], self._max_size)
-                # WebOb may have set it for the original stream, for example when a test makes the request.
+                # WebOb may have set this key for the original stream, for example if a test makes the request.
                 environ['webob.is_body_seekable'] = False
             return None
         if not CONTENT_LENGTH.fullmatch(length):
@@ -53,7 +53,7 @@ class BodyHeaders:
 
 
 class _LimitedBody:
-    """A body of unknown length. Reading more than ``size`` bytes of it, or a broken body, raises an HTTP error."""
+    """A body of unknown length. Reading it raises an HTTP error if it exceeds ``size`` bytes or is malformed."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self._stream = stream
@@ -75,7 +75,7 @@ class _LimitedBody:
     def _count(self, read: Callable[[int], bytes], size: int) -> bytes:
         try:
             data = read(self._remaining + 1 if size < 0 else min(size, self._remaining + 1))
-        except Exception as error:  # Each WSGI server has its own for malformed chunks and broken connections.
+        except Exception as error:  # WSGI servers have different exceptions for malformed chunks and lost connections.
             raise exc.HTTPBadRequest('The request body could not be read.') from error
         self._remaining -= len(data)
         if self._remaining < 0:
@@ -84,9 +84,9 @@ class _LimitedBody:
 
 
 def transfer_encoding_error(value: str | None) -> exc.HTTPError | None:
-    """Return the error for a ``Transfer-Encoding`` header; None when there is no such header or it is ``chunked``.
+    """Return the error for a ``Transfer-Encoding`` header; None if it is missing or ``chunked``.
 
-    Other codings, such as ``gzip, chunked``, are rejected because nothing here decodes them.
+    Other codings, such as ``gzip, chunked``, are rejected, because the service cannot decode them.
     """
     if value is None or value.strip(' \t').lower() == 'chunked':
         return None

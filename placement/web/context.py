@@ -1,4 +1,4 @@
-"""The context of a request: the caller's identity, the application's parts, and the ids that log lines carry."""
+"""The context of a request: the caller's identity, the parts of the application, and the ids in log lines."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ExplainEmpty = Callable[[Snapshot, CandidateRequest, SearchBudget, Collection[Li
 
 #: Seconds between two lines of the log about the same empty search.
 LOG_INTERVAL_SECONDS = 60.0
-#: Maximum number of queries that are remembered. When there are more, the query that was logged longest ago is removed.
+#: Maximum number of queries to remember. If there are more, the query with the oldest log line is forgotten.
 _MAX_QUERIES = 1000
 
 
 class EmptySearches:
-    """Remembers which empty searches of one process were logged, and counts those that were not.
+    """Remembers which empty searches of one process were logged, and counts searches that were not.
 
-    :param explain: returns the line of the log; None if nothing is logged.
+    :param explain: returns the log line; None to log nothing.
     """
 
     def __init__(self, explain: ExplainEmpty | None) -> None:
@@ -47,8 +47,8 @@ class EmptySearches:
     def count_search(self, query: str) -> int | None:
         """Count a search that found nothing.
 
-        :returns: None if this search shall not be logged, because the query was logged less than
-            ``LOG_INTERVAL_SECONDS`` ago; else the number of searches with this query that were not logged since then.
+        :returns: None if the query was logged less than ``LOG_INTERVAL_SECONDS`` ago, so that this search must not be
+            logged. Otherwise the number of searches with this query that were not logged since then.
         """
         now = time.monotonic()
         key = hash(query)
@@ -57,7 +57,7 @@ class EmptySearches:
             if now - logged_at < LOG_INTERVAL_SECONDS:
                 self._logged[key] = logged_at, suppressed + 1
                 return None
-            # Removed first, so that it becomes the last entry.
+            # Removing the entry first makes the new one the last.
             self._logged.pop(key, None)
             self._logged[key] = now, 0
             if len(self._logged) > _MAX_QUERIES:
@@ -68,9 +68,9 @@ class EmptySearches:
 class RequestContext(context.RequestContext):
     """The identity of a caller, and the parts of the application that serve the request.
 
-    :param policy: enforced by ``can``.
-    :param provider_cache: the providers in memory, from which searches are answered.
-    :param empty_searches: which empty searches the application has logged.
+    :param policy: the policy that ``can`` enforces.
+    :param provider_cache: the providers in memory, for searches.
+    :param empty_searches: the empty searches that the application has logged.
     :param identity: arguments of ``oslo_context.context.RequestContext``: ``user_id``, ``project_id``, ``roles``, ...
     """
 
@@ -92,9 +92,9 @@ class RequestContext(context.RequestContext):
         self.empty_searches = empty_searches
 
     def can(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
-        """Check that a policy rule allows the caller an operation.
+        """Check that a policy rule allows the caller to perform an operation.
 
-        :param rule: name of the rule, such as ``placement:traits:list``.
+        :param rule: the name of the rule, such as ``placement:traits:list``.
         :param target: attributes of the object of the operation; by default the caller's own project and user.
         :raises PolicyNotAuthorized: the rule does not allow it.
         """
@@ -125,9 +125,9 @@ class ContextMiddleware:
 
 
 def with_request_id(application: WSGIApplication) -> WSGIApplication:
-    """Give each request an id, for its response, and a context with nothing but ids, for lines of the log.
+    """Give each request an id for its response, and a context with only ids for log lines.
 
-    A thread keeps the context of the last request, with its user, until another one is made.
+    Without this, a thread would keep the context of the previous request, with its user.
     """
 
     def start(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -35,7 +35,7 @@ _PAGE = (
 
 
 def respond(error: exc.HTTPException, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer a request with ``error``: a WSGI application with one more argument."""
+    """Respond to a request with ``error``. This is a WSGI application with an additional argument."""
     return response_for(error, environ)(environ, start_response)
 
 
@@ -44,7 +44,7 @@ def response_for(error: exc.HTTPException, environ: Mapping[str, Any]) -> webob.
 
     :param error: its ``detail`` is the reason, its ``comment`` the error code (None for the default). Its headers, such
         as ``Allow``, are also sent. A mapping in an attribute ``members`` is added to the JSON object.
-    :param environ: of the request. Its Accept header decides between JSON, HTML and plain text.
+    :param environ: the environment of the request. Its Accept header selects JSON, HTML or plain text.
     :returns: the response, without a body for HEAD.
     """
     detail = _detail(error, environ)
@@ -96,10 +96,10 @@ def _detail(error: exc.HTTPException, environ: Mapping[str, Any]) -> str:
     general = error.explanation
     if error.code == exc.HTTPMethodNotAllowed.code:
         general = f'The method {environ["REQUEST_METHOD"]} is not allowed for this resource.'
-    # Clients print only the last line of a detail, so the whole reason is one line. Its line ends come from input.
+    # Clients print only the last line of a detail, so the reason has to be one line. Input may contain line ends.
     reason = (error.detail or '').replace('\r', '\\r').replace('\n', '\\n')
     detail = f'{general}\n\n {reason}' if reason else general
-    # Surrogates, which cannot be encoded as UTF-8, come from headers, or from servers that decode in their own way.
+    # UTF-8 cannot encode surrogates. They come from headers, or from servers that decode paths in other ways.
     detail = detail.encode(errors='replace').decode()
     if len(detail) <= _MAX_DETAIL:
         return detail

@@ -22,9 +22,10 @@ _RETRY_AFTER = '2'
 class ErrorMapping(NamedTuple):
     """The HTTP error for one class of exceptions.
 
-    ``when`` is the class; subclasses also match. ``status`` is the class of the WebOb error and ``code`` the value of
-    ``errors[0].code``. If one of them is None, the first matching rule of ``_GENERAL`` that has it decides. ``text`` is
-    a format string: ``{error}`` is the exception's message, other fields are its data and the variables of the path.
+    ``when`` is the class; subclasses also match. ``status`` is the class of the WebOb error, and ``code`` the value of
+    ``errors[0].code``. If one of them is None, it comes from the first matching rule of ``_GENERAL`` that has it.
+    ``text`` is a format string: ``{error}`` is the exception's message; other fields are its data and the variables of
+    the path.
     """
 
     when: type[exception.PlacementError]
@@ -64,12 +65,11 @@ _GENERAL = (
 def http_error(
     error: exception.PlacementError, special: Iterable[ErrorMapping], values: Mapping[str, str]
 ) -> exc.HTTPError | None:
-    """Return the HTTP error for an exception, as the rules say.
+    """Return the HTTP error for an exception; None if no rule matches.
 
-    :param special: rules that come before the general ones. The first matching rule gives the text; the first with a
-        status gives the status, the first with a code gives the code.
-    :param values: fields of the texts of ``special`` that are not in the exception's data.
-    :returns: None when no rule matches.
+    :param special: rules that come before the general rules. The text, the status and the code each come from the first
+        matching rule that has one.
+    :param values: the fields in texts of ``special`` that are not in the exception's data.
     """
     rules = [rule for rule in (*special, *_GENERAL) if isinstance(error, rule.when)]
     status = next((rule.status for rule in rules if rule.status), None)
@@ -81,16 +81,16 @@ def http_error(
 
 
 class FaultHandler:
-    """WSGI middleware that turns the exceptions that no operation expects into error documents.
+    """WSGI middleware that makes error documents of the exceptions that no operation handles.
 
-    The text of an unexpected one is logged and not sent, because it may contain SQL or secrets.
+    The text of an unexpected exception is logged but not sent, because it may contain SQL or secrets.
     """
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Pass the request on; answer 403, 503, 400 or 500 when that raises an exception."""
+        """Pass the request on. Respond with 403, 503, 400 or 500 if this raises an exception."""
         try:
             return self._application(environ, start_response)
         except exception.PolicyNotAuthorized as error:
@@ -108,6 +108,6 @@ class FaultHandler:
         response = error_document.response_for(http_error, environ)
         version = environ.get(microversion.ENVIRON_KEY)
         if version is not None:
-            # The exception went past the middleware that otherwise adds the headers of the microversion.
+            # Because of the exception, other middleware has not added the headers of the microversion.
             response.headerlist = microversion.stamp(response.headerlist, version)
         return response(environ, start_response)

@@ -10,26 +10,26 @@ from placement.cache.refresh import ProviderCache
 from placement.db import health as database_health
 from placement.db.api import Database
 
-#: Key of the WSGI environment in which a server says why it cannot process requests; None if it can.
+#: Key of the WSGI environment with the reason why a server cannot process requests; None if it can.
 SERVER_PROBLEM = 'placement.server_problem'
 #: The methods of health checks.
 METHODS = frozenset({'GET', 'HEAD'})
-#: Added to the path of the health checks: the path of the readiness check.
+#: The suffix of the readiness check, after the path of the health checks.
 READY = '/ready'
 
 
 class HealthCheck:
-    """WSGI middleware that answers ``path`` (process responds) and ``path`` + ``/ready`` (process can serve requests).
+    """WSGI middleware that serves ``path`` (process responds) and ``path`` + ``/ready`` (process can serve requests).
 
-    A process is ready when it reaches the database, the schema exists, its provider cache is loaded, and its server
-    has threads that do not all wait.
+    A process is ready if it reaches the database, the schema exists, its provider cache is loaded, and the threads of
+    its server do not all wait.
 
-    The response is 200 with ``OK`` as plain text; a process that is not ready answers 503 with the reason. One whose
-    database is read-only answers 200 and says so, because reads and searches continue. Neither path needs a token, and
+    The response is 200 with ``OK`` as plain text. If the process is not ready, it is 503 with the reason. If the
+    database is read-only, it is 200 with a note, because reads and searches continue. Neither path needs a token, and
     requests for them are neither logged nor counted. Methods other than GET and HEAD, and all other paths, go to
     ``app``.
 
-    :param path: absolute, below the mount prefix.
+    :param path: an absolute path below the mount prefix.
     :param check: returns a sentence that says why the database cannot be used; None if it can.
     :param is_read_only: returns whether the last check found the database read-only.
     """
@@ -64,7 +64,7 @@ class HealthCheck:
 
 
 def database_check(db: Database, provider_cache: ProviderCache) -> str | None:
-    """Return why a process cannot use the database, or None. If its provider cache is not loaded, load it."""
+    """Return why a process cannot use the database; None if it can. Load its provider cache if it is not loaded."""
     problem = database_health.find_problem(db)
     if problem is None and not provider_cache.is_loaded:
         # Loading failed when the process started, because the database was unavailable.

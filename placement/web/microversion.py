@@ -1,4 +1,4 @@
-"""Microversions: the list of those that exist, and the negotiation of the one that a request is processed at."""
+"""Microversions: the list of all, and the negotiation of the microversion of a request."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SERVICE_TYPE = 'placement'
 ENVIRON_KEY = 'placement.microversion'
 HEADER = 'OpenStack-API-Version'
 
-#: Every microversion, oldest first. What each changed is in api-ref/microversions.md. An application serves those up to
+#: Every microversion, oldest first; api-ref/microversions.md has the changes of each. An application serves all up to
 #: ``[placement] max_microversion``.
 VERSIONS = [*(f'1.{minor}' for minor in range(29)), *MAX_MICROVERSIONS]
 
-#: Characters of the longest header whose version is cached. Others, up to 128 KiB each, would occupy much memory.
+#: Maximum number of characters of a header whose version is cached. Longer ones, up to 128 KiB, would need much memory.
 _MAX_CACHED_HEADER = 100
 
 _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
 
 
 class UnacceptableVersion(exc.HTTPNotAcceptable):
-    """The request names a microversion that is not served; the response names the oldest and newest that are."""
+    """The microversion of the request is not served. The response has the oldest and newest ones that are."""
 
     def __init__(self, detail: str, newest: str) -> None:
         super().__init__(detail)
@@ -50,17 +50,17 @@ def parse_version_string(text: str) -> microversion_parse.Version:
 
 
 def requested(req: webob.Request) -> microversion_parse.Version:
-    """Return the negotiated microversion, which compares with tuples, as in ``requested(req) >= (1, 14)``."""
+    """Return the negotiated microversion. It can be compared with tuples: ``requested(req) >= (1, 14)``."""
     return req.environ[ENVIRON_KEY]
 
 
 def negotiate(header: str | None, newest: str) -> microversion_parse.Version:
-    """Return the microversion that a request names; without a header that is the oldest.
+    """Return the microversion in the header of a request; without a header, the oldest one.
 
-    :param header: value of ``OpenStack-API-Version``, several joined with commas, or None.
+    :param header: the value of ``OpenStack-API-Version``, or several values joined with commas; None without a header.
     :param newest: the newest microversion that is served, such as ``1.29``; the result has it as ``max_version``.
-    :raises HTTPBadRequest: the header does not name a version.
-    :raises UnacceptableVersion: it names a version that is not served.
+    :raises HTTPBadRequest: the header has no microversion.
+    :raises UnacceptableVersion: the microversion is not served.
     """
     decide = _negotiate if header is None or len(header) <= _MAX_CACHED_HEADER else _negotiate.__wrapped__
     return decide(header, newest)

@@ -1,6 +1,6 @@
 """An operation: the handler of one method of one path, with the checks that a request must pass first.
 
-The checks are made in the order in which the operation lists them; `api-ref/operations.md` has a table of them all.
+The checks are made in the order in which the operation lists them; `api-ref/operations.md` has a table of all.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from placement.web.error_mapping import ErrorMapping
 #: Called with the request, its context, and the body or the query string if the operation reads one.
 Handler = Callable[..., webob.Response]
 
-#: A condition on a request: raises the HTTP error that says that the request does not satisfy it.
+#: A condition on a request: raises an HTTP error if the request does not satisfy it.
 Check = Callable[[webob.Request], None]
 
 JSON = 'application/json'
 
 #: A schema, or one for each window of microversions; None for no body.
 Described = Schema | Windows | None
-#: The body schemas of successful responses by status; or one such mapping for each window, newest first.
+#: The body schemas of successful responses by status, or such a mapping for each window, newest first.
 Responses = Mapping[int, Described] | tuple[tuple[tuple[int, int], Mapping[int, Described]], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Microversions:
-    """The operation exists from microversion ``first`` to ``last``, both included; without ``last`` it has no end.
+    """The operation exists from microversion ``first`` to ``last``, or from ``first`` on if ``last`` is missing.
 
     At other microversions the response has the status ``otherwise``.
     """
@@ -69,7 +69,7 @@ class Microversions:
 
 @dataclasses.dataclass(frozen=True)
 class RequiresContentType:
-    """The Content-Type of the request is ``media_type``; else 415. The operation validates the body with ``schema``."""
+    """The Content-Type of the request has to be ``media_type`` (or 415). ``schema`` validates the body."""
 
     media_type: str
     schema: Described = None
@@ -82,12 +82,12 @@ class RequiresContentType:
 
 @dataclasses.dataclass(frozen=True)
 class RequiresAccept:
-    """The Accept header of the request allows ``media_type``; else 406."""
+    """The Accept header of the request has to allow ``media_type`` (or 406)."""
 
     media_type: str
 
     def __call__(self, req: webob.Request) -> None:
-        # Parsing the header takes time, so it is avoided for the common values.
+        # Parsing the header takes time, so common values are compared first.
         if req.environ.get('HTTP_ACCEPT') not in (self.media_type, None, '*/*') and not req.accept.acceptable_offers(
             [self.media_type]
         ):
@@ -96,9 +96,10 @@ class RequiresAccept:
 
 @dataclasses.dataclass(frozen=True)
 class RequiresPolicy:
-    """The policy rule ``rule`` allows the caller the operation; else 403.
+    """The policy rule ``rule`` has to allow the operation (or 403).
 
-    ``target`` reads the attributes of the rule's target from the request; None for the caller's own project and user.
+    ``target`` reads the attributes of the rule's target from the request. None stands for the caller's own project and
+    user.
     """
 
     rule: str
@@ -109,7 +110,7 @@ class RequiresPolicy:
 
 
 class _Request(webob.Request):
-    """A request whose body stays in memory: its size is limited, and WebOb would not close a temporary file."""
+    """A request whose body stays in memory. Its size is limited, and WebOb would not close a temporary file."""
 
     request_body_tempfile_limit = sys.maxsize
 
@@ -117,14 +118,14 @@ class _Request(webob.Request):
 class Operation:
     """A WSGI application that makes the checks, calls the handler, and turns exceptions into HTTP errors.
 
-    :param checks: made in this order; the first that fails decides the response.
-    :param failures: rules for the exceptions of this operation that come before the general ones; the first match
-        counts. Their texts may mention the variables of the path.
-    :param query: the schema of the query string; None when the operation does not read it.
-    :param parse_query: reads and validates the query string, at a microversion, for the handler; None for a MultiDict
-        that satisfies ``query``.
-    :param path_error: raises an error if there is one about the path. It is called when the body is invalid, so that
-        the error about the path is reported first; if the body is valid, the handler detects it without a statement.
+    :param checks: the checks in their order. The first one that fails determines the response.
+    :param failures: rules for the exceptions of this operation. They come before the general rules, and the first match
+        counts. Their texts may contain the variables of the path.
+    :param query: the schema of the query string; None if the operation does not read it.
+    :param parse_query: reads and validates the query string for the handler, at a microversion. By default the handler
+        gets a MultiDict that satisfies ``query``.
+    :param path_error: raises the error about the path, if there is one. It is called if the body is invalid, so that
+        the error about the path is reported first. If the body is valid, the handler itself finds this error.
     :param responses: the schemas of the successful responses, for the OpenAPI document.
     """
 
@@ -181,7 +182,7 @@ class Operation:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Only this operation; ``ByMicroversion`` has the same attribute with several."""
+        """This operation alone. ``ByMicroversion`` has the same attribute with several."""
         return (self,)
 
     @property
@@ -193,8 +194,8 @@ class Operation:
 class ByMicroversion:
     """A WSGI application that chooses between operations on the same path and method by microversion.
 
-    :param operations: oldest first. At a microversion at which none exists, the last one gives the error.
-    :raises ValueError: two of them exist at the same microversion.
+    :param operations: the operations, oldest first. If none exists at a microversion, the last one has the error.
+    :raises ValueError: two operations exist at the same microversion.
     """
 
     def __init__(self, *operations: Operation) -> None:
@@ -211,9 +212,9 @@ class ByMicroversion:
 
 
 def operation(*checks: Check, **declarations: Any) -> Callable[[Handler], Operation]:
-    """Decorate a handler, which is called with the request, its context and what it reads when ``checks`` have passed.
+    """Make an operation of a handler. After the ``checks`` it gets the request, its context, and the body or query.
 
-    :param declarations: the other parameters of ``Operation``. The OpenAPI document (``placement.openapi``) has the
+    :param declarations: the other parameters of ``Operation``. The OpenAPI document (``placement.openapi``) shows the
         schemas in ``RequiresContentType``, ``query`` and ``responses``.
     """
     return functools.partial(Operation, checks=checks, **declarations)

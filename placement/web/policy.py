@@ -1,7 +1,7 @@
-"""Enforcement of policy with the default rules and those of the operator's policy file, which is reloaded on change.
+"""Enforces policy: the default rules, and the rules of the operator's policy file, which is reloaded when it changes.
 
-oslo.policy would reload the file into rules that other threads are evaluating. Here a changed file is loaded into a new
-``oslo_policy.Enforcer``, which replaces the old one only if the file is valid.
+oslo.policy would reload the file into rules that other threads are evaluating. Here a new ``oslo_policy.Enforcer``
+loads a changed file, and replaces the old one only if the file is valid.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ LOG = log.getLogger(__name__)
 #: Seconds between two lines of the log about a policy file that is missing.
 _REPORT_SECONDS = 60.0
 
-#: Path, modification time in nanoseconds, size and inode of each policy file; differs when a file has changed.
+#: Path, modification time in nanoseconds, size and inode of each policy file. They change when a file changes.
 _FileStates = tuple[tuple[str, int, int, int], ...]
 
 
 class _LoadedPolicy(NamedTuple):
-    """The rules in force, and, for each rule that only requires one of some roles, these roles in lower case.
+    """The rules in force. ``roles`` has the rules that only require any of some roles, with these roles in lower case.
 
     Such rules are evaluated here, because oslo.policy is slow even for them.
     """
@@ -40,7 +40,7 @@ class _LoadedPolicy(NamedTuple):
 
 
 class Enforcer:
-    """Decides whether policy allows a caller an operation. One per application.
+    """Decides whether policy allows a caller to perform an operation. Each application has one.
 
     :param conf: a ``ConfigOpts`` with the groups ``placement`` and ``oslo_policy``.
     :raises ConfigurationInvalid: the policy file is invalid, or is set in the configuration but does not exist.
@@ -60,13 +60,13 @@ class Enforcer:
 
     @property
     def rules(self) -> oslo_policy.Enforcer:
-        """The rules in force now. The returned enforcer does not see later changes of the file."""
+        """The rules in force now. This enforcer does not see later changes of the file."""
         return self._in_force.rules
 
     def allows(self, rule: str, target: Mapping[str, Any], credentials: Any) -> bool:
-        """Return whether a rule allows the caller an operation, after a reload of the policy file if it has changed.
+        """Return whether a rule allows the operation. Reload the policy file first if it has changed.
 
-        :param rule: name of a declared rule.
+        :param rule: the name of a declared rule.
         :param target: attributes of the object of the operation, such as ``project_id``.
         :param credentials: an ``oslo_context`` request context.
         """
@@ -87,12 +87,12 @@ class Enforcer:
         with self._lock:
             if states == self._loaded_states:
                 return
-            # ``_loaded_states`` stays as it is, so that the next request looks again.
+            # ``_loaded_states`` stays the same, so that the next request looks again.
             if self._is_source_missing():
                 return
             try:
                 in_force = self._load()
-                # oslo.policy takes the defaults for the rules of a file that was moved away while it read.
+                # If the file was moved away while oslo.policy read it, oslo.policy has used the defaults.
                 if self._file_states() != states:
                     return
                 self._in_force, self._sources = in_force, self._existing_sources()
@@ -102,11 +102,11 @@ class Enforcer:
             self._loaded_states = states
 
     def _existing_sources(self) -> list[str]:
-        """Return the paths of the policy file and of the directories beside it, as far as they exist."""
+        """Return the paths of the policy file and of the directories beside it that exist."""
         return [path for path in (self._file, *self._directories) if os.path.exists(path)]
 
     def _is_source_missing(self) -> bool:
-        """Return whether a file or directory of the rules in force no longer exists; log it once a minute."""
+        """Return whether a file or directory of the rules in force no longer exists. Log this once a minute."""
         missing = next((path for path in self._sources if not os.path.exists(path)), None)
         now = time.monotonic()
         if missing is not None and now - self._reported_at >= _REPORT_SECONDS:
@@ -126,14 +126,14 @@ class Enforcer:
             raise
         except Exception as error:  # oslo.policy raises many kinds of exceptions for malformed files.
             raise self._invalid(' '.join(str(error).split())) from error
-        # oslo.policy shall not reload the file; this class does.
+        # This class reloads the file, not oslo.policy.
         enforcer.use_conf = False
-        # The roles, in lower case, of which a rule requires any one, if it checks nothing besides roles.
+        # For a rule that only requires any of some roles: these roles in lower case.
         rules = ((name, _roles_of(enforcer.rules, enforcer.rules.get(name))) for name in enforcer.registered_rules)
         return _LoadedPolicy(enforcer, {name: roles for name, roles in rules if roles is not None})
 
     def _check(self, enforcer: oslo_policy.Enforcer) -> None:
-        """Reject rules of the file that are broken, and warn of those that no operation uses.
+        """Reject invalid rules in the file, and warn of rules that no operation uses.
 
         :raises ConfigurationInvalid: a rule cannot be parsed, or refers to a rule that does not exist.
         """
@@ -165,7 +165,7 @@ class Enforcer:
         return exception.ConfigurationInvalid(reason=f'The policy file {self._file} is invalid: {reason}.')
 
     def _file_states(self) -> _FileStates:
-        """Return the states of the policy file and of the files in the directories beside it, ``policy_dirs``."""
+        """Return the states of the policy file and of the files in ``policy_dirs``, the directories beside it."""
         paths = [self._file]
         for directory in self._directories:
             if os.path.isdir(directory):
@@ -186,7 +186,7 @@ def get_enforcer() -> oslo_policy.Enforcer:
 
 
 def _policy_file(conf: cfg.ConfigOpts) -> str:
-    """Return the absolute path of the policy file: that of [oslo_policy] when set, else that of [placement].
+    """Return the absolute path of the policy file, from [oslo_policy] if set, otherwise from [placement].
 
     :raises ConfigurationInvalid: the option is set, but the file does not exist.
     """
@@ -208,14 +208,14 @@ def _references(check: Any) -> Iterator[str]:
     """Yield the names of the rules that a check refers to."""
     if getattr(check, 'kind', None) == 'rule':
         yield check.match
-    # The operands of ``and`` and ``or``, or that of ``not``.
+    # The operands of ``and`` and ``or``, or the operand of ``not``.
     for operand in getattr(check, 'rules', None) or [getattr(check, 'rule', None)]:
         if operand is not None:
             yield from _references(operand)
 
 
 def _hint(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion of the most similar known name, as the end of a sentence; empty when none is similar."""
+    """Return the end of a sentence that suggests the most similar known name; empty if none is similar."""
     close = difflib.get_close_matches(name, list(names), n=1)
     return f' (did you mean "{close[0]}"?)' if close else ''
 
@@ -227,15 +227,15 @@ def _roles_of(rules: Mapping[str, Any], check: Any) -> frozenset[str] | None:
     if isinstance(check, oslo_policy.OrCheck):
         parts = [_roles_of(rules, part) for part in check.rules]
         return None if None in parts else frozenset().union(*(part for part in parts if part))
-    # %(name)s is replaced by an attribute of the target, so such a check does not name a fixed role.
+    # An attribute of the target replaces %(name)s, so such a check does not have a fixed role.
     if getattr(check, 'kind', None) != 'role' or '%' in check.match:
         return None
     return frozenset({str(check.match).lower()})
 
 
 def _unscoped(rule: oslo_policy.RuleDefault) -> oslo_policy.RuleDefault:
-    # The scope is checked by ``Enforcer.allows``, unless the option enforce_scope is off. Since version 6
-    # oslo.policy no longer has that option and always checks it, so the rules are registered without scope types.
+    # ``Enforcer.allows`` checks the scope, unless the option enforce_scope is off. Since release 6, oslo.policy lacks
+    # this option and always checks the scope, so rules are registered without scope types.
     return oslo_policy.RuleDefault(
         rule.name,
         rule.check_str,

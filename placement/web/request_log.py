@@ -17,23 +17,22 @@ LOG = log.getLogger(__name__)
 
 #: Maximum number of characters of a path or query that are logged.
 _MAX_LENGTH = 2048
-#: Characters besides letters and digits that are logged as they are. All others, such as newlines, are percent-encoded.
+#: Characters other than letters and digits that are logged unchanged. All others, such as newlines, are encoded.
 _URL_CHARACTERS = "/:@!$&'()*+,;=?%~-._"
 
 
 #: Keys of the WSGI environment. Authentication, which comes before the log, sets the time (``time.perf_counter``) at
-#: which it received the request, and the seconds that the validation of the token took. A search sets the number of its
-#: candidates.
+#: which the request began, and the seconds of the token's validation. A search sets the number of its candidates.
 STARTED_KEY = 'placement.started'
 KEYSTONE_SECONDS_KEY = 'placement.keystone_seconds'
 CANDIDATES_KEY = 'placement.candidates'
 
 
 class RequestLog:
-    """WSGI middleware that logs each request at INFO after it was processed. Headers and bodies are not logged.
+    """WSGI middleware that logs each processed request at INFO, without headers and bodies.
 
-    The time includes authentication. If Keystone validated the token, the line also has the time that this took; the
-    line of a search has the number of its candidates.
+    The time includes authentication. If Keystone validated the token, the line also has the time of this. The line of a
+    search has the number of its candidates.
     """
 
     def __init__(self, application: WSGIApplication) -> None:
@@ -44,7 +43,7 @@ class RequestLog:
         if not LOG.isEnabledFor(log.INFO):
             return self._application(environ, start_response)
         started = environ.get(STARTED_KEY) or time.perf_counter()
-        # Made before the call, because the application may change the environment.
+        # This is done before the call, because the application may change the environment.
         path = (environ.get('SCRIPT_NAME', '') + environ.get('PATH_INFO', '')).encode('latin-1', 'replace')
         query = environ.get('QUERY_STRING', '')
         url = quote(parse.quote(path) + (f'?{query}' if query else ''))
@@ -67,7 +66,7 @@ def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], second
         '%(remote)s "%(method)s %(url)s" status: %(status)s len: %(length)s microversion: %(version)s time: %(time).6f'
         '%(keystone)s%(candidates)s',
         {
-            # If headers of proxies are used, a client can set this text.
+            # If the headers of proxies are used, clients can set this text.
             'remote': quote(environ.get('REMOTE_ADDR', '-')),
             'method': quote(environ['REQUEST_METHOD']),
             'url': url,
@@ -82,6 +81,6 @@ def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], second
 
 
 def quote(text: str) -> str:
-    """Percent-encode text of a request for a log line, and cut it off after 2048 characters."""
+    """Percent-encode text of a request for a log line, and shorten it to 2048 characters."""
     quoted = parse.quote(text[:_MAX_LENGTH].encode('latin-1', 'replace'), safe=_URL_CHARACTERS)
     return quoted if len(text) <= _MAX_LENGTH else f'{quoted}...'

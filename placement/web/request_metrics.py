@@ -15,10 +15,10 @@ NONE = 'none'
 
 
 class RequestMetrics:
-    """WSGI middleware that reports each request to ``metrics``, also one that other middleware answers.
+    """WSGI middleware that reports each request to ``metrics``, even if other middleware responds to it.
 
     Clients can send any path and method, and each new label value would start a time series. So the label is the
-    declared path that matched (``placement.route``, set by the dispatcher), and anything unknown counts as ``none``.
+    matching declared path (``placement.route``, set by the dispatcher), or ``none`` for unknown ones.
     """
 
     def __init__(self, app: WSGIApplication, metrics: Metrics) -> None:

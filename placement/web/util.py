@@ -1,4 +1,4 @@
-"""Functions that handlers share: they read bodies, paths and query strings, and make responses and links."""
+"""Functions of handlers: they read bodies, paths and query strings, and make responses and links."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from placement.web import microversion
 def validated_json(body: bytes, schema: dict[str, Any]) -> Any:
     """Read a JSON body and check it (api-ref/rules.md#json-bodies).
 
-    :param body: as sent.
-    :param schema: a JSON Schema; a constant, since its validator is cached permanently.
-    :returns: the value; integers of any size are exact.
-    :raises HTTPBadRequest: it is not JSON, has a NUL character, or does not satisfy ``schema``.
+    :param body: the body as sent.
+    :param schema: a JSON Schema. It has to be a constant, because its validator stays cached.
+    :returns: the value. Integers of any size are exact.
+    :raises HTTPBadRequest: it is not JSON, contains NUL, or does not satisfy ``schema``.
     """
     try:
         data = validation.parse_json(body)
@@ -44,8 +44,8 @@ def validated_json(body: bytes, schema: dict[str, Any]) -> Any:
 def query_params(req: webob.Request, schema: dict[str, Any] | None = None) -> multidict.MultiDict:
     """Read the query string, and check it if there is a schema.
 
-    :param schema: of an object whose members are strings; the last value of each key is validated.
-    :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
+    :param schema: a schema for an object of strings. It validates the last value of each key.
+    :returns: the values by key. An index gives the last value of a key; ``getall`` gives all.
     :raises BadQuery: it is too long, not UTF-8, or does not satisfy ``schema``.
     """
     params = multidict.MultiDict(validation.parse_query(req.environ.get('QUERY_STRING', '')))
@@ -68,8 +68,8 @@ def json_response(
 ) -> webob.Response:
     """Make a response with a JSON body.
 
-    :param payload: what orjson can encode.
-    :param last_modified: aware time; None when the response has no cache headers.
+    :param payload: a value that orjson can encode.
+    :param last_modified: an aware time; None for a response without cache headers.
     """
     response = webob.Response(
         orjson.dumps(payload), status=status, content_type='application/json', charset=None, conditional_response=False
@@ -81,14 +81,14 @@ def json_response(
 def fragments_response(
     req: webob.Request, members: Mapping[str, tuple[str, list[bytes]]], last_modified: dt.datetime
 ) -> webob.Response:
-    """Make a response with a JSON object whose members are long arrays or objects with items that are encoded already.
+    """Make a response with a JSON object of long arrays or objects whose items are already encoded.
 
-    :param members: name to the brackets of the value (``[]`` or ``{}``) and its encoded items. The lists are modified:
-        that allows the body, which may have many megabytes, to be joined in one step.
+    :param members: by name, the brackets of the value (``[]`` or ``{}``) and its encoded items. The lists are modified,
+        so that the body, which may have many megabytes, can be joined in one step.
     """
     parts: list[bytes] = []
     for name, (brackets, items) in members.items():
-        # The final join puts commas between items and between members, so all other text goes into the items.
+        # The final join puts commas between items and between members, so the items get all other text.
         written = items or [b'']
         written[0] = f'{"" if parts else "{"}"{name}":{brackets[0]}'.encode() + written[0]
         written[-1] += brackets[1].encode()
@@ -106,8 +106,8 @@ def empty_response(
 ) -> webob.Response:
     """Make a response without a body.
 
-    :param location: path of the resource, mount prefix included, as ``url`` gives it.
-    :param last_modified: aware time; None when the response has no cache headers.
+    :param location: the path of the resource, from ``url``.
+    :param last_modified: an aware time; None for a response without cache headers.
     """
     response = webob.Response(status=status)
     del response.content_type
@@ -130,7 +130,7 @@ def _set_cache_headers(req: webob.Request, response: webob.Response, last_modifi
 
 
 def url(environ: Mapping[str, Any], *segments: str) -> str:
-    """Return the path of a resource, mount prefix included, of unquoted segments."""
+    """Join unquoted segments to the path of a resource, including the mount prefix."""
     prefix = _quoted_prefix(environ.get('SCRIPT_NAME', ''))
     return '/'.join([prefix, *(parse.quote(segment, safe='') for segment in segments)])
 
@@ -146,5 +146,5 @@ def now() -> dt.datetime:
 
 
 def last_modified(records: Iterable[Timestamped]) -> dt.datetime:
-    """Return the time of the record that was written last; the current time when there are no records."""
+    """Return the time of the latest write of any record; the current time if there are no records."""
     return max((record.modified for record in records), default=now())

@@ -1,4 +1,4 @@
-"""``placement.wsgi:application`` for any WSGI server. Importing this module builds it from file and environment."""
+"""``placement.wsgi:application`` for any WSGI server. Importing this module builds the application."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LOG = log.getLogger(__name__)
 def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
     """Set up logging and build the application of this process.
 
-    :param conf: made by ``placement.conf.load``; None loads from the default places.
-    :raises SystemExit: the application cannot be built; the reason goes to standard error in one line.
+    :param conf: the result of ``placement.conf.load``; None loads the configuration from the default places.
+    :raises SystemExit: the application cannot be built. One line on standard error has the reason.
     """
     try:
         if conf is None:
@@ -40,5 +40,5 @@ def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
 
 
 application = init_application()
-# Frees its slots of the change log for other processes.
+# This frees the slots of the change log for other processes.
 atexit.register(application.db.dispose)
