@@ -1,7 +1,7 @@
-"""Configuration: every option of the service, and how their values are loaded.
+"""Configuration: all options of the service, and how their values are loaded.
 
-A value comes from the last of these that has one: the default, the configuration file, the environment
-(``OS_<GROUP>__<OPTION>``), the command line, the caller of ``load``.
+Later sources override earlier ones: the default, the configuration file, the environment (``OS_<GROUP>__<OPTION>``),
+the command line, the caller of ``load``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from placement.conf.options import GROUPS
 
 #: The directory of the configuration file, unless ``OS_PLACEMENT_CONFIG_DIR`` names another one.
 DEFAULT_DIRECTORY = '/etc/placement'
-#: Name of the configuration file in that directory.
+#: Name of the configuration file in the directory.
 FILE_NAME = 'placement.conf'
 #: Name of the policy file, beside the configuration file.
 POLICY_FILE_NAME = 'placement-policy.yaml'
@@ -42,7 +42,7 @@ _ENFORCE_SCOPE = cfg.BoolOpt(
     ' tokens of a project.',
 )
 
-#: api-ref/rules.md#pages-of-other-origins.
+#: The rules are in api-ref/rules.md#pages-of-other-origins.
 _CORS_DEFAULTS: dict[str, Any] = {
     'allow_methods': ['GET', 'PUT', 'POST', 'DELETE', 'PATCH'],
     'allow_headers': [
@@ -102,14 +102,14 @@ def load(
     config_files: Sequence[str] | None = None,
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> cfg.ConfigOpts:
-    """Make a new, independent set of values with every option registered and checked.
+    """Make a new, independent configuration, with all options registered and checked.
 
     :param argv: command line arguments of oslo.config, such as ``--config-file``.
-    :param environ: environment variables to use; None uses the environment of this process.
-    :param config_files: paths of the files to read instead of the default one; empty for none.
-    :param overrides: values by group and option, which override all others.
-    :raises ConfigurationInvalid: a file cannot be read, ``OS_PLACEMENT_CONFIG_DIR`` does not name a directory, or a
-        value is invalid. The message is one line that says which.
+    :param environ: the environment variables; None uses the environment of this process.
+    :param config_files: paths of the files to read instead of the default one; an empty list for no file.
+    :param overrides: values by group and option, which override all other values.
+    :raises ConfigurationInvalid: a file cannot be read, ``OS_PLACEMENT_CONFIG_DIR`` is not a directory, or a value is
+        invalid. The message has one line.
     """
     variables = os.environ if environ is None else environ
     directory = pathlib.Path(variables.get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY)
@@ -150,9 +150,9 @@ def load(
 
 
 def set_up_log(conf: cfg.ConfigOpts) -> None:
-    """Configure logging as ``conf`` says.
+    """Configure logging from ``conf``.
 
-    :raises ConfigurationInvalid: the file of the log or that of [DEFAULT] log_config_append cannot be used.
+    :raises ConfigurationInvalid: the log file or the file of [DEFAULT] log_config_append cannot be used.
     """
     try:
         log.setup(conf, 'placement')
@@ -172,10 +172,10 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
 def ignored(conf: cfg.ConfigOpts) -> list[str]:
     """Return a line for each option that is set but unknown: ``[group] name in FILE`` or ``the variable OS_...``.
 
-    The line ends with what does the same here, or with the option that was probably meant, if there is one. Options of
-    [keystone_authtoken] are not checked: they depend on the auth plugin, which itself reports missing ones.
+    The line ends with the corresponding setting of this service or the most similar option, if there is one. Options of
+    [keystone_authtoken] are not checked: they depend on the auth plugin, which itself reports missing options.
     """
-    # oslo.config itself reads the first three.
+    # oslo.config itself reads these three.
     names = {'DEFAULT': {'config_file', 'config_dir', 'config_source'}}
     for group, option in _options():
         names.setdefault(group, set()).update(_plain(name) for name in (option.dest, option.name))
@@ -188,7 +188,7 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
         return f'{place}: {advice}' if advice else place
 
     files = {path: _settings(path) for path in _files(conf)}
-    # [keystone_authtoken] auth_section is the name of another section for the options of the auth plugin.
+    # [keystone_authtoken] auth_section may name another section for the options of the auth plugin.
     section = 'keystone_authtoken'
     skipped = {section, *(settings.get((section, 'auth_section')) for settings in files.values())}
     lines = [
@@ -212,7 +212,7 @@ def describe(conf: cfg.ConfigOpts) -> str:
 
 
 def package_conflict() -> str | None:
-    """Return a sentence if openstack-placement, whose files would overwrite ours, is installed as well; else None."""
+    """Return a sentence if openstack-placement is also installed, because its files overwrite ours; otherwise None."""
     try:
         version = metadata.version(_REFERENCE_SERVICE)
     except metadata.PackageNotFoundError:
@@ -225,7 +225,7 @@ def package_conflict() -> str | None:
 
 @functools.cache
 def warn_once(logger: logging.LoggerAdapter[logging.Logger], text: str) -> None:
-    """Log a warning about the configuration, once even if a process builds several applications from it."""
+    """Log a warning about the configuration, only once even if a process builds several applications from it."""
     logger.warning(text)
 
 
@@ -235,7 +235,7 @@ def _registered() -> list[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]]:
 
     policy = [(group, list(opts)) for group, opts in policy_opts.list_opts()]
     if not any(option.name == _ENFORCE_SCOPE.name for _, opts in policy for option in opts):
-        # oslo.policy does not have it since version 6.
+        # Since release 6, oslo.policy does not have this option.
         policy.append(('oslo_policy', [_ENFORCE_SCOPE]))
     return [
         *GROUPS,
@@ -247,10 +247,10 @@ def _registered() -> list[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]]:
 
 
 def _register(conf: cfg.ConfigOpts) -> None:
-    # Also those of the command line.
+    # This also registers options of the command line.
     log.register_options(conf)
     for option_group, opts in _registered():
-        # A copy, because oslo.config stores registered options in the group, and every ConfigOpts needs its own.
+        # Each ConfigOpts needs its own copy of the group, because oslo.config stores registered options in it.
         conf.register_opts(opts, group=copy.deepcopy(option_group))
     for name, default in _CORS_DEFAULTS.items():
         conf.set_default(name, default, group='cors')
@@ -259,16 +259,16 @@ def _register(conf: cfg.ConfigOpts) -> None:
 
 
 def _options() -> Iterator[tuple[str, cfg.Opt]]:
-    """Yield the name of the group and the option, for each one that ``load`` registers."""
+    """Yield the group's name and the option, for each option that ``load`` registers."""
     for group, options in _registered():
         yield from ((str(group or 'DEFAULT'), option) for option in options)
 
 
 def _read(conf: cfg.ConfigOpts, group: str, name: str, environ: Mapping[str, str], *, override: bool) -> None:
-    """Read an option, because oslo.config validates the value of a file or the environment only when it is read.
+    """Read an option. Only reading makes oslo.config validate values from files and the environment.
 
-    :param override: whether to set the value of the variable first, which oslo.config has not read.
-    :raises ValueError: it is invalid. The message says where it is set; it does not contain secrets.
+    :param override: whether to set the value of the variable first, because oslo.config has not read it.
+    :raises ValueError: the value is invalid. The message says where it is set, without secrets.
     """
     variable = f'OS_{group}__{name}'.upper()
     try:
@@ -276,11 +276,11 @@ def _read(conf: cfg.ConfigOpts, group: str, name: str, environ: Mapping[str, str
             conf.set_override(name, environ[variable], group=None if group == 'DEFAULT' else group)
         _ = conf[name] if group == 'DEFAULT' else conf[group][name]
     except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
-        # The name after the dollar sign is not repeated, because it may be part of a password.
+        # The reason does not contain the name after the dollar sign, because this may be a part of a password.
         reason = 'a dollar sign refers to an option that does not exist; write a dollar sign as $$'
         raise ValueError(f'[{group}] {name}: {reason}') from error
     except ValueError as error:
-        # oslo.config names the file even if the invalid value is that of a variable, which overrides it.
+        # oslo.config names the file even if the invalid value comes from a variable that overrides it.
         places = [
             path
             for path in _files(conf)

@@ -1,4 +1,4 @@
-"""The options of the service, by group. Those of libraries are registered by ``placement.conf``."""
+"""The options of the service, by group. ``placement.conf`` registers the options of libraries."""
 
 from __future__ import annotations
 

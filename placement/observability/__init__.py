@@ -1,4 +1,4 @@
-"""The metrics of the service: the counted events, and the registries that keep the counts."""
+"""The metrics of the service: the counted events, and the registries with the counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from oslo_config import cfg
 
 if TYPE_CHECKING:
-    # The first import of prometheus_client reads PROMETHEUS_MULTIPROC_DIR, which decides where values are stored.
+    # The first import of prometheus_client reads PROMETHEUS_MULTIPROC_DIR, which determines where values are stored.
     from placement.observability.metrics import Metrics
 
 #: The ``result`` of a claim that succeeded.
@@ -18,14 +18,14 @@ _NO_MEASUREMENT = contextlib.nullcontext()
 
 
 class _NoMetrics:
-    """Has every method of ``Metrics``, and each does nothing but return an empty context manager."""
+    """Has every method of ``Metrics``. Each only returns an empty context manager."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_args, **_options: _NO_MEASUREMENT
 
 
 def create(conf: cfg.ConfigOpts) -> Metrics:
-    """Make the metrics of one application: real ones when ``[metrics] bind`` is set, else some that count nothing.
+    """Make the metrics of one application. Unless ``[metrics] bind`` is set, they count nothing.
 
     A service without metrics does not import prometheus_client.
     """

@@ -1,7 +1,7 @@
-"""The metrics of one application, in a Prometheus registry of their own.
+"""The metrics of one application, in their own Prometheus registry.
 
 If ``PROMETHEUS_MULTIPROC_DIR`` is in the environment when this is imported, each process keeps the values in files in
-that directory, and ``processes.registry`` adds them up. A process can have only one application then.
+this directory, and ``processes.registry`` adds them up. Then a process can have only one application.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if directory := os.environ.get('PROMETHEUS_MULTIPROC_DIR'):
 
 DURATION_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 CANDIDATE_COUNT_BUCKETS = (0, 1, 10, 100, 1000, 10000, 100000)
-#: A thread sets the gauges of threads and connections this often, so that requests do not spend time on them.
+#: A thread sets the gauges of threads and connections at this interval, so that requests do not spend time on them.
 UPDATE_INTERVAL_SECONDS = 1.0
 
 #: The ``result`` of a rejected claim, by exception. The first class that matches an exception counts.
@@ -44,7 +44,7 @@ CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
     (exception.ConcurrentUpdate, 'concurrent_update'),
 )
 
-#: The names of exceptions after which a transaction is retried, as values of a label. Others are possible.
+#: The usual values of the label for the exception after which a transaction is retried. Other values are possible.
 RETRY_REASONS = ('DBDeadlock', 'DBReferenceError', 'RetryTransaction')
 
 
@@ -57,7 +57,7 @@ class _ResponseMetrics(NamedTuple):
 
 
 class Metrics:
-    """One method for each event that is counted, in ``registry``; doc/observability.md says what each metric means."""
+    """One method for each event to count, in ``registry``. doc/observability.md explains each metric."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -68,7 +68,7 @@ class Metrics:
         self._updating = False
         self._lock = threading.Lock()
         self._phase_times = timing.PhaseTimes()
-        #: By route, method, microversion and status. Looking them up in the registry takes as long as counting.
+        #: By route, method, microversion and status. Without this, looking them up would take as long as counting.
         self._responses: dict[tuple[str, str, str, int], _ResponseMetrics] = {}
 
         counter = functools.partial(Counter, registry=self.registry)
@@ -109,7 +109,7 @@ class Metrics:
         self._create_gauges()
 
     def _create_gauges(self) -> None:
-        # By default a scrape shows the sum of the values of all living processes.
+        # By default a scrape shows the sum over all living processes.
         gauge = functools.partial(Gauge, registry=self.registry, multiprocess_mode='livesum')
         self._cache_providers = gauge(
             'placement_cache_providers', 'Resource providers in the cache.', multiprocess_mode='mostrecent'
@@ -133,7 +133,7 @@ class Metrics:
         )
 
     def initialize(self, operations: Iterable[tuple[str, str]], limits: Iterable[str]) -> None:
-        """Create counters with the value 0, which would otherwise not exist before the first event.
+        """Create counters with the value 0. Otherwise they would not exist before the first event.
 
         :param operations: pairs of declared path and method.
         :param limits: the possible arguments of ``search_truncated``.
@@ -152,19 +152,19 @@ class Metrics:
             self._retries.labels(reason)
 
     def request_started(self) -> None:
-        """Count that this thread starts to process a request."""
+        """Count the start of a request in this thread."""
         self._phase_times.clear()
         self._busy_threads.change_by(1)
         if self._updating:
             return
-        # Started by the first request, because a forked process does not have the threads started before the fork.
+        # The first request starts the thread, because a forked process does not have threads from before the fork.
         with self._lock:
             if not self._updating:
                 self._updating = True
                 threading.Thread(target=_update, args=(weakref.ref(self),), name='saturation', daemon=True).start()
 
     def request_finished(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
-        """Count a request that this thread has finished. ``route`` is the declared path, not the path in the URL."""
+        """Count the end of a request in this thread. ``route`` is the declared path, not the path in the URL."""
         self._busy_threads.change_by(-1)
         key = (route, method, microversion, status)
         response = self._responses.get(key)
@@ -215,7 +215,7 @@ class Metrics:
             self._connections.labels(pool, 'limit').set(limit)
 
     def connection_wait(self, pool: str) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager for a block that waits for a connection of ``pool``, one given to ``instrument``."""
+        """Return a context manager for a block that waits for a connection of ``pool``, a label from ``instrument``."""
         return timing.Span(self._phase_times, timing.CONNECTION, self.waiting_threads[pool])
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
@@ -244,24 +244,24 @@ class Metrics:
         self._retries.labels(reason).inc()
 
     def search_finished(self, candidates: int, seconds: float) -> None:
-        """Count a search for allocation candidates that returned ``candidates`` of them and took ``seconds``."""
+        """Count a search that returned ``candidates`` allocation candidates and took ``seconds``."""
         self._candidates_returned.observe(candidates)
         self._search_duration.observe(seconds)
 
     def search_truncated(self, limit: str) -> None:
-        """Count a search for allocation candidates that reached a limit. ``limit`` is the value of a ``Limit``."""
+        """Count a search that reached a limit. ``limit`` is the value of a ``Limit``."""
         self._searches_truncated.labels(limit).inc()
 
     def cache_checked(self) -> None:
-        """Set when this process compared the position of its provider cache with the change log in the database."""
+        """Set the time at which this process compared its provider cache with the change log to the current time."""
         self._cache_checked.set_to_current_time()
 
     def cache_refreshed(self, providers: int, changes: int, seconds: float, reloaded: bool) -> None:
         """Count a refresh of the provider cache of this process.
 
-        :param providers: how many providers it has now.
-        :param changes: how many of them were read because they had changed.
-        :param seconds: how long the refresh took.
+        :param providers: the number of its providers.
+        :param changes: the number of providers that were read because of changes.
+        :param seconds: the duration of the refresh.
         :param reloaded: whether all tables were read again.
         """
         self._cache_providers.set(providers)
@@ -270,12 +270,12 @@ class Metrics:
         self._refresh_duration.observe(seconds)
 
     def config_reloaded(self, success: bool) -> None:
-        """Set whether the configuration was valid when it was loaded; if it was not, the previous one stays."""
+        """Set whether the configuration was valid at its last load. If not, the previous one stays in use."""
         self._config_reload_success.set(success)
 
 
 def _update(reference: weakref.ref[Metrics]) -> None:
-    """Update the gauges periodically until nothing but this thread refers to the metrics."""
+    """Update the gauges periodically, until only this thread refers to the metrics."""
     while (metrics := reference()) is not None:
         metrics.update_saturation()
         del metrics

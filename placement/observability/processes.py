@@ -1,4 +1,4 @@
-"""The metrics of all processes that store them in one directory, and the system's figures about these processes."""
+"""The metrics of all processes with one directory, and the system's figures about these processes."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _FAMILIES: tuple[Metric, ...] = (
 
 
 def registry(directory: str) -> CollectorRegistry:
-    """Make a registry from which the metrics of all processes can be read.
+    """Make a registry with the metrics of all processes.
 
     :param directory: the value of ``PROMETHEUS_MULTIPROC_DIR`` of these processes.
     """
     all_processes = CollectorRegistry()
-    # Registered first, so that the files of ended processes are removed before the other collector reads them.
+    # This comes first, so that it removes the files of ended processes before the other collector reads them.
     all_processes.register(Processes(pathlib.Path(directory)))
     MultiProcessCollector(all_processes, directory)  # type: ignore[no-untyped-call]
     return all_processes
 
 
 class ProcessNumber:
-    """The number of this process in the names of the files in which it keeps its values; no other process has it.
+    """The unique number of this process in the names of the files with its values.
 
-    If the process id were used, as by prometheus_client, each process would leave files that every scrape reads. The
-    number of a process that has ended is taken by the next one, which continues its counts.
+    prometheus_client would use the process id, and each process would leave files that every scrape reads. Instead, the
+    next process takes the number of an ended process, and continues its counts.
 
-    A process has a number as long as it locks the file of that number. The file contains its process id.
+    A process has a number as long as it locks the file of the number. The file contains the process id.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
@@ -52,10 +52,10 @@ class ProcessNumber:
         self._lock = -1
 
     def __call__(self) -> int:
-        """Return the number, another one after a fork."""
+        """Return the number. A forked process gets another one."""
         if self._pid != os.getpid():
             if self._pid is not None:
-                # The lock of the parent.
+                # The lock belongs to the parent process.
                 os.close(self._lock)
             self._pid = os.getpid()
             locks = ((number, _locked(self._directory / f'{number}.lock')) for number in itertools.count())
@@ -67,7 +67,7 @@ class ProcessNumber:
 
 
 def _locked(path: pathlib.Path) -> int | None:
-    """Lock a file until the returned descriptor is closed; return None if another process has locked it."""
+    """Lock a file until the returned descriptor is closed. Return None if another process has locked it."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,9 +78,9 @@ def _locked(path: pathlib.Path) -> int | None:
 
 
 class Processes(Collector):
-    """Processor time, memory and open files of each process, as far as this process may read them.
+    """The processor time, memory and open files of each process that this process may read.
 
-    Collecting also removes the files with the gauges of processes that have ended.
+    Collecting also removes the files with the gauges of ended processes.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:

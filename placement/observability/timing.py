@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
-#: The phases: waiting for a connection to the database, waiting for the database, having a token validated.
+#: The phases: waiting for a connection to the database, for the database, and for the validation of a token.
 CONNECTION, DATABASE, KEYSTONE = PHASES = ('connection', 'database', 'keystone')
 
 
@@ -18,7 +18,7 @@ class PhaseTimes(threading.local):
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        #: When the current statement was sent, by ``time.perf_counter``; 0 between statements.
+        #: The ``time.perf_counter`` at which the current statement was sent; 0 between statements.
         self.sent_at = 0.0
 
     def clear(self) -> None:
@@ -32,7 +32,7 @@ class PhaseTimes(threading.local):
 
 
 class ThreadCount:
-    """A number of threads, which any thread may change."""
+    """A number of threads. Any thread may change it."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -45,7 +45,7 @@ class ThreadCount:
 
 
 class Span:
-    """A context manager that adds the time of its block to ``phase``. Meanwhile ``threads`` counts the thread."""
+    """A context manager that adds the time of its block to ``phase``. In the block, ``threads`` counts the thread."""
 
     def __init__(self, times: PhaseTimes, phase: str, threads: ThreadCount | None = None) -> None:
         self._times = times
@@ -65,7 +65,7 @@ class Span:
 
 
 def time_statements(engine: sa.Engine, times: PhaseTimes) -> None:
-    """Add the time of each statement on ``engine``, also of one that fails, to the phase ``DATABASE``."""
+    """Add the time of each statement on ``engine``, even if it fails, to the phase ``DATABASE``."""
 
     def start(*_arguments: Any) -> None:
         times.sent_at = time.perf_counter()
@@ -77,5 +77,5 @@ def time_statements(engine: sa.Engine, times: PhaseTimes) -> None:
 
     event.listen(engine, 'before_cursor_execute', start)
     event.listen(engine, 'after_cursor_execute', end)
-    # A statement that failed is followed by a rollback and not by after_cursor_execute.
+    # After a failed statement there is a rollback, but no after_cursor_execute.
     event.listen(engine, 'rollback', end)

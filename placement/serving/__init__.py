@@ -1,7 +1,7 @@
 """The HTTP servers of placement-api: one for the API, one for the metrics.
 
 gunicorn starts and stops the processes for the API (``master``). In each, waitress reads the requests, and passes a
-request to a thread only when all of it has arrived. ``worker`` has the process, ``threads`` its threads, ``socket_map``
-the loop over its sockets, and ``channel`` a connection with its limits and timeouts. ``metrics_listener`` serves the
-metrics.
+request to a thread only after it has arrived completely. ``worker`` has the process, ``threads`` its threads,
+``socket_map`` the loop over its sockets, and ``channel`` a connection with its limits and timeouts.
+``metrics_listener`` serves the metrics.
 """

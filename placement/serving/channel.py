@@ -29,24 +29,24 @@ from placement.web.health import SERVER_PROBLEM
 
 LOG = log.getLogger(__name__)
 
-#: How long an idle connection stays open after the stop of the process, as its client may be sending a request.
+#: How long an idle connection stays open when the process stops, because its client may be sending a request.
 _IDLE_SECONDS_AT_STOP = 2.0
-#: How long a client has to close the connection after an error response to a request that could not be read.
+#: How much time a client has to close the connection after an error response to an unreadable request.
 _DRAIN_SECONDS = 2.0
-#: A connection with more than this of unsent responses is closed after the current response. Further requests that the
-#: client has pipelined are not processed then.
+#: A connection with more bytes of unsent responses is closed after the current response. Then other requests that the
+#: client has pipelined are not processed.
 _MAX_CONNECTION_UNSENT_BYTES = 1024 * 1024
-#: The limit of the unsent responses on all connections of one process.
+#: Maximum size of the unsent responses on all connections of one process.
 _MAX_PROCESS_UNSENT_BYTES = 128 * 1024 * 1024
-#: The limit of each call that sends a part of a response, except for the first call.
+#: Maximum size of the part of a response that one call sends, except for the first call.
 _MAX_SEND_BYTES = 256 * 1024
-#: When there are too many connections, the number of waiting ones divided by this, plus one, is closed.
+#: If there are too many connections, the number of waiting ones divided by this, plus one, is closed.
 _EVICTION_DIVISOR = 20
 
 
 _NOT_ASCII = re.compile(rb'[\x80-\xff]')
 
-# The expressions of waitress end with ``$``, which also matches before a line feed: ``0\n`` would be the last chunk.
+# waitress ends its expressions with ``$``, which also matches before a line feed: ``0\n`` would be the last chunk.
 receiver.ONLY_HEXDIG_RE = re.compile(rfc7230.ONLY_HEXDIG_RE.pattern[:-1] + rb'\Z')
 receiver.CHUNK_EXT_RE = re.compile(rfc7230.CHUNK_EXT_RE.pattern[:-1] + rb'\Z')
 
@@ -64,17 +64,17 @@ class _NotFound(utilities.Error):
 class _Parser(HTTPRequestParser):
     """The parser of one request."""
 
-    #: The values for a request that ends before it is parsed. ``version`` is that of the response.
+    #: The values for a request that ends before it is parsed. ``version`` is the version of the response.
     command, path, query, version = '-', '', '', '1.1'
 
     def parse_header(self, header_plus: bytes) -> None:
         """Parse the request line and the headers.
 
-        :raises ParsingError: they are malformed, or the end of the request is ambiguous (RFC 9112, 6.3): a proxy could
-            find another one, so that a client could hide a request in the body of another.
+        :raises ParsingError: they are malformed, or the end of the request is ambiguous (RFC 9112, 6.3). A proxy could
+            see another end, so a client could hide a request in the body of another request.
         """
         line, end, headers = header_plus.partition(b'\r\n')
-        # curl sends a URL as it was typed, which is not always ASCII, and waitress accepts only ASCII.
+        # waitress accepts only ASCII, but curl sends a URL as it was typed.
         line = _NOT_ASCII.sub(lambda byte: b'%%%02X' % ord(byte[0]), line)
         fields = [field.partition(b':') for field in headers.split(b'\r\n')]
         encodings = [value.strip(b' \t').lower() for name, _, value in fields if name.lower() == b'transfer-encoding']
@@ -82,9 +82,9 @@ class _Parser(HTTPRequestParser):
         try:
             super().parse_header(line + end + headers)
         except (ParsingError, TransferEncodingNotImplemented, ValueError) as error:
-            # waitress does not catch ValueError: a URL with an unclosed IPv6 address, or a number of 5000 digits.
+            # waitress does not catch ValueError, which an unclosed IPv6 address or a number of 5000 digits causes.
             problem = str(error)
-        # The first and the last text are those that the application sends under other WSGI servers.
+        # Under other WSGI servers, the application sends the first and the last of these texts.
         if encodings not in ([], [b'chunked']):
             problem = 'transfer-encoding header must be chunked, and nothing else'
         elif encodings and self.version != '1.1':
@@ -96,7 +96,7 @@ class _Parser(HTTPRequestParser):
         elif not body_limits.CONTENT_LENGTH.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
             problem = 'content-length header must be an integer'
         if problem is not None:
-            # Otherwise the client would be told to send a body.
+            # Without this, waitress would tell the client to send a body.
             self.expect_continue = False
             raise ParsingError(problem)
         if self.adj.url_prefix and not f'{self.path}/'.startswith(f'{self.adj.url_prefix}/'):
@@ -104,21 +104,21 @@ class _Parser(HTTPRequestParser):
 
 
 class _Response(task.Task):
-    """What all responses have in common, also those to requests that could not be read."""
+    """The common part of all responses, including responses to unreadable requests."""
 
     def service(self) -> None:
-        """Process the request, and log if its client does not wait for the response."""
+        """Process the request. Log if its client does not wait for the response."""
         try:
             super().service()
         except ClientDisconnected:
-            # waitress would log the path as the client sent it, which may contain a newline.
+            # waitress would log the path unchanged, and it may contain a newline.
             method, path = request_log.quote(self.request.command), request_log.quote(self.request.path)
             LOG.info('The client closed its connection before the response to "%s %s" was sent', method, path)
             self.close_on_finish = True
 
     def set_close_on_finish(self) -> None:
         """Close the connection after this response."""
-        # Otherwise waitress would tell an HTTP/1.0 client that asks to keep the connection that it is kept.
+        # Without this, waitress would confirm to an HTTP/1.0 client that the connection stays open.
         self.request.headers['CONNECTION'] = 'close'
         super().set_close_on_finish()
 
@@ -130,22 +130,22 @@ class _Task(_Response, task.WSGITask):
         """Return the WSGI environment of the request."""
         environ = super().get_environment()
         environ[SERVER_PROBLEM] = self.channel.server.task_dispatcher.problem
-        # waitress reduces several slashes at the start of the path to one.
+        # waitress replaces several slashes at the beginning of the path by one.
         environ['PATH_INFO'] = self.request.path.removeprefix(environ['SCRIPT_NAME'])
         if self.channel.addr[1] is None:
-            # A Unix socket. The server name is not used in links, which are made from the Host header.
+            # This is a Unix socket. Links have the host of the Host header and not the server name.
             environ.update(REMOTE_ADDR='', REMOTE_PORT='', SERVER_NAME='localhost', SERVER_PORT='80')
         return environ
 
     def build_response_header(self) -> bytes:
-        """Return the status line and headers, with ``Connection: close`` if this response is the last one."""
+        """Return the status line and headers, with ``Connection: close`` if this is the last response."""
         self.channel.response_started()
         if self._must_close:
             self.set_close_on_finish()
         return super().build_response_header()
 
     def set_close_on_finish(self) -> None:
-        """Close the connection after this response, but not just because it has no body, as waitress would."""
+        """Close the connection after this response. Unlike waitress, do not do so only because it has no body."""
         if self.has_body or self._must_close or self.version == '1.0':
             super().set_close_on_finish()
 
@@ -160,7 +160,7 @@ class _Task(_Response, task.WSGITask):
 
 
 class _ErrorTask(_Response, task.ErrorTask):
-    """Sends an error response to a request that cannot be passed to the application, and logs the request."""
+    """Sends an error response to a request that the application cannot get, and logs the request."""
 
     def execute(self) -> None:
         """Send an error document of the API (api-ref/errors.md) and close the connection."""
@@ -183,18 +183,19 @@ class _ErrorTask(_Response, task.ErrorTask):
 class ConnectionTable:
     """Keeps the connections of one process within their limits.
 
-    :param max_connections: limit of open connections. To accept another one, those that have waited longest are closed.
-    :param request_read_timeout: seconds in which a request must arrive completely, and seconds after which a connection
-        is closed whose client receives nothing of a response.
-    :param keepalive_timeout: seconds that a connection may be idle after a response.
-    :param sockets: the map of file descriptors that waitress uses: connections, listeners and others.
+    :param max_connections: maximum number of open connections. To accept another one, the connections that have waited
+        longest are closed.
+    :param request_read_timeout: maximum number of seconds until a request has arrived completely, and between two parts
+        of a response that the client receives.
+    :param keepalive_timeout: maximum number of seconds that a connection may be idle after a response.
+    :param sockets: the map of file descriptors of waitress, with connections, listeners and others.
     """
 
     max_connections: int
     request_read_timeout: float
     keepalive_timeout: float
     sockets: SocketMap = dataclasses.field(default_factory=SocketMap)
-    #: When the process began to stop, as ``time.monotonic``; None before that.
+    #: The ``time.monotonic`` at which the process began to stop; None before.
     stopped_at: float | None = None
     _evicted: int = 0
 
@@ -206,10 +207,10 @@ class ConnectionTable:
         health_paths: Iterable[str] = (),
         **options: Any,
     ) -> Any:
-        """Make a server of waitress whose connections are kept within the limits. Its dispatcher is a ``Threads``.
+        """Make a server of waitress with these limits for its connections. Its dispatcher is a ``Threads``.
 
         :param threads: the number of threads that process requests.
-        :param health_paths: requests for these paths do not wait for such a thread.
+        :param health_paths: paths of requests that do not wait for these threads.
         :param options: more settings of waitress.
         """
         server = waitress.create_server(
@@ -218,11 +219,11 @@ class ConnectionTable:
             map=self.sockets,
             sockets=listeners,
             ident='',
-            # oslo.middleware decides whether the headers of proxies are used.
+            # oslo.middleware determines whether the headers of proxies are used.
             clear_untrusted_proxy_headers=False,
-            # Connections that clients close early are not logged.
+            # Do not log connections that clients close early.
             log_socket_errors=False,
-            # No limits of waitress, with which a thread would wait for a client: this object has all limits.
+            # This object has all limits. With limits of waitress, a thread would wait for a client.
             outbuf_high_watermark=sys.maxsize,
             connection_limit=sys.maxsize,
             channel_timeout=sys.maxsize,
@@ -230,7 +231,7 @@ class ConnectionTable:
         )
         for listening in self.servers:
             listening.channel_class = functools.partial(Channel, self)
-            # waitress would wake the loop after each response.
+            # Prevent waitress from waking the loop after each response.
             listening.pull_trigger = lambda: None
         return server
 
@@ -245,7 +246,7 @@ class ConnectionTable:
         return [dispatcher for dispatcher in self.sockets.values() if isinstance(dispatcher, Channel)]
 
     def evict_idle(self) -> None:
-        """If there are too many connections, close several that have waited longest, because finding them is slow."""
+        """If there are too many connections, close several that have waited longest: finding only one would be slow."""
         if len(self.sockets) <= self.max_connections:
             return
         waiting = self._waiting()
@@ -253,7 +254,7 @@ class ConnectionTable:
             self._evict(channel)
 
     def _waiting(self) -> list[Channel]:
-        """Return the connections without a complete request to process, the one that has waited longest first."""
+        """Return the connections without a complete request, in descending order of the time that they have waited."""
         return sorted((channel for channel in self.channels if not channel.requests), key=lambda channel: channel.since)
 
     def _evict(self, channel: Channel) -> None:
@@ -261,7 +262,7 @@ class ConnectionTable:
         self._evicted += 1
 
     def reap(self) -> None:
-        """Close the connections that have timed out, and some with unsent responses if these need too much memory."""
+        """Close the connections that have timed out. If unsent responses need too much memory, close some with them."""
         channels = self.channels
         unsent = sum(channel.total_outbufs_len for channel in channels)
         for channel in self._waiting() if unsent > _MAX_PROCESS_UNSENT_BYTES else ():
@@ -272,15 +273,15 @@ class ConnectionTable:
             LOG.warning('Closed %d idle or slow connections because a limit was reached', self._evicted)
             self._evicted = 0
         for channel in channels:
-            # A connection with a complete request waits for this process and not for its client.
+            # A connection with a complete request does not wait for its client, but for this process.
             if channel.connected and not channel.requests:
                 channel.close_if_timed_out()
 
 
 class Channel(HTTPChannel):
-    """A connection to a client. The requests on it are processed one after the other, each in a thread of waitress."""
+    """A connection to a client. Its requests are processed one by one, each in a thread of waitress."""
 
-    #: Set by waitress, also in the thread that processes a request, when the connection shall be closed.
+    #: waitress sets this to have the connection closed, even in the thread that processes a request.
     will_close: bool
 
     request: _Parser | None
@@ -293,29 +294,29 @@ class Channel(HTTPChannel):
     def __init__(self, connections: ConnectionTable, *args: Any, **kwargs: Any) -> None:
         self.connections = connections
         connections.evict_idle()
-        #: Start of the current wait: the time when the client connected or began a request, or a response began.
+        #: Start of the current wait: the time at which the client connected, or at which a request or response began.
         self.since = time.monotonic()
-        #: Whether an error response was sent to a request that could not be read.
+        #: Whether an error response to an unreadable request was sent.
         self.error_sent = False
         self._responded = False
-        # Whether received data is discarded until the client closes the connection. If the connection were closed
-        # while data comes in, TCP would reset it, and the client could lose the response.
+        # Whether received data are discarded until the client closes the connection. Closing the connection while data
+        # arrive would make TCP reset it, and the client could lose the response.
         self._draining = False
         super().__init__(*args, **kwargs)
-        # waitress copies this many bytes for each call that sends, even if the client receives only a few.
+        # waitress copies this number of bytes in each call that sends, even if the client receives only a few.
         self.sendbuf_len = min(self.sendbuf_len, _MAX_SEND_BYTES)
 
     def response_started(self) -> None:
-        """Start the timeout for the client, because a response is being sent."""
+        """Start the timeout for the client to receive a response."""
         self.since = time.monotonic()
         self._responded = True
 
     def write_soon(self, data: Any) -> int:
-        """Send as much as the socket accepts now and buffer the rest; waitress would first buffer everything."""
+        """Send as much as the socket accepts now, and buffer the rest. waitress would first buffer everything."""
         sent = 0
         with self.outbuf_lock:
             if data and self.connected and not self.total_outbufs_len:
-                # The error occurs again when the rest is sent, and is handled there.
+                # The error will occur again and be handled when the rest is sent.
                 with contextlib.suppress(OSError):
                     sent = self.send(data, do_close=False)
         buffered = super().write_soon(memoryview(data)[sent:] if sent else data)
@@ -324,14 +325,14 @@ class Channel(HTTPChannel):
         return sent + buffered
 
     def service(self) -> None:
-        """Process the first of the requests, in a thread."""
+        """Process the first request in a thread."""
         super().service()
         self._wake_loop()
 
     def _wake_loop(self) -> None:
         """Wake the loop if the work of this thread requires it, and let it check this connection.
 
-        A listener accepts nothing while all threads are busy, and this thread is about to be free.
+        The loop also has to know that this thread will be free, because it accepts nothing while all threads are busy.
         """
         if self.connected and (self.connections.sockets.is_outdated(self) or not self.server.accepting):
             self.server.trigger.pull_trigger(functools.partial(self.connections.sockets.update, self))
@@ -355,16 +356,16 @@ class Channel(HTTPChannel):
             self.close()
 
     def _send_error(self, part: _Parser, error: utilities.Error) -> None:
-        """Send an error response to a request of which only a part has arrived."""
+        """Send an error response to an incomplete request."""
         part.error = error
         self.requests.append(part)
         self.request = None
         self.server.add_task(self)
 
     def handle_close(self) -> None:
-        """Close the connection; after a request that could not be read, first only for sending.
+        """Close the connection. After an unreadable request, first close it only for sending.
 
-        The client then has time to read the error response (``_DRAIN_SECONDS``).
+        Then the client has time to read the error response (``_DRAIN_SECONDS``).
         """
         if not self.error_sent:
             super().handle_close()
@@ -376,16 +377,16 @@ class Channel(HTTPChannel):
             self.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close the connection now, and the temporary files of received and of unsent data."""
+        """Close the connection now, and the temporary files with received and unsent data."""
         if self.request is not None:
             self.request.close()
         super().handle_close()
 
     def close_if_timed_out(self) -> None:
-        """Close the connection if its timeout is over; an incomplete request is answered with 408 first."""
+        """Close the connection if its timeout is over. First respond to an incomplete request with 408."""
         waited = time.monotonic() - self.since
         if self.total_outbufs_len:
-            # waitress sets ``last_activity`` whenever something was sent.
+            # waitress sets ``last_activity`` whenever it has sent something.
             timed_out = time.time() - self.last_activity > self.connections.request_read_timeout
         elif self._draining:
             timed_out = waited > _DRAIN_SECONDS

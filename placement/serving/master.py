@@ -1,4 +1,4 @@
-"""The master process of gunicorn, which starts, watches and stops the workers, and its logger."""
+"""The master process of gunicorn, which starts, monitors and stops the workers, and its logger."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ WORKER_STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGQUIT, signal.SIGINT})
 
 
 class Master(Arbiter):
-    """gunicorn's master, which also watches the exporter, informs workers of a stop, and stops during a reload.
+    """gunicorn's master, which also monitors the exporter, informs workers of a stop, and can stop during a reload.
 
-    Its gunicorn application (``cmd.api``) has an attribute ``stopping``, a byte of memory shared with the workers. The
-    byte becomes 1 before SIGTERM reaches them if their listening sockets are the last ones, so that no other process
-    accepts the connections that wait there. Its attribute ``exporter`` is None without metrics.
+    Its gunicorn application (``cmd.api``) has an attribute ``stopping``, a byte of memory shared with the workers. If
+    no other process has their listening sockets, nobody else will accept the connections that wait there. Then the byte
+    becomes 1 before SIGTERM reaches the workers. The attribute ``exporter`` is None without metrics.
     """
 
     _reloading = False
@@ -31,9 +31,9 @@ class Master(Arbiter):
         super().signal(sig, frame)
 
     def spawn_worker(self) -> int:
-        """Start a worker, in which the signals that end it are blocked until it handles them itself.
+        """Start a worker. Block the signals that end it until it handles them itself.
 
-        Until then the worker has the handlers of the master, which would only queue the signal.
+        Before that, it has the handlers of the master, which would only queue the signal.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, WORKER_STOP_SIGNALS)
         try:
@@ -42,7 +42,7 @@ class Master(Arbiter):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, WORKER_STOP_SIGNALS)
 
     def manage_workers(self) -> None:
-        """Start workers and the exporter again if they have ended. The master calls this once a second."""
+        """Restart workers and the exporter if they have ended. The master calls this once a second."""
         super().manage_workers()
         if self.app.exporter is not None:
             self.app.exporter.keep_running()
@@ -56,10 +56,10 @@ class Master(Arbiter):
             self._reloading = False
 
     def reap_workers(self) -> None:
-        """Collect workers that have ended. Waiting for them in a reload ends when a signal stops the service."""
+        """Collect ended workers. A signal that stops the service also ends the wait for them in a reload."""
         super().reap_workers()
         if self._reloading and self._terminated:
-            # gunicorn raises this when it takes SIGTERM from its queue, but it takes nothing while it reloads.
+            # gunicorn raises this when it takes SIGTERM from its queue, but during a reload it takes nothing.
             raise StopIteration
 
     def stop(self, graceful: bool = True) -> None:
@@ -71,7 +71,7 @@ class Master(Arbiter):
 
 
 class ServiceLogger(glogging.Logger):
-    """gunicorn's logger without handlers of its own: its lines go to the log of the service."""
+    """gunicorn's logger without its own handlers: its lines go to the log of the service."""
 
     def setup(self, cfg: Config) -> None:
         """Set the level, and remove the handlers of gunicorn."""

@@ -1,4 +1,4 @@
-"""The HTTP server for the metrics, on an address of its own and not on the port of the API."""
+"""The HTTP server for the metrics, on a separate address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METRICS_PATH = '/metrics'
 HEALTH_PATH = '/healthcheck'
 PAGE_PATH = '/page'
 
-#: The limits for connections, as those of ``[server]`` are for the API.
+#: The limits for connections, like the limits of ``[server]`` for the API.
 _MAX_CONNECTIONS, _REQUEST_READ_TIMEOUT, _KEEPALIVE_TIMEOUT = 100, 5.0, 75.0
 _THREADS = 8
 
@@ -30,8 +30,8 @@ def application(
     """Return the application for ``/metrics``, ``/healthcheck`` and ``/healthcheck/ready``; 404 for anything else.
 
     :param check: returns a sentence that says why the database cannot be used, or None.
-    :param registry: what ``/metrics`` shows.
-    :param page: served below ``/page``, when it is given.
+    :param registry: the registry that ``/metrics`` shows.
+    :param page: the application for the paths below ``/page``; None for no page.
     """
     metrics: WSGIApplication = make_wsgi_app(registry)
 

@@ -1,4 +1,4 @@
-"""The sockets of a process, and the loop that waits for them at a cost that does not depend on how many are idle."""
+"""The sockets of a process, and a loop that waits for them. Idle sockets do not make the loop slower."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _ALL_EVENTS = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
 class SocketMap(dict[int, Any]):
-    """The map of file descriptors in which waitress keeps its dispatchers, each registered with a selector.
+    """waitress's map from file descriptors to dispatchers. It registers each dispatcher with a selector.
 
-    The loop of waitress queries every dispatcher in every iteration for the events that it waits for (``readable`` and
-    ``writable``). This one queries only a dispatcher that had an event, and those for which ``update`` is called. All
-    methods except ``is_outdated`` are for the thread of the loop.
+    In every iteration, the loop of waitress queries all dispatchers for the events that they wait for (``readable`` and
+    ``writable``). This loop queries only dispatchers that had an event or for which ``update`` is called. All methods
+    except ``is_outdated`` are for the thread of the loop.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._selector = selectors.DefaultSelector()
-        #: File descriptor of each open dispatcher, and the events for which it is registered.
+        #: The file descriptor and the registered events of each open dispatcher.
         self._registered: dict[Any, tuple[int, int]] = {}
-        # Held while the events that a dispatcher waits for are compared with its registration, so that either
+        # This lock is held while the events that a dispatcher waits for are compared with its registration. So either
         # ``update`` or the ``is_outdated`` of another thread sees a change by that thread.
         self._lock = threading.Lock()
 
@@ -44,11 +44,11 @@ class SocketMap(dict[int, Any]):
         """Wait until sockets are ready, at most ``timeout`` seconds, and let their dispatchers handle them."""
         for key, events in self._selector.select(timeout):
             dispatcher = key.data
-            # An event handled before may have closed it.
+            # A previous event may have closed it.
             if dispatcher not in self._registered:
                 continue
             if not events & _awaited(dispatcher):
-                # Only now, since most dispatchers wait for the same event again soon.
+                # This comes after the event, because most dispatchers soon wait for the same event again.
                 self.update(dispatcher)
                 continue
             wasyncore.readwrite(dispatcher, select.POLLIN if events & selectors.EVENT_READ else select.POLLOUT)
@@ -86,7 +86,7 @@ class SocketMap(dict[int, Any]):
 def _awaited(dispatcher: Any) -> int:
     """Return the events that a dispatcher waits for."""
     events = selectors.EVENT_READ if dispatcher.readable() else 0
-    # As in the loop of waitress: a listener is never writable.
+    # As in the loop of waitress, a listener is never writable.
     if dispatcher.writable() and not dispatcher.accepting:
         events |= selectors.EVENT_WRITE
     return events

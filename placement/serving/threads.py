@@ -1,4 +1,4 @@
-"""The threads of a worker process: those that process requests, and one for each health check."""
+"""The threads of a worker process: several for requests, and one for each health check."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from placement.web.health import METHODS
 
 LOG = log.getLogger(__name__)
 
-#: If no thread takes a request from the queue for this time, the threads are stuck.
+#: The threads are stuck if none has taken a request from the queue for this time.
 STUCK_SECONDS = 2.0
-#: What a thread waits for if its stack has a function of the package.
+#: What a thread waits for if its stack has a function of this package.
 _BACKENDS = {'keystonemiddleware': 'Keystone', 'sqlalchemy': 'the database'}
 
 
@@ -26,12 +26,12 @@ class Threads(ThreadedTaskDispatcher):
     """The threads of a process. A health check does not wait for the threads that process requests.
 
     :param count: the number of threads that process requests.
-    :param health_paths: the paths of the health checks, each of which has a thread.
+    :param health_paths: the paths of the health checks. Each has its own thread.
     """
 
     def __init__(self, count: int, health_paths: Iterable[str]) -> None:
         super().__init__()
-        #: A sentence if the threads are stuck, for example because Keystone does not answer.
+        #: A sentence if the threads are stuck, for example because Keystone does not respond.
         self.problem: str | None = None
         self._health_threads = {path: ThreadedTaskDispatcher() for path in health_paths}
         self._next_request: Any = None
@@ -69,7 +69,7 @@ class Threads(ThreadedTaskDispatcher):
 
 
 def _occupations() -> str:
-    """Return what the threads that process a request do, such as ``8 wait for Keystone``."""
+    """Return what the busy threads do, such as ``8 wait for Keystone``."""
     occupations: collections.Counter[str] = collections.Counter()
     for top in sys._current_frames().values():  # noqa: SLF001
         modules = {frame.f_globals['__name__'] for frame, _ in traceback.walk_stack(top)}

@@ -1,4 +1,4 @@
-"""The worker process that gunicorn starts, watches and stops."""
+"""The worker process that gunicorn starts, monitors and stops."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from placement.web.health import READY
 
 LOG = log.getLogger(__name__)
 
-#: The limit of request line and headers together.
+#: Maximum size of the request line and headers together.
 _MAX_HEAD_BYTES = 128 * 1024
-#: From these sizes on waitress moves a request body, or the unsent part of a response, to a temporary file.
+#: From these sizes on, waitress stores a request body or the unsent part of a response in a temporary file.
 _MAX_BODY_MEMORY_BYTES, _MAX_RESPONSE_MEMORY_BYTES = 64 * 1024, 16 * 1024 * 1024
-#: waitress receives bodies up to this multiple of the allowed size, so that the application can reject them with its
-#: own error document. The chunk headers of a chunked body also count.
+#: waitress receives bodies up to this multiple of the allowed size, including chunk headers, so that the application
+#: can reject them with its own error document.
 _BODY_SIZE_FACTOR = 8
-#: File descriptors that a process needs besides those for connections, and file descriptors for each connection.
+#: The numbers of file descriptors that a process needs in addition to connections, and for each connection.
 _OTHER_FILE_DESCRIPTORS, _CLIENT_FILE_DESCRIPTORS = 512, 2
 #: A stopping worker ends this long before gunicorn would kill it.
 _STOP_MARGIN_SECONDS = 1.0
-#: Pause in which a worker whose threads are all busy accepts no connections, so that other workers get them.
+#: The pause in which a busy worker (all threads) accepts no connections, so that other workers get them.
 _ACCEPT_PAUSE_SECONDS = 0.1
 #: The switch interval of the interpreter (``sys.setswitchinterval``).
 _SWITCH_INTERVAL_SECONDS = 0.0005
@@ -50,18 +50,18 @@ class WaitressWorker(Worker):
     """
 
     def init_signals(self) -> None:
-        """Handle signals, also those that were sent since this process was started."""
+        """Handle signals, including signals that were sent since the start of this process."""
         super().init_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WORKER_STOP_SIGNALS)
 
     def load_wsgi(self) -> None:
         """Build the application.
 
-        gunicorn kills a worker that does not notify it for 30 seconds. If the cache of the master is too old to be
-        refreshed, or was not loaded, the worker loads its own, which may take longer.
+        gunicorn kills a worker that does not notify it for 30 seconds. The worker may need longer to load its own cache
+        if the cache of the master was not loaded or is too old to be refreshed.
         """
-        # One arena of malloc for all threads: with several, each would keep the memory of the longest response that its
-        # threads have made. The threads hardly ever allocate at the same time. Other C libraries have no ``mallopt``.
+        # All threads have one arena of malloc. Of several arenas, each would keep the memory of the longest response of
+        # its threads. Threads rarely allocate at the same time. Other C libraries have no ``mallopt``.
         if mallopt := getattr(ctypes.CDLL(None), 'mallopt', None):
             mallopt(_MALLOC_ARENA_MAX, 1)
         loaded = threading.Event()
@@ -77,7 +77,7 @@ class WaitressWorker(Worker):
             loaded.set()
 
     def run(self) -> None:
-        """Serve until the service stops, then finish the requests in flight, within ``graceful_timeout``."""
+        """Serve until the service stops. Then finish the requests in flight within ``graceful_timeout``."""
         server = self.app.conf.server
         self._connections = connections = ConnectionTable(
             _raise_file_limit(server.max_connections), server.request_read_timeout, server.keepalive_timeout
@@ -105,7 +105,7 @@ class WaitressWorker(Worker):
     def _start(self) -> None:
         # waitress warns whenever a request waits for a thread.
         logging.getLogger('waitress.queue').setLevel(logging.ERROR)
-        # The main loop runs briefly twice for each request, and may wait this long for the interpreter lock each time.
+        # The main loop runs briefly twice for each request. Each time it may wait for the interpreter lock this long.
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         connections = self._connections
         _SignalPipe(self.PIPE[0], connections.sockets)
@@ -131,28 +131,28 @@ class WaitressWorker(Worker):
         self._checked_at = 0.0
 
     def _stop_listening(self) -> None:
-        """Close the listening sockets of this process. The last one first accepts the waiting connections.
+        """Close the listening sockets of this process. The last process first accepts the waiting connections.
 
-        When all processes have closed the sockets, connections fail and proxies immediately choose another server. In a
-        reload the new workers also have the sockets, and accept the waiting connections. In a restart the next service
-        accepts them, if systemd keeps the sockets.
+        After all processes have closed the sockets, connections fail, and proxies immediately choose another server. In
+        a reload the new workers also have the sockets, and accept the waiting connections. In a restart the next
+        service accepts them if systemd keeps the sockets.
         """
         for server in self._servers:
             if self.app.stopping[0]:
                 waiting = select.poll()
                 waiting.register(server.socket, select.POLLIN)
-                # A limit, since a connection stays if there is no file descriptor for it.
+                # The limit is necessary, because a connection keeps waiting if there is no file descriptor for it.
                 for _ in range(self.cfg.backlog):
                     if not waiting.poll(0):
                         break
                     server.handle_accept()
-            # The server's own method would also close what its connections need.
+            # The server's own method would also close objects that its connections need.
             wasyncore.dispatcher.close(server)
 
     def _run_once(self) -> None:
-        """Wait for sockets, at most a second, and handle those that are ready; check timeouts and threads each second.
+        """Wait at most a second for sockets, and handle their events. Check timeouts and threads once a second.
 
-        While all threads are busy, connections are accepted only if no other worker has accepted them during a pause.
+        While all threads are busy, accept connections only after a pause in which other workers may accept them.
         """
         busy = self._dispatcher.active_count >= self.cfg.threads
         self._paused = busy and not self._paused
@@ -173,7 +173,7 @@ class WaitressWorker(Worker):
 
 
 class _SignalPipe(wasyncore.file_dispatcher):
-    """Reads the pipe to which Python writes a byte for each signal, so that a signal ends the wait for sockets."""
+    """Reads the pipe to which Python writes one byte for each signal. So a signal ends the wait for sockets."""
 
     def writable(self) -> bool:
         return False
@@ -183,7 +183,7 @@ class _SignalPipe(wasyncore.file_dispatcher):
 
 
 def _raise_file_limit(connections: int) -> int:
-    """Raise the limit of open files to what ``connections`` need, and return how many connections it allows."""
+    """Raise the limit of open files for ``connections``. Return the number of connections that it then allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = connections * _CLIENT_FILE_DESCRIPTORS + _OTHER_FILE_DESCRIPTORS
     if hard != resource.RLIM_INFINITY:

@@ -31,10 +31,10 @@ def _create(
 ) -> None:
     """Create a table and its indexes unless they exist.
 
-    They exist if a process on another node of a cluster creates them at the same time or, on MySQL, which commits each
-    change of the schema, if an earlier attempt was interrupted.
+    They may exist because a process on another node of a cluster creates them at the same time, or because an earlier
+    attempt was interrupted on MySQL, which commits each change of the schema.
 
-    :param unique_ids: never use an id again after its row was deleted; SQLite needs AUTOINCREMENT for that.
+    :param unique_ids: never reuse the id of a deleted row. SQLite needs AUTOINCREMENT for this.
     """
     name = f'placement_{name}'
     times = (sa.Column('created_at', sa.DateTime), sa.Column('updated_at', sa.DateTime)) if has_times else ()
@@ -86,7 +86,7 @@ def _create_names() -> None:
     _create('resource_class_sequence', _key('id'), sa.Column('last', sa.Integer, nullable=False), has_times=False)
     sequence = sa.table('placement_resource_class_sequence', sa.column('id'), sa.column('last'))
     if op.get_bind().scalar(sa.select(sequence.c.last)) is None:
-        # The largest id below those of custom classes.
+        # The largest id below the ids of custom classes.
         op.bulk_insert(sequence, [{'id': 1, 'last': 9999}])
 
 

@@ -1,4 +1,4 @@
-"""Copy the project, user and type of consumers to their allocations, with an index from which usages are read."""
+"""Copy the project, user and type of consumers to their allocations, and add an index for usages."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _OWNER_COLUMNS = ('consumer_project_id', 'consumer_user_id', 'consumer_type_id')
 def upgrade() -> None:
     """Add and fill the columns, then add the index. Processes of the previous release leave the columns NULL."""
     bind = op.get_bind()
-    # On MariaDB, of which Galera is made, another node may make the same change since it was looked for.
+    # On MariaDB, a node of a Galera cluster may make the same change after this one has looked for it.
     is_mariadb = getattr(bind.dialect, 'is_mariadb', False)
     present = {column['name'] for column in sa.inspect(bind).get_columns('placement_allocations')}
     for name in _OWNER_COLUMNS:
         if name not in present:
             column = sa.Column(name, sa.Integer, nullable=True)
             op.add_column('placement_allocations', column, if_not_exists=is_mariadb or None)
-    # A claim of the release before may write the consumer meanwhile: on MySQL a query without a lock would read its row
-    # as it was when the statement began. PostgreSQL keeps such claims waiting, and SQLite has one writer at a time.
+    # A claim of the previous release may write the consumer meanwhile. On MySQL a query without a lock would read the
+    # row as of the beginning of the statement. PostgreSQL lets such claims wait, and SQLite has one writer at a time.
     lock = ' LOCK IN SHARE MODE' if bind.dialect.name in ('mysql', 'mariadb') else ''
     copies = ', '.join(
         f'{copy} = (SELECT c.{column} FROM placement_consumers c WHERE c.uuid = consumer_id{lock})'  # noqa: S608
