@@ -161,18 +161,18 @@ class UsageColumns:
             used[classes[class_id]] = owners[of_class], inventories[of_class, 2]
         return cls(ids, generations, modified, used)
 
-    def select(self, which: Flags) -> UsageColumns:
+    def select(self, flags: Flags) -> UsageColumns:
         """Return the columns of some providers.
 
-        :param which: one flag for each provider.
+        :param flags: one flag for each provider.
         """
-        indexes = np.cumsum(which) - 1
+        indexes = np.cumsum(flags) - 1
         used = {}
         for name, (owners, amounts) in self.used.items():
-            selected = which[owners]
+            selected = flags[owners]
             if selected.any():
                 used[name] = indexes[owners[selected]], amounts[selected]
-        return UsageColumns(self.ids[which], self.generations[which], self.modified[which], used)
+        return UsageColumns(self.ids[flags], self.generations[flags], self.modified[flags], used)
 
 
 def indexes_in_sorted(values: Integers, items: Integers) -> Integers:

@@ -379,20 +379,20 @@ class LogPosition:
         return Relation.NEWER if newer else Relation.SAME
 
 
-def read_log_position(tx: sa.Connection, known: LogPosition | None = None) -> LogPosition:
-    """Read the position of the log that ``tx`` sees, in one statement if ``known`` has few slots, otherwise in two.
+def read_log_position(tx: sa.Connection, reader_position: LogPosition | None = None) -> LogPosition:
+    """Read the position of the log that ``tx`` sees, in one statement if there are few slots, otherwise in two.
 
     :param tx: a transaction that sees one state of the database (``Database.reader``).
-    :param known: a position read earlier, or None. If it has many slots, only the slots of groups with other sums are
-        read.
+    :param reader_position: a position read earlier, or None. If it has many slots, only the slots of groups with
+        other sums are read.
     """
-    if known is None or known.total.slots <= _MAX_UNGROUPED_SLOTS:
+    if reader_position is None or reader_position.total.slots <= _MAX_UNGROUPED_SLOTS:
         return LogPosition().replaced(_read_positions(tx))
     sums = {int(group): Sums.from_row(row) for group, *row in sql.execute_text(tx, _GROUPS)}
-    changed = known.differing_groups(sums)
+    changed = reader_position.differing_groups(sums)
     if not changed:
-        return known
-    return known.replaced(_read_positions(tx, changed))
+        return reader_position
+    return reader_position.replaced(_read_positions(tx, changed))
 
 
 def _read_positions(tx: sa.Connection, groups: Collection[int] = ()) -> Mapping[int, Mapping[int, Position]]:
@@ -410,17 +410,19 @@ def _read_positions(tx: sa.Connection, groups: Collection[int] = ()) -> Mapping[
     return positions
 
 
-def read_since(tx: sa.Connection, known: LogPosition, upto: LogPosition) -> dict[int, int]:
-    """Read the entries after ``known``, up to and including ``upto``, in one statement for every 64 slots.
+def read_since(tx: sa.Connection, reader_position: LogPosition, upto: LogPosition) -> dict[int, int]:
+    """Read the entries after ``reader_position``, up to and including ``upto``, in one statement for every 64 slots.
 
     :param tx: the transaction that read ``upto``.
-    :param upto: a position that is not older than ``known``.
+    :param upto: a position that is not older than ``reader_position``.
     :returns: the ``ChangeKind`` by provider id, and ``NAMES`` or ``RELOAD`` by ``NO_PROVIDER``. Some of the providers
         may no longer exist.
     :raises LogTruncated: entries are missing, or the entry with a known number belongs to another transaction.
     """
     changed = [
-        (id_, old or _UNUSED, new) for id_, old, new in known.changed_slots(upto) if new is not None and new.sequence
+        (id_, old or _UNUSED, new)
+        for id_, old, new in reader_position.changed_slots(upto)
+        if new is not None and new.sequence
     ]
     changes = [np.empty((0, 2), np.int64)]
     for chunk in sql.chunks(changed, _MAX_SLOTS_PER_STATEMENT):

@@ -117,6 +117,6 @@ update_resource_class = ByMicroversion(rename_resource_class, ensure_resource_cl
     responses={204: None},
 )
 def delete_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
-    """Remove a custom class of which there is no inventory."""
+    """Remove a custom class that has no inventory."""
     ResourceClass.destroy(context, util.path_variable(req, 'name'))
     return util.empty_response(req, 204)

@@ -49,7 +49,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
 
     :param text: the WSGI variable QUERY_STRING, without the question mark.
     :param version: the microversion, which determines what the query string may contain.
-    :raises BadQuery: the query string fails a check of api-ref/allocation-candidates.md. The text is about the first.
+    :raises BadQuery: the query string fails a check of api-ref/allocation-candidates.md.
     """
     pairs = validation.parse_query(text)
     values: dict[str, list[str]] = {}

@@ -109,10 +109,13 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
     :param budget: limits the searches that try providers.
     """
     complete, rest = Prefilter(snapshot, request), without(request, rule)
-    others = Prefilter(snapshot, rest) if rest else None
+    reduced = Prefilter(snapshot, rest) if rest else None
     trees = _TreeSelection(
         snapshot,
-        {partition: others.satisfied(partition) if others else partition.has_root for partition in snapshot.partitions},
+        {
+            partition: reduced.satisfied(partition) if reduced else partition.has_root
+            for partition in snapshot.partitions
+        },
     )
     # The trees whose roots satisfy all rules about roots.
     accepted = _TreeSelection(
@@ -135,7 +138,7 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
             replace(requirement, conditions=(*requirement.conditions, rule.condition))
             for requirement in _of_group(complete, rule)
         ]
-        providers = count_flags(trees.providers(_of_group(others, rule) if others else []).values())
+        providers = count_flags(trees.providers(_of_group(reduced, rule) if reduced else []).values())
         satisfying = count_flags(accepted.providers(requirements).values())
         kind = CauseKind.REJECTED if providers else CauseKind.NONE_LEFT
         kind = CauseKind.NOT_TOGETHER if satisfying else kind

@@ -18,7 +18,7 @@ _AGGREGATES = 25
 #: Maximum numbers of searches that count how many consumers fit, in the whole cloud and in each aggregate. All searches
 #: of a view take a few tenths of a second.
 _SEARCHES, _AGGREGATE_SEARCHES = 2000, 80
-#: The most common size is that of this number of latest consumers.
+#: The number of latest consumers that are examined for the most common size.
 _SIZED_CONSUMERS = 2000
 
 
