@@ -1,11 +1,13 @@
 """Reads the data of the cache from the tables: all providers, or some of them.
 
-The statements have to run in a transaction that sees one state of the database (``Database.reader``).
+The statements have to run in a transaction that sees one state of the database (``Database.reader``), or to be one
+statement.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -13,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import sqlalchemy as sa
 
-from placement.cache.inventory_columns import UsageColumns
+from placement.cache.inventory_columns import Integers, UsageColumns
 from placement.cache.providers import InventoryRecord, Provider
 from placement.cache.snapshot import KnownNames
 from placement.db import sql, tables
@@ -53,6 +55,7 @@ _INVENTORIES = sa.select(
     _inventories.resource_class_id,
     *(_inventories[name] for name in InventoryRecord._fields),
 )
+_CLASS_NAMES, _TRAIT_NAMES = (sa.select(table.c.id, table.c.name) for table in (tables.resource_classes, tables.traits))
 _TRAITS = sa.select(_own_traits.resource_provider_id, tables.traits.c.name).join(
     tables.traits, tables.traits.c.id == _own_traits.trait_id
 )
@@ -72,14 +75,19 @@ def load_names(
 ) -> KnownNames:
     """Read the names of the resource classes and traits with these ids, or all if None. Ignore unknown ids."""
 
-    def rows(table: sa.Table, ids: Collection[int] | None) -> Iterable[Any]:
-        query = sa.select(table.c.id, table.c.name)
+    def rows(query: sa.Select[Any], ids: Collection[int] | None) -> Iterable[Any]:
         if ids is None:
             return tx.execute(query)
-        return tx.execute(query.where(table.c.id.in_(ids))) if ids else ()
+        return tx.execute(_of_ids(query, query.selected_columns.id), {'ids': ids}) if ids else ()
 
-    classes, traits = rows(tables.resource_classes, class_ids), rows(tables.traits, trait_ids)
+    classes, traits = rows(_CLASS_NAMES, class_ids), rows(_TRAIT_NAMES, trait_ids)
     return KnownNames({row.id: row.name for row in classes}, frozenset(row.name for row in traits))
+
+
+@functools.cache
+def _of_ids(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> sa.Select[Any]:
+    """Return ``query`` with the parameter ``ids``. To make it again each time would take longer than to execute it."""
+    return query.where(id_.in_(sa.bindparam('ids', expanding=True)))
 
 
 def load_all(
@@ -125,21 +133,29 @@ def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) ->
         conditions = ['BETWEEN {} AND {}'.format(*pair) for pair in ends]
     else:
         conditions = [f'IN ({", ".join(map(str, chunk))})' for chunk in sql.chunks(listed)]
-    generations = ('id', 'generation', sql.microseconds(tx.dialect, 'COALESCE(updated_at, created_at)'))
-    providers, inventories = [], []
-    for condition in conditions:
-        generation_rows, used = sql.fetch_integers(
-            tx,
-            (generations, f'placement_resource_providers WHERE id {condition}'),
-            (_USED, f'placement_inventories WHERE resource_provider_id {condition}'),
-        )
-        providers.append(generation_rows)
-        inventories.append(used)
-    generation_rows, used = np.concatenate(providers), np.concatenate(inventories)
-    # A range also contains other ids.
-    return UsageColumns.build(
-        generation_rows[np.isin(generation_rows[:, 0], listed)], used[np.isin(used[:, 0], listed)], classes
+    rows = [sql.fetch_integers(tx, *usage_queries(tx, condition)) for condition in conditions]
+    providers, used = map(np.concatenate, zip(*rows, strict=True))
+    return usages_of(listed, providers, used, classes)
+
+
+def usage_queries(tx: sa.Connection, condition: str) -> tuple[sql.IntegerQuery, sql.IntegerQuery]:
+    """Return the queries of ``usages_of``, for ``sql.fetch_integers``.
+
+    :param condition: the condition on the ids of providers, without the column.
+    """
+    modified = sql.microseconds(tx.dialect, 'COALESCE(updated_at, created_at)')
+    return (
+        (('id', 'generation', modified), f'placement_resource_providers WHERE id {condition}'),
+        (_USED, f'placement_inventories WHERE resource_provider_id {condition}'),
     )
+
+
+def usages_of(ids: Sequence[int], providers: Integers, used: Integers, classes: ClassNames) -> UsageColumns:
+    """Make the columns of the providers with these ids. The rows may also be about others.
+
+    :raises KeyError: as ``UsageColumns.build``.
+    """
+    return UsageColumns.build(providers[np.isin(providers[:, 0], ids)], used[np.isin(used[:, 0], ids)], classes)
 
 
 def _aware(when: dt.datetime | None) -> dt.datetime | None:
@@ -157,6 +173,8 @@ def _providers_with(
     """Read the providers with these ids, or all if None."""
 
     def execute(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> Iterable[Any]:
+        if isinstance(ids, Sequence):
+            return tx.execute(_of_ids(query, id_), {'ids': ids})
         return tx.execute(query if ids is None else query.where(id_.in_(ids)))
 
     intern = _Interner()

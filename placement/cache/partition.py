@@ -141,6 +141,12 @@ class LazyProviders(Sequence[Provider]):
             self._is_outdated[index] = 0
         return self.as_read[index]
 
+    def at(self, positions: Sequence[int]) -> list[Provider]:
+        """Return the providers at ``positions``. Calls no function for one that is up to date."""
+        for position in filter(self._is_outdated.__getitem__, positions):
+            self[position]
+        return [self.as_read[position] for position in positions]
+
     def _updated(self, position: int) -> Provider:
         provider, modified = self.as_read[position], self._modified.item(position)
         # This takes a fifth of the time of ``dataclasses.replace``.

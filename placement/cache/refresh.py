@@ -2,9 +2,9 @@
 
 Before each search ``ProviderCache.up_to_date`` reads the sums of the slots of the change log, in one statement without
 a transaction. If they equal the sums of the snapshot, it is up to date. Otherwise one thread at a time, under a lock of
-the process, reads the changes in one transaction, or everything if log entries are missing. It takes no locks in the
-database. Only single statements are retried. After an error, which goes to the caller, the snapshot stays the same.
-``background_refresh`` does the same between searches.
+the process, reads the changes: those of claims in one statement, others in one transaction, or everything if log
+entries are missing. It takes no locks in the database. Only single statements are retried. After an error, which goes
+to the caller, the snapshot stays the same. ``background_refresh`` does the same between searches.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from placement.cache import loader
+from placement.cache.inventory_columns import Integers
 from placement.cache.snapshot import Changes, KnownNames, Snapshot, SnapshotBuilder
 from placement.db import change_log, errors, migration, sql
 from placement.db.api import Database
-from placement.db.change_log import ChangeKind, LogPosition, Relation
+from placement.db.change_log import ChangeKind, LogPosition, RecentChanges, Relation
 
 LOG = log.getLogger(__name__)
+
+_Rows = list[Integers]
 
 #: How long the database may show an older state than the snapshot: a node of a cluster may not have applied all changes
 #: yet. After this time the service assumes that the database was restored from a backup, and reloads the cache.
@@ -149,13 +152,19 @@ class ProviderCache:
     def _read(self, state: CacheState | None) -> Snapshot:
         """Refresh the cache from ``state``, or load it."""
         started = time.monotonic()
-        with self._db.reader() as tx:
-            newest, count = self._refresh(tx, state) if state else (None, 0)
-            reloaded = newest is None and state is not None
-            if newest is None:
-                newest = self._load(tx)
-            # Set this before the transaction ends. Even if the end fails, the data are valid and ``builder`` has them.
+        newest, recent = self._read_claims(state, self._db.read) if state else (None, None)
+        count, reloaded = len(recent.changed) if recent else 0, False
+        if newest is not None:
             self._state = dataclasses.replace(newest, refresh=self._refreshes)
+        else:
+            with self._db.reader() as tx:
+                newest, count = self._refresh(tx, state, recent) if state else (None, 0)
+                reloaded = newest is None and state is not None
+                if newest is None:
+                    newest = self._load(tx)
+                # Set this before the transaction ends. Even if the end fails, the data are valid and ``builder`` has
+                # them.
+                self._state = dataclasses.replace(newest, refresh=self._refreshes)
         self._db.metrics.cache_checked()
         if newest is not state:
             seconds = time.monotonic() - started
@@ -189,9 +198,42 @@ class ProviderCache:
         self._older_since = None
         return CacheState(snapshot, log_position, SnapshotBuilder(snapshot))
 
-    def _refresh(self, tx: sa.Connection, state: CacheState) -> tuple[CacheState | None, int]:
+    def _read_claims(
+        self, state: CacheState, read: Callable[[Callable[[sa.Connection], _Rows]], _Rows]
+    ) -> tuple[CacheState | None, RecentChanges | None]:
+        """Read what claims changed since ``state``, in one statement, which needs no transaction to see one state.
+
+        :param read: ``Database.read``.
+        :returns: the new state, None if a transaction has to read the changes; and what changed, None if it is unknown.
+        """
+        position = state.log_position
+        if position.total.slots > change_log.MAX_UNGROUPED_SLOTS:
+            return None, None
+        common, *log_queries = change_log.recent_log(position)
+
+        def execute(tx: sa.Connection) -> _Rows:
+            usage_queries = loader.usage_queries(tx, change_log.IN_RECENT_CLAIMS)
+            return sql.fetch_integers(tx, *log_queries, *usage_queries, common=common)
+
+        slots, entries, providers, used = read(execute)
+        recent = change_log.recent_changes(position, slots, entries)
+        if recent is None or set(recent.changed.values()) != {ChangeKind.USAGE}:
+            return None, recent
+        try:
+            usages = loader.usages_of(list(recent.changed), providers, used, state.snapshot.names.classes)
+            snapshot = state.builder.next(Changes({}, usages))
+        except KeyError:
+            # The transaction finds the same, and reports it.
+            return None, recent
+        self._older_since = None
+        return dataclasses.replace(state, snapshot=snapshot, log_position=recent.position), recent
+
+    def _refresh(
+        self, tx: sa.Connection, state: CacheState, recent: RecentChanges | None
+    ) -> tuple[CacheState | None, int]:
         """Read what changed between ``state`` and the state that ``tx`` sees.
 
+        :param recent: what changed up to a position, perhaps that of ``tx``.
         :returns: the state of ``tx``, or None if everything has to be reloaded; and the number of changed providers.
         """
         log_position = change_log.read_log_position(tx, state.log_position)
@@ -209,7 +251,11 @@ class ProviderCache:
         if relation is Relation.DIVERGED:
             return _reload('the change log is partly older and partly newer than the cache')
         try:
-            changed = change_log.read_since(tx, state.log_position, log_position)
+            changed = (
+                recent.changed
+                if recent is not None and recent.position == log_position
+                else change_log.read_since(tx, state.log_position, log_position)
+            )
         except change_log.LogTruncated:
             return _reload('the change log does not have all entries since the cache was last refreshed')
         if ChangeKind.RELOAD in changed.values():

@@ -109,19 +109,27 @@ class Database:
         return self._engine
 
     def fetch_all(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
-        """Run one statement that only reads, in one round trip without a transaction, and return its rows.
-
-        If the connection is stale or there is a conflict, the statement is retried on another connection.
+        """Run one statement as ``read`` does, and return its rows.
 
         :param parameters: the values of the statement's bind parameters, by name.
+        """
+        return self.read(lambda connection: connection.execute(statement, parameters or {}).all())
+
+    def read(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run one statement that only reads, in one round trip without a transaction.
+
+        The statement sees one state of the database.
+
+        :param work: executes the statement. If the connection is stale or there is a conflict, ``work`` is called again
+            with another connection.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
 
-        def read() -> Sequence[sa.Row[Any]]:
+        def attempt() -> T:
             with self._connection(connections.AUTOCOMMIT) as connection:
                 started = time.monotonic()
                 try:
-                    return connection.execute(statement, parameters or {}).all()
+                    return work(connection)
                 except BaseException as error:
                     connection.invalidate()
                     _raise_if_stale(error, started)
@@ -129,7 +137,7 @@ class Database:
 
         with self.availability.observe(), _translated_errors(conflicts=True):
             return errors.retry(
-                read,
+                attempt,
                 lambda error: isinstance(error, StaleConnection) or errors.is_conflict(error),
                 retries=_MAX_READ_RETRIES,
             )

@@ -7,7 +7,8 @@ have a random token for each number, because after a restore of the database ano
 
 A reader keeps a ``LogPosition``: sequence number and token of each slot. It compares the sums of these (``CHECK``, one
 statement that returns one row), reads the slots that differ (``read_log_position``), and then the entries in between
-(``read_since``). doc/database.md#the-change-log has the protocol.
+(``read_since``). ``recent_log`` has the queries for both in one statement. doc/database.md#the-change-log has the
+protocol.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ _MAX_ENTRIES_PER_STATEMENT = 10000
 #: The largest number of slots whose entries one statement of ``read_since`` reads.
 _MAX_SLOTS_PER_STATEMENT = 64
 #: Up to this number of slots, all are read, without reading the sums of their groups first.
-_MAX_UNGROUPED_SLOTS = 64
+MAX_UNGROUPED_SLOTS = 64
+#: The maximum number of entries that ``recent_log`` selects. The providers of all of them are read.
+_MAX_RECENT_ENTRIES = 300
 #: ``id >> _GROUP_BITS`` is the group of a slot, of 32 slots.
 _GROUP_BITS = 5
 
@@ -282,6 +285,7 @@ _GROUPS = sql.statement(
 )
 _POSITIONS = ('id', 'sequence', 'token')
 _ENTRIES = ('slot_id', 'sequence', 'token', 'provider_id', 'kind')
+_NO_ENTRIES = np.empty((0, len(_ENTRIES)), np.int64)
 
 
 class Position(NamedTuple):
@@ -386,7 +390,7 @@ def read_log_position(tx: sa.Connection, reader_position: LogPosition | None = N
     :param reader_position: a position read earlier, or None. If it has many slots, only the slots of groups with
         other sums are read.
     """
-    if reader_position is None or reader_position.total.slots <= _MAX_UNGROUPED_SLOTS:
+    if reader_position is None or reader_position.total.slots <= MAX_UNGROUPED_SLOTS:
         return LogPosition().replaced(_read_positions(tx))
     sums = {int(group): Sums.from_row(row) for group, *row in sql.execute_text(tx, _GROUPS)}
     changed = reader_position.differing_groups(sums)
@@ -403,9 +407,14 @@ def _read_positions(tx: sa.Connection, groups: Collection[int] = ()) -> Mapping[
     size = 1 << _GROUP_BITS
     ranges = [f'id BETWEEN {int(group) * size} AND {int(group) * size + size - 1}' for group in sorted(groups)]
     where = f' WHERE {" OR ".join(ranges)}' if ranges else ''
-    [rows] = sql.fetch_integers(tx, (_POSITIONS, f'placement_change_log_slots{where}'))
-    positions: dict[int, dict[int, Position]] = {group: {} for group in groups}
-    for id_, sequence, token in rows.tolist():
+    [slots] = sql.fetch_integers(tx, (_POSITIONS, f'placement_change_log_slots{where}'))
+    return {group: {} for group in groups} | _by_group(slots)
+
+
+def _by_group(slots: NDArray[np.int64]) -> dict[int, dict[int, Position]]:
+    """Return the positions of slots, by group and slot id."""
+    positions: dict[int, dict[int, Position]] = {}
+    for id_, sequence, token in slots.tolist():
         positions.setdefault(id_ >> _GROUP_BITS, {})[id_] = Position(sequence, token)
     return positions
 
@@ -419,22 +428,76 @@ def read_since(tx: sa.Connection, reader_position: LogPosition, upto: LogPositio
         may no longer exist.
     :raises LogTruncated: entries are missing, or the entry with a known number belongs to another transaction.
     """
-    changed = [
-        (id_, old or _UNUSED, new)
-        for id_, old, new in reader_position.changed_slots(upto)
-        if new is not None and new.sequence
-    ]
-    changes = [np.empty((0, 2), np.int64)]
-    for chunk in sql.chunks(changed, _MAX_SLOTS_PER_STATEMENT):
-        entries = _read_entries(tx, chunk)
-        for slot_id, old, new in chunk:
-            # Every number has to have an entry, and the known and the newest number have to have their tokens.
-            of_slot = entries[entries[:, 0] == slot_id, 1:]
-            first, tokens = max(old.sequence, 1), dict(of_slot[:, :2].tolist())
-            is_complete = len(tokens) == new.sequence - first + 1
-            if not is_complete or tokens.get(new.sequence) != new.token or tokens.get(old.sequence, 0) != old.token:
-                raise LogTruncated(slot=slot_id, sequence=first)
-            changes.append(of_slot[of_slot[:, 0] > old.sequence, 2:])
+    slots = _used_slots(reader_position, upto)
+    entries = [_read_entries(tx, chunk) for chunk in sql.chunks(slots, _MAX_SLOTS_PER_STATEMENT)]
+    return _changes(slots, np.concatenate([_NO_ENTRIES, *entries]))
+
+
+def recent_log(reader_position: LogPosition) -> tuple[str, sql.IntegerQuery, sql.IntegerQuery]:
+    """Return a common table expression and two queries for ``sql.fetch_integers``: those of ``recent_changes``.
+
+    The table is ``recent``. It has the entries of the log after ``reader_position``, and the last ones before it.
+    """
+    ranges = [f'(slot_id = {id_} AND sequence >= {position.sequence})' for id_, position in reader_position]
+    common = sql.statement(
+        'recent AS (SELECT {columns} FROM placement_change_log WHERE {ranges} LIMIT {limit})',
+        columns=', '.join(_ENTRIES),
+        ranges=' OR '.join(ranges) or '1 = 0',
+        limit=_MAX_RECENT_ENTRIES,
+    )
+    return common, (_POSITIONS, 'placement_change_log_slots'), (_ENTRIES, 'recent')
+
+
+#: The condition that an id is one of a provider with claims in ``recent``.
+IN_RECENT_CLAIMS = sql.statement('IN (SELECT provider_id FROM recent WHERE kind = {kind:d})', kind=ChangeKind.USAGE)
+
+
+class RecentChanges(NamedTuple):
+    """A position of the log, and the ``ChangeKind`` by id of each provider that changed since the known position."""
+
+    position: LogPosition
+    changed: Mapping[int, int]
+
+
+def recent_changes(
+    reader_position: LogPosition, slots: NDArray[np.int64], entries: NDArray[np.int64]
+) -> RecentChanges | None:
+    """Return the changes after ``reader_position``; None if only a transaction can read them.
+
+    :param slots: the rows of the first query of ``recent_log``.
+    :param entries: those of the second query.
+    """
+    upto = LogPosition().replaced(_by_group(slots))
+    if len(entries) == _MAX_RECENT_ENTRIES or reader_position.relation(upto) is not Relation.NEWER:
+        return None
+    try:
+        return RecentChanges(upto, _changes(_used_slots(reader_position, upto), entries))
+    except LogTruncated:
+        # The reason may also be a new slot.
+        return None
+
+
+def _used_slots(reader_position: LogPosition, upto: LogPosition) -> list[tuple[int, Position, Position]]:
+    """Return each slot whose position differs in ``upto``, with both positions, unless it was never used."""
+    changed = reader_position.changed_slots(upto)
+    return [(id_, old or _UNUSED, new) for id_, old, new in changed if new is not None and new.sequence]
+
+
+def _changes(slots: Iterable[tuple[int, Position, Position]], entries: NDArray[np.int64]) -> dict[int, int]:
+    """Return the largest ``ChangeKind`` of each changed provider.
+
+    :param entries: the entries of the slots from the known number on. Those of other slots are ignored.
+    :raises LogTruncated: entries are missing, or the entry with a known number belongs to another transaction.
+    """
+    changes = [_NO_ENTRIES[:, 3:]]
+    for slot_id, old, new in slots:
+        # Every number has to have an entry, and the known and the newest number have to have their tokens.
+        of_slot = entries[entries[:, 0] == slot_id, 1:]
+        first, tokens = max(old.sequence, 1), dict(of_slot[:, :2].tolist())
+        is_complete = len(tokens) == new.sequence - first + 1
+        if not is_complete or tokens.get(new.sequence) != new.token or tokens.get(old.sequence, 0) != old.token:
+            raise LogTruncated(slot=slot_id, sequence=first)
+        changes.append(of_slot[of_slot[:, 0] > old.sequence, 2:])
     by_provider = np.concatenate(changes)
     # The order by kind makes the largest of several kinds of one provider win.
     return dict(by_provider[by_provider[:, 1].argsort()].tolist())

@@ -235,12 +235,16 @@ def microseconds(dialect: sa.Dialect, moment: str) -> str:
     return f'COALESCE({number}, {NO_MOMENT})'
 
 
-def fetch_integers(tx: sa.Connection, *queries: tuple[Sequence[str], str]) -> list[NDArray[np.int64]]:
+#: The selected expressions, which are never NULL, and the text after FROM.
+IntegerQuery = tuple[Sequence[str], str]
+
+
+def fetch_integers(tx: sa.Connection, *queries: IntegerQuery, common: str = '') -> list[NDArray[np.int64]]:
     """Run queries that select integers in one statement, which returns one row for each query.
 
     The database joins the rows of a query to one text, because a driver in Python takes 10 microseconds for each row.
 
-    :param queries: the selected expressions of each, which are never NULL, and the text after FROM.
+    :param common: a common table expression, from which the queries may select.
     :returns: for each query an array of its rows, as signed 64-bit integers.
     :raises TruncatedResult: a text was longer than the database allows.
     """
@@ -250,7 +254,8 @@ def fetch_integers(tx: sa.Connection, *queries: tuple[Sequence[str], str]) -> li
         for number, (columns, source) in enumerate(queries)
     ]
     arrays: dict[int, NDArray[np.int64]] = {}
-    for number, count, text in execute_text(tx, ' UNION ALL '.join(parts)):
+    with_ = f'WITH {common} ' if common else ''
+    for number, count, text in execute_text(tx, with_ + ' UNION ALL '.join(parts)):
         columns = len(queries[number][0])
         # This takes a seventh of the time of calling ``int`` for each number.
         values = np.fromstring(text, np.int64, sep=' ') if count else np.empty(0, np.int64)

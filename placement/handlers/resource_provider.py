@@ -91,7 +91,7 @@ def list_resource_providers(req: webob.Request, context: RequestContext, params:
     name, uuid = params.get('name') or None, _canonical(params.get('uuid'))
     listed = list(filter_providers(context.provider_cache.up_to_date(), group, name, uuid))
     members = {'resource_providers': ('[]', _entries(req, listed))}
-    times = [partition.providers[position].modified for partition, positions in listed for position in positions]
+    times = [provider.modified for partition, positions in listed for provider in partition.providers.at(positions)]
     latest = max(filter(None, times), default=util.now())
     return util.fragments_response(req, members, last_modified=latest)
 

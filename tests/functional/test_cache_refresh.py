@@ -22,7 +22,7 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.cache import refresh
 from placement.cache.providers import Provider
-from placement.cache.refresh import ProviderCache
+from placement.cache.refresh import CacheState, ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.capacity import InventoryRecord
 from placement.db import change_log, tables
@@ -52,10 +52,10 @@ class Counting(ProviderCache):
         self.builds += 1
         return super()._load(tx)
 
-    def _refresh(self, tx: sa.Connection, version: Any) -> Any:
-        self.steps += 1
+    def _read(self, state: CacheState | None) -> Snapshot:
+        self.steps += state is not None
         assert self.gate.wait(60)
-        return super()._refresh(tx, version)
+        return super()._read(state)
 
 
 @pytest.fixture
@@ -433,19 +433,49 @@ def test_a_check_is_one_statement_whatever_the_number_of_slots(
 
 
 @pytest.mark.parametrize('claims', [1, 40])
-def test_a_refresh_after_claims_is_four_statements(
+def test_a_refresh_after_claims_is_two_statements(
     provider_cache: Counting, context: RequestContext, queries: Counter, claims: int
 ) -> None:
-    """Check, slots, entries of the log, usages."""
+    """The check, and one for all that changed."""
     hosts = [create_provider(context, VCPU=8, MEMORY_MB=64, DISK_GB=8) for _ in range(claims)]
     provider_cache.up_to_date()
     for host in hosts:
         claim(context, {host.uuid: {'VCPU': 1, 'MEMORY_MB': 2, 'DISK_GB': 3}})
-    with queries(at_most=4) as seen:
+    with queries(at_most=2) as seen:
         provider_cache.up_to_date()
-    assert len(seen) == 4
+    assert len(seen) == 2
     assert provider_cache.builds == 1
     compare(provider_cache, context.db)
+
+
+def test_a_refresh_after_many_entries_of_the_log_is_a_transaction(
+    provider_cache: Counting, context: RequestContext, queries: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which adds three statements: slots, entries of the log, usages."""
+    monkeypatch.setattr(change_log, '_MAX_RECENT_ENTRIES', 3)
+    hosts = [create_provider(context, VCPU=8) for _ in range(3)]
+    # The last entry that the cache knows is among those that a refresh selects.
+    provider_cache.up_to_date()
+    for count, statements in ((1, 2), (2, 5), (1, 2), (3, 5)):
+        for host in hosts[:count]:
+            claim_one(context, host)
+        with queries(at_most=5) as seen:
+            provider_cache.up_to_date()
+        assert len(seen) == statements
+        assert_same(provider_cache.up_to_date(), scratch(context.db))
+    assert provider_cache.builds == 1
+
+
+def test_a_refresh_after_claims_under_a_new_slot(
+    provider_cache: Counting, context: RequestContext, db: Database, host: ResourceProvider
+) -> None:
+    """The statement for claims does not select the entries of an unknown slot."""
+    with applications.database(db.engine.url) as other:
+        for _ in range(2):
+            claim_one(applications.administrator(other), host)
+            claim_one(context, host)
+            assert_same(provider_cache.up_to_date(), scratch(db))
+    assert provider_cache.builds == 1
 
 
 def test_providers_that_a_claim_does_not_change_are_kept(

@@ -60,7 +60,9 @@ def compare(provider_cache: ProviderCache, db: Database) -> None:
         loaded = provider_cache._state
         assert loaded is not None
         fresh = provider_cache._load(tx)
-        followed, _ = provider_cache._refresh(tx, loaded)
+        followed, recent = provider_cache._read_claims(loaded, lambda work: work(tx))
+        if followed is None:
+            followed, _ = provider_cache._refresh(tx, loaded, recent)
         if followed is None:
             assert loaded.snapshot.names.renames_class(fresh.snapshot.names)
             followed = fresh
