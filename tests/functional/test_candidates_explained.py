@@ -212,6 +212,12 @@ def test_an_amount_and_a_trait_that_no_provider_has(app: Any, context: RequestCo
     )
 
 
+def test_an_amount_that_a_provider_of_another_tree_can_allocate(app: Any, context: RequestContext) -> None:
+    Stored(app, [rp('small', VCPU={'total': 8, 'max_unit': 4}, DISK_GB=8), rp('large', VCPU=8)])
+    query = f'resources1=VCPU:6&required1={AVX2}&resources2=DISK_GB:1&group_policy=none'
+    assert explanation_sentence(_explain_query(context, query)) == f'No provider has the trait {AVX2}.'
+
+
 def test_a_trait_of_a_group_that_equals_another_one_without_it(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU=8), rp('other', traits=[AVX2], DISK_GB=8)])
     query = f'resources1=VCPU:1&resources2=VCPU:1&required2={AVX2}&group_policy=none'

@@ -239,8 +239,9 @@ def _blocker_of_amount(
         else:
             causes = [Cause(CauseKind.NOT_IN_TREES, rule, trees.count)]
     else:
-        # No provider satisfies the other rules of the group, so all inventories of the class in the trees are counted.
-        counts = shortfalls(name, amount, _entries(name, trees.members()))
+        # No provider satisfies the other rules of the group, so all inventories of the class are counted.
+        everywhere = {partition: np.ones_like(members) for partition, members in trees.members().items()}
+        counts = shortfalls(name, amount, _entries(name, everywhere))
         causes = absences or [Cause(CauseKind.NONE_LEFT, rule)]
         if counts and counts[0].kind != 'combined':
             causes = [*causes, Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=counts)]
