@@ -6,7 +6,6 @@ statement.
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -158,11 +157,6 @@ def usages_of(ids: Sequence[int], providers: Integers, used: Integers, classes: 
     return UsageColumns.build(providers[np.isin(providers[:, 0], ids)], used[np.isin(used[:, 0], ids)], classes)
 
 
-def _aware(when: dt.datetime | None) -> dt.datetime | None:
-    """Add the zone UTC, which most databases do not return with a time."""
-    return when.replace(tzinfo=dt.UTC) if when and not when.tzinfo else when
-
-
 def _providers_with(
     tx: sa.Connection,
     ids: Sequence[int] | sa.SelectBase | None,
@@ -201,7 +195,7 @@ def _providers_with(
             generation,
             intern(parent_uuid),
             intern(root_uuid or ''),
-            _aware(modified),
+            sql.with_utc(modified),
         )
 
 

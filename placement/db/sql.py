@@ -27,6 +27,7 @@ MAX_JOINED_BYTES = 2**30
 NO_MOMENT = -1
 
 V = TypeVar('V')
+Moment = TypeVar('Moment', dt.datetime, dt.datetime | None)
 
 
 class TruncatedResult(RuntimeError):
@@ -104,9 +105,9 @@ def now(tx: sa.Connection) -> Any:
     return moment.isoformat(' ', 'microseconds') if tx.dialect.name == 'sqlite' else moment
 
 
-def with_utc(moment: dt.datetime | None) -> dt.datetime | None:
-    """Return the aware time for a value of ``created_at`` or ``updated_at``: these are in UTC without a time zone."""
-    return moment and moment.replace(tzinfo=dt.UTC)
+def with_utc(moment: Moment) -> Moment:
+    """Return the aware time for a value of ``created_at`` or ``updated_at``: these are in UTC, most without a zone."""
+    return moment.replace(tzinfo=dt.UTC) if moment and not moment.tzinfo else moment
 
 
 def bulk_insert(

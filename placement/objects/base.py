@@ -125,8 +125,7 @@ class Timestamped(PlacementObject):
     @property
     def modified(self) -> dt.datetime:
         """The aware time of the last update, or of the creation if there was none; now if neither is recorded."""
-        when = self.updated_at or self.created_at or timeutils.utcnow()
-        return when if when.tzinfo else when.replace(tzinfo=dt.UTC)
+        return sql.with_utc(self.updated_at or self.created_at or timeutils.utcnow())
 
 
 class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
