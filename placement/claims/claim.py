@@ -162,7 +162,7 @@ def _write(
     plan = make_plan(db, tx, claims, reshaped)
 
     def rejection() -> RollbackAndDiagnose:
-        return RollbackAndDiagnose(lambda after: diagnosis.explain(after, plan))
+        return RollbackAndDiagnose(lambda after: diagnosis.diagnose(after, plan))
 
     batch, stored = StatementBatch(tx), dict[usage.InventoryKey, sa.Row[Any]]()
     try:

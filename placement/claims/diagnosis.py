@@ -20,7 +20,7 @@ _allocations, _inventories = tables.allocations, tables.inventories
 _classes, _providers = tables.resource_classes, tables.resource_providers
 
 
-def explain(tx: sa.Connection, plan: ClaimPlan) -> Exception:
+def diagnose(tx: sa.Connection, plan: ClaimPlan) -> Exception:
     """Return the exception for the first requested allocation that violates a rule.
 
     If no allocation does, the exception names the removed inventories of a reshape that are in use.

@@ -76,10 +76,10 @@ def _log(query: str, candidates: AllocationCandidates, context: RequestContext) 
         return
     suppressed = context.empty_searches.count_search(query)
     if suppressed is not None:
-        diagnosis = SearchBudget.for_diagnosis(options)
-        reason = explain(candidates.snapshot, candidates.request, diagnosis, candidates.limits_reached)
+        budget = SearchBudget.for_explanation(options)
+        explanation = explain(candidates.snapshot, candidates.request, budget, candidates.limits_reached)
         omitted = f' ({suppressed} more since the last such line)' if suppressed else ''
-        LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), reason, omitted)
+        LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), explanation, omitted)
 
 
 # A response may have many thousand similar entries, so it is joined from fragments of JSON. The candidates of a set

@@ -14,7 +14,6 @@ pipeline does not handle each candidate.
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
 
 from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
@@ -47,38 +46,36 @@ def search(
 
 
 class AssignmentStream:
-    """The assignments of one equivalence class of search units, computed on first use.
+    """The assignments of one equivalence class of search units, found when they are needed.
 
-    Two assignments are kept, because in each round of ``round_robin`` a search unit reads the assignment of this round
-    and the next one. ``ended`` is true if there are no more assignments.
+    ``assignments`` has those of this round of ``round_robin`` and of the next one, by their index. ``ended`` is true if
+    there are no more.
 
-    :param stream: yields the assignments, and None at the end of each time slice (``backtracking.TIME_SLICE``).
+    :param search: yields the assignments, and None at the end of each time slice (``backtracking.TIME_SLICE``).
     """
 
-    __slots__ = ('_count', '_latest', '_stream', 'ended')
+    __slots__ = ('_search', 'assignments', 'ended')
 
-    def __init__(self, stream: Iterator[Assignment | None]) -> None:
-        self._stream = stream
-        self._latest: deque[Assignment] = deque(maxlen=2)
-        self._count = 0
+    def __init__(self, search: Iterator[Assignment | None]) -> None:
+        self._search = search
+        self.assignments: dict[int, Assignment] = {}
         self.ended = False
 
-    def get(self, index: int) -> Assignment | None:
-        """Return the assignment at ``index``. If it is not found yet, search for one time slice.
-
-        If the result is None, there is no such assignment (``ended`` is true), or the time slice did not suffice.
-        """
-        if index == self._count:
-            try:
-                assignment = next(self._stream)
-            except StopIteration:
-                self.ended = True
-                return None
-            if assignment is None:
-                return None
-            self._latest.append(assignment)
-            self._count += 1
-        return self._latest[index - self._count]
+    def find(self, index: int) -> bool:
+        """Return whether the assignment at ``index`` is found. If it is not, search for one time slice first."""
+        if index in self.assignments:
+            return True
+        try:
+            # Units ask for the assignments in order, so the next one has this index.
+            assignment = next(self._search)
+        except StopIteration:
+            self.ended = True
+            return False
+        if assignment is None:
+            return False
+        self.assignments.pop(index - 2, None)
+        self.assignments[index] = assignment
+        return True
 
 
 class AssignmentFinder:
@@ -138,9 +135,8 @@ class AssignmentFinder:
 def round_robin(streams: Iterable[tuple[SearchUnit, AssignmentStream]]) -> Iterator[CandidateSet]:
     """Yield the first candidate of each tree, then the second of each, and so on, without duplicates.
 
-    A search unit whose time slice did not suffice gets another one after all other units of the round. A stream that
-    has ended is dropped immediately, because its search needs memory. Several search units can find the same candidate
-    only if it uses just sharing providers, so only such candidates are remembered.
+    A search unit whose time slice did not suffice gets another one after all other units of the round. Several search
+    units can find the same candidate only if it uses just sharing providers, so only such candidates are remembered.
     """
     seen: set[tuple[Amounts, Mappings]] = set()
     index = 0
@@ -149,13 +145,12 @@ def round_robin(streams: Iterable[tuple[SearchUnit, AssignmentStream]]) -> Itera
         remaining: list[tuple[SearchUnit, AssignmentStream]] = []
         # ``late`` grows while it is iterated over.
         for unit, stream in itertools.chain(streams, late):
-            assignment = stream.get(index)
-            if assignment is None:
+            if not stream.find(index):
                 if not stream.ended:
                     late.append((unit, stream))
                 continue
-            candidate_set = CandidateSet(unit, assignment)
-            if not assignment.sharing_only:
+            candidate_set = CandidateSet(unit, stream.assignments[index])
+            if not candidate_set.assignment.sharing_only:
                 yield candidate_set
             else:
                 for candidate in candidate_set:
@@ -163,7 +158,9 @@ def round_robin(streams: Iterable[tuple[SearchUnit, AssignmentStream]]) -> Itera
                     if identity not in seen:
                         seen.add(identity)
                         yield candidate
-            if stream.get(index + 1) is not None or not stream.ended:
+            # Look for the next assignment now, because a search that has ended releases its memory.
+            stream.find(index + 1)
+            if not stream.ended:
                 remaining.append((unit, stream))
         streams = remaining
         index += 1

@@ -65,8 +65,8 @@ class SearchBudget:
         )
 
     @classmethod
-    def for_diagnosis(cls, options: cfg.ConfigOpts.GroupAttr) -> SearchBudget:
-        """Return the budget of a search that counts why another one found nothing: a tenth of the other's steps.
+    def for_explanation(cls, options: cfg.ConfigOpts.GroupAttr) -> SearchBudget:
+        """Return the budget of a search that explains why another one found nothing: a tenth of its steps.
 
         :param options: the group ``[placement]``.
         """

@@ -35,8 +35,7 @@ from placement.cache.partition import Partition, or_by_tree
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
 from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
-from placement.search.request import CandidateRequest
-from placement.search.requirements import CompiledRequest, Condition, NameCondition, Requirement, compile_request
+from placement.search.requirements import CompiledRequest, Condition, NameCondition, Requirement
 from placement.search.search_units import Providers, SearchUnit, SharingIndex
 
 #: Bits as explained above. The axes are (providers or trees, words).
@@ -177,30 +176,26 @@ class SharingGroups:
 class Prefilter:
     """Finds the search units of one request in one snapshot.
 
+    :param compiled: the request, compiled with the ``root_id_of`` of the snapshot.
     :param budget: limits the search; None for no limits.
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        request: CandidateRequest,
-        budget: SearchBudget | None = None,
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget | None = None) -> None:
         self.snapshot = snapshot
+        self.compiled = compiled
         self._counter = StepCounter(budget or SearchBudget())
-        self.compiled: CompiledRequest = compile_request(request, snapshot.root_id_of)
-        self._bits = RequirementBits(self.compiled, self._counter)
+        self._bits = RequirementBits(compiled, self._counter)
         #: The distinct requirements.
         self.requirements = self._bits.requirements
-        self._headroom_limits = _headroom_limits(self.compiled.requirements)
-        classes = request.classes
+        self._headroom_limits = _headroom_limits(compiled.requirements)
+        request, classes = compiled.request, compiled.request.classes
         # A sharing provider without the requested resources may serve a group without resources.
         any_class = not all(group.resources for group in request.groups)
         #: The sharing providers that could serve a group.
         self.sharing = SharingIndex(
             provider for provider in snapshot.sharing if any_class or not classes.isdisjoint(provider.inventories)
         )
-        self._groups = SharingGroups(self.compiled, self._bits, self._headroom_limits, self._counter)
+        self._groups = SharingGroups(compiled, self._bits, self._headroom_limits, self._counter)
 
     def search_units(self, rng: random.Random | None = None) -> Iterator[SearchUnit]:
         """Yield every search unit that could have a candidate: the trees, then the shared-only ones.
@@ -256,16 +251,18 @@ class Prefilter:
         """
         trees = or_by_tree(partition, bits)
         requirements = self._bits.of_requirements
-        flags: Flags = partition.has_root & (self._bits.all & ~(trees | reached) == 0).all(axis=1)
-        flags &= (trees & requirements != 0).any(axis=1)
-        if self.compiled.root.conditions:
-            flags &= self.accepted_roots(partition)
+        flags = self._complete(partition, trees | reached) & (trees & requirements != 0).any(axis=1)
         if not self.compiled.request.nested_aware:
             # Below 1.29, one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
             alone = ~reached & requirements
             alone = alone[partition.tree_numbers] if len(alone) > 1 else alone
             flags &= or_by_tree(partition, (bits & alone == alone).all(axis=1))
         return flags
+
+    def _complete(self, partition: Partition, bits: BitRows) -> Flags:
+        """Return for each tree whether its root is accepted, and its row of ``bits`` has each bit."""
+        flags: Flags = partition.has_root & (self._bits.all & ~bits == 0).all(axis=1)
+        return flags & self.accepted_roots(partition) if self.compiled.root.conditions else flags
 
     def _key_columns(self, partition: Partition, bits: BitRows) -> list[NDArray[Any]]:
         """Return columns with the data of each provider that the assignments depend on.
@@ -298,10 +295,7 @@ class Prefilter:
     def satisfied(self, partition: Partition) -> Flags:
         """Return for each tree whether its root is accepted, and a provider in it or shared with it has each bit."""
         trees = or_by_tree(partition, self._bits.of_partition(partition))
-        reached = _Reach(partition, self.sharing, self._groups).bits
-        flags: Flags = partition.has_root & self.accepted_roots(partition)
-        flags &= (self._bits.all & ~(trees | reached) == 0).all(axis=1)
-        return flags
+        return self._complete(partition, trees | _Reach(partition, self.sharing, self._groups).bits)
 
     def _shared_only_units(self) -> Iterator[SearchUnit]:
         """Yield the shared-only search units. There are none unless sharing providers could serve the whole request."""

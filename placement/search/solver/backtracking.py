@@ -148,44 +148,41 @@ def backtrack(
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
     visited = VisitedStates(counter) if not partial.with_mappings and _classes_overlap(variables) else None
-    failed = _FailedStates(variables, partial, counter)
+    dead_ends = _DeadEnds(variables, partial, counter)
+    #: The index in the domain of each assigned variable: those before ``depth``.
     chosen = [0] * len(variables)
     last = len(variables) - 1
     depth = index = 0
     slice_end = counter.since_candidate + TIME_SLICE
-    while depth >= 0:
-        allowed = _next_allowed(variables[depth], index, partial, counter, rejections)
-        if allowed is None:
-            failed.leave(depth)
-            depth -= 1
-        else:
-            variable = variables[depth]
+    while True:
+        variable = variables[depth]
+        allowed = _next_allowed(variable, index, partial, counter, rejections)
+        if allowed is not None:
+            # Assign this variable, and continue with the next one.
             partial.assign(variable, variable.domain[allowed])
             chosen[depth] = allowed
             start = allowed if depth < last and variables[depth + 1].symmetry_class == variable.symmetry_class else 0
-            if visited is None or visited.is_new(partial, depth, start, depth == last):
-                if depth == last:
-                    counter.count_steps(len(partial))
-                    counter.since_candidate, slice_end = 0, TIME_SLICE
-                    failed.assignments += 1
-                    yield partial.assignment()
-                elif _may_succeed(variables, depth + 1, partial, counter) and not failed.enter(depth + 1):
-                    depth, index = depth + 1, start
-                    continue
+            is_new = visited is None or visited.is_new(partial, depth, start, depth == last)
+            if is_new and depth == last:
+                counter.count_steps(len(partial))
+                counter.since_candidate, slice_end = 0, TIME_SLICE
+                dead_ends.assignments += 1
+                yield partial.assignment()
+            elif is_new and not dead_ends.enter(depth + 1):
+                depth, index = depth + 1, start
+                continue
+        else:
+            # The domain is exhausted: go back to the variable before.
+            dead_ends.leave(depth)
+            if depth == 0:
+                return
+            depth -= 1
         if counter.since_candidate > slice_end:
             slice_end += TIME_SLICE
             yield None
-        if depth >= 0:
-            index = chosen[depth]
-            partial.unassign(variables[depth], variables[depth].domain[index])
-            index += 1
-
-
-def _may_succeed(variables: Sequence[Variable], depth: int, partial: PartialAssignment, counter: StepCounter) -> bool:
-    """Return whether the isolated variables from ``depth`` on may be assignable; True while the search is new."""
-    if counter.since_candidate < _STEPS_BEFORE_PRUNING or not partial.isolated:
-        return True
-    return not infeasibility.isolation_fails(variables[depth:], partial.isolated, counter)
+        # Take back the last choice, and try the next position of its domain.
+        partial.unassign(variables[depth], variables[depth].domain[chosen[depth]])
+        index = chosen[depth] + 1
 
 
 def _next_allowed(
@@ -237,14 +234,15 @@ class VisitedStates:
         return True
 
 
-class _FailedStates:
-    """The states of a search with mappings that led to no assignment, within the memory limit.
+class _DeadEnds:
+    """Recognizes partial assignments that cannot be completed, while the search finds nothing.
 
-    They are used only while the search finds nothing. With mappings there are many ways to assign the same amounts; if
-    one of them cannot be completed, none can.
+    With mappings there are many ways to assign the same amounts; if one of them cannot be completed, none can. So the
+    states that led to no assignment are remembered, within the memory limit.
     """
 
     def __init__(self, variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> None:
+        self._variables = variables
         self._partial_assignment = partial
         self._counter = counter
         self._subtrees = tuple(dict.fromkeys(condition for variable in variables for condition, _ in variable.subtrees))
@@ -256,6 +254,11 @@ class _FailedStates:
     def enter(self, depth: int) -> bool:
         """Return whether it is known that the variables from ``depth`` on cannot be assigned."""
         self._assignments_before[depth] = self.assignments
+        if self._counter.since_candidate < _STEPS_BEFORE_PRUNING:
+            return False
+        isolated = self._partial_assignment.isolated
+        if isolated and infeasibility.isolation_fails(self._variables[depth:], isolated, self._counter):
+            return True
         return self._worth_remembering and self._key(depth) in self._known
 
     def leave(self, depth: int) -> None:

@@ -146,9 +146,9 @@ def test_a_stream_holds_two_assignments_at_a_time() -> None:
     [search_unit] = Rows(hard.wide(8)[0]).search_units()
     [(_, stream)] = finder.streams([search_unit])
     for index in range(2**8):
-        assert stream.get(index) is not None
-        assert len(stream._latest) <= 2
-    assert stream.get(2**8) is None
+        assert stream.find(index)
+        assert len(stream.assignments) <= 2
+    assert not stream.find(2**8)
     assert stream.ended
 
 
