@@ -89,6 +89,15 @@ def test_round_robin_takes_turns_and_drops_exhausted_streams() -> None:
     assert order == [('a', 1), ('c', 1), ('d', 1), ('a', 2), ('d', 2), ('a', 3)]
 
 
+def test_a_search_that_has_ended_releases_its_memory_before_the_next_round() -> None:
+    search_units = Rows([rp(name) for name in 'ab']).search_units()
+    streams = [(search_unit, stream_of(1)) for search_unit in search_units]
+    candidates = round_robin(streams)
+    assert root(next(candidates)) == 'a'
+    assert root(next(candidates)) == 'b'
+    assert [stream.ended for _, stream in streams] == [True, False]
+
+
 def test_slow_streams_come_last_in_their_round() -> None:
     search_units = Rows([rp(name) for name in 'abcde']).search_units()
     slow = stream_of(0, 1, 0, 0, 0, 2, 0)
