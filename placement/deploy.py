@@ -15,7 +15,7 @@ from oslo_middleware import base, cors, http_proxy_to_wsgi
 from webob import exc
 
 from placement import conf as configuration
-from placement import exception, handler
+from placement import exception, handler, policies
 from placement.cache.background_refresh import BackgroundRefresh
 from placement.cache.refresh import CacheState, ProviderCache
 from placement.db.api import Database
@@ -74,7 +74,7 @@ def loadapp(conf: cfg.ConfigOpts, cache_state: CacheState | None = None) -> Appl
     for ignored in configuration.ignored(conf):
         configuration.warn_once(LOG, f'This service does not have the option {ignored}')
     db = Database(conf)
-    enforcer = policy.Enforcer(conf)
+    enforcer = policy.Enforcer(conf, policies.list_rules())
     provider_cache = ProviderCache(db, state=cache_state)
     declarations = handler.declarations(conf.placement.max_microversion)
     operations = [(path, method) for path, methods in declarations.items() for method in methods]

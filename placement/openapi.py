@@ -11,7 +11,7 @@ import microversion_parse
 from placement import handler, schemas
 from placement.schemas import responses as response_schemas
 from placement.web import microversion
-from placement.web.operation import Described, Operation, RequiresContentType, RequiresPolicy
+from placement.web.operation import Described, Operation, RequiresContentType
 
 Document = dict[str, Any]
 
@@ -104,13 +104,12 @@ def document(version: microversion_parse.Version) -> Document:
 
 
 def _operation(path: str, method: str, operation: Operation, version: microversion_parse.Version) -> Document:
-    protected = any(isinstance(check, RequiresPolicy) for check in operation.checks)
     failures = _failures(path, method, operation)
     description: Document = {
         # Generators of client code name their functions after it.
         'operationId': operation.handler.__name__,
         'tags': [_tag(path)],
-        'summary': (operation.handler.__doc__ or '').partition('\n')[0],
+        'summary': operation.summary,
         'parameters': [
             {'$ref': '#/components/parameters/Microversion'},
             *(
@@ -123,7 +122,7 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
             **dict(_responses(operation, version)),
             **{str(status): {'$ref': f'#/components/responses/Failure{status}'} for status in failures},
         },
-        'security': [{'token': []}] if protected else [],
+        'security': [{'token': []}] if operation.policy else [],
     }
     for check in operation.checks:
         if isinstance(check, RequiresContentType):
@@ -186,7 +185,7 @@ def _responses(operation: Operation, version: microversion_parse.Version) -> Ite
 def _failures(path: str, method: str, operation: Operation) -> Iterator[int]:
     """Yield the statuses with which an operation may fail."""
     yield 400
-    if any(isinstance(check, RequiresPolicy) for check in operation.checks):
+    if operation.policy:
         yield from (401, 403)
     if '{' in path:
         yield 404

@@ -7,7 +7,7 @@ from typing import Any
 
 import webob
 
-from placement import exception, policies, validation
+from placement import exception, validation
 from placement.handlers.resource_provider import require_provider
 from placement.objects import aggregate
 from placement.objects.base import ProviderGeneration
@@ -36,7 +36,7 @@ def _response(
 @operation(
     RequiresAccept(JSON),
     Microversions('1.1'),
-    RequiresPolicy(policies.AGGREGATES_LIST),
+    RequiresPolicy('placement:resource_providers:aggregates:list'),
     responses={200: responses.AGGREGATES},
 )
 def list_resource_provider_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
@@ -48,7 +48,7 @@ def list_resource_provider_aggregates(req: webob.Request, context: RequestContex
 @operation(
     RequiresContentType(JSON, schema.PUT),
     Microversions('1.1'),
-    RequiresPolicy(policies.AGGREGATES_UPDATE),
+    RequiresPolicy('placement:resource_providers:aggregates:update'),
     failures=(
         ErrorMapping(exception.ProviderGenerationMismatch),
         ErrorMapping(exception.ConcurrentUpdate, 'Update conflict: {error}'),

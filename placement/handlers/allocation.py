@@ -8,7 +8,7 @@ from typing import Any
 import webob
 from webob import exc
 
-from placement import exception, policies, validation
+from placement import exception, validation
 from placement.claims import claim
 from placement.claims.request import UNSET, ConsumerClaim
 from placement.objects.allocation import AllocationList
@@ -64,7 +64,7 @@ def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[Consu
 
 
 @operation(
-    RequiresAccept(JSON), RequiresPolicy(policies.ALLOCATIONS_LIST), responses={200: responses.CONSUMER_ALLOCATIONS}
+    RequiresAccept(JSON), RequiresPolicy('placement:allocations:list'), responses={200: responses.CONSUMER_ALLOCATIONS}
 )
 def list_consumer_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the allocations of a consumer; an unknown consumer has none."""
@@ -88,7 +88,7 @@ def list_consumer_allocations(req: webob.Request, context: RequestContext) -> we
 
 @operation(
     RequiresAccept(JSON),
-    RequiresPolicy(policies.PROVIDER_ALLOCATIONS_LIST),
+    RequiresPolicy('placement:resource_providers:allocations:list'),
     failures=(ErrorMapping(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
     responses={200: responses.PROVIDER_ALLOCATIONS},
 )
@@ -119,7 +119,7 @@ def _consumer_uuid(req: webob.Request, _context: RequestContext) -> str:
 
 @operation(
     RequiresContentType(JSON, schema.PUT),
-    RequiresPolicy(policies.ALLOCATIONS_UPDATE),
+    RequiresPolicy('placement:allocations:update'),
     failures=(
         _WRONG_GENERATION,
         _CHANGED,
@@ -141,7 +141,7 @@ def replace_consumer_allocations(req: webob.Request, context: RequestContext, da
 @operation(
     Microversions('1.13'),
     RequiresContentType(JSON, schema.POST),
-    RequiresPolicy(policies.ALLOCATIONS_MANAGE),
+    RequiresPolicy('placement:allocations:manage'),
     failures=(
         _WRONG_GENERATION,
         _CHANGED,
@@ -156,7 +156,7 @@ def set_allocations(req: webob.Request, context: RequestContext, data: dict[str,
 
 
 @operation(
-    RequiresPolicy(policies.ALLOCATIONS_DELETE),
+    RequiresPolicy('placement:allocations:delete'),
     failures=(ErrorMapping(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
     responses={204: None},
 )

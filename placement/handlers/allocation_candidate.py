@@ -14,7 +14,7 @@ from oslo_log import log
 from oslo_utils import timeutils
 from webob import exc
 
-from placement import exception, policies
+from placement import exception
 from placement.cache.providers import Provider
 from placement.schemas import allocation_candidate as schema
 from placement.schemas import responses
@@ -34,7 +34,7 @@ LOG = log.getLogger(__name__)
 @operation(
     Microversions('1.10'),
     RequiresAccept(JSON),
-    RequiresPolicy(policies.CANDIDATES_LIST),
+    RequiresPolicy('placement:allocation_candidates:list'),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
         ErrorMapping(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),

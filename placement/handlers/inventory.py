@@ -8,7 +8,7 @@ from typing import Any
 import webob
 from webob import exc
 
-from placement import exception, policies, validation
+from placement import exception, validation
 from placement.capacity import InventoryRecord
 from placement.handlers.resource_provider import require_provider
 from placement.objects.base import ProviderGeneration
@@ -59,7 +59,11 @@ def _checked(
     return record
 
 
-@operation(RequiresAccept(JSON), RequiresPolicy(policies.INVENTORIES_LIST), responses={200: responses.INVENTORIES})
+@operation(
+    RequiresAccept(JSON),
+    RequiresPolicy('placement:resource_providers:inventories:list'),
+    responses={200: responses.INVENTORIES},
+)
 def list_resource_provider_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show all inventories of a provider."""
     provider, inventories = InventoryList.get_with_provider(context, util.path_variable(req, 'uuid'))
@@ -69,7 +73,7 @@ def list_resource_provider_inventories(req: webob.Request, context: RequestConte
 
 @operation(
     RequiresContentType(JSON, schema.POST_ONE),
-    RequiresPolicy(policies.INVENTORIES_CREATE),
+    RequiresPolicy('placement:resource_providers:inventories:create'),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
         ErrorMapping(
@@ -99,7 +103,7 @@ def create_resource_provider_inventory(
 
 @operation(
     RequiresContentType(JSON, schema.PUT_ALL),
-    RequiresPolicy(policies.INVENTORIES_UPDATE),
+    RequiresPolicy('placement:resource_providers:inventories:update'),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         ErrorMapping(
@@ -127,7 +131,7 @@ def replace_resource_provider_inventories(
 
 @operation(
     Microversions('1.5', otherwise=405),
-    RequiresPolicy(policies.INVENTORIES_DELETE),
+    RequiresPolicy('placement:resource_providers:inventories:delete'),
     failures=(
         ErrorMapping(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),
     ),
@@ -140,7 +144,11 @@ def delete_resource_provider_inventories(req: webob.Request, context: RequestCon
     return util.empty_response(req, 204)
 
 
-@operation(RequiresAccept(JSON), RequiresPolicy(policies.INVENTORIES_SHOW), responses={200: responses.INVENTORY})
+@operation(
+    RequiresAccept(JSON),
+    RequiresPolicy('placement:resource_providers:inventories:show'),
+    responses={200: responses.INVENTORY},
+)
 def get_resource_provider_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the inventory of one class."""
     uuid, resource_class = (util.path_variable(req, name) for name in ('uuid', 'resource_class'))
@@ -150,7 +158,7 @@ def get_resource_provider_inventory(req: webob.Request, context: RequestContext)
 
 @operation(
     RequiresContentType(JSON, schema.PUT_ONE),
-    RequiresPolicy(policies.INVENTORIES_UPDATE),
+    RequiresPolicy('placement:resource_providers:inventories:update'),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         ErrorMapping(exception.ProviderGenerationMismatch, 'resource provider generation conflict: {error}'),
@@ -172,7 +180,7 @@ def update_resource_provider_inventory(
 
 
 @operation(
-    RequiresPolicy(policies.INVENTORIES_DELETE),
+    RequiresPolicy('placement:resource_providers:inventories:delete'),
     failures=(
         ErrorMapping(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
         ErrorMapping(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),

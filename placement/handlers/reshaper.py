@@ -7,7 +7,7 @@ from typing import Any
 import webob
 from webob import exc
 
-from placement import exception, policies
+from placement import exception
 from placement.claims import claim
 from placement.claims.request import ReshapedProvider
 from placement.handlers import allocation
@@ -22,7 +22,7 @@ from placement.web.operation import JSON, Microversions, RequiresContentType, Re
 @operation(
     Microversions('1.30'),
     RequiresContentType(JSON, schema.POST),
-    RequiresPolicy(policies.RESHAPE),
+    RequiresPolicy('placement:reshaper:reshape'),
     failures=(
         ErrorMapping(
             exception.ResourceProviderNotFound,

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import webob
 
-from placement import exception, policies
+from placement import exception
 from placement.objects.resource_class import ResourceClass
 from placement.schemas import resource_class as schema
 from placement.schemas import responses
@@ -43,7 +43,7 @@ def _serialize_all(collection: str, names: tuple[str, ...]) -> orjson.Fragment:
 @operation(
     Microversions('1.2'),
     RequiresAccept(JSON),
-    RequiresPolicy(policies.CLASSES_LIST),
+    RequiresPolicy('placement:resource_classes:list'),
     responses={200: responses.RESOURCE_CLASSES},
 )
 def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.Response:
@@ -55,7 +55,7 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
 @operation(
     Microversions('1.2'),
     RequiresContentType(JSON, schema.CUSTOM_CLASS),
-    RequiresPolicy(policies.CLASSES_CREATE),
+    RequiresPolicy('placement:resource_classes:create'),
     failures=(
         ErrorMapping(exception.ResourceClassExists, 'Conflicting resource class already exists: {resource_class}'),
     ),
@@ -70,7 +70,7 @@ def create_resource_class(req: webob.Request, context: RequestContext, data: dic
 @operation(
     Microversions('1.2'),
     RequiresAccept(JSON),
-    RequiresPolicy(policies.CLASSES_SHOW),
+    RequiresPolicy('placement:resource_classes:show'),
     responses={200: responses.RESOURCE_CLASS},
 )
 def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
@@ -83,7 +83,7 @@ def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Res
 @operation(
     Microversions('1.2', last='1.6'),
     RequiresContentType(JSON, schema.CUSTOM_CLASS),
-    RequiresPolicy(policies.CLASSES_UPDATE),
+    RequiresPolicy('placement:resource_classes:update'),
     responses={200: responses.RESOURCE_CLASS},
 )
 def rename_resource_class(req: webob.Request, context: RequestContext, data: dict[str, str]) -> webob.Response:
@@ -93,7 +93,7 @@ def rename_resource_class(req: webob.Request, context: RequestContext, data: dic
     return util.json_response(req, _serialize(_collection(req), resource_class.name))
 
 
-@operation(Microversions('1.7'), RequiresPolicy(policies.CLASSES_UPDATE), responses={201: None, 204: None})
+@operation(Microversions('1.7'), RequiresPolicy('placement:resource_classes:update'), responses={201: None, 204: None})
 def ensure_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom class, or confirm that it exists."""
     name = util.path_variable(req, 'name')
@@ -109,7 +109,7 @@ update_resource_class = ByMicroversion(rename_resource_class, ensure_resource_cl
 
 @operation(
     Microversions('1.2'),
-    RequiresPolicy(policies.CLASSES_DELETE),
+    RequiresPolicy('placement:resource_classes:delete'),
     failures=(
         ErrorMapping(exception.CannotDeleteStandardResourceClass, 'Error in delete resource class: {error}'),
         ErrorMapping(exception.ResourceClassInUse, 'Error in delete resource class: {error}'),

@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 from webob import exc
 from webob.multidict import MultiDict
 
-from placement import exception, policies, validation
+from placement import exception, validation
 from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.objects.resource_provider import ResourceProvider
@@ -77,7 +77,7 @@ def _filters(params: MultiDict, version: Any) -> RequestGroup:
 
 @operation(
     RequiresAccept(JSON),
-    RequiresPolicy(policies.PROVIDERS_LIST),
+    RequiresPolicy('placement:resource_providers:list'),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
         ErrorMapping(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
@@ -115,7 +115,7 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]
 
 @operation(
     RequiresContentType(JSON, schema.POST),
-    RequiresPolicy(policies.PROVIDERS_CREATE),
+    RequiresPolicy('placement:resource_providers:create'),
     responses=(((1, 20), {200: responses.PROVIDER}), ((1, 0), {201: None})),
 )
 def create_resource_provider(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
@@ -144,7 +144,9 @@ def require_provider(req: webob.Request, context: RequestContext) -> ResourcePro
     return ResourceProvider.get_by_uuid(context, util.path_variable(req, 'uuid'))
 
 
-@operation(RequiresAccept(JSON), RequiresPolicy(policies.PROVIDERS_SHOW), responses={200: responses.PROVIDER})
+@operation(
+    RequiresAccept(JSON), RequiresPolicy('placement:resource_providers:show'), responses={200: responses.PROVIDER}
+)
 def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one provider."""
     provider = require_provider(req, context)
@@ -153,7 +155,7 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
 
 @operation(
     RequiresContentType(JSON, schema.PUT),
-    RequiresPolicy(policies.PROVIDERS_UPDATE),
+    RequiresPolicy('placement:resource_providers:update'),
     failures=(
         ErrorMapping(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
         ErrorMapping(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
@@ -177,7 +179,7 @@ def update_resource_provider(req: webob.Request, context: RequestContext, data: 
 
 
 @operation(
-    RequiresPolicy(policies.PROVIDERS_DELETE),
+    RequiresPolicy('placement:resource_providers:delete'),
     failures=(ErrorMapping(exception.ResourceProviderNotFound, '{error} for delete'),),
     responses={204: None},
 )

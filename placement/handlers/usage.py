@@ -8,7 +8,6 @@ from typing import Any
 import webob
 from webob.multidict import MultiDict
 
-from placement import policies
 from placement.exception import BadQuery
 from placement.objects.usage import Usage, UsageGroup, UsageList
 from placement.schemas import responses
@@ -22,7 +21,11 @@ def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
     return {usage.resource_class: usage.usage for usage in usages}
 
 
-@operation(RequiresAccept(JSON), RequiresPolicy(policies.PROVIDER_USAGES), responses={200: responses.PROVIDER_USAGES})
+@operation(
+    RequiresAccept(JSON),
+    RequiresPolicy('placement:resource_providers:usages'),
+    responses={200: responses.PROVIDER_USAGES},
+)
 def list_resource_provider_usages(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the amount consumed of each inventory of a provider."""
     provider, usages = UsageList.get_with_provider(context, util.path_variable(req, 'uuid'))
@@ -45,7 +48,7 @@ def _project_of_query(req: webob.Request) -> dict[str, str]:
 @operation(
     Microversions('1.9'),
     RequiresAccept(JSON),
-    RequiresPolicy(policies.TOTAL_USAGES, _project_of_query),
+    RequiresPolicy('placement:usages', _project_of_query, default='rule:admin_or_project_reader_or_service_api'),
     query=schema.TOTAL,
     responses={200: responses.USAGES},
 )

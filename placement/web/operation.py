@@ -99,11 +99,12 @@ class RequiresPolicy:
     """The policy rule ``rule`` has to allow the operation (or 403).
 
     ``target`` reads the attributes of the rule's target from the request. None stands for the caller's own project and
-    user.
+    user. ``default`` is what the rule says unless the policy file overrides it.
     """
 
     rule: str
     target: Callable[[webob.Request], Mapping[str, Any]] | None = None
+    default: str = 'rule:admin_or_service_api'
 
     def __call__(self, req: webob.Request) -> None:
         req.environ[context.ENVIRON_KEY].can(self.rule, None if self.target is None else self.target(req))
@@ -144,6 +145,9 @@ class Operation:
         self.failures = tuple(failures)
         self.query = query
         self.responses = responses or {}
+        #: The first line of the handler's docstring, for the OpenAPI document and the sample of the policy file.
+        self.summary = (handler.__doc__ or '').partition('\n')[0]
+        self.policy = next((check for check in self.checks if isinstance(check, RequiresPolicy)), None)
         self.body = next((check.schema for check in self.checks if isinstance(check, RequiresContentType)), None)
         self._parse_query = parse_query
         self._path_error = path_error

@@ -10,7 +10,7 @@ import difflib
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from oslo_config import cfg
@@ -18,7 +18,7 @@ from oslo_log import log
 from oslo_policy import policy as oslo_policy
 
 from placement import conf as configuration
-from placement import exception, policies
+from placement import exception
 
 LOG = log.getLogger(__name__)
 
@@ -43,12 +43,14 @@ class Enforcer:
     """Decides whether policy allows a caller to perform an operation. Each application has one.
 
     :param conf: a ``ConfigOpts`` with the groups ``placement`` and ``oslo_policy``.
+    :param defaults: the default rules.
     :raises ConfigurationInvalid: the policy file is invalid, or is set in the configuration but does not exist.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault]) -> None:
         self._conf = conf
-        enforced = policies.list_rules() if conf.oslo_policy.enforce_scope else []
+        self._defaults = defaults
+        enforced = defaults if conf.oslo_policy.enforce_scope else ()
         self._scopes = {rule.name: frozenset(rule.scope_types or ()) for rule in enforced}
         self._file = _policy_file(conf)
         self._directories = [os.path.join(os.path.dirname(self._file), name) for name in conf.oslo_policy.policy_dirs]
@@ -117,7 +119,7 @@ class Enforcer:
     def _load(self) -> _LoadedPolicy:
         enforcer = oslo_policy.Enforcer(self._conf, policy_file=self._file)
         enforcer.suppress_deprecation_warnings = True
-        enforcer.register_defaults([_unscoped(rule) for rule in policies.list_rules()])
+        enforcer.register_defaults([_unscoped(rule) for rule in self._defaults])
         try:
             enforcer.load_rules()
             self._check(enforcer)
@@ -148,9 +150,7 @@ class Enforcer:
                     raise self._invalid(f'rule "{name}" refers to "rule:{other}", which does not exist{hint}')
                 referred.add(other)
         referred_in_force = {other for rule in enforcer.rules.values() for other in _references(rule)}
-        operations = {
-            rule.name for rule in policies.list_rules() if isinstance(rule, oslo_policy.DocumentedRuleDefault)
-        }
+        operations = {rule.name for rule in self._defaults if isinstance(rule, oslo_policy.DocumentedRuleDefault)}
         for name in enforcer.file_rules:
             registered = enforcer.registered_rules.get(name)
             if registered is None and name not in referred and name != self._conf.oslo_policy.policy_default_rule:
@@ -178,11 +178,6 @@ class Enforcer:
                 continue
             states.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
         return tuple(states)
-
-
-def get_enforcer() -> oslo_policy.Enforcer:
-    """Return the rules in force with the default configuration, for ``oslopolicy-list-redundant`` and similar tools."""
-    return Enforcer(configuration.load()).rules
 
 
 def _policy_file(conf: cfg.ConfigOpts) -> str:

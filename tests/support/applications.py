@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import conf as placement_conf
-from placement import deploy
+from placement import deploy, policies
 from placement.cache.refresh import ProviderCache
 from placement.conf.options import MAX_MICROVERSIONS
 from placement.db.api import Database
@@ -72,7 +72,7 @@ def database(place: Place, **settings: Any) -> Iterator[Database]:
 def _defaults() -> tuple[cfg.ConfigOpts, Enforcer]:
     """The default options and policy, which take longer to make than most requests."""
     conf = options('sqlite://')
-    return conf, Enforcer(conf)
+    return conf, Enforcer(conf, policies.list_rules())
 
 
 def administrator(db: Database, conf: cfg.ConfigOpts | None = None) -> RequestContext:

@@ -218,12 +218,6 @@ def test_no_file_cites_a_document_outside_of_the_repository() -> None:
     assert citing == []
 
 
-def test_the_page_of_rules_has_every_path_with_its_methods() -> None:
-    rows = re.findall(r'^\| (`/[^|]*) \| ([A-Z, ]+) \|', (API_REF / 'rules.md').read_text(), flags=re.MULTILINE)
-    listed = {re.findall('`(.+?)`', path)[0]: methods.split(', ') for path, methods in rows}
-    assert listed == {path: list(methods) for path, methods in handler.ROUTE_DECLARATIONS.items()}
-
-
 def test_every_error_code_is_in_the_table_of_an_operation() -> None:
     used = {code for text in _sections().values() for code in re.findall(r'`(placement\.[a-z_.]+)`', text)}
     codes = {row for row in _first_column(API_REF / 'errors.md') if row.startswith('placement.')}

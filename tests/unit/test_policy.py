@@ -32,6 +32,10 @@ def _load(tmp_path: pathlib.Path, **environ: str) -> cfg.ConfigOpts:
     )
 
 
+def _enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
+    return policy.Enforcer(conf, policies.list_rules())
+
+
 def _context(conf: cfg.ConfigOpts, enforcer: policy.Enforcer, *roles: str) -> RequestContext:
     return RequestContext(
         conf=conf,
@@ -70,7 +74,7 @@ def test_the_base_rules_are_those_of_other_services() -> None:
 @pytest.mark.parametrize('role', ['Admin', 'service'])
 def test_administrators_and_services_may_do_everything_and_others_nothing(tmp_path: pathlib.Path, role: str) -> None:
     conf = _load(tmp_path)
-    enforcer = policy.Enforcer(conf)
+    enforcer = _enforcer(conf)
     trusted, member = _context(conf, enforcer, role), _context(conf, enforcer, 'member', 'administrator')
     for rule in OPERATIONS:
         trusted.can(rule)
@@ -83,7 +87,7 @@ def test_administrators_and_services_may_do_everything_and_others_nothing(tmp_pa
 def test_each_rule_can_be_overridden_in_both_directions(tmp_path: pathlib.Path, rule: str) -> None:
     (tmp_path / 'placement-policy.yaml').write_text(f'"{rule}": "role:member"\n')
     conf = _load(tmp_path)
-    enforcer = policy.Enforcer(conf)
+    enforcer = _enforcer(conf)
     _context(conf, enforcer, 'member').can(rule)
     with pytest.raises(exception.PolicyNotAuthorized):
         _context(conf, enforcer, 'admin').can(rule)
@@ -100,7 +104,7 @@ def test_rules_can_be_overridden_by_the_names_of_the_base_rules(tmp_path: pathli
         '"project_reader_api": "role:viewer and project_id:%(project_id)s"\n'
     )
     conf = _load(tmp_path)
-    enforcer = policy.Enforcer(conf)
+    enforcer = _enforcer(conf)
     for rule in OPERATIONS:
         if rule != 'placement:usages':
             for role in ('boss', 'robot'):
@@ -115,7 +119,7 @@ def test_rules_can_be_overridden_by_the_names_of_the_base_rules(tmp_path: pathli
 
 def test_readers_of_a_project_see_its_usages(tmp_path: pathlib.Path) -> None:
     conf = _load(tmp_path)
-    enforcer = policy.Enforcer(conf)
+    enforcer = _enforcer(conf)
     reader, member = _context(conf, enforcer, 'reader'), _context(conf, enforcer, 'member')
     reader.can('placement:usages', {'project_id': 'p'})
     for context, target in ((reader, 'q'), (reader, ''), (member, 'p')):
@@ -133,7 +137,7 @@ def test_tokens_of_other_scopes_are_rejected_unless_scopes_are_not_enforced(
     (tmp_path / 'placement-policy.yaml').write_text('"placement:traits:list": ""\n')
     for environ in ({}, {'OS_OSLO_POLICY__ENFORCE_SCOPE': 'false'}):
         conf = _load(tmp_path, **environ)
-        enforcer = policy.Enforcer(conf)
+        enforcer = _enforcer(conf)
         other = _context(conf, enforcer, 'admin')
         other.project_id, other.system_scope, other.domain_id = None, *scope
         for rule in OPERATIONS:
@@ -160,13 +164,13 @@ def test_tokens_of_other_scopes_are_rejected_unless_scopes_are_not_enforced(
 )
 def test_rules_that_name_roles_only_are_kept_as_sets(tmp_path: pathlib.Path, text: str, roles: set[str] | None) -> None:
     (tmp_path / 'placement-policy.yaml').write_text(text)
-    assert policy.Enforcer(_load(tmp_path))._in_force.roles.get('placement:traits:list') == roles
+    assert _enforcer(_load(tmp_path))._in_force.roles.get('placement:traits:list') == roles
 
 
 def test_the_target_is_the_callers_own_project(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement-policy.yaml').write_text('"placement:usages": "project_id:%(project_id)s"\n')
     conf = _load(tmp_path)
-    context = _context(conf, policy.Enforcer(conf))
+    context = _context(conf, _enforcer(conf))
     context.can('placement:usages')
     with pytest.raises(exception.PolicyNotAuthorized):
         context.can('placement:usages', {'project_id': 'another'})
@@ -176,7 +180,7 @@ def test_the_target_is_the_callers_own_project(tmp_path: pathlib.Path) -> None:
 def test_a_role_may_depend_on_the_target(tmp_path: pathlib.Path, rule: str) -> None:
     (tmp_path / 'placement-policy.yaml').write_text(f'"own": "role:%(project_id)s"\n"placement:usages": "{rule}"\n')
     conf = _load(tmp_path)
-    context = _context(conf, policy.Enforcer(conf), 'P')
+    context = _context(conf, _enforcer(conf), 'P')
     context.can('placement:usages')
     with pytest.raises(exception.PolicyNotAuthorized):
         context.can('placement:usages', {'project_id': 'another'})
@@ -187,7 +191,7 @@ def test_a_changed_file_is_read_again_and_an_invalid_one_is_ignored(
 ) -> None:
     file = tmp_path / 'placement-policy.yaml'
     conf = _load(tmp_path)
-    context = _context(conf, policy.Enforcer(conf), 'reader')
+    context = _context(conf, _enforcer(conf), 'reader')
     with pytest.raises(exception.PolicyNotAuthorized):
         context.can('placement:traits:list')
     file.write_text('"placement:traits:list": "role:reader"\n')
@@ -209,7 +213,7 @@ def test_the_rules_of_a_file_that_is_moved_away_stay_in_force(
         file.mkdir()
     (file / 'traits.yaml' if file.is_dir() else file).write_text('"placement:traits:list": "role:nobody"\n')
     conf = _load(tmp_path)
-    context = _context(conf, policy.Enforcer(conf), 'admin')
+    context = _context(conf, _enforcer(conf), 'admin')
     file.rename(tmp_path / 'away')
     for _ in range(3):
         with pytest.raises(exception.PolicyNotAuthorized):
@@ -227,7 +231,7 @@ def test_a_file_that_is_away_only_while_it_is_read_is_read_again(
     file = tmp_path / 'placement-policy.yaml'
     file.write_text('"placement:traits:list": "role:nobody"\n')
     conf = _load(tmp_path)
-    context = _context(conf, policy.Enforcer(conf), 'admin')
+    context = _context(conf, _enforcer(conf), 'admin')
     load = oslo_policy.Enforcer.load_rules
 
     def load_without_the_file(enforcer: oslo_policy.Enforcer) -> None:
@@ -259,7 +263,7 @@ def test_a_file_that_is_away_only_while_it_is_read_is_read_again(
 def test_an_invalid_file_stops_the_start_with_one_line(tmp_path: pathlib.Path, text: str, word: str) -> None:
     (tmp_path / 'placement-policy.yaml').write_text(text)
     with pytest.raises(exception.ConfigurationInvalid, match=word) as caught:
-        policy.Enforcer(_load(tmp_path))
+        _enforcer(_load(tmp_path))
     assert '\n' not in str(caught.value)
     assert 'placement-policy.yaml' in str(caught.value)
 
@@ -267,7 +271,7 @@ def test_an_invalid_file_stops_the_start_with_one_line(tmp_path: pathlib.Path, t
 def test_a_rule_that_denies_everybody(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement-policy.yaml').write_text('"placement:usages": "!"\n"placement:traits:list": ""\n')
     conf = _load(tmp_path)
-    enforcer = policy.Enforcer(conf)
+    enforcer = _enforcer(conf)
     _context(conf, enforcer).can('placement:traits:list')
     with pytest.raises(exception.PolicyNotAuthorized):
         _context(conf, enforcer, 'admin').can('placement:usages')
@@ -276,16 +280,16 @@ def test_a_rule_that_denies_everybody(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize('variable', ['OS_OSLO_POLICY__POLICY_FILE', 'OS_PLACEMENT__POLICY_FILE'])
 def test_a_configured_policy_file_must_exist(tmp_path: pathlib.Path, variable: str) -> None:
     with pytest.raises(exception.ConfigurationInvalid, match='does not exist'):
-        policy.Enforcer(_load(tmp_path, **{variable: 'rules.yaml'}))
+        _enforcer(_load(tmp_path, **{variable: 'rules.yaml'}))
 
 
 def test_the_option_of_oslo_policy_wins_and_both_are_relative_to_the_configuration(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'ours.yaml').write_text('"placement:usages": "role:ours"\n')
     (tmp_path / 'oslo.yaml').write_text('"placement:usages": "role:oslo"\n')
     conf = _load(tmp_path, OS_PLACEMENT__POLICY_FILE='ours.yaml')
-    _context(conf, policy.Enforcer(conf), 'ours').can('placement:usages')
+    _context(conf, _enforcer(conf), 'ours').can('placement:usages')
     conf = _load(tmp_path, OS_PLACEMENT__POLICY_FILE='ours.yaml', OS_OSLO_POLICY__POLICY_FILE='oslo.yaml')
-    _context(conf, policy.Enforcer(conf), 'oslo').can('placement:usages')
+    _context(conf, _enforcer(conf), 'oslo').can('placement:usages')
 
 
 @pytest.mark.parametrize('rule', ['placement', 'reader_api', 'admin_api', 'service_api'])
@@ -293,7 +297,7 @@ def test_a_base_rule_without_effect_is_reported(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, rule: str
 ) -> None:
     (tmp_path / 'placement-policy.yaml').write_text(f'"{rule}": "role:operator"\n')
-    policy.Enforcer(_load(tmp_path))
+    _enforcer(_load(tmp_path))
     assert f'sets the rule "{rule}", which no other rule refers to.' in caplog.text
 
 
@@ -302,7 +306,7 @@ def test_base_rules_with_an_effect_are_not_reported(tmp_path: pathlib.Path, capl
         '"reader_api": "role:reader"\n"placement:traits:list": "rule:reader_api"\n'
         '"project_reader_api": "!"\n"admin_or_service_api": "role:admin"\n'
     )
-    policy.Enforcer(_load(tmp_path))
+    _enforcer(_load(tmp_path))
     assert caplog.records == []
 
 
@@ -311,8 +315,8 @@ def test_an_unused_rule_is_reported_once_with_a_hint(tmp_path: pathlib.Path, cap
         '"placement:trait:list": "role:a"\n"mine": "role:a"\n"placement:usages": "rule:mine"\n"default": "!"\n'
     )
     conf = _load(tmp_path)
-    policy.Enforcer(conf)
-    policy.Enforcer(conf)
+    _enforcer(conf)
+    _enforcer(conf)
     (record,) = caplog.records
     assert record.getMessage() == (
         f'The policy file {tmp_path}/placement-policy.yaml sets the rule "placement:trait:list", which no operation of'
