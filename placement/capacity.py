@@ -28,12 +28,12 @@ class InventoryRecord(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        """The maximum usage, as the API shows it: truncated towards zero."""
+        """The maximum usage, as the API shows it: truncated toward zero."""
         return math.trunc(capacity_limit(self))
 
     @property
     def headroom(self) -> int:
-        """The largest amount that one candidate may add to the usage, all its groups together."""
+        """The largest amount that all groups of one candidate together may add to the usage."""
         return headroom(self, math.floor(capacity_limit(self)))
 
     def with_used(self, used: int) -> InventoryRecord:

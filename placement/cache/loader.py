@@ -85,7 +85,7 @@ def load_names(
 
 @functools.cache
 def _of_ids(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> sa.Select[Any]:
-    """Return ``query`` with the parameter ``ids``. To make it again each time would take longer than to execute it."""
+    """Return ``query`` with the parameter ``ids``. Making it again each time would take longer than executing it."""
     return query.where(id_.in_(sa.bindparam('ids', expanding=True)))
 
 

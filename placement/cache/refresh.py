@@ -180,7 +180,7 @@ class ProviderCache:
                 LOG.info('Loading the cache: read the %s in %.1f s', table, seconds)
 
         # Prevent the garbage collector from traversing the snapshot repeatedly. This would take a fifth of the time of
-        # a load, and time later. A snapshot has no reference cycles.
+        # a load, and more time later. A snapshot has no reference cycles.
         collects = gc.isenabled()
         gc.disable()
         try:

@@ -1,1 +1,1 @@
-"""Writes allocations and prevents that they exceed an inventory. Begin with ``claim``."""
+"""Writes allocations and keeps them from exceeding an inventory. Begin with ``claim``."""

@@ -103,7 +103,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def configuration_arguments(args: argparse.Namespace) -> list[str]:
-    """Return the given arguments for oslo.config and oslo.log: the options of the configuration and of the log."""
+    """Return the options in ``args`` that oslo.config and oslo.log read, as arguments of a command line."""
     options = {'--config-file': args.config_file, '--config-dir': args.config_dir, '--log-file': args.log_file}
     words = [word for option, value in options.items() if value for word in (option, value)]
     return [*words, '--debug'] if args.debug else words

@@ -25,7 +25,7 @@ LOG = log.getLogger(__name__)
 
 PROGRAM = 'placement.cmd.exporter'
 _DIRECTORY_VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'
-#: The time between two starts. An exporter whose port is in use ends at once.
+#: The minimum time between two starts, because an exporter whose port is in use ends immediately.
 _RESTART_SECONDS = 5.0
 DESCRIPTION = """
 Serve /metrics (for Prometheus), /healthcheck and /healthcheck/ready on the address in [metrics] bind.

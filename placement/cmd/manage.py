@@ -30,7 +30,7 @@ FAILED = 127
 #: One module for each command. Each has ``add_command(program)``, which sets these defaults on the parser that it adds:
 #:
 #: * ``run(args, conf, db) -> exit code``, or ``run(args) -> exit code`` with ``needs_database=False``.
-#: * ``needs_database=False`` if it needs no database. It loads the configuration itself if it needs it.
+#: * ``needs_database=False`` if it needs no database. Then ``run`` loads the configuration itself.
 #: * ``needs_schema=False`` if it works on a database without our schema.
 #: * ``has_timeout=True`` if ``[placement_database] socket_timeout`` applies to it, as to the service.
 _COMMANDS = (
@@ -61,8 +61,8 @@ def _parser() -> command.CommandParser:
         prog='placement-manage',
         description='Manage the database of the placement service and show what is in it.',
         epilog='[placement_database] connection in the configuration file, or the environment variable'
-        ' OS_PLACEMENT_DATABASE__CONNECTION, names the database. Without either, it is that of placement-api --dev in'
-        ' the current directory.',
+        ' OS_PLACEMENT_DATABASE__CONNECTION, names the database. Without either, placement-manage'
+        ' uses the database of placement-api --dev in the current directory.',
     )
     parser.set_defaults(needs_schema=True, needs_database=True, has_timeout=False)
     parser.add_information()

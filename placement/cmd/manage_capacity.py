@@ -62,7 +62,7 @@ def add_command(program: CommandParser) -> None:
     parser.add_format()
 
 
-#: Maximum number of searches for one count. They take minutes.
+#: Maximum number of searches for one count, so that it takes minutes at most.
 _SEARCHES = 1_000_000
 
 

@@ -28,7 +28,7 @@ def add_command(program: CommandParser) -> None:
     """Add ``consumer`` to the parser of ``placement-manage``."""
     summary = 'show the allocations of an instance or other consumer, and its project and user'
     parser = program.add_command('consumer', summary, _DESCRIPTION, _EPILOG, run=_run)
-    parser.add_argument('uuid', metavar='UUID', help='uuid of the consumer; for an instance, that of the instance')
+    parser.add_argument('uuid', metavar='UUID', help='uuid of the consumer, such as the uuid of an instance')
     parser.add_format()
 
 

@@ -27,7 +27,7 @@ T = TypeVar('T')
 
 #: The delay until a progress bar appears.
 _PROGRESS_DELAY_SECONDS = 2.0
-#: The width of output that does not go to a terminal. It exceeds all lines, so that rich does not break them.
+#: The width of output that does not go to a terminal. It exceeds the length of every line, so that rich breaks none.
 _UNBROKEN = 10_000
 
 
@@ -64,7 +64,7 @@ def with_progress(title: str, items: list[T]) -> Iterable[T]:
 def paged(console: Console, what: str) -> Iterator[None]:
     """If standard output is a terminal, show in a pager what the block prints to ``console``.
 
-    The pager is $PAGER, or otherwise less. Unless $LESS is set, less exits immediately if everything fits the screen.
+    The pager is $PAGER, or otherwise less. Unless $LESS is set, less exits if everything fits on the screen.
 
     :param what: a text that is shown with a spinner until the pager starts.
     """
@@ -72,7 +72,7 @@ def paged(console: Console, what: str) -> Iterator[None]:
         yield
         return
     if pager := os.environ.get('PAGER') or shutil.which('less'):
-        # The command itself sets $LESS, because since Python 3.13 pydoc, which runs it, replaces the variable.
+        # The command line sets $LESS, because pydoc runs it, and since Python 3.13 pydoc replaces the variable.
         options = shlex.quote(os.environ.get('LESS', 'FRX'))
         os.environ['MANPAGER'] = f'LESS={options} {pager}'
     with console.pager(styles=True), waiting(what):
@@ -136,7 +136,7 @@ def printable(text: str, to: Console) -> str:
 
 
 def describe_consumer(consumer: ConsumerReport, to: Console) -> str:
-    """Return the type, project and user of a consumer, as ``printable``."""
+    """Return the type, project and user of a consumer, escaped by ``printable``."""
     if consumer.project is None:
         return 'has no record of its project and user'
     owner = f'of project {consumer.project}, user {consumer.user}'

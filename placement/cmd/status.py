@@ -32,7 +32,7 @@ allocations, and there are no tables of another placement service. Also check wh
 does not have. Changes nothing; safe while the service runs."""
 _EPILOG = 'Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed.'
 
-_SKIPPED = upgradecheck.Result(upgradecheck.Code.WARNING, 'Skipped, because the schema is not that of this release.')
+_SKIPPED = upgradecheck.Result(upgradecheck.Code.WARNING, 'Skipped, because the check of the schema failed.')
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -137,7 +137,7 @@ def _check(args: argparse.Namespace) -> int:
         # oslo.upgradecheck parses a command line itself. It gets one made from ours, which has better help.
         arguments = ['upgrade', 'check', *(['--json'] if args.format == 'json' else [])]
         worst = upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), arguments, [])
-        # The release starts in spite of warnings, so the exit code lets tools continue.
+        # The service starts despite warnings, so the exit code lets tools continue.
         return 0 if worst == upgradecheck.Code.WARNING else int(worst)
     finally:
         db.dispose()

@@ -96,7 +96,7 @@ class Availability:
 def _log_error(message: str) -> None:
     """Log ``message`` without the exception that is being handled, because the message has the reason.
 
-    oslo.log would append most exceptions to a log line of level ERROR.
+    oslo.log appends the exception to the line, unless it is of a common built-in class such as KeyError.
     """
     try:
         raise KeyError  # noqa: TRY301

@@ -114,7 +114,7 @@ def _check(statements: list[_Statement], counts: list[int]) -> None:
 
 
 def prepare(engine: sa.Engine) -> None:
-    """Make ``engine`` collect the row counts of all statements in one text."""
+    """Make ``engine`` collect the row counts of all statements in one text, and on MySQL send a pending BEGIN first."""
 
     is_mysql = sql.is_mysql(engine.dialect)
 

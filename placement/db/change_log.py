@@ -58,7 +58,7 @@ _MAX_SLOTS_PER_STATEMENT = 64
 MAX_UNGROUPED_SLOTS = 64
 #: The maximum number of entries that ``recent_log`` selects. The providers of all of them are read.
 _MAX_RECENT_ENTRIES = 300
-#: ``id >> _GROUP_BITS`` is the group of a slot, of 32 slots.
+#: ``id >> _GROUP_BITS`` is the number of the group that a slot belongs to. A group has up to 32 slots.
 _GROUP_BITS = 5
 
 
@@ -79,8 +79,9 @@ class MissingLogEntry(RuntimeError):
 class Slot:
     """A row of ``placement_change_log_slots``.
 
-    ``sequence`` and ``token`` belong to the newest committed transaction, ``next_token`` to the running one. It is None
-    before the last statements of that. ``is_taken`` tells whether another process has written under the slot.
+    ``sequence`` and ``token`` belong to the newest committed transaction. ``next_token`` is the token of the running
+    one; it is None until the last statements of that transaction are made. ``is_taken`` tells whether another process
+    has written under the slot.
     """
 
     slot_id: int
@@ -434,9 +435,9 @@ def read_since(tx: sa.Connection, reader_position: LogPosition, upto: LogPositio
 
 
 def recent_log(reader_position: LogPosition) -> tuple[str, sql.IntegerQuery, sql.IntegerQuery]:
-    """Return a common table expression and two queries for ``sql.fetch_integers``: those of ``recent_changes``.
+    """Return a common table expression and two queries for ``sql.fetch_integers``. ``recent_changes`` takes their rows.
 
-    The table is ``recent``. It has the entries of the log after ``reader_position``, and the last ones before it.
+    The table is ``recent``. It has the entries of each slot from the number in ``reader_position`` on.
     """
     ranges = [f'(slot_id = {id_} AND sequence >= {position.sequence})' for id_, position in reader_position]
     common = sql.statement(
@@ -448,7 +449,7 @@ def recent_log(reader_position: LogPosition) -> tuple[str, sql.IntegerQuery, sql
     return common, (_POSITIONS, 'placement_change_log_slots'), (_ENTRIES, 'recent')
 
 
-#: The condition that an id is one of a provider with claims in ``recent``.
+#: A condition on an id: it is the id of a provider that has claims in ``recent``.
 IN_RECENT_CLAIMS = sql.statement('IN (SELECT provider_id FROM recent WHERE kind = {kind:d})', kind=ChangeKind.USAGE)
 
 
@@ -465,7 +466,7 @@ def recent_changes(
     """Return the changes after ``reader_position``; None if only a transaction can read them.
 
     :param slots: the rows of the first query of ``recent_log``.
-    :param entries: those of the second query.
+    :param entries: the rows of the second query.
     """
     upto = LogPosition().replaced(_by_group(slots))
     if len(entries) == _MAX_RECENT_ENTRIES or reader_position.relation(upto) is not Relation.NEWER:

@@ -45,8 +45,8 @@ _PENDING_BEGIN = 'placement_pending_begin'
 _BEGIN_READ_COMMITTED = 'BEGIN ISOLATION LEVEL READ COMMITTED'
 _BEGIN_ON_POSTGRESQL = {SNAPSHOT: 'BEGIN ISOLATION LEVEL REPEATABLE READ'}
 _BEGIN_ON_MYSQL = {WRITE_EAGER: 'BEGIN', SNAPSHOT: 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN'}
-#: A transaction that may write takes the write lock at once, so that another one waits, up to the busy timeout. If they
-#: took the lock at their first write, one of them would fail.
+#: A transaction that may write takes the write lock when it begins, so that another one waits, up to the busy timeout.
+#: If both took the lock at their first write, one of them would fail.
 _BEGIN_ON_SQLITE = {WRITE: 'BEGIN IMMEDIATE', WRITE_EAGER: 'BEGIN IMMEDIATE'}
 
 

@@ -1,4 +1,4 @@
-"""The schema: upgrades a database, and reads and records its revision; and the standard names in its tables.
+"""Upgrades the schema of a database, reads and records its revision, and inserts the standard names.
 
 The revision is in our own table, so an adopted database keeps the revision of the service that made it.
 """

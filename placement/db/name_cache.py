@@ -36,7 +36,7 @@ class NameCache:
         self._standard: dict[str, int] = {}
 
     def lock_ids(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
-        """Return the ids of ``names``, and prevent that custom names are renamed or deleted until the transaction ends.
+        """Return the ids of ``names``. Until the transaction ends, custom ones cannot be renamed or deleted.
 
         This is for transactions that write these ids. It takes one statement, with shared row locks, for custom names,
         and none for cached standard names. SQLite needs no lock, because it has one writer at a time. On a Galera

@@ -87,7 +87,7 @@ def execute_text(
     :param values: integers, floats, texts, None, or moments as ``now`` makes them.
     :param options: execution options.
     """
-    # The result is not cached, because most texts contain ids or are joined from several, so they are not used again.
+    # The converted text is not cached: most texts contain ids or are joined from several, so they are not used again.
     if values and tx.dialect.paramstyle != 'qmark':
         text = text.replace('?', '%s')
     return tx.exec_driver_sql(text, values, execution_options=options)
@@ -243,7 +243,7 @@ IntegerQuery = tuple[Sequence[str], str]
 def fetch_integers(tx: sa.Connection, *queries: IntegerQuery, common: str = '') -> list[NDArray[np.int64]]:
     """Run queries that select integers in one statement, which returns one row for each query.
 
-    The database joins the rows of a query to one text, because a driver in Python takes 10 microseconds for each row.
+    The database joins the rows of a query into one text, because a driver in Python takes 10 microseconds for each row.
 
     :param common: a common table expression, from which the queries may select.
     :returns: for each query an array of its rows, as signed 64-bit integers.
@@ -267,7 +267,7 @@ def fetch_integers(tx: sa.Connection, *queries: IntegerQuery, common: str = '') 
 
 
 def joined(dialect: sa.Dialect, columns: Sequence[str]) -> str:
-    """Return the aggregate function that joins all rows, in any order, to lines of columns separated by spaces."""
+    """Return the aggregate function that joins all rows, in any order, into lines of columns separated by spaces."""
     if dialect.name == 'sqlite':
         row = " || ' ' || ".join(f'({column})' for column in columns)
         return f"group_concat({row}, '\n')"

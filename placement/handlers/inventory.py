@@ -1,4 +1,4 @@
-"""The inventories of a provider: all of them, or the one of a resource class."""
+"""The inventories of a provider: all of them, or the inventory of one resource class."""
 
 from __future__ import annotations
 

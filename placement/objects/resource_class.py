@@ -14,7 +14,7 @@ from placement.objects.base import Context
 _classes = tables.resource_classes
 _inventories = tables.inventories
 #: Selects the largest id that any class ever had, the largest id of a class now, and the id of the class with the name.
-#: Transactions that create a class lock the first, so they run one at a time.
+#: Transactions that create a class lock the row of the sequence, so they run one at a time.
 _SEQUENCE = (
     'SELECT last, (SELECT MAX(id) FROM placement_resource_classes),'
     ' (SELECT id FROM placement_resource_classes WHERE name = ?)'
@@ -68,7 +68,7 @@ class ResourceClass(named_resource.NamedResource):
         return cls(context, id=context.db.write(work), name=name)
 
     def rename(self, new_name: str) -> None:
-        """Give a custom class another valid custom name; inventories and allocations follow.
+        """Give a custom class another valid custom name. Its inventories and allocations refer to its id, so they stay.
 
         :raises CannotUpdateStandardResourceClass: it is not custom.
         :raises ResourceClassExists: another class has the name.

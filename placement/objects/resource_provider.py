@@ -19,11 +19,7 @@ _providers = tables.resource_providers
 
 @base.register
 class ResourceProvider(base.Timestamped):
-    """One resource provider, a node of a tree.
-
-    A write of its inventories, traits or aggregates succeeds only if the database still has the ``generation`` of this
-    object.
-    """
+    """One resource provider, a node of a tree."""
 
     VERSION = '1.0'
 

@@ -95,8 +95,8 @@ _USER = sa.select(_users.c.id).where(_users.c.external_id == sa.bindparam('user'
 def _amounts(*, of_user: bool) -> list[sa.Select[Any]]:
     """Return queries of amounts by type of consumer and class. They may return several rows for one type and class.
 
-    If allocations have copies of the columns of their consumer, an index has all columns in the order of the groups, so
-    the database neither reads nor sorts rows.
+    For allocations with copies of the columns of their consumer, one index has all columns of the query, in the order
+    of the groups, so the database neither reads nor sorts rows.
     """
     copies, copied = _allocations.c, _allocations.c.consumer_project_id
     amount = sa.func.sum(_allocations.c.used).label('amount')
@@ -108,7 +108,7 @@ def _amounts(*, of_user: bool) -> list[sa.Select[Any]]:
     read_from_consumers = (
         sa.select(_consumers.c.consumer_type_id, copies.resource_class_id, amount)
         .join(_consumers, _consumers.c.uuid == copies.consumer_id)
-        # "+ 0" prevents that a database begins with all consumers of the project: few allocations have no copies.
+        # "+ 0" keeps a database from beginning with all consumers of the project: few allocations have no copies.
         .where(copied.is_(None), _consumers.c.project_id + 0 == _PROJECT)
         .where(*([_consumers.c.user_id + 0 == _USER] if of_user else []))
         .group_by(_consumers.c.consumer_type_id, copies.resource_class_id)

@@ -68,7 +68,7 @@ class Metrics:
         self._updating = False
         self._lock = threading.Lock()
         self._phase_times = timing.PhaseTimes()
-        #: By route, method, microversion and status. Without this, looking them up would take as long as counting.
+        #: By route, method, microversion and status. Otherwise looking up the metrics would take as long as counting.
         self._responses: dict[tuple[str, str, str, int], _ResponseMetrics] = {}
 
         counter = functools.partial(Counter, registry=self.registry)

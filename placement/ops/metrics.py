@@ -166,7 +166,7 @@ def refresh(queries: Collection[BackgroundQuery[Any]]) -> None:
 
 
 class DatabaseCollector(Collector):
-    """Reads inventories and allocations for a scrape, unless the configured intervals are not over.
+    """Reads inventories and allocations for a scrape, each if its configured interval is over.
 
     :param provider_cache: refreshed when inventories are read. It may be shared.
     :param options: the configuration group ``metrics``.

@@ -15,7 +15,7 @@ GROUP_POLICY = rf'^({"|".join(_POLICIES)})\Z'
 # A key of a request group: the parameter, and the suffix of the group.
 _GROUP_KEY_1_25 = r'^(resources|required|member_of)([1-9][0-9]*)?\Z'
 _GROUP_KEY_1_31 = r'^(resources|required|member_of|in_tree)([1-9][0-9]*)?\Z'
-#: The keys of request groups at all microversions. It matches a few more keys, which the schemas reject.
+#: Matches the keys of request groups at all microversions, and a few other keys, which the schemas reject.
 GROUP_KEY = r'^(resources|required|member_of|in_tree)([1-9][0-9]*|[a-zA-Z0-9_-]{1,64})?\Z'
 _GROUP_KEY_1_33 = r'^(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})?\Z'
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from oslo_config import cfg
 
-#: Maximum number of amounts and sets of traits that one search remembers to avoid trying them again. Without more of
-#: them the search takes more steps, but has the same result.
+#: Maximum number of amounts and sets of traits that one search remembers to avoid trying them again. Beyond it the
+#: search takes more steps, but has the same result.
 _MAX_REMEMBERED_ITEMS = 500_000
 
 

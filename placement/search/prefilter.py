@@ -6,7 +6,7 @@ requirements A = ``resources=VCPU:4`` and B = ``resources1=SRIOV_NET_VF:1``, and
 
     provider   tree | 1: A B T | 2: tree | 3: reach | 4: kept | 5: key
     host1       0   |    1 0 1 |   1 0 1 |    0 1 0 |   yes   | 101 ... \\ (key of the providers, number of the
-    numa1       0   |    0 0 0 |         |          |         | 000 ... /  sharing providers that reach the tree)
+    numa1       0   |    0 0 0 |         |          |         | 000 ... /  group of sharing providers that reach it)
     host2       1   |    0 0 0 |   0 0 0 |    0 1 0 |   no    |
 
 1. ``RequirementBits``: which requirements each provider satisfies in its own tree, and which collective traits it has.
@@ -132,7 +132,7 @@ class RequirementBits:
 
 
 class SharingGroups:
-    """The bits and the number of each group of sharing providers. Groups with one number allow the same assignments."""
+    """The bits and the number of each group of sharing providers. If numbers are equal, so are possible assignments."""
 
     def __init__(
         self, compiled: CompiledRequest, bits: RequirementBits, headroom_limits: Mapping[str, int], counter: StepCounter

@@ -31,7 +31,7 @@ from placement.capacity import InventoryRecord
 from placement.search.request import CandidateRequest, RequestGroup
 
 if TYPE_CHECKING:
-    # The solver imports this module and does not need numpy.
+    # The solver imports this module, and must not depend on numpy (import-linter).
     from placement.cache.inventory_columns import Flags
     from placement.cache.partition import Partition
 
@@ -132,7 +132,7 @@ class NameBits:
 
 @dataclass(frozen=True)
 class NameCondition:
-    """The provider has at least one name of each set. If ``forbidden``, there is one set, and it has no name of it."""
+    """The provider has at least one name of each set; if ``forbidden``, none of the names of the only set."""
 
     sets: tuple[frozenset[str], ...]
     forbidden: bool = False
@@ -302,7 +302,7 @@ def compile_request(
 
 def _requirements(group: RequestGroup, root_id_of: Callable[[str], int | None]) -> Iterator[Requirement]:
     resources = [ResourceCondition(name, amount) for name, amount in group.resources.items()]
-    # The providers of the unsuffixed group have its required traits together, so these are not conditions on one.
+    # The providers of the unsuffixed group have its required traits together, so these are not conditions on each.
     conditions: list[Condition] = [
         *_trait_conditions(group.required_sets if group.use_same_provider else (), group.forbidden)
     ]

@@ -52,7 +52,7 @@ class AllocationCandidates:
         shared: set[int] = set()
         for candidate_set in self.candidate_sets:
             unit, amounts = candidate_set.search_unit, candidate_set.assignment.amounts
-            # A candidate in a tree may use its providers only for groups without resources.
+            # If the providers of the tree serve only groups without resources, the tree has no summaries.
             if isinstance(unit, TreeSearchUnit) and amounts[0][0] < unit.tree_size:
                 tree_numbers[unit.partition].update(unit.numbers)
             if amounts[-1][0] >= unit.tree_size:

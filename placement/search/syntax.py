@@ -14,8 +14,8 @@ from placement import capacity, validation
 from placement.exception import BadQuery
 from placement.validation import INVALID_QUERY
 
-#: Stored amounts fit a signed 32-bit integer, so no inventory has this amount. It replaces larger requested amounts: it
-#: also finds nothing, and the database can compare it.
+#: Stored amounts fit a signed 32-bit integer, so no inventory has this amount. It replaces larger requested amounts,
+#: which find nothing either, so that sums of amounts fit 64 bits.
 BEYOND_ANY_INVENTORY = capacity.MAX_INT32 + 1
 
 _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')

@@ -33,14 +33,14 @@ LOG = log.getLogger(__name__)
 _IDLE_SECONDS_AT_STOP = 2.0
 #: How much time a client has to close the connection after an error response to an unreadable request.
 _DRAIN_SECONDS = 2.0
-#: A connection with more bytes of unsent responses is closed after the current response. Then other requests that the
-#: client has pipelined are not processed.
+#: A connection with more bytes of unsent responses is closed after the current response, without processing the
+#: requests that the client has pipelined.
 _MAX_CONNECTION_UNSENT_BYTES = 1024 * 1024
 #: Maximum size of the unsent responses on all connections of one process.
 _MAX_PROCESS_UNSENT_BYTES = 128 * 1024 * 1024
 #: Maximum size of the part of a response that one call sends, except for the first call.
 _MAX_SEND_BYTES = 256 * 1024
-#: If there are too many connections, the number of waiting ones divided by this, plus one, is closed.
+#: If there are too many connections, one plus a twentieth of those that wait for their clients are closed.
 _EVICTION_DIVISOR = 20
 
 
@@ -145,7 +145,7 @@ class _Task(_Response, task.WSGITask):
         return super().build_response_header()
 
     def set_close_on_finish(self) -> None:
-        """Close the connection after this response. Unlike waitress, do not do so only because it has no body."""
+        """Close the connection after this response, but not only because it has no body, as waitress would."""
         if self.has_body or self._must_close or self.version == '1.0':
             super().set_close_on_finish()
 
@@ -246,7 +246,10 @@ class ConnectionTable:
         return [dispatcher for dispatcher in self.sockets.values() if isinstance(dispatcher, Channel)]
 
     def evict_idle(self) -> None:
-        """If there are too many connections, close several that have waited longest: finding only one would be slow."""
+        """If there are too many connections, close several of those that have waited longest.
+
+        Closing only one would repeat the sort, which is slow, for each new connection.
+        """
         if len(self.sockets) <= self.max_connections:
             return
         waiting = self._waiting()
@@ -262,7 +265,11 @@ class ConnectionTable:
         self._evicted += 1
 
     def reap(self) -> None:
-        """Close the connections that have timed out. If unsent responses need too much memory, close some with them."""
+        """Close the connections that have timed out.
+
+        While the unsent responses of all connections exceed their limit, also close connections that have some, in the
+        order in which they began to wait.
+        """
         channels = self.channels
         unsent = sum(channel.total_outbufs_len for channel in channels)
         for channel in self._waiting() if unsent > _MAX_PROCESS_UNSENT_BYTES else ():

@@ -16,9 +16,9 @@ WORKER_STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGQUIT, signal.SIGINT})
 class Master(Arbiter):
     """gunicorn's master, which also monitors the exporter, informs workers of a stop, and can stop during a reload.
 
-    Its gunicorn application (``cmd.api``) has an attribute ``stopping``, a byte of memory shared with the workers. If
-    no other process has their listening sockets, nobody else will accept the connections that wait there. Then the byte
-    becomes 1 before SIGTERM reaches the workers. The attribute ``exporter`` is None without metrics.
+    Its gunicorn application (``cmd.api``) has two attributes. ``exporter`` is None without metrics. ``stopping`` is a
+    byte of memory shared with the workers. It becomes 1 before SIGTERM reaches them if no other process has their
+    listening sockets, so that the workers accept the connections that wait there.
     """
 
     _reloading = False

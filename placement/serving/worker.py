@@ -33,7 +33,7 @@ _BODY_SIZE_FACTOR = 8
 _OTHER_FILE_DESCRIPTORS, _CLIENT_FILE_DESCRIPTORS = 512, 2
 #: A stopping worker ends this long before gunicorn would kill it.
 _STOP_MARGIN_SECONDS = 1.0
-#: The pause in which a busy worker (all threads) accepts no connections, so that other workers get them.
+#: The pause in which a worker whose threads are all busy accepts no connections, so that other workers get them.
 _ACCEPT_PAUSE_SECONDS = 0.1
 #: The switch interval of the interpreter (``sys.setswitchinterval``).
 _SWITCH_INTERVAL_SECONDS = 0.0005

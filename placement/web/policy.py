@@ -30,9 +30,9 @@ _FileStates = tuple[tuple[str, int, int, int], ...]
 
 
 class _LoadedPolicy(NamedTuple):
-    """The rules in force. ``roles`` has the rules that only require any of some roles, with these roles in lower case.
+    """The rules in force. ``roles`` maps a rule that any of several roles satisfies to these roles, in lower case.
 
-    Such rules are evaluated here, because oslo.policy is slow even for them.
+    Rules about anything else are not in it. It exists because oslo.policy is slow even for such simple rules.
     """
 
     rules: oslo_policy.Enforcer
@@ -130,7 +130,6 @@ class Enforcer:
             raise self._invalid(' '.join(str(error).split())) from error
         # This class reloads the file, not oslo.policy.
         enforcer.use_conf = False
-        # For a rule that only requires any of some roles: these roles in lower case.
         rules = ((name, _roles_of(enforcer.rules, enforcer.rules.get(name))) for name in enforcer.registered_rules)
         return _LoadedPolicy(enforcer, {name: roles for name, roles in rules if roles is not None})
 

@@ -31,8 +31,8 @@ CANDIDATES_KEY = 'placement.candidates'
 class RequestLog:
     """WSGI middleware that logs each processed request at INFO, without headers and bodies.
 
-    The time includes authentication. If Keystone validated the token, the line also has the time of this. The line of a
-    search has the number of its candidates.
+    The time includes authentication. With Keystone, the line also has the time that the validation of the token took.
+    The line of a search has the number of its candidates.
     """
 
     def __init__(self, application: WSGIApplication) -> None:

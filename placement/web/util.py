@@ -1,4 +1,4 @@
-"""Functions of handlers: they read bodies, paths and query strings, and make responses and links."""
+"""Functions for handlers, which read bodies, paths and query strings, and make responses and links."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _set_cache_headers(req: webob.Request, response: webob.Response, last_modifi
 
 
 def url(environ: Mapping[str, Any], *segments: str) -> str:
-    """Join unquoted segments to the path of a resource, including the mount prefix."""
+    """Quote path segments and join them into the path of a resource, below the mount prefix."""
     prefix = _quoted_prefix(environ.get('SCRIPT_NAME', ''))
     return '/'.join([prefix, *(parse.quote(segment, safe='') for segment in segments)])
 

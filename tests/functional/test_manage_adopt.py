@@ -31,7 +31,7 @@ PROBLEMS = {
         'The standard resource class VCPU has the id 10001 instead of 0.'
     ),
     'UPDATE resource_classes SET id = 2 WHERE id = 10000': (
-        'The id 2 belongs to the standard resource class DISK_GB, but is that of CUSTOM_GOLD.'
+        'The id 2 belongs to the standard resource class DISK_GB, but CUSTOM_GOLD has it.'
     ),
     'UPDATE inventories SET resource_class_id = 77 WHERE id = 3': (
         'inventories.resource_class_id refers to resource_classes that do not exist: 77.'

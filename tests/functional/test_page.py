@@ -292,7 +292,7 @@ def test_consumers_are_found_by_uuid_project_and_user(nested_page: Page, text: s
 def test_a_provider_is_found_by_any_spelling_of_its_uuid(nested_page: Page, spelling: Callable[[str], str]) -> None:
     address = f'/trees/{spelling(uuid_of("compute-0-nic1"))}'
     assert json(nested_page, address)['root']['name'] == 'compute-0'
-    assert 'the uuid in the address is that of <bdi>nic1</bdi>' in get(nested_page, address).text
+    assert '<bdi>nic1</bdi> has the uuid in the address' in get(nested_page, address).text
     assert 'the uuid in the address' not in get(nested_page, f'/trees/{spelling(uuid_of("compute-0"))}').text
     assert json(nested_page, f'/trees?q={spelling(uuid_of("compute-0"))}')['total'] == 1
 

@@ -1,7 +1,7 @@
 """Adopts the database of another Placement service: inspects it, makes a plan, applies it.
 
-The plan has only the steps that remain. MySQL and MariaDB commit each change of the schema at once, so an interrupted
-adoption is finished by running it again.
+The plan has only the steps that remain. MySQL and MariaDB commit each change of the schema immediately, so an
+interrupted adoption is finished by running it again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def adopt_database(
     :param report: called before each step.
     :param ignore_connections: do not check whether there are other connections.
     :returns: the plan that was applied, or the problems.
-    :raises BrokenReferences: SQLite: a row refers to a row that does not exist. Nothing was changed.
+    :raises BrokenReferences: on SQLite, a row refers to a row that does not exist. Nothing was changed.
     """
     with migration.locked(engine) as connection:
         plan = require_no_connections(connection, _plan(connection, project, user), ignore_connections)
@@ -127,7 +127,7 @@ def _log_problems(connection: sa.Connection) -> Iterator[str]:
         if table.name in present:
             columns = {column['name'] for column in inspector.get_columns(table.name)}
             if columns != set(table.columns.keys()):
-                yield f'The table {table.name} is not that of this service, but has its name: rename it first.'
+                yield f'The table {table.name} does not have the columns of this service: rename it first.'
 
 
 def _create_log(connection: sa.Connection) -> None:

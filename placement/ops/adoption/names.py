@@ -106,7 +106,7 @@ class Names:
 
 def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
     if sql.is_mysql(connection.dialect):
-        # MySQL commits each change of the schema at once. In one statement, either all tables are renamed or none.
+        # MySQL commits each change of the schema immediately. One statement renames either all tables or none.
         renames = ', '.join(f'{old} TO {new}' for old, new in names.items())
         sql.execute_text(connection, f'SET SESSION lock_wait_timeout = {_LOCK_TIMEOUT_SECONDS}')
         sql.execute_text(connection, f'RENAME TABLE {renames}')
@@ -126,5 +126,5 @@ def lock_tables(connection: sa.Connection, names: Names) -> None:
                 with connection.begin_nested():
                     sql.execute_text(connection, f'LOCK TABLE {", ".join(present)} IN ACCESS EXCLUSIVE MODE')
 
-            # If another transaction has locked one of the tables and waits for another, the server ends either of us.
+            # If another transaction has locked one of the tables and waits for another, the server ends one of the two.
             errors.retry(lock, errors.is_deadlock, retries=_MAX_LOCK_RETRIES)

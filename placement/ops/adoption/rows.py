@@ -1,7 +1,7 @@
 """Rows of another service that prevent an adoption, and the steps that write rows.
 
-A problem is something that an operator has to decide how to correct. The steps write standard names, missing
-generations, roots and consumers, the owners of allocations, and ``used``.
+An operator has to decide how to correct a problem. The steps write standard names, missing generations, roots and
+consumers, the owners of allocations, and ``used``.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _classes(connection: sa.Connection, names: Names) -> Iterator[str]:
         if name in positions and positions[name] != id_:
             yield f'The standard resource class {name} has the id {id_} instead of {positions[name]}.'
         elif id_ in STANDARD_CLASSES and name not in positions:
-            yield f'The id {id_} belongs to the standard resource class {STANDARD_CLASSES[id_]}, but is that of {name}.'
+            yield f'The id {id_} belongs to the standard resource class {STANDARD_CLASSES[id_]}, but {name} has it.'
 
 
 def _uuids(connection: sa.Connection, names: Names) -> Iterator[str]:

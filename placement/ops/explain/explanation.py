@@ -59,10 +59,11 @@ class Explanation:
     ``stages`` tell what remains after each rule. ``what_ifs`` are searches without one rule, in the order of the
     request; ``rules_not_tried`` counts the rules that were not left out.
 
-    The other fields are for requests that find nothing. Without ``blocking_rules`` there would be candidates; this is
-    one rule if leaving out one is enough. ``blockers`` explain such rules. ``combination_failures`` say why groups that
-    can be placed alone cannot be placed together. ``near_misses`` names providers and trees that would be in a
-    candidate without one rule, without all ``blocking_rules``, or with a little more capacity.
+    The other fields are for requests that find nothing. Without all of ``blocking_rules`` there would be
+    candidates; if leaving out one rule is enough, this is the only one. ``blockers`` explain such rules.
+    ``combination_failures`` say why groups that can be placed alone cannot be placed together. ``near_misses`` names
+    providers and trees that would be in a candidate without one rule, without all ``blocking_rules``, or with a little
+    more capacity.
     """
 
     trees: int
@@ -87,8 +88,8 @@ class Explanation:
 def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget) -> Explanation:
     """Search for the candidates of a request and explain the result.
 
-    :param budget: the budget of this search. The searches without a rule may together take as many steps again, each
-        of them a tenth.
+    :param budget: the budget of this search. The searches without a rule may together take as many steps again, and
+        each of them at most a tenth.
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """

@@ -27,7 +27,7 @@ _MAX_PREFIXES = 4
 
 @dataclass(frozen=True)
 class Style:
-    """The layout of children. They are ``indent`` to the right of their parent; ``box`` is the width of a box.
+    """The layout of children. They are ``indent`` pixels to the right of their parent; ``box`` is the width of a box.
 
     With ``beside`` the first child is beside its parent, otherwise below it.
     """
@@ -156,5 +156,5 @@ def _line(parent: Box, box: Box, style: Style) -> str:
 
 
 def _elided(text: str, length: int) -> str:
-    """Shorten a text to ``length`` characters by its middle, because names of hosts often differ only at one end."""
+    """Shorten a text to ``length`` characters in the middle, because names of hosts often differ only at one end."""
     return text if len(text) <= length else f'{text[: length - 9]}…{text[-8:]}'

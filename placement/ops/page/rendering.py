@@ -20,7 +20,7 @@ from placement.ops.page.view import View
 _LEVELS = ((1.0, 'full'), (0.8, 'high'), (-math.inf, 'fine'))
 #: Upper bounds of the shares for the colors of the heat map.
 _HEAT = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
-#: Traits that affect placement on a provider. They are shown before other traits.
+#: Traits that affect placement on a provider. They are shown without expanding the list of traits.
 _SHOWN_TRAITS = (os_traits.COMPUTE_STATUS_DISABLED, os_traits.MISC_SHARES_VIA_AGGREGATE)
 
 

@@ -22,7 +22,7 @@ _types = tables.consumer_types
 
 @dataclass(frozen=True)
 class ConsumerAllocation:
-    """One allocation. If the provider or class no longer exists, its name is a text with its id.
+    """One allocation. A provider without a name has its uuid as name, a class that no longer exists a text with its id.
 
     ``created_at`` is the aware time at which the consumer was last written: a write replaces all its allocations.
     """

@@ -21,7 +21,8 @@ class InventoryHistory:
 
     ``updated_at`` is the time of the latest change of the inventory, or of its creation; claims do not change it.
     ``allocated`` is the sum of all allocations, ``allocated_before`` the sum of those written before that time.
-    ``mismatch`` is ``allocated`` if another program has written to the database, so that the recorded usage differs.
+    ``mismatch`` is ``allocated`` if the recorded usage differs, because another program has written to the database;
+    otherwise None.
     """
 
     updated_at: dt.datetime | None
@@ -40,8 +41,8 @@ class InventoryHistory:
             f'Inventory changed {units.ago(age)} ({units.moment(self.updated_at)}); allocations from'
             f' {units.moment(self.allocations_from)} to {units.moment(self.allocations_to)}.'
         )
-        # Neither the inventory before its change nor allocations that were replaced are known. All that follows is true
-        # without them.
+        # The inventory before its change, and allocations that were replaced, are not known. What follows is true
+        # whatever they were.
         limit = max(capacity_limit(inventory), 0)
         if self.allocated_before > limit:
             amount = units.amount(resource_class, self.allocated_before)

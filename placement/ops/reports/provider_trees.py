@@ -98,7 +98,7 @@ class Tree:
     def sharing_data(self) -> list[dict[str, Any]]:
         """Return the sharing providers of other trees that have an aggregate in common with this tree, by name.
 
-        As JSON documents show them; ``aggregates`` has those in common.
+        The result is for JSON documents. ``aggregates`` lists only the aggregates in common.
         """
         members = {provider.id: provider.aggregates for provider in self.walk()}
         aggregates = frozenset().union(*members.values())

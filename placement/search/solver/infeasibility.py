@@ -62,7 +62,7 @@ def find_conflict(variables: Sequence[Variable], providers: Providers, counter: 
 
 
 def find_subtree_conflict(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
-    """Remove the tops below which the variables of a ``same_subtree`` cannot be assigned. Return why none is left.
+    """Remove the tops below which the variables of a ``same_subtree`` cannot be assigned. Return why if none is left.
 
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
@@ -174,7 +174,7 @@ def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, list[_Resou
 def _large_amounts_fit(demands: Sequence[_ResourceDemand], headroom: Mapping[int, int], budget: _StepBudget) -> bool:
     """Return whether, for each amount, the variables with at least this amount can be distributed over the providers.
 
-    The largest number of such variables that fit one provider is reached with the smallest ones.
+    The number of them that fit on one provider is largest if they are the smallest ones.
     """
     amounts = [demand.amount for demand in demands]
     sums = list(itertools.accumulate(amounts, initial=0))
