@@ -17,15 +17,15 @@ from bench.reads import search
 from bench.target import Figure, Line, Service, Target
 from bench.writes import consumer
 
-#: The time in which each compute service asks once.
+#: The time in which each compute service sends its requests once.
 _PERIOD_SECONDS = 60.0
 #: Searches of the scheduler, each followed by a claim.
 _SEARCHES_PER_SECOND = 10.0
-#: One in this number of compute services writes its inventories when it has asked.
+#: One in this number of compute services also writes its inventories.
 _WRITING_DIVISOR = 20
 #: Compute services that connect at the same time.
 _CONNECTING = 32
-#: What a compute service asks for, with the microversions of that of a current release.
+#: The reads of a compute service of a current release, with their microversions.
 _READS = (
     ('/resource_providers?in_tree={}', '1.14'),
     ('/resource_providers/{}/inventories', '1.26'),
@@ -98,7 +98,7 @@ def _run_scheduler(port: int, search: Request, servers: str) -> list[float]:
 
 
 def _run_compute_services(port: int, hosts: list[str], period: float) -> None:
-    """Connect each host, and when all have connected, let each ask once, spread over a period."""
+    """Connect each host, and when all have connected, let each send its requests once, spread over a period."""
     asyncio.run(_compute_services(port, hosts, period))
 
 
@@ -116,14 +116,15 @@ async def _compute_services(port: int, hosts: list[str], period: float) -> None:
     callers.wait_for_start()
     started = time.monotonic()
 
-    async def ask_in_turn(number: int) -> None:
+    async def send_in_turn(number: int) -> None:
         await asyncio.sleep(started + number * period / len(hosts) - time.monotonic())
-        await _ask(connections[number], hosts[number], is_writing=number % _WRITING_DIVISOR == 0)
+        is_writing = number % _WRITING_DIVISOR == 0
+        await _send_periodic_requests(connections[number], hosts[number], is_writing=is_writing)
 
-    await asyncio.gather(*map(ask_in_turn, range(len(hosts))))
+    await asyncio.gather(*map(send_in_turn, range(len(hosts))))
 
 
-async def _ask(streams: Streams, host: str, *, is_writing: bool) -> None:
+async def _send_periodic_requests(streams: Streams, host: str, *, is_writing: bool) -> None:
     bodies = [await _send(streams, Request('GET', path.format(host), version=version)) for path, version in _READS]
     if is_writing:
         path, version = _READS[1]

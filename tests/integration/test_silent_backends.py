@@ -29,24 +29,24 @@ ENVIRONMENT = {
 DATABASE_SILENT = 'The database has not answered for '
 
 
-def _ask(url: str) -> tuple[int, str]:
-    """The status and the text of an answer."""
+def _get(url: str) -> tuple[int, str]:
+    """Return the status and the body of a response."""
     try:
-        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
-            return answer.status, answer.read().decode()
+        with urllib.request.urlopen(url, timeout=SECONDS) as response:
+            return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
 
 
-def _ask_together(url: str) -> list[tuple[int, str]]:
-    """The answers to several clients at the same time."""
+def _get_concurrently(url: str) -> list[tuple[int, str]]:
+    """Send the request from several clients at the same time, and return their responses."""
     with futures.ThreadPoolExecutor(CLIENTS) as executor:
-        return list(executor.map(_ask, [url] * CLIENTS))
+        return list(executor.map(_get, [url] * CLIENTS))
 
 
 def _metric(server: servers.Server, name: str) -> float:
     assert server.metrics_url is not None
-    lines = _ask(server.metrics_url)[1].splitlines()
+    lines = _get(server.metrics_url)[1].splitlines()
     return sum(float(line.rpartition(' ')[2]) for line in lines if line.partition(' ')[0] == name)
 
 
@@ -64,7 +64,7 @@ def _scrape(server: servers.Server) -> dict[str, float] | None:
     """The values of ``SHOWN`` in a scrape; None while the exporter does not listen."""
     assert server.metrics_url is not None
     try:
-        lines = [line.rpartition(' ') for line in _ask(server.metrics_url)[1].splitlines()]
+        lines = [line.rpartition(' ') for line in _get(server.metrics_url)[1].splitlines()]
     except urllib.error.URLError:
         return None
     return {SHOWN[name]: float(value) for name, _, value in lines if name in SHOWN}
@@ -100,18 +100,18 @@ def test_a_silent_database(setting: databases.Setting, tmp_path: pathlib.Path) -
             patient = through.update_query_dict({'connect_timeout': str(BACKEND_TIMEOUT_SECONDS)})
             server = stack.enter_context(_launch(patient.render_as_string(hide_password=False), tmp_path))
             stack.callback(proxy.end_silence)
-            assert _ask_together(f'{server.url}/healthcheck/ready') == [(200, 'OK\n')] * CLIENTS
+            assert _get_concurrently(f'{server.url}/healthcheck/ready') == [(200, 'OK\n')] * CLIENTS
             proxy.is_silent = True
             connections = stack.enter_context(_in_flight(server))
-            assert _ask_together(f'{server.url}/healthcheck') == [(200, 'OK\n')] * CLIENTS
+            assert _get_concurrently(f'{server.url}/healthcheck') == [(200, 'OK\n')] * CLIENTS
             assert server.metrics_url is not None
             exporter = server.metrics_url.removesuffix('/metrics')
-            assert _ask_together(f'{exporter}/healthcheck') == [(200, 'OK\n')] * CLIENTS
+            assert _get_concurrently(f'{exporter}/healthcheck') == [(200, 'OK\n')] * CLIENTS
             for address in (server.url, exporter):
-                for status, text in _ask_together(f'{address}/healthcheck/ready'):
+                for status, text in _get_concurrently(f'{address}/healthcheck/ready'):
                     assert status == 503
                     assert text.startswith((DATABASE_SILENT, 'No thread'))
-            for status, text in _ask_together(f'{exporter}/page/trees'):
+            for status, text in _get_concurrently(f'{exporter}/page/trees'):
                 assert status == 503
                 assert 'This page waits for the database' in text
             assert _metric(server, 'placement_database_up') == 0
@@ -165,10 +165,10 @@ def test_a_silent_keystone(tmp_path: pathlib.Path) -> None:
         server = stack.enter_context(_launch(f'sqlite:///{tmp_path}/db', tmp_path, OS_API__AUTH_STRATEGY='keystone'))
         stack.callback(keystone.close)
         connections = stack.enter_context(_in_flight(server))
-        assert _ask_together(f'{server.url}/healthcheck') == [(200, 'OK\n')] * CLIENTS
+        assert _get_concurrently(f'{server.url}/healthcheck') == [(200, 'OK\n')] * CLIENTS
         warning = 'WARNING placement.serving.threads [-] No thread has become free for '
         wait_until(lambda: server.log.read_text().count(warning) == WORKERS, 'not one warning of each worker')
-        for status, text in _ask_together(f'{server.url}/healthcheck/ready'):
+        for status, text in _get_concurrently(f'{server.url}/healthcheck/ready'):
             assert status == 503
             assert text.startswith('No thread has become free for ')
             assert f'{THREADS} wait for Keystone' in text

@@ -92,10 +92,10 @@ class History:
     def populate(self) -> None:
         """Create what claims need to succeed: each provider as a root with inventory."""
         for provider, name in zip(self._all.providers, self._all.names, strict=False):
-            self._ask('POST', '/resource_providers', {'uuid': provider, 'name': name})
+            self._request('POST', '/resource_providers', {'uuid': provider, 'name': name})
             inventories = {resource_class: {'total': 1000} for resource_class in _STANDARD}
             body = {'resource_provider_generation': 0, 'inventories': inventories}
-            self._ask('PUT', f'/resource_providers/{provider}/inventories', body)
+            self._request('PUT', f'/resource_providers/{provider}/inventories', body)
 
     def step(self) -> None:
         """Send one random request."""
@@ -112,22 +112,22 @@ class History:
         body = {'uuid': self._provider(), 'name': self._one(self._all.names)}
         if self._choose.random() < 0.6:
             body['parent_provider_uuid'] = self._provider()
-        return self._ask('POST', '/resource_providers', body)
+        return self._request('POST', '/resource_providers', body)
 
     def change(self) -> int | None:
         body: dict[str, Any] = {'name': self._one(self._all.names)}
         if self._choose.random() < 0.5:
             body['parent_provider_uuid'] = self._provider()
-        return self._ask('PUT', f'/resource_providers/{self._provider()}', body)
+        return self._request('PUT', f'/resource_providers/{self._provider()}', body)
 
     def move(self) -> int | None:
         """A provider of any tree goes elsewhere, or becomes a root, with all below it."""
         parent = None if self._choose.random() < 0.3 else self._provider()
         body = {'name': self._one(self._all.names), 'parent_provider_uuid': parent}
-        return self._ask('PUT', f'/resource_providers/{self._provider()}', body, '1.37')
+        return self._request('PUT', f'/resource_providers/{self._provider()}', body, '1.37')
 
     def delete(self) -> int | None:
-        return self._ask('DELETE', f'/resource_providers/{self._provider()}')
+        return self._request('DELETE', f'/resource_providers/{self._provider()}')
 
     # Parts of providers --------------------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class History:
 
     def post_inventory(self) -> int | None:
         body = {'resource_class': self._one(self._classes()), **self._inventory()}
-        return self._ask('POST', f'/resource_providers/{self._provider()}/inventories', body)
+        return self._request('POST', f'/resource_providers/{self._provider()}/inventories', body)
 
     def put_inventory(self) -> int | None:
         path = f'inventories/{self._one(self._classes())}'
@@ -146,62 +146,62 @@ class History:
 
     def delete_inventory(self) -> int | None:
         path = f'/resource_providers/{self._provider()}/inventories/{self._one(self._classes())}'
-        return self._ask('DELETE', path)
+        return self._request('DELETE', path)
 
     def delete_inventories(self) -> int | None:
-        return self._ask('DELETE', f'/resource_providers/{self._provider()}/inventories')
+        return self._request('DELETE', f'/resource_providers/{self._provider()}/inventories')
 
     def put_traits(self) -> int | None:
         traits = self._some([*self._all.traits, *_STANDARD_TRAITS])
         return self._guarded('PUT', self._provider(), 'traits', {'traits': traits})
 
     def delete_traits(self) -> int | None:
-        return self._ask('DELETE', f'/resource_providers/{self._provider()}/traits')
+        return self._request('DELETE', f'/resource_providers/{self._provider()}/traits')
 
     def put_aggregates(self) -> int | None:
         return self._guarded('PUT', self._provider(), 'aggregates', {'aggregates': self._some(self._all.aggregates)})
 
     def put_aggregates_without_generation(self) -> int | None:
         path = f'/resource_providers/{self._provider()}/aggregates'
-        return self._ask('PUT', path, self._some(self._all.aggregates), '1.1')
+        return self._request('PUT', path, self._some(self._all.aggregates), '1.1')
 
     # Allocations -------------------------------------------------------------------------------------
 
     def claim(self) -> int | None:
         consumer = self._one(self._all.consumers)
-        return self._ask('PUT', f'/allocations/{consumer}', self._entry(consumer))
+        return self._request('PUT', f'/allocations/{consumer}', self._entry(consumer))
 
     def claim_several(self) -> int | None:
         consumers = self._choose.sample(self._all.consumers, self._choose.randint(1, 3))
-        return self._ask('POST', '/allocations', {consumer: self._entry(consumer) for consumer in consumers})
+        return self._request('POST', '/allocations', {consumer: self._entry(consumer) for consumer in consumers})
 
     def release(self) -> int | None:
-        return self._ask('DELETE', f'/allocations/{self._one(self._all.consumers)}')
+        return self._request('DELETE', f'/allocations/{self._one(self._all.consumers)}')
 
     # Names -----------------------------------------------------------------------------------------------------
 
     def make_class(self) -> int | None:
-        return self._ask('PUT', f'/resource_classes/{self._one(self._all.classes)}')
+        return self._request('PUT', f'/resource_classes/{self._one(self._all.classes)}')
 
     def post_class(self) -> int | None:
-        return self._ask('POST', '/resource_classes', {'name': self._one(self._all.classes)})
+        return self._request('POST', '/resource_classes', {'name': self._one(self._all.classes)})
 
     def rename_class(self) -> int | None:
         path = f'/resource_classes/{self._one(self._all.classes)}'
-        return self._ask('PUT', path, {'name': self._one(self._all.classes)}, '1.6')
+        return self._request('PUT', path, {'name': self._one(self._all.classes)}, '1.6')
 
     def delete_class(self) -> int | None:
-        return self._ask('DELETE', f'/resource_classes/{self._one(self._all.classes)}')
+        return self._request('DELETE', f'/resource_classes/{self._one(self._all.classes)}')
 
     def make_trait(self) -> int | None:
-        return self._ask('PUT', f'/traits/{self._one(self._all.traits)}')
+        return self._request('PUT', f'/traits/{self._one(self._all.traits)}')
 
     def delete_trait(self) -> int | None:
-        return self._ask('DELETE', f'/traits/{self._one(self._all.traits)}')
+        return self._request('DELETE', f'/traits/{self._one(self._all.traits)}')
 
     # Sending --------------------------------------------------------------------------------------------
 
-    def _ask(self, method: str, path: str, body: Any = None, version: str = _LATEST) -> int | None:
+    def _request(self, method: str, path: str, body: Any = None, version: str = _LATEST) -> int | None:
         return self._send(method, path, body, version)[0]
 
     def _guarded(self, method: str, provider: str, path: str, body: dict[str, Any]) -> int | None:
@@ -211,7 +211,7 @@ class History:
         if self._choose.random() < 0.1:
             generation += 1
         body = {'resource_provider_generation': generation, **body}
-        return self._ask(method, f'/resource_providers/{provider}/{path}', body)
+        return self._request(method, f'/resource_providers/{provider}/{path}', body)
 
     def _entry(self, consumer: str) -> dict[str, Any]:
         status, answer = self._send('GET', f'/allocations/{consumer}', None, _LATEST)

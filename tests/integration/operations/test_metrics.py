@@ -39,7 +39,7 @@ def _wait_for(listener: str) -> None:
     wait_until(lambda: _is_open(listener), 'the listener does not answer')
 
 
-def _ask(url: str, times: int) -> None:
+def _list_traits(url: str, times: int) -> None:
     for _ in range(times):
         assert httpx.get(f'{url}/traits', headers=HEADERS).status_code == 200
 
@@ -68,11 +68,11 @@ def test_counts_survive_a_reload_and_the_listener_ends_with_the_service(tmp_path
     placement_server.write_configuration(tmp_path, metrics={'bind': bind})
     with placement_server.served(tmp_path, '--workers', '3') as (url, process):
         _wait_for(listener)
-        _ask(url, 30)
+        _list_traits(url, 30)
         assert _value(listener, 'placement_requests_total', TRAITS) == 30
         assert _value(listener, 'placement_database_up', {}) == 1
         process.send_signal(signal.SIGHUP)
-        _ask(url, 30)
+        _list_traits(url, 30)
         assert _value(listener, 'placement_requests_total', TRAITS) == 60
         seconds = {'route': '/traits', 'method': 'GET'}
         assert _value(listener, 'placement_request_duration_seconds_count', seconds) == 60
@@ -119,7 +119,7 @@ def test_a_taken_port_is_reported_and_does_not_stop_the_service(tmp_path: pathli
         with placement_server.served(tmp_path) as (url, _):
             log, words = tmp_path / placement_server.LOG, f'Cannot listen on 127.0.0.1:{port}'
             wait_until(lambda: words in log.read_text(), 'nothing was said')
-            _ask(url, 1)
+            _list_traits(url, 1)
 
 
 def test_counts_of_uwsgi_processes(tmp_path: pathlib.Path) -> None:
@@ -138,7 +138,7 @@ def test_counts_of_uwsgi_processes(tmp_path: pathlib.Path) -> None:
         services.running(server, url, tmp_path / 'uwsgi.log', environ),
         services.running(exporter, f'http://{bind}/healthcheck', tmp_path / 'exporter.log', environ),
     ):
-        _ask(url, 20)
+        _list_traits(url, 20)
         assert _value(f'http://{bind}', 'placement_requests_total', TRAITS) == 20
 
 
