@@ -55,6 +55,11 @@ class Proxy:
         """The number of open connections to a database."""
         return [self._services.get(connection) for connection in [*self._partners]].count((host, port))
 
+    @property
+    def connections(self) -> int:
+        """The number of open connections of services."""
+        return len(self._partners) // 2
+
     def _run(self) -> None:
         while not self._stopping:
             for key, _ in self._selector.select(timeout=0.1):
