@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -18,6 +17,7 @@ from importlib import metadata
 import pytest
 
 from tests.support import preforked, servers
+from tests.support.operations import services
 from tests.support.waiting import wait_until
 
 PROGRAM = str(pathlib.Path(sys.executable).with_name('placement-api'))
@@ -26,9 +26,8 @@ SECONDS = 60
 
 def _environment(**variables: str) -> dict[str, str]:
     """The environment of this process without settings of the service, and with warnings turned into errors."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
     # gunicorn does not close its copy of an inherited socket.
-    return {**inherited, 'PYTHONWARNINGS': 'error,ignore::ResourceWarning', **variables}
+    return services.clean_environ(**{'PYTHONWARNINGS': 'error,ignore::ResourceWarning', **variables})
 
 
 def _fails(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
@@ -114,24 +113,10 @@ def _status(answer: bytes) -> int:
 
 @contextlib.contextmanager
 def _running(cwd: pathlib.Path, *arguments: str, **variables: str) -> Iterator[_Service]:
-    port = servers.free_port()
-    log = cwd / 'placement-api.log'
-    with (
-        log.open('wb') as output,
-        subprocess.Popen(
-            [PROGRAM, '--bind', f'127.0.0.1:{port}', *arguments],
-            cwd=cwd,
-            env=_environment(**variables),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        ) as process,
-    ):
-        service = _Service(process, port, log)
-        try:
-            _wait(service)
-            yield service
-        finally:
-            process.terminate()
+    port, log = servers.free_port(), cwd / 'placement-api.log'
+    command = [PROGRAM, '--bind', f'127.0.0.1:{port}', *arguments]
+    with services.running(command, f'http://127.0.0.1:{port}', log, _environment(**variables)) as process:
+        yield _Service(process, port, log)
 
 
 def _wait(service: _Service, path: str = '/') -> None:
@@ -325,12 +310,6 @@ def test_malformed_requests_get_an_error_document(dev: _Service, request_bytes: 
     assert 'Traceback' not in dev.log.read_text()
 
 
-def test_an_encoded_slash_is_404(dev: _Service) -> None:
-    answer = dev.get('/resource_providers/x%2Finventories')
-    (error,) = json.loads(answer.partition(b'\r\n\r\n')[2])['errors']
-    assert error['detail'] == 'The resource could not be found.'
-
-
 def test_sigterm_finishes_the_requests_in_progress(tmp_path: pathlib.Path) -> None:
     with _running(tmp_path, '--dev', '--workers', '2') as service, service.connect() as connection:
         body = b'{"name": "in flight"}'
@@ -396,17 +375,10 @@ def test_a_unix_socket_has_the_configured_mode(tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'api.sock'
     command = [PROGRAM, '--bind', f'unix:{path}']
     environ = _environment(OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
-    with (
-        (tmp_path / 'log').open('wb') as output,
-        subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=output, stderr=subprocess.STDOUT) as process,
-    ):
-        service = _Service(process, 0, tmp_path / 'log')
-        try:
-            _wait_for_line(service, 'Booting worker', 2)
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        finally:
-            process.terminate()
-    text = service.log.read_text()
+    with services.running(command, 'http://placement/', tmp_path / 'log', environ, uds=path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        wait_until(lambda: (tmp_path / 'log').read_text().count('Booting worker') == 2)
+    text = (tmp_path / 'log').read_text()
     release = re.escape(f'placement {metadata.version("placement")}, configuration: {tmp_path}/placement.conf, ')
     assert re.search(rf'INFO placement.cmd.api .*{release}ready on unix:{path}$', text, flags=re.MULTILINE), text
     assert text.count('Booting worker') == 2

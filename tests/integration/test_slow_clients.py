@@ -13,12 +13,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from placement.db import tables
 from tests.support import applications, servers
+from tests.support.operations import services
 from tests.support.waiting import wait_until
 
 SECONDS = 60
@@ -69,9 +70,8 @@ def _connected(server: servers.Server, count: int, data: bytes = b'') -> Iterato
             connection = stack.enter_context(socket.create_connection(_address(server), timeout=SECONDS))
             connection.sendall(data)
             connections.append(connection)
-        # The workers have accepted all of them when a later one has been answered, or shortly after.
+        # The workers have accepted all of them when a later one has been answered.
         _send(server)
-        time.sleep(0.2)
         yield connections
 
 
@@ -113,9 +113,8 @@ def test_more_connections_than_the_bound_do_not_delay_others(tmp_path: pathlib.P
     ):
         assert _slowest(server) < DELAYED_SECONDS
         # Two workers keep at most 100 each, and do not close the newest one.
-        closed = [_is_closed(connection) for connection in connections]
-        assert sum(closed) >= 100
-        assert not closed[-1]
+        wait_until(lambda: sum(map(_is_closed, connections)) >= 100)
+        assert not _is_closed(connections[-1])
         _wait_for(server, 'because a limit was reached')
 
 
@@ -251,34 +250,35 @@ sys.exit(api.main())
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT], ids=['SIGTERM', 'SIGINT'])
 def test_a_stop_does_not_wait_for_endless_computations(tmp_path: pathlib.Path, number: signal.Signals) -> None:
-    port = servers.free_port()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
-    command = [sys.executable, '-c', BUSY, '--dev', '--bind', f'127.0.0.1:{port}', '--workers', '2', '--threads', '8']
-    with (
-        (tmp_path / 'log').open('wb') as log,
-        subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            env={**environment, 'OS_SERVER__GRACEFUL_TIMEOUT': '4'},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process,
-        contextlib.ExitStack() as stack,
-    ):
-        stack.callback(_kill, process)
-        wait_until(lambda: b'Placement listens' in (tmp_path / 'log').read_bytes())
+    with _running(tmp_path, BUSY, '--workers=2', '--threads=8') as (process, connect), contextlib.ExitStack() as stack:
         for _ in range(16):
-            connection = stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=SECONDS))
-            connection.sendall(WHOLE)
+            stack.enter_context(connect(WHOLE))
         # However the kernel divided the connections, one of the workers has eight of them for its eight threads.
         wait_until(lambda: (tmp_path / 'log').read_bytes().count(b'begun') >= 8)
         started = time.monotonic()
         process.send_signal(number)
         assert process.wait(SECONDS) == 0
         assert time.monotonic() - started < 20
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process.pid, 0)
+
+
+@contextlib.contextmanager
+def _running(
+    directory: pathlib.Path, program: str, *options: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[bytes], socket.socket]]]:
+    """Run a program that ends as placement-api: its process, and a function that sends data on a new connection."""
+    port = servers.free_port()
+    command = [sys.executable, '-c', program, '--dev', '--bind', f'127.0.0.1:{port}', *options]
+    environ = services.clean_environ(OS_SERVER__GRACEFUL_TIMEOUT='4')
+
+    def connect(data: bytes) -> socket.socket:
+        connection = socket.create_connection(('127.0.0.1', port), timeout=SECONDS / 2)
+        connection.sendall(data)
+        return connection
+
+    with services.running(command, f'http://127.0.0.1:{port}/traits', directory / 'log', environ) as process:
+        yield process, connect
 
 
 FEW_FILES = """
@@ -292,26 +292,9 @@ sys.exit(api.main())
 
 
 def test_fewer_connections_are_kept_where_there_are_few_file_descriptors(tmp_path: pathlib.Path) -> None:
-    port = servers.free_port()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
-    command = [sys.executable, '-c', FEW_FILES, '--dev', '--bind', f'127.0.0.1:{port}', '--workers', '1']
-    with (
-        (tmp_path / 'log').open('wb') as log,
-        subprocess.Popen(
-            command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        ) as process,
-        contextlib.ExitStack() as stack,
-    ):
-        stack.callback(_kill, process)
-        wait_until(lambda: b'Placement listens' in (tmp_path / 'log').read_bytes())
+    with _running(tmp_path, FEW_FILES, '--workers=1') as (_, connect), contextlib.ExitStack() as stack:
         for _ in range(400):
-            stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=SECONDS)).sendall(HALF_HEADER)
-        # Less than the time after which incomplete requests would end.
-        last = stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=SECONDS / 2))
-        last.sendall(WHOLE)
+            stack.enter_context(connect(HALF_HEADER))
+        # Its time limit is less than the time after which incomplete requests would end.
+        last = stack.enter_context(connect(WHOLE))
         assert last.recv(100).startswith(b'HTTP/1.1 200 ')
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support import applications, servers
+from tests.support.operations import services
 from tests.support.waiting import wait_until
 
 PROGRAM = str(pathlib.Path(sys.executable).with_name('placement-api'))
@@ -88,27 +89,16 @@ def _running(directory: pathlib.Path, *, workers: int, unix: bool = False, threa
     port = servers.free_port()
     address: tuple[str, int] | str = str(directory / 'api.sock') if unix else ('127.0.0.1', port)
     bind = f'unix:{address}' if unix else f'127.0.0.1:{port}'
-    settings = {
-        'OS_PLACEMENT_CONFIG_DIR': str(directory),
-        'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{directory}/placement.sqlite',
-        'OS_PLACEMENT_DATABASE__SQLITE_BUSY_TIMEOUT': str(SECONDS),
-        'OS_API__AUTH_STRATEGY': 'noauth2',
-    }
+    environ = services.clean_environ(
+        OS_PLACEMENT_CONFIG_DIR=str(directory),
+        OS_PLACEMENT_DATABASE__CONNECTION=f'sqlite:///{directory}/placement.sqlite',
+        OS_PLACEMENT_DATABASE__SQLITE_BUSY_TIMEOUT=str(SECONDS),
+        OS_API__AUTH_STRATEGY='noauth2',
+    )
     command = [PROGRAM, '--bind', bind, '--workers', str(workers), '--threads', str(threads)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
-    log = directory / 'log'
-    with log.open('wb') as output:
-        process = subprocess.Popen(
-            command, env={**environment, **settings}, stdout=output, stderr=output, start_new_session=True
-        )
-    service = Service(process, address, log)
-    try:
-        wait_until(lambda: process.poll() is not None or service.answers())
-        yield service
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    log, uds = directory / 'log', directory / 'api.sock' if unix else None
+    with services.running(command, f'http://127.0.0.1:{port}', log, environ, uds=uds) as process:
+        yield Service(process, address, log)
 
 
 @contextlib.contextmanager
