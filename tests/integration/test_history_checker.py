@@ -1,9 +1,11 @@
-"""The history checker on synthetic histories: some with one violation each, and similar ones without any."""
+"""The history checker on synthetic histories: each kind of violation is found.
+
+Some similar histories without a violation follow. The random loads of all databases show that nothing else is reported.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -96,29 +98,13 @@ class TestConsumers:
         )
         assert check.violations(story.ends({'p': 4}, {'c': (1, taken(1))})) == []
 
-    def test_lost_claim(self) -> None:
-        history = Story().put('c', 3, None).ends({'p': 1}, {'c': (0, {})})
-        only(history, 'no order of its accepted writes explains')
-
     def test_rejected_claim_took_effect(self) -> None:
         history = Story().put('c', 3, None, 409).ends({'p': 0}, {'c': (1, taken(3))})
-        only(history, 'no order of its accepted writes explains')
-
-    def test_claim_counted_twice(self) -> None:
-        history = Story().put('c', 3, None).ends({'p': 1}, {'c': (2, taken(3))})
         only(history, 'no order of its accepted writes explains')
 
     def test_two_winners_of_one_generation(self) -> None:
         story = Story().put('c', 3, None).put('c', 4, 1, interval=(1, 9)).put('c', 5, 1, interval=(1, 9))
         only(story.ends({'p': 3}, {'c': (3, taken(5))}), 'no order of its accepted writes explains')
-
-    def test_two_writes_without_generation_both_succeed(self) -> None:
-        story = Story().put('c', 3, UNCHECKED, interval=(0, 9)).put('c', 4, UNCHECKED, interval=(0, 9))
-        assert check.violations(story.ends({'p': 2}, {'c': (2, taken(3))})) == []
-
-    def test_write_took_effect_after_its_answer(self) -> None:
-        story = Story().put('c', 3, UNCHECKED, interval=(0, 1)).put('c', 4, UNCHECKED, interval=(2, 3))
-        only(story.ends({'p': 2}, {'c': (2, taken(3))}), 'no order of its accepted writes explains')
 
     def test_conflict_without_another_write(self) -> None:
         history = Story().put('c', 3, None).put('c', 4, 1, 409, body=STALE).ends({'p': 1}, {'c': (1, taken(3))})
@@ -134,6 +120,10 @@ class TestConsumers:
     def test_simultaneous_deletes_may_both_succeed(self) -> None:
         story = Story().put('c', 3, None).add(Removal('c'), interval=(2, 4)).add(Removal('c'), interval=(3, 5))
         assert check.violations(story.ends({'p': 1}, {'c': (0, {})})) == []
+
+    def test_delete_of_what_is_held_finds_nothing(self) -> None:
+        history = Story().put('c', 3, None).add(Removal('c'), 404).ends({'p': 1}, {'c': (1, taken(3))})
+        only(history, 'no order of its accepted writes explains')
 
     def test_second_delete_succeeds_long_after(self) -> None:
         story = Story().put('c', 3, None).add(Removal('c'), interval=(2, 3)).add(Removal('c'), interval=(4, 5))
@@ -151,29 +141,10 @@ class TestUnknown:
         history = Story().put('c', 3, None, status).ends({'p': generation}, {'c': end})
         assert check.violations(history) == []
 
-    def test_unknown_write_counted_twice(self) -> None:
-        history = Story().put('c', 3, UNCHECKED, None).ends({'p': 2}, {'c': (2, taken(3))})
-        only(history, 'no order of its accepted writes explains')
-
-    def test_provider_generation_follows_the_outcome(self) -> None:
-        history = Story().put('c', 3, None, None).ends({'p': 0}, {'c': (1, taken(3))})
-        only(history, 'provider p: generation is 0, the accepted writes make it 1')
-
-    def test_unknown_write_takes_effect_late(self) -> None:
-        story = Story().put('c', 3, None, None).add(ConsumerRead('c'), 200, {'allocations': {}})
-        assert check.violations(story.ends({'p': 1}, {'c': (1, taken(3))})) == []
-
     def test_post_took_effect_for_one_of_two_consumers(self) -> None:
         write = ClaimWrite({'a': Claim(taken(1), None), 'b': Claim(taken(2), None)})
         history = Story().add(write, None).ends({'p': 1}, {'a': (1, taken(1)), 'b': (0, {})})
         only(history, 'a POST took effect for consumer a but not for b')
-
-    def test_unknown_post_is_decided_by_another_consumer(self) -> None:
-        """The answers about c leave open which of its writes took effect; those about d show that it was the POST."""
-        write = ClaimWrite({'c': Claim(taken(2), UNCHECKED), 'd': Claim(taken(1), None)})
-        story = Story().add(write, None).put('c', 2, UNCHECKED, None)
-        history = story.ends({'p': 1}, {'c': (1, taken(2)), 'd': (1, taken(1))})
-        assert check.violations(history) == []
 
     def test_too_many_orders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(chains, 'SEARCH_LIMIT', 10)
@@ -216,14 +187,6 @@ class TestPost:
 class TestProviderGenerations:
     """Every accepted write increments the generation by one, nothing else changes it."""
 
-    def test_a_move_increments_only_the_generation_of_the_receiver(self) -> None:
-        story = Story('p', 'q').put('c', 3, None).add(ClaimWrite({'c': Claim(taken(3, 'q'), 1)}))
-        assert check.violations(story.ends({'p': 1, 'q': 1}, {'c': (2, taken(3, 'q'))})) == []
-
-    def test_a_delete_increments_no_generation(self) -> None:
-        story = Story().put('c', 3, None).add(Removal('c'))
-        only(story.ends({'p': 2}, {'c': (0, {})}), 'generation is 2, the accepted writes make it 1')
-
     def test_lost_update(self) -> None:
         story = Story()
         for _ in range(2):
@@ -248,22 +211,9 @@ class TestCapacity:
         """Two claims of 6 that begin at the same time."""
         return Story().put('a', 6, None, interval=(0, 9)).put('b', 6, None, interval=(1, 8), **second)
 
-    def test_oversold_at_the_end(self) -> None:
-        history = self.oversold().ends({'p': 2}, {'a': (1, taken(6)), 'b': (1, taken(6))})
-        only(history, '12 VCPU held at once, capacity 10, by a, b')
-
     def test_oversold_for_a_while(self) -> None:
         story = self.oversold().add(Removal('a'), interval=(20, 21)).add(Removal('b'), interval=(20, 22))
         only(story.ends({'p': 2}, {'a': (0, {}), 'b': (0, {})}), '12 VCPU held at once')
-
-    def test_one_after_the_other(self) -> None:
-        story = (
-            Story()
-            .put('a', 6, None, interval=(0, 1))
-            .add(Removal('a'), interval=(2, 5))
-            .put('b', 6, None, interval=(3, 6))
-        )
-        assert check.violations(story.ends({'p': 2}, {'a': (0, {}), 'b': (1, taken(6))})) == []
 
     def resize(self, story: Story, capacity: float, generation: int, interval: tuple[float, float]) -> Story:
         """Add an accepted change of the capacity."""
@@ -275,15 +225,10 @@ class TestCapacity:
         history = story.ends({'p': 3}, {'a': (2, taken(6))}, capacities={'VCPU': 4.0})
         assert check.violations(history) == []
 
-    def test_taken_after_it_was_lowered(self) -> None:
-        story = self.resize(Story(), 4.0, 0, (2, 3)).put('a', 6, None, interval=(4, 5))
-        history = story.ends({'p': 2}, {'a': (1, taken(6))}, capacities={'VCPU': 4.0})
+    def test_taken_after_it_was_raised_and_lowered(self) -> None:
+        story = self.resize(self.resize(Story(), 20.0, 0, (0, 1)), 4.0, 1, (2, 3)).put('a', 6, None, interval=(4, 5))
+        history = story.ends({'p': 3}, {'a': (1, taken(6))}, capacities={'VCPU': 4.0})
         only(history, '6 VCPU held at once, capacity 4, by a')
-
-    def test_taken_while_it_was_lowered(self) -> None:
-        story = self.resize(Story(), 4.0, 0, (2, 6)).put('a', 6, None, interval=(4, 5))
-        history = story.ends({'p': 2}, {'a': (1, taken(6))}, capacities={'VCPU': 4.0})
-        assert check.violations(history) == []
 
     def test_reading_above_capacity(self) -> None:
         entry = {'resources': {'VCPU': 11}, 'consumer_generation': 1}
@@ -340,27 +285,13 @@ class TestTrees:
         }
         return dataclasses.replace(history, after=dataclasses.replace(history.after, providers=providers))
 
-    def test_moves(self) -> None:
-        story = self.moved(self.moved(self.moved(Story(*'pqr'), 'p', 'q'), 'q', 'r'), 'p', None)
-        assert check.violations(self.ends(story, p=(None, 'p'), q=('r', 'r'), r=(None, 'r'))) == []
-
     def test_a_move_that_another_one_surely_followed(self) -> None:
         story = self.moved(self.moved(Story(*'pqr'), 'p', 'q'), 'p', 'r')
         only(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r')), 'its parent at the end is q')
 
-    def test_either_of_two_moves_at_once(self) -> None:
-        story = self.moved(self.moved(Story(*'pqr'), 'p', 'q', interval=(0, 9)), 'p', 'r', interval=(1, 8))
-        for last in 'qr':
-            assert check.violations(self.ends(story, p=(last, last), q=(None, 'q'), r=(None, 'r'))) == []
-
     def test_a_rejected_move_took_effect(self) -> None:
         story = Story(*'pqr').add(Move('p', 'q'), 400, {})
         only(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r')), 'its parent at the end is q')
-
-    def test_a_move_of_unknown_outcome(self) -> None:
-        story = Story(*'pqr').add(Move('p', 'q'), None)
-        assert check.violations(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r'))) == []
-        assert check.violations(self.ends(story, p=(None, 'p'), q=(None, 'q'), r=(None, 'r'))) == []
 
     def test_an_answer_with_another_parent(self) -> None:
         story = Story(*'pqr').add(Move('p', 'q'), 200, {'parent_provider_uuid': None})
@@ -378,21 +309,6 @@ class TestTrees:
 class TestOpenOrders:
     """Concurrent writes without generation, whose order follows from no answer."""
 
-    @pytest.mark.parametrize('amounts', [(9, 1), (1, 9)])
-    def test_an_order_that_would_be_a_violation_is_not_assumed(self, amounts: tuple[int, int]) -> None:
-        story = Story()
-        for amount in amounts:
-            story.put('c', amount, UNCHECKED, interval=(0, 1))
-        story.put('d', 8, None, interval=(2, 3)).put('c', 2, UNCHECKED, interval=(4, 5))
-        assert check.violations(story.ends({'p': 4}, {'c': (3, taken(2)), 'd': (1, taken(8))})) == []
-
-    @pytest.mark.parametrize('shown', [1, 2])
-    def test_a_reading_may_show_either_of_two_writes(self, shown: int) -> None:
-        body = {'allocations': {'c': {'resources': {'VCPU': shown}, 'consumer_generation': 2}}}
-        story = Story().put('c', 1, UNCHECKED, interval=(0, 1)).put('c', 2, UNCHECKED, interval=(0, 1))
-        story.add(ProviderRead('p'), 200, body, interval=(2, 3)).put('c', 3, UNCHECKED, interval=(4, 5))
-        assert check.violations(story.ends({'p': 3}, {'c': (3, taken(3))})) == []
-
     def test_overselling_by_other_consumers_is_still_found(self) -> None:
         story = Story().put('c', 1, UNCHECKED, interval=(0, 1)).put('c', 2, UNCHECKED, interval=(0, 1))
         story.put('d', 6, None, interval=(2, 3)).put('e', 6, None, interval=(2, 3)).put('e', 1, 1, interval=(4, 5))
@@ -408,12 +324,3 @@ class TestOpenOrders:
         for generations in ({'p': 2, 'q': 1}, {'p': 1, 'q': 2}):
             assert check.violations(story.ends(generations, {'c': (0, {})})) == []
         only(story.ends({'p': 1, 'q': 3}, {'c': (0, {})}), 'provider q: generation is 3')
-
-
-def test_the_explanation_has_the_order_that_happened() -> None:
-    steps = [
-        chains.Step(0, 0, 9, chains.Kind.WRITE, claim=Claim(taken(2), 1)),
-        chains.Step(1, 1, 8, chains.Kind.WRITE, claim=Claim(taken(1), None)),
-        chains.Step(2, math.inf, math.inf, chains.Kind.READ, seen=ConsumerState(2, taken(2))),
-    ]
-    assert [explanation.order for explanation in chains.explanations(steps)] == [(1, 0)]

@@ -146,7 +146,7 @@ class _Search:
             seen.append(index)
             if step.certain:
                 first_end = min(first_end, step.end)
-        return [index for index in seen if self._steps[index].start <= first_end]
+        return seen
 
     def _apply(self, step: Step, state: _State) -> _State | None:
         """The state after ``step``, or None when it cannot happen in ``state``."""
