@@ -38,6 +38,10 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 #: The number of values of ``cache_key`` for which a partition keeps fragments.
 _MAX_CACHE_KEYS = 6
+#: The cached properties of a partition that do not depend on usages and generations.
+_KEPT_AFTER_CLAIMS = frozenset(
+    {'_by_id', 'tree_numbers', 'by_uuid', 'by_name', 'has_sharing_trait', 'sharing', 'tree_aggregates', 'parents'}
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +206,11 @@ class Partition:
             {name: InventoryColumns.build(entries) for name, entries in _entries(enumerate(providers)).items()},
         )
 
+    @functools.cached_property
+    def size(self) -> int:
+        """The number of providers."""
+        return len(self.providers)
+
     @property
     def first_root_id(self) -> int:
         """The root id of the first tree."""
@@ -220,7 +229,7 @@ class Partition:
     @functools.cached_property
     def _by_id(self) -> tuple[Integers, Integers]:
         """The ids of the providers, ascending, and the position of each."""
-        ids = np.fromiter((provider.id for provider in self.providers.as_read), np.int64, len(self.providers))
+        ids = np.fromiter((provider.id for provider in self.providers.as_read), np.int64, self.size)
         order = np.argsort(ids)
         return ids[order], order
 
@@ -239,10 +248,14 @@ class Partition:
         }
 
     @functools.cached_property
+    def has_sharing_trait(self) -> Flags:
+        """For each provider whether it is a sharing provider, with or without aggregates."""
+        return self.traits.where(lambda names: SHARING_TRAIT in names)
+
+    @functools.cached_property
     def sharing(self) -> Sequence[int]:
         """The positions of the sharing providers that are in an aggregate."""
-        shares = self.traits.where(lambda names: SHARING_TRAIT in names) & self.aggregates.where(bool)
-        positions: list[int] = np.flatnonzero(shares).tolist()
+        positions: list[int] = np.flatnonzero(self.has_sharing_trait & self.aggregates.where(bool)).tolist()
         return positions
 
     @functools.cached_property
@@ -267,7 +280,7 @@ class Partition:
     @functools.cached_property
     def parents(self) -> Integers:
         """For each provider, the index of its parent within the tree; -1 if the tree does not have its parent."""
-        indexes = np.full(len(self.providers), -1, np.int64)
+        indexes = np.full(self.size, -1, np.int64)
         for first, last in itertools.pairwise(self.starts.tolist()):
             if last - first > 1:
                 index_of = {provider.id: index for index, provider in enumerate(self.providers[first:last])}
@@ -280,11 +293,11 @@ class Partition:
 
     def all_providers(self) -> Flags:
         """Return true for each provider."""
-        return np.ones(len(self.providers), np.bool_)
+        return np.ones(self.size, np.bool_)
 
     def with_capacity(self, resource_class: str, amount: int) -> Flags:
         """Return for each provider whether it can allocate ``amount`` of a resource class."""
-        flags = np.zeros(len(self.providers), np.bool_)
+        flags = np.zeros(self.size, np.bool_)
         columns = self.inventory_columns.get(resource_class)
         if columns is not None:
             flags[columns.positions_with_capacity(amount)] = True
@@ -297,7 +310,7 @@ class Partition:
     def in_tree(self, root_id: int | None) -> Flags:
         """Return for each provider whether it is in the tree with this root id. No tree has the id None."""
         number = None if root_id is None else self.tree_number(root_id)
-        flags = np.zeros(len(self.providers), np.bool_)
+        flags = np.zeros(self.size, np.bool_)
         if number is not None:
             flags[self.starts[number] : self.starts[number + 1]] = True
         return flags
@@ -314,7 +327,7 @@ class Partition:
             while len(self._fragments) >= _MAX_CACHE_KEYS:
                 # ``list`` and ``pop`` with a default are safe even if other threads do the same.
                 self._fragments.pop(list(self._fragments)[0], None)  # noqa: RUF015
-            cached = self._fragments[cache_key] = [None] * len(self.providers)
+            cached = self._fragments[cache_key] = [None] * self.size
         for position in [position for position in positions if cached[position] is None]:
             cached[position] = encode(self.providers[position])
         return [fragment for position in positions if (fragment := cached[position]) is not None]
@@ -334,9 +347,8 @@ class Partition:
         providers = self.providers.with_usages(positions, usages, columns)
         copies: dict[Hashable, list[bytes | None]] = {}
         partition = replace(self, providers=providers, inventory_columns=columns, _fragments=copies)
-        for cached in ('_by_id', 'tree_numbers', 'by_uuid', 'by_name', 'sharing', 'tree_aggregates', 'parents'):
-            if cached in self.__dict__:
-                partition.__dict__[cached] = self.__dict__[cached]
+        for cached in _KEPT_AFTER_CLAIMS & self.__dict__.keys():
+            partition.__dict__[cached] = self.__dict__[cached]
         for cache_key, fragments in list(self._fragments.items()):
             copy = copies[cache_key] = list(fragments)
             for position in positions.tolist():
@@ -349,7 +361,7 @@ class Partition:
         :param trees: by root id, in any order. An empty tree removes the tree.
         """
         providers: list[Provider] = []
-        new_positions = np.full(len(self.providers), -1, np.int64)
+        new_positions = np.full(self.size, -1, np.int64)
         fresh: dict[int, Provider] = {}
         done = 0
 
@@ -364,7 +376,7 @@ class Partition:
             done = int(self.starts[number + exists])
             fresh.update(enumerate(tree, start=len(providers)))
             providers.extend(tree)
-        keep(len(self.providers))
+        keep(self.size)
         return self._rearranged(providers, new_positions, fresh) if providers else None
 
     def _rearranged(

@@ -21,7 +21,9 @@ class _NoMetrics:
     """Has every method of ``Metrics``. Each only returns an empty context manager."""
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *_args, **_options: _NO_MEASUREMENT
+        # Python calls this only if the object does not have the attribute yet.
+        self.__dict__[name] = method = lambda *_args, **_options: _NO_MEASUREMENT
+        return method
 
 
 def create(conf: cfg.ConfigOpts) -> Metrics:

@@ -160,7 +160,11 @@ def _parse_suffixes(value: str) -> frozenset[str]:
 
 def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
     """Below 1.36, reject groups without ``resources``."""
+    if not groups and version >= (1, 25):
+        raise BadQuery(_NO_GROUP.format(suffix='$S' if version >= (1, 33) else 'N'))
     orphans = [group for group in groups if not group.resources]
+    if not orphans:
+        return
     traits = ', '.join(f'required{group.suffix}' for group in orphans if group.required)
     if traits:
         raise BadQuery(_NO_RESOURCES_FOR_TRAITS.format(keys=traits))
@@ -169,10 +173,7 @@ def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
     )
     if member_of:
         raise BadQuery(_NO_RESOURCES_FOR_MEMBER_OF.format(keys=member_of))
-    if orphans:
-        raise BadQuery('All request groups must specify resources.')
-    if not groups and version >= (1, 25):
-        raise BadQuery(_NO_GROUP.format(suffix='$S' if version >= (1, 33) else 'N'))
+    raise BadQuery('All request groups must specify resources.')
 
 
 def _check_subtrees(groups: Sequence[RequestGroup], same_subtree: Sequence[frozenset[str]]) -> None:

@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, or_by_tree
-from placement.cache.providers import SHARING_TRAIT, Provider
+from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
-from placement.search.requirements import CompiledRequest, Condition, NameCondition, Requirement
+from placement.search.requirements import CompiledRequest, Condition, NameCondition, Requirement, TreeCondition
 from placement.search.search_units import Providers, SearchUnit, SharingIndex
 
 #: Bits as explained above. The axes are (providers or trees, words).
@@ -86,7 +86,8 @@ class RequirementBits:
         self.requirements: tuple[Requirement, ...] = tuple(compiled.suffixes)
         self._collective = compiled.traits if compiled.collective else None
         self._counter = counter
-        self._condition_count = sum(len(requirement.conditions) for requirement in self.requirements)
+        #: The conditions of all requirements. Equal ones occur several times.
+        self.conditions = [condition for requirement in self.requirements for condition in requirement.conditions]
         count = len(self.requirements) + len(compiled.collective)
         self._word_count = (count + 63) // 64
         self.all, self.of_requirements = self.rows([(1 << count) - 1, (1 << len(self.requirements)) - 1])
@@ -99,7 +100,7 @@ class RequirementBits:
 
     def of_sharing(self, provider: Provider) -> int:
         """Return the bits of a sharing provider in other trees; 0 if it satisfies no requirement."""
-        self._counter.count_setup(self._condition_count)
+        self._counter.count_setup(len(self.conditions))
         requirements = enumerate(self.requirements)
         bits = sum(1 << number for number, requirement in requirements if requirement.rejection(provider, None) is None)
         if bits and self._collective:
@@ -109,16 +110,19 @@ class RequirementBits:
     def of_partition(self, partition: Partition) -> BitRows:
         """Return one row with the bits of each provider in its own tree; 0 if it satisfies no requirement."""
         self._counter.count_setup(_column_steps(partition, columns=self._word_count + len(self.requirements)))
-        rows = np.zeros((len(partition.providers), self._word_count), np.uint64)
-        satisfies_any = np.zeros(len(partition.providers), np.bool_)
+        rows = np.zeros((partition.size, self._word_count), np.uint64)
+        satisfies_any = np.zeros(partition.size, np.bool_)
+        # Results are kept, because the requirements of the unsuffixed group differ only in their amounts.
+        known: dict[Condition, Flags] = {}
 
-        # Results are cached, because the requirements of the unsuffixed group differ only in their amounts.
-        @functools.cache
         def evaluate(condition: Condition) -> Flags:
-            # A condition on names takes one step for each distinct set of names.
-            distinct = partition.distinct_sets if isinstance(condition, NameCondition) else 0
-            self._counter.count_setup(_column_steps(partition) + distinct)
-            return condition.matches(partition)
+            flags = known.get(condition)
+            if flags is None:
+                # A condition on names takes one step for each distinct set of names.
+                distinct = partition.distinct_sets if isinstance(condition, NameCondition) else 0
+                self._counter.count_setup(_column_steps(partition) + distinct)
+                flags = known[condition] = condition.matches(partition)
+            return flags
 
         for number, requirement in enumerate(self.requirements):
             flags = requirement.matches(partition, evaluate)
@@ -216,7 +220,7 @@ class Prefilter:
 
     def _partitions(self) -> Iterable[Partition]:
         """Return the partitions to search. If ``in_tree`` leaves only one tree, this is at most one partition."""
-        for tree in [requirement.tree for requirement in self.requirements if requirement.tree is not None]:
+        for tree in [condition for condition in self._bits.conditions if isinstance(condition, TreeCondition)]:
             if tree.sharing and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
                 continue
             try:
@@ -272,8 +276,7 @@ class Prefilter:
         """
         self._counter.count_setup(_column_steps(partition, columns=len(self._headroom_limits)))
         satisfies_any = bits.any(axis=1)
-        shares = partition.traits.where(lambda names: SHARING_TRAIT in names) & satisfies_any
-        columns: list[NDArray[Any]] = [*bits.T, shares]
+        columns: list[NDArray[Any]] = [*bits.T, partition.has_sharing_trait & satisfies_any]
         if self.compiled.request.same_subtree:
             columns.append(partition.parents)
         for name, limit in self._headroom_limits.items():
@@ -371,7 +374,7 @@ class _Reach:
 
 def _column_steps(partition: Partition, columns: int = 1) -> int:
     """Return the number of steps that operations on columns of all providers count."""
-    return columns * (1 + len(partition.providers) // 128)
+    return columns * (1 + partition.size // 128)
 
 
 def _equal_to_previous(columns: Sequence[NDArray[Any]], firsts: Integers, sizes: Integers) -> Flags:

@@ -225,11 +225,6 @@ class Requirement:
             if isinstance(condition, ResourceCondition)
         )
 
-    @functools.cached_property
-    def tree(self) -> TreeCondition | None:
-        """The condition on the tree, if there is one."""
-        return next((condition for condition in self.conditions if isinstance(condition, TreeCondition)), None)
-
     def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
         """Return the reason of the first condition that rejects ``provider``; None if all conditions accept it.
 
@@ -246,12 +241,13 @@ class Requirement:
 
         :param evaluate: returns which providers satisfy one condition; the default calls its ``matches``.
         """
-        flags = partition.all_providers()
+        flags: Flags | None = None
         for condition in self.conditions:
-            flags = flags & (evaluate(condition) if evaluate else condition.matches(partition))
-            if not flags.any():
-                break
-        return flags
+            # Conditions on names take a call for each distinct set, so skip them if no provider is left.
+            if flags is None or flags.any():
+                matched = evaluate(condition) if evaluate else condition.matches(partition)
+                flags = matched if flags is None else flags & matched
+        return partition.all_providers() if flags is None else flags
 
 
 @dataclass(frozen=True)

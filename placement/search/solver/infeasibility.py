@@ -67,10 +67,12 @@ def find_subtree_conflict(variables: Sequence[Variable], providers: Providers, c
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
     members: defaultdict[Subtree, list[Variable]] = defaultdict(list)
-    counter.count_setup(sum(len(variable.subtrees) for variable in variables))
     for variable in variables:
         for condition, _ in variable.subtrees:
             members[condition].append(variable)
+    if not members:
+        return None
+    counter.count_setup(sum(map(len, members.values())))
     budget = _StepBudget(counter)
     try:
         for condition, of_condition in members.items():

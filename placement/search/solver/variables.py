@@ -114,13 +114,13 @@ class VariableBuilder:
             self._sharing_domains[sharing] = of_sharing
         domains = []
         for requirement, shared in zip(self._distinct, of_sharing, strict=True):
-            counter.count_setup(1 + tree_size * len(requirement.conditions))
             domain = self._domain(requirement, tree, tree[0]) if tree else ()
             if shared:
                 domain += tuple([tree_size + index for index in shared])
+            steps_of_domain = len(domain) * max(len(requirement.resources), 1)
+            counter.count_setup(1 + tree_size * len(requirement.conditions) + steps_of_domain)
             if not domain:
                 return []
-            counter.count_setup(len(domain) * max(len(requirement.resources), 1))
             domains.append(domain)
         return domains
 
@@ -152,18 +152,19 @@ def _sorted_variables(
     :param domains: the domain of each requirement of the compiled request.
     :param subtrees: the conditions ``same_subtree`` of each requirement.
     """
-    request, collective_traits = compiled.request, bool(compiled.collective)
+    with_mappings, isolate = compiled.request.with_mappings, compiled.request.isolate
+    collective_traits = bool(compiled.collective)
     classes: dict[Hashable, int] = {}
     same: dict[Domain, Domain] = {}
     provided: dict[int, int] = {}
     variables: list[Variable] = []
     for requirement, own_domain, conditions in zip(compiled.requirements, domains, subtrees, strict=True):
         domain = same.setdefault(own_domain, own_domain)
-        isolated = request.isolate and requirement.use_same_provider
+        isolated = isolate and requirement.use_same_provider
         collective = collective_traits and not requirement.use_same_provider
         # With mappings, exchanging providers gives another candidate.
         key: Hashable = (requirement.resources, domain, isolated, collective)
-        symmetry_class = classes.setdefault(len(variables) if request.with_mappings else key, len(classes))
+        symmetry_class = classes.setdefault(len(variables) if with_mappings else key, len(classes))
         if collective:
             for position in domain:
                 if position not in provided:
