@@ -58,7 +58,6 @@ class Application:
         self.background_refresh = BackgroundRefresh(provider_cache, refresh_interval)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Process a request."""
         return self._entry(environ, start_response)
 
 

@@ -131,7 +131,6 @@ class PlacementHandler:
         self._mapper.create_regs([])
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Dispatch a request."""
         try:
             operation = self._find(environ)
         except exc.HTTPException as error:

@@ -1,6 +1,6 @@
 """The default policy rules. Operators can override each of them in the policy file.
 
-Those of the operations are made from the declarations of the operations (``RequiresPolicy``).
+The rules of the operations are made from their declarations (``RequiresPolicy``).
 """
 
 from __future__ import annotations

@@ -248,8 +248,8 @@ _NOT_COMPILED = re.compile(
     r"'(uniqueItems|const|contains|propertyNames|exclusiveM\w+|if|additionalItems|dependencies|\$ref|\$id)': "
 )
 
-#: For the ``id()`` of each schema: a fast check that accepts only valid values, but not all of them; and the validator
-#: that decides about the others and words the error. The validator keeps its schema alive, so the id stays unique.
+#: By ``id()`` of the schema: a fast check that accepts most valid values and nothing else; and the validator that
+#: decides about the others and words the error. The validator keeps its schema alive, so the id stays unique.
 _validators: dict[int, tuple[Callable[[Any], bool], Any]] = {}
 
 

@@ -269,7 +269,6 @@ class Partition:
         )
 
     def tree(self, number: int) -> Tree:
-        """Return the tree with this number within the partition."""
         return self.providers[self.starts[number] : self.starts[number + 1]]
 
     def tree_number(self, root_id: int) -> int | None:

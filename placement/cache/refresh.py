@@ -2,9 +2,9 @@
 
 Before each search ``ProviderCache.up_to_date`` reads the sums of the slots of the change log, in one statement without
 a transaction. If they equal the sums of the snapshot, it is up to date. Otherwise one thread at a time, under a lock of
-the process, reads the changes: those of claims in one statement, others in one transaction, or everything if log
-entries are missing. It takes no locks in the database. Only single statements are retried. After an error, which goes
-to the caller, the snapshot stays the same. ``background_refresh`` does the same between searches.
+the process, reads the changes: in one statement if only claims made them, else in one transaction. If log entries are
+missing, it reads everything. It takes no locks in the database. Only single statements are retried. After an error,
+which goes to the caller, the snapshot stays the same. ``background_refresh`` does the same between searches.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class ProviderCache:
     ) -> tuple[CacheState | None, int]:
         """Read what changed between ``state`` and the state that ``tx`` sees.
 
-        :param recent: what changed up to a position, perhaps that of ``tx``.
+        :param recent: what changed up to a position, perhaps up to the position of ``tx``.
         :returns: the state of ``tx``, or None if everything has to be reloaded; and the number of changed providers.
         """
         log_position = change_log.read_log_position(tx, state.log_position)

@@ -87,11 +87,9 @@ class Snapshot:
 
     @property
     def provider_count(self) -> int:
-        """The number of providers."""
         return sum(len(partition.providers) for partition in self.partitions)
 
     def providers(self) -> Iterator[Provider]:
-        """Yield every provider."""
         for partition in self.partitions:
             yield from partition.providers
 

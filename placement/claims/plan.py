@@ -38,8 +38,8 @@ class ClaimPlan:
 
     ``current`` has the consumers and their allocations as they were read. ``consumers`` has the columns to write, by
     consumer uuid; None for a consumer without requested allocations. ``requested`` has the new allocations, in the
-    order of the request. ``released`` has the sums of the current allocations with an inventory, ``orphaned`` of those
-    without one.
+    order of the request. ``released`` has the sums of the current allocations that have an inventory, ``orphaned`` the
+    sums of the others.
 
     ``class_ids`` has the ids of all classes of the request, by name. The other fields are empty unless it is a reshape.
     ``reshaped`` is in the order of the request. ``providers`` has the same providers as they were read, by uuid, each

@@ -276,7 +276,7 @@ def _read(conf: cfg.ConfigOpts, group: str, name: str, environ: Mapping[str, str
             conf.set_override(name, environ[variable], group=None if group == 'DEFAULT' else group)
         _ = conf[name] if group == 'DEFAULT' else conf[group][name]
     except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
-        # The reason does not contain the name after the dollar sign, because this may be a part of a password.
+        # The reason does not contain the name after the dollar sign, because that may be part of a password.
         reason = 'a dollar sign refers to an option that does not exist; write a dollar sign as $$'
         raise ValueError(f'[{group}] {name}: {reason}') from error
     except ValueError as error:

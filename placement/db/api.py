@@ -101,7 +101,6 @@ class Database:
 
     @property
     def engine(self) -> sa.Engine:
-        """The SQLAlchemy engine."""
         if self._pid != os.getpid():
             # After a fork the connections belong to the parent process, so they are dropped without closing them.
             self._engine.dispose(close=False)

@@ -345,7 +345,7 @@ class LogPosition:
         return {group for group in self.sums.keys() | sums.keys() if self.sums.get(group) != sums.get(group)}
 
     def replaced(self, groups: Mapping[int, Mapping[int, Position]]) -> LogPosition:
-        """Return a position with these groups replaced, and without those of them that are empty."""
+        """Return a position with these groups replaced; an empty group removes the previous one."""
         merged, sums = {**self.groups, **groups}, dict(self.sums)
         for group, positions in groups.items():
             if positions:

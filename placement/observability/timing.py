@@ -22,7 +22,6 @@ class PhaseTimes(threading.local):
         self.sent_at = 0.0
 
     def clear(self) -> None:
-        """Set all times to 0."""
         for phase in PHASES:
             self.seconds[phase] = 0.0
 

@@ -39,7 +39,7 @@ GET_1_21: Schema = {**GET_1_17, 'properties': {**GET_1_17['properties'], 'member
 
 
 def _by_pattern(group_key: str, *keys: str) -> Schema:
-    """Return the schema of a query string with keys of groups, since 1.25. ``keys`` are new keys without a suffix."""
+    """Return the schema of a query string from 1.25 on. ``keys`` are the keys without a suffix that came later."""
     return {
         'type': 'object',
         'additionalProperties': False,

@@ -34,7 +34,7 @@ class SearchUnit:
 
     * the number of providers of the tree, and of sharing providers;
     * for each position, the requirements that the provider satisfies, its headroom of each class that several
-      requirements name, its traits among those of the unsuffixed group, and whether it is a sharing provider;
+      requirements name, which of the traits of the unsuffixed group it has, and whether it is a sharing provider;
     * below 1.29, which sharing providers are in the same tree;
     * with ``same_subtree``, which providers are above which others.
 

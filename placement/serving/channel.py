@@ -62,8 +62,6 @@ class _NotFound(utilities.Error):
 
 
 class _Parser(HTTPRequestParser):
-    """The parser of one request."""
-
     #: The values for a request that ends before it is parsed. ``version`` is the version of the response.
     command, path, query, version = '-', '', '', '1.1'
 
@@ -117,7 +115,6 @@ class _Response(task.Task):
             self.close_on_finish = True
 
     def set_close_on_finish(self) -> None:
-        """Close the connection after this response."""
         # Without this, waitress would confirm to an HTTP/1.0 client that the connection stays open.
         self.request.headers['CONNECTION'] = 'close'
         super().set_close_on_finish()
@@ -127,7 +124,6 @@ class _Task(_Response, task.WSGITask):
     """Passes a request to the application and sends the response."""
 
     def get_environment(self) -> dict[str, Any]:
-        """Return the WSGI environment of the request."""
         environ = super().get_environment()
         environ[SERVER_PROBLEM] = self.channel.server.task_dispatcher.problem
         # waitress replaces several slashes at the beginning of the path by one.

@@ -25,7 +25,6 @@ class Master(Arbiter):
     _terminated = False
 
     def signal(self, sig: int, frame: FrameType | None) -> None:
-        """Queue a signal."""
         if sig == signal.SIGTERM:
             self._terminated = True
         super().signal(sig, frame)

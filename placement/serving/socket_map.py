@@ -78,7 +78,6 @@ class SocketMap(dict[int, Any]):
             self._registered[dispatcher] = fd, events
 
     def close(self) -> None:
-        """Close all dispatchers."""
         wasyncore.close_all(self)
         self._selector.close()
 

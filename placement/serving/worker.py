@@ -46,7 +46,7 @@ _LOOP_INTERVAL_SECONDS = 1.0
 class WaitressWorker(Worker):
     """A worker of gunicorn that serves with waitress.
 
-    Its gunicorn application (``cmd.api``) has attributes ``conf``, and ``stopping`` (``master.Master``).
+    Its gunicorn application (``cmd.api``) has the attributes ``conf`` and ``stopping`` (``master.Master``).
     """
 
     def init_signals(self) -> None:

@@ -180,7 +180,7 @@ class KeystoneAuth(_Authentication):
                 _accept, {'oslo_config_config': conf, 'delay_auth_decision': False}
             )
         except cfg.NoSuchOptError as error:
-            # The error does not contain the name after the dollar sign, because this may be a part of a password.
+            # The error does not contain the name after the dollar sign, because that may be part of a password.
             reason = 'a value refers to an option or a group that does not exist; write a dollar sign as $$.'
             raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {reason}') from error
         except Exception as error:  # The libraries have no common base exception.

@@ -153,7 +153,6 @@ class Operation:
         self._path_error = path_error
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Process a request."""
         req = _Request(environ)
         try:
             for check in self.checks:

@@ -148,7 +148,6 @@ class _Trials:
         self._used: list[SearchBudget] = []
 
     def next_budget(self) -> SearchBudget:
-        """Return the budget of the next search."""
         remaining = self._total.max_steps - sum(budget.steps_taken for budget in self._used)
         steps = max(min(remaining, self._total.max_steps // 10), 0)
         self._used.append(SearchBudget(self._max_candidates, steps, self._total.max_tree_steps // 10))

@@ -62,7 +62,6 @@ class Page:
         self._hosts = hosts
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Process one request."""
         request = webob.Request(environ)
         path = environ.get('PATH_INFO', '').encode('latin-1').decode('utf-8', 'replace') or '/'
         host_name = re.sub(r':[0-9]*$', '', environ.get('HTTP_HOST', '')).lower()

@@ -81,7 +81,7 @@ def consumers_of_tree(db: Database, root_id: int, first: int, count: int) -> Con
 def consumers_by_provider(db: Database, provider_ids: Iterable[int]) -> dict[str, list[ConsumerReport]]:
     """Return the consumers of each provider, ordered by uuid, each with its allocations of that provider.
 
-    This takes at least three statements for each 900 providers, and two more for each further 900 of their consumers.
+    This takes three statements for each 900 providers, and two more for each further 900 of their consumers.
     """
     by_provider: defaultdict[str, list[ConsumerReport]] = defaultdict(list)
     consumer_id = _allocations.c.consumer_id

@@ -1,4 +1,4 @@
-"""The conditions ``same_subtree`` at one search unit: one group's provider is at or above those of the other groups.
+"""The conditions ``same_subtree`` at one search unit: the provider of one group is at or above all others.
 
 Here a set of positions is an integer with one bit for each position. A *top* is a possible topmost provider of a
 condition: it is in the domain of one of the condition's variables, and the domain of each of these variables has a
@@ -47,7 +47,6 @@ class Subtree:
         return bool(self._tops[-1] & self.above[position] & (self._placed[-1] | 1 << position | later))
 
     def assign(self, position: int) -> None:
-        """Assign a variable."""
         self._tops.append(self._tops[-1] & self.above[position])
         self._placed.append(self._placed[-1] | 1 << position)
 
