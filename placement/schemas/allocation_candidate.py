@@ -1,71 +1,73 @@
-"""Schemas of the query string of /allocation_candidates: its keys, and the values of ``limit`` and ``group_policy``.
+"""The parameters of the query string of /allocation_candidates, and its schemas, which are made from them.
 
-The values of the other parameters are parsed by ``placement.search.parsing`` and ``placement.search.syntax``.
+The values of parameters without a pattern are parsed by ``placement.search.parsing`` and ``placement.search.syntax``.
 """
 
 from __future__ import annotations
 
-from placement.schemas import Schema, Windows
+from typing import NamedTuple
+
+from placement.schemas import Schema, Version, Windows, common
 
 _POLICIES = ['none', 'isolate']
 
 # [0-9], because \d also matches digits of other scripts. \Z, because $ also matches before a final newline.
 LIMIT = r'^[1-9][0-9]*\Z'
 GROUP_POLICY = rf'^({"|".join(_POLICIES)})\Z'
-# A key of a request group: the parameter, and the suffix of the group.
-_GROUP_KEY_1_25 = r'^(resources|required|member_of)([1-9][0-9]*)?\Z'
-_GROUP_KEY_1_31 = r'^(resources|required|member_of|in_tree)([1-9][0-9]*)?\Z'
+
+
+class Parameter(NamedTuple):
+    """A query parameter, and the microversion that added it. ``of_group``: each request group can have it."""
+
+    name: str
+    since: Version
+    schema: Schema = common.TEXT
+    of_group: bool = False
+
+
+#: Every parameter, in the order of the microversions.
+PARAMETERS = [
+    Parameter('resources', (1, 10), of_group=True),
+    Parameter('limit', (1, 16), {'type': 'string', 'pattern': LIMIT}),
+    Parameter('required', (1, 17), of_group=True),
+    Parameter('member_of', (1, 21), of_group=True),
+    Parameter('group_policy', (1, 25), {'type': 'string', 'enum': _POLICIES}),
+    Parameter('in_tree', (1, 31), of_group=True),
+    Parameter('root_required', (1, 35)),
+    Parameter('same_subtree', (1, 36)),
+]
+
+#: The suffixes of request groups by the microversion that added them, newest first.
+_SUFFIXES = {(1, 33): '[a-zA-Z0-9_-]{1,64}', (1, 25): '[1-9][0-9]*'}
+
+
+def _group_key(parameters: list[Parameter], suffix: str) -> str:
+    """Return the pattern of the keys of request groups: the parameter, and the suffix of the group."""
+    names = '|'.join(parameter.name for parameter in parameters if parameter.of_group)
+    return rf'^({names})({suffix})?\Z'
+
+
 #: Matches the keys of request groups at all microversions, and a few other keys, which the schemas reject.
-GROUP_KEY = r'^(resources|required|member_of|in_tree)([1-9][0-9]*|[a-zA-Z0-9_-]{1,64})?\Z'
-_GROUP_KEY_1_33 = r'^(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})?\Z'
-
-_TEXT: Schema = {'type': 'string'}
-_LIMIT: Schema = {'type': 'string', 'pattern': LIMIT}
-
-# Keywords are checked in this order: missing and unknown keys come before invalid values.
-
-GET_1_10: Schema = {
-    'type': 'object',
-    'required': ['resources'],
-    'additionalProperties': False,
-    'properties': {'resources': _TEXT},
-}
-
-GET_1_16: Schema = {**GET_1_10, 'properties': {**GET_1_10['properties'], 'limit': _LIMIT}}
-
-GET_1_17: Schema = {**GET_1_16, 'properties': {**GET_1_16['properties'], 'required': _TEXT}}
-
-GET_1_21: Schema = {**GET_1_17, 'properties': {**GET_1_17['properties'], 'member_of': _TEXT}}
+GROUP_KEY = _group_key(PARAMETERS, '|'.join(_SUFFIXES.values()))
 
 
-def _by_pattern(group_key: str, *keys: str) -> Schema:
-    """Return the schema of a query string from 1.25 on. ``keys`` are the keys without a suffix that came later."""
-    return {
-        'type': 'object',
-        'additionalProperties': False,
-        'patternProperties': {
-            group_key: _TEXT,
-            r'^limit\Z': _LIMIT,
-            r'^group_policy\Z': {'type': 'string', 'enum': _POLICIES},
-            **{rf'^{key}\Z': _TEXT for key in keys},
-        },
-    }
+def _schema(version: Version) -> Schema:
+    """Return the schema at ``version``. Missing and unknown keys are checked before values, so they come first."""
+    parameters = [parameter for parameter in PARAMETERS if parameter.since <= version]
+    suffix = next((suffix for since, suffix in _SUFFIXES.items() if since <= version), None)
+    if suffix is None:
+        return {
+            'type': 'object',
+            'required': ['resources'],
+            'additionalProperties': False,
+            'properties': {parameter.name: parameter.schema for parameter in parameters},
+        }
+    single = {rf'^{parameter.name}\Z': parameter.schema for parameter in parameters if not parameter.of_group}
+    patterns = {_group_key(parameters, suffix): common.TEXT, **single}
+    return {'type': 'object', 'additionalProperties': False, 'patternProperties': patterns}
 
 
-GET_1_25 = _by_pattern(_GROUP_KEY_1_25)
-GET_1_31 = _by_pattern(_GROUP_KEY_1_31)
-GET_1_33 = _by_pattern(_GROUP_KEY_1_33)
-GET_1_35 = _by_pattern(_GROUP_KEY_1_33, 'root_required')
-GET_1_36 = _by_pattern(_GROUP_KEY_1_33, 'root_required', 'same_subtree')
-
-GET: Windows = (
-    ((1, 36), GET_1_36),
-    ((1, 35), GET_1_35),
-    ((1, 33), GET_1_33),
-    ((1, 31), GET_1_31),
-    ((1, 25), GET_1_25),
-    ((1, 21), GET_1_21),
-    ((1, 17), GET_1_17),
-    ((1, 16), GET_1_16),
-    ((1, 10), GET_1_10),
+GET: Windows = tuple(
+    (since, _schema(since))
+    for since in sorted({*_SUFFIXES, *(parameter.since for parameter in PARAMETERS)}, reverse=True)
 )

@@ -11,6 +11,7 @@ CONSUMER_TYPE_PATTERN = r'^[A-Z0-9_]+\Z'
 #: A key with the characters and the length of a uuid. Handlers check whether it is a uuid.
 UUID_KEY_PATTERN = r'^[0-9a-fA-F-]{36}\Z'
 
+TEXT: Schema = {'type': 'string'}
 UUID: Schema = {'type': 'string', 'format': 'uuid'}
 UUID_OR_NULL: Schema = {'type': ['string', 'null'], 'format': 'uuid'}
 GENERATION: Schema = {'type': 'integer'}

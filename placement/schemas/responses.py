@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from placement.schemas import Schema, Windows, common
+from placement.schemas import Schema, Windows, common, with_members
 
-_TEXT: Schema = {'type': 'string'}
 _NUMBER: Schema = {'type': 'integer'}
 LINKS: Schema = {
     'type': 'array',
     'items': {
         'type': 'object',
-        'properties': {'rel': _TEXT, 'href': _TEXT},
+        'properties': {'rel': common.TEXT, 'href': common.TEXT},
         'required': ['rel', 'href'],
         'additionalProperties': False,
     },
@@ -31,24 +30,26 @@ def _list_of(value: Schema) -> Schema:
 
 
 _AMOUNTS = _by_name(_NUMBER)
-_OWNED: Schema = {'project_id': _TEXT, 'user_id': _TEXT}
+_OWNED: Schema = {'project_id': common.TEXT, 'user_id': common.TEXT}
 
 # The version document -----------------------------------------------------------------------------------------
 
 VERSIONS = _object(
-    versions=_list_of(_object(id=_TEXT, max_version=_TEXT, min_version=_TEXT, status=_TEXT, links=LINKS))
+    versions=_list_of(
+        _object(id=common.TEXT, max_version=common.TEXT, min_version=common.TEXT, status=common.TEXT, links=LINKS)
+    )
 )
 
 # Resource classes and traits ------------------------------------------------------------------------------------
 
-RESOURCE_CLASS = _object(name=_TEXT, links=LINKS)
+RESOURCE_CLASS = _object(name=common.TEXT, links=LINKS)
 RESOURCE_CLASSES = _object(resource_classes=_list_of(RESOURCE_CLASS))
-TRAITS = _object(traits=_list_of(_TEXT))
-PROVIDER_TRAITS = _object(traits=_list_of(_TEXT), resource_provider_generation=_NUMBER)
+TRAITS = _object(traits=_list_of(common.TEXT))
+PROVIDER_TRAITS = _object(traits=_list_of(common.TEXT), resource_provider_generation=_NUMBER)
 
 # Resource providers ---------------------------------------------------------------------------------------------
 
-_PROVIDER: Schema = {'uuid': common.UUID, 'name': _TEXT, 'generation': _NUMBER, 'links': LINKS}
+_PROVIDER: Schema = {'uuid': common.UUID, 'name': common.TEXT, 'generation': _NUMBER, 'links': LINKS}
 _TREE: Schema = {'parent_provider_uuid': common.UUID_OR_NULL, 'root_provider_uuid': common.UUID}
 
 PROVIDER_1_14 = _object(**_PROVIDER, **_TREE)
@@ -89,20 +90,12 @@ _OF_CONSUMER: Schema = {
     'required': ['allocations'],
     'additionalProperties': False,
 }
-_OF_CONSUMER_1_12: Schema = {**_OF_CONSUMER, 'properties': {**_OF_CONSUMER['properties'], **_OWNED}}
-_OF_CONSUMER_1_28: Schema = {
-    **_OF_CONSUMER,
-    'properties': {**_OF_CONSUMER_1_12['properties'], 'consumer_generation': {'type': ['integer', 'null']}},
-}
-_OF_CONSUMER_1_38: Schema = {
-    **_OF_CONSUMER,
-    'properties': {**_OF_CONSUMER_1_28['properties'], 'consumer_type': _TEXT},
-}
-CONSUMER_ALLOCATIONS: Windows = (
-    ((1, 38), _OF_CONSUMER_1_38),
-    ((1, 28), _OF_CONSUMER_1_28),
-    ((1, 12), _OF_CONSUMER_1_12),
-    ((1, 0), _OF_CONSUMER),
+CONSUMER_ALLOCATIONS = with_members(
+    (1, 0),
+    _OF_CONSUMER,
+    ((1, 12), _OWNED),
+    ((1, 28), {'consumer_generation': {'type': ['integer', 'null']}}),
+    ((1, 38), {'consumer_type': common.TEXT}),
 )
 
 PROVIDER_ALLOCATIONS: Windows = (
@@ -119,7 +112,7 @@ PROVIDER_ALLOCATIONS: Windows = (
 # Allocation candidates ------------------------------------------------------------------------------------------
 
 _SUMMARY: Schema = {'resources': _by_name(_object(capacity=_NUMBER, used=_NUMBER))}
-_SUMMARY_1_17: Schema = {**_SUMMARY, 'traits': _list_of(_TEXT)}
+_SUMMARY_1_17: Schema = {**_SUMMARY, 'traits': _list_of(common.TEXT)}
 _AS_LIST = _object(
     allocations=_list_of(_object(resource_provider=_object(uuid=common.UUID), resources=_AMOUNTS)),
 )

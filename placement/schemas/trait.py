@@ -19,8 +19,8 @@ PUT_FOR_PROVIDER: Schema = {
 LIST: Schema = {
     'type': 'object',
     'properties': {
-        'name': {'type': 'string'},
-        'associated': {'type': 'string'},
+        'name': common.TEXT,
+        'associated': common.TEXT,
     },
     'additionalProperties': False,
 }

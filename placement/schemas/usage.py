@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from placement.schemas import Schema, Windows, common
+from placement.schemas import Schema, common, with_members
 
-TOTAL_1_9: Schema = {
+_TOTAL: Schema = {
     'type': 'object',
     # Keywords are checked in this order, which is also the order of the table in api-ref/usages.md.
     'required': ['project_id'],
@@ -22,6 +22,4 @@ _CONSUMER_TYPE: Schema = {
     'pattern': rf'{common.CONSUMER_TYPE_PATTERN}|^all\Z|^unknown\Z',
 }
 
-TOTAL_1_38: Schema = {**TOTAL_1_9, 'properties': {**TOTAL_1_9['properties'], 'consumer_type': _CONSUMER_TYPE}}
-
-TOTAL: Windows = (((1, 38), TOTAL_1_38), ((1, 9), TOTAL_1_9))
+TOTAL = with_members((1, 9), _TOTAL, ((1, 38), {'consumer_type': _CONSUMER_TYPE}))

@@ -9,10 +9,11 @@ from typing import Any
 
 from placement import schemas, validation
 from placement.exception import BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
+from placement.schemas import Version
 from placement.schemas import allocation_candidate as schema
 from placement.search import syntax
 from placement.search.request import CandidateRequest, RequestGroup
-from placement.search.syntax import TraitFilter, Version
+from placement.search.syntax import TraitFilter
 
 _GROUP_KEY = re.compile(schema.GROUP_KEY)
 

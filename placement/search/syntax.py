@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from placement import capacity, validation
 from placement.exception import BadQuery
+from placement.schemas import Version
 from placement.validation import INVALID_QUERY
 
 #: Stored amounts fit a signed 32-bit integer, so no inventory has this amount. It replaces larger requested amounts,
@@ -20,9 +21,6 @@ BEYOND_ANY_INVENTORY = capacity.MAX_INT32 + 1
 
 _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
 _MAX_DIGITS = len(str(BEYOND_ANY_INVENTORY))
-
-#: A microversion as two numbers.
-Version = tuple[int, int]
 
 _ANY_OF_SAMPLE = 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC'
 

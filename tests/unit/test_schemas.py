@@ -13,6 +13,7 @@ from placement.schemas import (
     Windows,
     aggregate,
     allocation,
+    allocation_candidate,
     inventory,
     resource_class,
     resource_provider,
@@ -22,6 +23,13 @@ from placement.schemas import (
 
 A = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 B = '7c1f4d1e-0b7a-4f0e-8a3c-6e5b1f2d3c22'
+
+POST_PROVIDER_1_0 = schemas.for_version(resource_provider.POST, (1, 0))
+POST_PROVIDER_1_14 = schemas.for_version(resource_provider.POST, (1, 14))
+PUT_PROVIDER_1_0 = schemas.for_version(resource_provider.PUT, (1, 0))
+PUT_PROVIDER_1_14 = schemas.for_version(resource_provider.PUT, (1, 14))
+USAGES_1_9 = schemas.for_version(usage.TOTAL, (1, 9))
+USAGES_1_38 = schemas.for_version(usage.TOTAL, (1, 38))
 
 
 def complaints(schema: Schema, value: Any) -> str:
@@ -34,10 +42,20 @@ def complaints(schema: Schema, value: Any) -> str:
 
 
 ALL_SCHEMAS = {
-    f'{module.__name__.rpartition(".")[2]}.{name}': value
-    for module in (aggregate, allocation, inventory, resource_class, resource_provider, trait, usage)
+    f'{module.__name__.rpartition(".")[2]}.{name} {since}': schema
+    for module in (
+        aggregate,
+        allocation,
+        allocation_candidate,
+        inventory,
+        resource_class,
+        resource_provider,
+        trait,
+        usage,
+    )
     for name, value in vars(module).items()
-    if name.isupper() and isinstance(value, dict)
+    if name[0] != '_' and name.isupper() and isinstance(value, (dict, tuple))
+    for since, schema in ([((1, 0), value)] if isinstance(value, dict) else value)
 }
 
 
@@ -70,9 +88,9 @@ def test_the_schema_of_the_newest_window_that_has_begun_is_used() -> None:
     ],
 )
 def test_providers_that_can_be_created(body: dict[str, Any]) -> None:
-    assert complaints(resource_provider.POST_1_0, body) == ''
-    assert complaints(resource_provider.POST_1_14, {**body, 'parent_provider_uuid': B}) == ''
-    assert complaints(resource_provider.POST_1_14, {**body, 'parent_provider_uuid': None}) == ''
+    assert complaints(POST_PROVIDER_1_0, body) == ''
+    assert complaints(POST_PROVIDER_1_14, {**body, 'parent_provider_uuid': B}) == ''
+    assert complaints(POST_PROVIDER_1_14, {**body, 'parent_provider_uuid': None}) == ''
 
 
 @pytest.mark.parametrize(
@@ -87,7 +105,7 @@ def test_providers_that_can_be_created(body: dict[str, Any]) -> None:
         ([], "[] is not of type 'object'"),
     ],
 )
-@pytest.mark.parametrize('schema', [resource_provider.POST_1_0, resource_provider.POST_1_14])
+@pytest.mark.parametrize('schema', [POST_PROVIDER_1_0, POST_PROVIDER_1_14])
 def test_providers_that_cannot_be_created(schema: Schema, body: Any, phrase: str) -> None:
     assert phrase in complaints(schema, body)
 
@@ -95,8 +113,8 @@ def test_providers_that_cannot_be_created(schema: Schema, body: Any, phrase: str
 def test_parents_are_accepted_from_1_14() -> None:
     body = {'name': 'x', 'parent_provider_uuid': A}
     for old, new in (
-        (resource_provider.POST_1_0, resource_provider.POST_1_14),
-        (resource_provider.PUT_1_0, resource_provider.PUT_1_14),
+        (POST_PROVIDER_1_0, POST_PROVIDER_1_14),
+        (PUT_PROVIDER_1_0, PUT_PROVIDER_1_14),
     ):
         assert 'Additional properties are not allowed' in complaints(old, body)
         assert complaints(new, body) == ''
@@ -104,9 +122,9 @@ def test_parents_are_accepted_from_1_14() -> None:
 
 
 def test_updates_of_a_provider_need_a_name() -> None:
-    assert "'name' is a required property" in complaints(resource_provider.PUT_1_14, {'parent_provider_uuid': None})
-    assert 'Additional properties' in complaints(resource_provider.PUT_1_14, {'name': 'x', 'uuid': A})
-    assert "Failed validating 'minLength'" in complaints(resource_provider.PUT_1_14, {'name': ''})
+    assert "'name' is a required property" in complaints(PUT_PROVIDER_1_14, {'parent_provider_uuid': None})
+    assert 'Additional properties' in complaints(PUT_PROVIDER_1_14, {'name': 'x', 'uuid': A})
+    assert "Failed validating 'minLength'" in complaints(PUT_PROVIDER_1_14, {'name': ''})
 
 
 @pytest.mark.parametrize(
@@ -256,10 +274,10 @@ def test_names_that_are_not_custom(name: str) -> None:
 
 
 def test_total_usages_need_a_project() -> None:
-    assert complaints(usage.TOTAL_1_9, {'project_id': 'p', 'user_id': 'u'}) == ''
-    assert "'project_id' is a required property" in complaints(usage.TOTAL_1_9, {'user_id': 'u'})
-    assert "Failed validating 'minLength'" in complaints(usage.TOTAL_1_9, {'project_id': ''})
-    assert "Failed validating 'maxLength'" in complaints(usage.TOTAL_1_9, {'project_id': 'p', 'user_id': 'u' * 256})
+    assert complaints(USAGES_1_9, {'project_id': 'p', 'user_id': 'u'}) == ''
+    assert "'project_id' is a required property" in complaints(USAGES_1_9, {'user_id': 'u'})
+    assert "Failed validating 'minLength'" in complaints(USAGES_1_9, {'project_id': ''})
+    assert "Failed validating 'maxLength'" in complaints(USAGES_1_9, {'project_id': 'p', 'user_id': 'u' * 256})
 
 
 # Allocations
@@ -284,8 +302,8 @@ def test_each_window_of_put_takes_its_own_body_only(window: tuple[int, int], bod
 
 
 def test_total_usages_report_a_missing_project_first_then_values_then_unknown_keys() -> None:
-    assert "'project_id' is a required property" in complaints(usage.TOTAL_1_9, {'user_id': '', 'x': ''})
-    assert "Failed validating 'minLength'" in complaints(usage.TOTAL_1_9, {'x': '', 'project_id': ''})
+    assert "'project_id' is a required property" in complaints(USAGES_1_9, {'user_id': '', 'x': ''})
+    assert "Failed validating 'minLength'" in complaints(USAGES_1_9, {'x': '', 'project_id': ''})
 
 
 def test_clearing_by_put_is_accepted_from_1_28() -> None:
@@ -404,6 +422,6 @@ def test_usages_of_one_type_of_all_or_of_none(value: str) -> None:
     query = {'project_id': 'p', 'consumer_type': value}
     rule = 'maxLength' if len(value) > 255 else 'pattern'
     accepted = value in ('INSTANCE', 'ALL', 'UNKNOWN', 'all', 'unknown')
-    complaint = complaints(usage.TOTAL_1_38, query)
+    complaint = complaints(USAGES_1_38, query)
     assert not complaint if accepted else f"Failed validating '{rule}'" in complaint
-    assert 'Additional properties are not allowed' in complaints(usage.TOTAL_1_9, query)
+    assert 'Additional properties are not allowed' in complaints(USAGES_1_9, query)

@@ -10,10 +10,10 @@ from urllib import parse
 from oslo_config import cfg
 
 from placement.exception import BadQuery
+from placement.schemas import Version
 from placement.schemas import allocation_candidate as schema
 from placement.search import parsing
 from placement.search.request import CandidateRequest
-from placement.search.syntax import Version
 from placement.web import microversion
 
 #: The microversion that introduced candidates.

@@ -180,7 +180,7 @@ def _predicates(rule: Rule) -> tuple[str, str]:
             return f'has the uuid {rule.subject} of in_tree', f'is not in the tree of {rule.subject}'
         case None:
             return '', ''
-    raise TypeError(rule.condition)
+    return f'satisfies {rule_text(rule)}', f'violates {rule_text(rule)}'
 
 
 def _shortfall_text(shortfall: Shortfall) -> str:

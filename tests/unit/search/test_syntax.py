@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from placement import schemas
 from placement.exception import BadQuery
 from placement.search import syntax
 
@@ -117,7 +118,7 @@ def test_in_is_a_prefix_at_the_very_beginning_only(value: str) -> None:
         (' ', (1, 39), "Expected 'required' parameter value of the form: HW_CPU_X86_VMX,!CUSTOM_MAGIC."),
     ],
 )
-def test_forms_of_required_that_are_rejected(value: str, version: syntax.Version, text: str) -> None:
+def test_forms_of_required_that_are_rejected(value: str, version: schemas.Version, text: str) -> None:
     with pytest.raises(BadQuery) as caught:
         syntax.parse_required([value], version)
     assert str(caught.value) == f'Invalid query string parameters: {text} Got: {value}'
@@ -125,7 +126,7 @@ def test_forms_of_required_that_are_rejected(value: str, version: syntax.Version
 
 @pytest.mark.parametrize('value', ['', ' ', 'A,,B', 'A,', '!', 'A, !! '])
 @pytest.mark.parametrize(('version', 'sample'), [((1, 21), 'CUSTOM_MAGIC'), ((1, 22), '!CUSTOM_MAGIC')])
-def test_empty_trait_names_are_rejected(value: str, version: syntax.Version, sample: str) -> None:
+def test_empty_trait_names_are_rejected(value: str, version: schemas.Version, sample: str) -> None:
     with pytest.raises(BadQuery) as caught:
         syntax.parse_required([value], version)
     lead = "Invalid query string parameters: Expected 'required' parameter value of the form:"
