@@ -71,7 +71,7 @@ class InventoryNotFound(NotFound):
 
 
 class InventoryRecordNotFound(NotFound):
-    """The class exists, the provider has no inventory of it (PUT of one record)."""
+    """The class exists, but the provider has no inventory of it (PUT of one record)."""
 
     template = 'No inventory record with resource class {resource_class}'
 

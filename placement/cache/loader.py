@@ -1,7 +1,6 @@
 """Reads the data of the cache from the tables: all providers, or some of them.
 
-The statements have to run in a transaction that sees one state of the database (``Database.reader``), or to be one
-statement.
+Several statements have to run in one transaction that sees one state of the database (``Database.reader``).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from placement.web import authentication
 #: Exit code of a command that failed.
 FAILED = 255
 
-#: Characters of a line of the details in the table.
+#: Maximum number of characters in a line of the details.
 _WIDTH = 100
 
 _DESCRIPTION = """\

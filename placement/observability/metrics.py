@@ -57,7 +57,7 @@ class _ResponseMetrics(NamedTuple):
 
 
 class Metrics:
-    """One method for each event to count, in ``registry``. doc/observability.md explains each metric."""
+    """Counts events, with a method for each, in ``registry``. doc/observability.md explains each metric."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -198,7 +198,7 @@ class Metrics:
         """
         timing.time_statements(engine, self._phase_times)
         self.waiting_threads[pool] = timing.ThreadCount()
-        # Other kinds of pools keep no connections, such as the NullPool for transactions on SQLite.
+        # Other kinds of pools do not report their connections.
         if isinstance(engine.pool, sa.QueuePool):
             self._engines[pool] = (engine, limit)
 

@@ -48,8 +48,8 @@ def search(
 class AssignmentStream:
     """The assignments of one equivalence class of search units, found when they are needed.
 
-    ``assignments`` has those of this round of ``round_robin`` and of the next one, by their index. ``ended`` is true if
-    there are no more.
+    ``assignments`` has, by index, the assignments of the current round of ``round_robin`` and of the next one.
+    ``ended`` is true if there are no more.
 
     :param search: yields the assignments, and None at the end of each time slice (``backtracking.TIME_SLICE``).
     """

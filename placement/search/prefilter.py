@@ -373,7 +373,7 @@ class _Reach:
 
 
 def _column_steps(partition: Partition, columns: int = 1) -> int:
-    """Return the number of steps that operations on columns of all providers count."""
+    """Return how many steps operations on columns of all providers count as."""
     return columns * (1 + partition.size // 128)
 
 

@@ -20,7 +20,7 @@ HEADER = 'OpenStack-API-Version'
 #: ``[placement] max_microversion``.
 VERSIONS = [*(f'1.{minor}' for minor in range(29)), *MAX_MICROVERSIONS]
 
-#: Maximum number of characters of a header whose version is cached. Longer ones, up to 128 KiB, would need much memory.
+#: Maximum length of a header whose version is cached. Longer headers, up to 128 KiB, would need much memory.
 _MAX_CACHED_HEADER = 100
 
 _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')

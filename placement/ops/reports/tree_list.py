@@ -97,7 +97,7 @@ class _Selection:
         return {name: tree_utilization(self._partition, name) for name in self._partition.inventory_columns}
 
     def fullest(self, resource_class: str | None) -> NDArray[np.float64]:
-        """Return for each tree the used share of its fullest class, or of ``resource_class``; -1 if it lacks that."""
+        """Return for each tree the used share of its fullest class, or of ``resource_class``; -1 if it has none."""
         fullest = np.full(len(self._partition.roots), -1.0)
         for name, sums in self._sums.items():
             if resource_class in (None, name):
