@@ -5,8 +5,9 @@ are checked in the order in which the statements were added, and the first wrong
 later statement failed. A check sees only its count, and the exception rolls the transaction back.
 
 MySQL and MariaDB get all statements as one text, so that row locks last for fewer round trips. The other databases get
-one statement at a time. The only difference is that MySQL and MariaDB also execute the statements after a wrong count,
-and these are rolled back.
+one statement at a time. There are two differences: MySQL and MariaDB also execute the statements after a wrong count,
+and these are rolled back. And if KILL QUERY arrives between two statements of a text, the server ends the text without
+an answer, so the transaction is rolled back only after ``socket_timeout``.
 
 The nodes of a Galera cluster also get one statement at a time. If a transaction of another node makes a node roll back
 between two statements of one text, MariaDB 10.11 reports nothing, but executes and commits the rest of the text, which

@@ -20,6 +20,9 @@ pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
 )
 
+#: If KILL QUERY arrives between two statements of one text, the server answers nothing. The client then waits for
+#: ``socket_timeout``, and others wait for its row locks.
+TIMEOUTS = {'socket_timeout': 2, 'lock_wait_timeout': 1}
 THREADS = 6
 ROUNDS = 60
 CANCEL_ON_POSTGRESQL = (
@@ -45,7 +48,7 @@ def test_statements_canceled_under_load(database: sa.URL, caplog: pytest.LogCapt
                                 connection.exec_driver_sql(f'KILL QUERY {number}')
                 time.sleep(0.005)
 
-    with applications.application(database) as app:
+    with applications.application(database, placement_database=TIMEOUTS) as app:
         host = create_provider(app, VCPU=1000)
 
         def run_client(_number: int) -> list[int]:
