@@ -113,15 +113,15 @@ class RequirementBits:
         rows = np.zeros((partition.size, self._word_count), np.uint64)
         satisfies_any = np.zeros(partition.size, np.bool_)
         # Results are kept, because the requirements of the unsuffixed group differ only in their amounts.
-        known: dict[Condition, Flags] = {}
+        flags_by_condition: dict[Condition, Flags] = {}
 
         def evaluate(condition: Condition) -> Flags:
-            flags = known.get(condition)
+            flags = flags_by_condition.get(condition)
             if flags is None:
                 # A condition on names takes one step for each distinct set of names.
                 distinct = partition.distinct_sets if isinstance(condition, NameCondition) else 0
                 self._counter.count_setup(_column_steps(partition) + distinct)
-                flags = known[condition] = condition.matches(partition)
+                flags = flags_by_condition[condition] = condition.matches(partition)
             return flags
 
         for number, requirement in enumerate(self.requirements):
