@@ -91,7 +91,7 @@ from placement.claims import consumers, diagnosis, inventory_replacement, usage
 from placement.claims.current import CurrentAllocations, delete_returning, read_current_allocations, retry
 from placement.claims.plan import ClaimPlan, check_generation, make_plan
 from placement.claims.request import ConsumerClaim, ReshapedProvider
-from placement.db import change_log, generation, inventory_rows, sql
+from placement.db import change_log, generation, inventory_rows, sql, tables
 from placement.db.api import Database, RollbackAndDiagnose
 from placement.db.batch import StatementBatch
 
@@ -240,9 +240,6 @@ def _insert_rows(batch: StatementBatch, plan: ClaimPlan) -> None:
         (consumer_uuid, *inventory, amount, *(plan.consumers[consumer_uuid] or ()))
         for consumer_uuid, _, _, inventory, amount in plan.requested
     ]
-    columns = (
-        'consumer_id, resource_provider_id, resource_class_id, used,'
-        ' consumer_project_id, consumer_user_id, consumer_type_id'
-    )
+    columns = ', '.join(('consumer_id', 'resource_provider_id', 'resource_class_id', 'used', *tables.OWNER))
     for text, values in sql.bulk_insert(batch.tx, 'placement_allocations', columns, rows):
         batch.add_statement(text, *values)

@@ -19,7 +19,7 @@ from placement.db.batch import StatementBatch
 
 
 class ConsumerAttributes(NamedTuple):
-    """The columns of a consumer that a claim writes and copies to each allocation (``claim._insert_rows``)."""
+    """The columns of a consumer that a claim writes, and copies to each allocation in the order of ``tables.OWNER``."""
 
     project_id: int
     user_id: int

@@ -111,19 +111,18 @@ def read_current_allocations(
             if kind == 'allocations':
                 rows.append(AllocationRow(name, id_, *columns))
             elif kind == 'consumers':
-                generation, consumer_type_id, *_zeros = columns
-                consumer_rows[name] = ConsumerRow(name, id_, generation, consumer_type_id)
+                consumer_rows[name] = ConsumerRow(name, id_, *columns[: len(ConsumerRow._fields) - 2])
             else:
                 ids[kind][name] = id_
     return CurrentAllocations(consumer_rows, rows, **ids)
 
 
+_CONSUMER_COLUMNS = ', '.join(ConsumerRow._fields)
+
 #: The queries that ``read_current_allocations`` combines. Each selects the kind, the name, the id, and other columns.
 #: All have as many columns as an allocation; zeros fill the unused ones.
 _SELECTS = {
-    'consumers': (
-        "SELECT 'consumers', uuid, id, generation, consumer_type_id, 0, 0 FROM placement_consumers WHERE uuid IN ({})"
-    ),
+    'consumers': "SELECT 'consumers', {columns}, 0, 0 FROM placement_consumers WHERE uuid IN ({})",
     'allocations': (
         "SELECT 'allocations', consumer_id, id, resource_provider_id, resource_class_id, used,"
         ' (SELECT count(*) FROM placement_inventories inv'
@@ -143,10 +142,14 @@ _SELECTS = {
 @functools.lru_cache(maxsize=256)
 def _query(counts: tuple[tuple[str, int], ...]) -> str:
     """Return the statement that finds the given number of names of each kind, in this order."""
-    return ' UNION ALL '.join(_SELECTS[kind].format(sql.placeholders(count)) for kind, count in counts if count)
+    return ' UNION ALL '.join(
+        _SELECTS[kind].format(sql.placeholders(count), columns=_CONSUMER_COLUMNS) for kind, count in counts if count
+    )
 
 
-_DELETE_CONSUMER = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation, consumer_type_id'
+_DELETE_CONSUMER = sql.statement(
+    'DELETE FROM placement_consumers WHERE uuid = ? RETURNING {columns}', columns=_CONSUMER_COLUMNS
+)
 # Instead of counting inventories, this counts 1. A release does not check whether it updates each inventory.
 _DELETE_ALLOCATIONS = sql.statement(
     'DELETE FROM placement_allocations WHERE consumer_id = ? RETURNING consumer_id, {columns}, 1',
