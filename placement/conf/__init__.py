@@ -86,6 +86,7 @@ COUNTERPARTS = {
     ('placement_database', 'sqlite_synchronous'): _NO_PART,
     ('placement_database', 'synchronous_reader'): _NO_PART,
     ('placement_database', 'backend'): _NO_PART,
+    ('placement_database', 'sqlite_busy_timeout'): 'use connection = sqlite:////file?timeout=SECONDS',
     ('placement', 'allocation_conflict_retry_count'): 'use [placement_database] max_transaction_retries',
     ('placement', 'allocation_candidates_generation_strategy'): 'use [placement] randomize_allocation_candidates',
     ('api', 'use_forwarded_for'): 'use [oslo_middleware] enable_proxy_headers_parsing',

@@ -232,12 +232,6 @@ _DATABASE = [
         ' value of the server.',
     ),
     cfg.IntOpt(
-        'sqlite_busy_timeout',
-        default=30,
-        min=0,
-        help='Seconds that a writer waits for other writers of the same SQLite file.',
-    ),
-    cfg.IntOpt(
         'max_transaction_retries',
         default=10,
         min=0,

@@ -69,6 +69,9 @@ _BACKENDS = {
 }
 #: CLIENT_MULTI_STATEMENTS in MySQL's protocol: the connection may send several statements in one text.
 _MULTI_STATEMENTS = 1 << 16
+#: The time that a writer waits for other writers of the same SQLite file, unless the URL has another. They take turns
+#: of some milliseconds, so a longer wait means that a program holds the lock.
+_SQLITE_BUSY_TIMEOUT_SECONDS = 30
 #: Parameters of MySQL drivers that the service sets itself: another value would change how text or transactions work.
 _OWN_PARAMETERS = ('autocommit', 'conv', 'cursorclass', 'use_unicode')
 
@@ -172,7 +175,7 @@ def _complete(url: sa.URL, socket_timeout: int) -> sa.URL:
     """Return ``url`` with the parameters that are missing."""
     backend, parameters = url.get_backend_name(), dict[str, str]()
     if backend == 'sqlite':
-        return url
+        return url.update_query_dict({'timeout': str(_SQLITE_BUSY_TIMEOUT_SECONDS), **url.query})
     if backend == 'postgresql':
         defaults = {'connect_timeout': '10', 'client_encoding': 'utf8'}
         timeouts = {'tcp_user_timeout': str(socket_timeout * 1000)}
@@ -202,7 +205,6 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
     arguments: dict[str, Any] = {}
     if url.get_backend_name() == 'sqlite':
         arguments['connect_args'] = {
-            'timeout': options.sqlite_busy_timeout,
             'check_same_thread': False,
             # By default the driver keeps the last 128 texts, each up to a megabyte. Most contain ids and are not used
             # again. Without any, reads would take a fifth longer.
@@ -232,8 +234,7 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
     elif engine.dialect.name == 'sqlite':
         # In WAL mode readers are not blocked by a writer. When the last connection of all processes is closed, SQLite
         # merges the write-ahead log into the database file and deletes it.
-        busy_timeout = f'PRAGMA busy_timeout = {options.sqlite_busy_timeout * 1000}'
-        _set_up_each(engine, [busy_timeout, 'PRAGMA journal_mode = WAL', 'PRAGMA foreign_keys = ON'])
+        _set_up_each(engine, ['PRAGMA journal_mode = WAL', 'PRAGMA foreign_keys = ON'])
     event.listen(engine, 'begin', _begin)
     event.listen(engine, 'commit', lambda connection: connection.info.pop(_PENDING_BEGIN, None))
     event.listen(engine, 'rollback', _roll_back)

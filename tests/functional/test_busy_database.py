@@ -23,7 +23,7 @@ ALLOCATING = 'Inventory and/or allocations changed while attempting to allocate:
 @pytest.fixture
 def app(tmp_path: pathlib.Path) -> Iterator[Any]:
     """An application that tries a write twice and does not wait for the lock."""
-    options = {'max_transaction_retries': 1, 'sqlite_busy_timeout': 0}
+    options = {'max_transaction_retries': 1, 'connection_parameters': 'timeout=0'}
     with applications.application(tmp_path / 'placement.sqlite', placement_database=options) as app:
         yield app
 

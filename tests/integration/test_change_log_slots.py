@@ -255,7 +255,8 @@ LOCK = {
 def test_taking_a_slot_waits_for_a_lock_as_often_as_a_transaction_is_retried(
     url: sa.URL, db: Database, providers: list[int]
 ) -> None:
-    hasty = logs.opened(url, lock_wait_timeout=1, sqlite_busy_timeout=1, max_transaction_retries=1)
+    on_sqlite = {'connection_parameters': 'timeout=1'} if url.get_backend_name() == 'sqlite' else {}
+    hasty = logs.opened(url, lock_wait_timeout=1, max_transaction_retries=1, **on_sqlite)
     attempts: list[sa.Connection] = []
     holder = sa.create_engine(url, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
     with holder.connect() as connection, listening(hasty.engine, 'engine_connect', attempts.append):

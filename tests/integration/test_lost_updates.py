@@ -27,11 +27,10 @@ from tests.support.locking import Answer, Service
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The application on an empty database of each server."""
     directory: pathlib.Path = tmp_path_factory.mktemp('database')
-    timeout = {'sqlite_busy_timeout': 60}
     newest = applications.EVERY_MICROVERSION
     with (
         logs.fresh(request.param, directory) as url,
-        applications.application(url, placement_database=timeout, placement=newest) as app,
+        applications.application(url, placement=newest) as app,
     ):
         service = Service(app, url)
         yield service

@@ -91,8 +91,7 @@ def _running(directory: pathlib.Path, *, workers: int, unix: bool = False, threa
     bind = f'unix:{address}' if unix else f'127.0.0.1:{port}'
     environ = services.clean_environ(
         OS_PLACEMENT_CONFIG_DIR=str(directory),
-        OS_PLACEMENT_DATABASE__CONNECTION=f'sqlite:///{directory}/placement.sqlite',
-        OS_PLACEMENT_DATABASE__SQLITE_BUSY_TIMEOUT=str(SECONDS),
+        OS_PLACEMENT_DATABASE__CONNECTION=f'sqlite:///{directory}/placement.sqlite?timeout={SECONDS}',
         OS_API__AUTH_STRATEGY='noauth2',
     )
     command = [PROGRAM, '--bind', bind, '--workers', str(workers), '--threads', str(threads)]

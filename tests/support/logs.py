@@ -34,7 +34,7 @@ _providers = tables.resource_providers
 
 def opened(url: str | sa.URL, **options: object) -> Database:
     """Open a database as a process of the service does, with ``options`` of its group."""
-    return Database(applications.options(url, placement_database={'sqlite_busy_timeout': 60, **options}))
+    return Database(applications.options(url, placement_database=options))
 
 
 @contextlib.contextmanager
