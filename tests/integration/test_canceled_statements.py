@@ -69,7 +69,8 @@ def test_statements_canceled_under_load(database: sa.URL, caplog: pytest.LogCapt
         finally:
             done.set()
             canceller.join()
-        assert set(statuses) <= {204, 503}
+        # 409: all attempts of a claim were canceled or waited for a row lock too long, the last one the latter.
+        assert set(statuses) <= {204, 409, 503}
         conf = applications.options(database)
         for kind in checks.CHECKS:
             assert checks.find(app.db, conf, kind) == [], kind
