@@ -201,11 +201,6 @@ def _shorten(text: str) -> str:
     return f'{text[: _MAX_PART // 2]} [...] {text[-_MAX_PART // 2 :]}'
 
 
-def _is_integer(_checker: Any, value: object) -> bool:
-    # jsonschema also accepts 2.0, which would be stored and returned as a float (api-ref/rules.md#json-bodies).
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
     if isinstance(value, str) and not re.search(pattern, value):
         # Clients know the patterns of JSON Schema, where $ means what \Z means in Python.
@@ -239,7 +234,10 @@ _FORMATS.checks('uuid')(lambda value: not isinstance(value, str) or is_uuid(valu
 _Validator = validators.extend(
     jsonschema.Draft7Validator,
     validators={'pattern': _pattern, 'uniqueItems': _unique_items, 'additionalProperties': _additional_properties},
-    type_checker=jsonschema.Draft7Validator.TYPE_CHECKER.redefine('integer', _is_integer),
+    # jsonschema also accepts 2.0, which would be stored and returned as a float (api-ref/rules.md#json-bodies).
+    type_checker=jsonschema.Draft7Validator.TYPE_CHECKER.redefine(
+        'integer', lambda _checker, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
 )
 
 #: Keywords that draft 4 does not have or gives another meaning; and uniqueItems, because fastjsonschema needs minutes

@@ -109,8 +109,10 @@ class ChangeLogSlots:
         if slot.next_token is not None:
             slot.sequence, slot.token, slot.next_token = slot.sequence + 1, slot.next_token, None
         slots.free.append(slot)
-        if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0:
-            self._trim(slot)
+        oldest, entries = slot.sequence - KEPT_TRANSACTIONS, tables.change_log.c
+        if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and oldest > 0:
+            condition = (entries.slot_id == slot.slot_id) & (entries.sequence <= oldest)
+            self._maintain(tables.change_log.delete().where(condition))
 
     def resolve_in_doubt(self, slot: Slot) -> Outcome:
         """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
@@ -170,12 +172,6 @@ class ChangeLogSlots:
             if not tx.execute(take).rowcount:
                 raise RetryTransaction
             return Slot(*row)
-
-    def _trim(self, slot: Slot) -> None:
-        oldest, entries = slot.sequence - KEPT_TRANSACTIONS, tables.change_log.c
-        if oldest > 0:
-            condition = (entries.slot_id == slot.slot_id) & (entries.sequence <= oldest)
-            self._maintain(tables.change_log.delete().where(condition))
 
     def _maintain(self, statement: sa.Executable) -> None:
         """Execute a statement that is not urgent. Log unexpected failures, and raise none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -133,15 +134,10 @@ def connections(db: Database) -> list[Connections] | None:
     with db.reader() as connection:
         if connection.dialect.name == 'sqlite':
             return None
+        # MariaDB has addresses such as ``10.0.0.1:45678`` or ``localhost``. An IPv6 address has several colons.
         counts = Counter(
-            (session.account, _without_port(session.address), session.program, session.own)
+            (session.account, re.sub(r'^([^:]*):[0-9]+$', r'\1', session.address), session.program, session.own)
             for session in sessions.list_others(connection)
         )
     rows = (Connections(*place, connections=count) for place, count in counts.items())
     return sorted(rows, key=lambda row: (row.own, -row.connections, row))
-
-
-def _without_port(address: str) -> str:
-    """Return the host in an address. MariaDB has addresses such as ``10.0.0.1:45678`` or ``localhost``."""
-    host, colon, port = address.rpartition(':')
-    return host if colon and port.isdigit() and ':' not in host else address

@@ -67,7 +67,10 @@ def parse(text: str, version: Version) -> CandidateRequest:
     if len(fields) > MAX_REQUEST_GROUPS:
         raise BadQuery(f'{validation.INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
     root = _parse_root_required(values.get('root_required', ()))
-    same_subtree = tuple(dict.fromkeys(map(_parse_suffixes, values.get('same_subtree', ()))))
+    named = [[suffix.strip() for suffix in value.split(',')] for value in values.get('same_subtree', ())]
+    if any('' in suffixes for suffixes in named):
+        raise BadQueryValue(_EMPTY_IN_SUBTREE)
+    same_subtree = tuple(dict.fromkeys(map(frozenset, named)))
     for name, suffix, occurrences in _in_order_of_reading(pairs, values, parameters, version):
         fields[suffix].update(_READERS[name](occurrences, version, suffix))
     groups = tuple([RequestGroup(suffix, bool(suffix), **of_group) for suffix, of_group in fields.items()])
@@ -149,14 +152,6 @@ def _parse_root_required(values: Sequence[str]) -> TraitFilter:
     if both:
         raise BadQueryValue(_ROOT_CONFLICTING.format(traits=both))
     return traits
-
-
-def _parse_suffixes(value: str) -> frozenset[str]:
-    """Read one value of ``same_subtree``."""
-    suffixes = frozenset(item.strip() for item in value.split(','))
-    if '' in suffixes:
-        raise BadQueryValue(_EMPTY_IN_SUBTREE)
-    return suffixes
 
 
 def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
