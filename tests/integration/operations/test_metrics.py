@@ -5,10 +5,8 @@ from __future__ import annotations
 import pathlib
 import signal
 import subprocess
-import sys
 
 import httpx
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support import servers
@@ -120,30 +118,3 @@ def test_a_taken_port_is_reported_and_does_not_stop_the_service(tmp_path: pathli
             log, words = tmp_path / placement_server.LOG, f'Cannot listen on 127.0.0.1:{port}'
             wait_until(lambda: words in log.read_text(), 'nothing was said')
             _list_traits(url, 1)
-
-
-def test_counts_of_uwsgi_processes(tmp_path: pathlib.Path) -> None:
-    programs = services.environment('uwsgi', ('pyuwsgi',))
-    bind, port = f'127.0.0.1:{servers.free_port()}', servers.free_port()
-    counts = tmp_path / 'counts'
-    counts.mkdir()
-    placement_server.write_configuration(tmp_path, metrics={'bind': bind})
-    environ = placement_server.environ(
-        tmp_path, PYTHONPATH=services.import_path(), PROMETHEUS_MULTIPROC_DIR=str(counts)
-    )
-    server = [str(programs / 'uwsgi'), '--ini', str(placement_server.uwsgi_ini(tmp_path, port, programs))]
-    url = f'http://127.0.0.1:{port}/placement'
-    exporter = [sys.executable, '-m', 'placement.cmd.exporter']
-    with (
-        services.running(server, url, tmp_path / 'uwsgi.log', environ),
-        services.running(exporter, f'http://{bind}/healthcheck', tmp_path / 'exporter.log', environ),
-    ):
-        _list_traits(url, 20)
-        assert _value(f'http://{bind}', 'placement_requests_total', TRAITS) == 20
-
-
-@pytest.mark.parametrize('path', ['/healthcheck', '/healthcheck/ready'])
-def test_health_paths_of_the_api_port(tmp_path: pathlib.Path, path: str) -> None:
-    placement_server.write_configuration(tmp_path, healthcheck={'path': '/healthcheck'})
-    with placement_server.served(tmp_path) as (url, _):
-        assert httpx.get(f'{url}{path}').text == 'OK\n'
