@@ -215,6 +215,32 @@ def test_a_locked_slot_is_not_waited_for(url: sa.URL, db: Database, other: Datab
 
 
 @on_servers
+def test_a_writer_does_not_wait_for_the_entry_of_another(
+    url: sa.URL, db: Database, other: Database, providers: list[int]
+) -> None:
+    """Neither does a process that first has to take a slot."""
+    entered, may_commit = threading.Event(), threading.Event()
+    newcomer = logs.opened(url)
+
+    def hold(_connection: sa.Connection) -> None:
+        entered.set()
+        assert may_commit.wait(60)
+
+    other.write(lambda tx: logs.move(tx, providers[1:]))
+    holding = threading.Thread(target=db.write, args=(lambda tx: logs.move(tx, providers[:1]),))
+    with listening(db.engine, 'commit', hold):
+        holding.start()
+        assert entered.wait(60)
+        for writer in (other, newcomer):
+            writer.write(lambda tx: logs.move(tx, providers[1:]))
+        assert holding.is_alive()
+        may_commit.set()
+        holding.join()
+    newest(db)
+    newcomer.dispose()
+
+
+@on_servers
 def test_a_conflict_in_the_entry_uses_the_number_again(
     url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,7 @@
-"""Every way in which a process can be behind its database: its next search sees the tables."""
+"""Ways in which a process can be behind its database: its next search sees the tables.
+
+Those that need no special moment are in tests/property/test_idle_processes.py: idleness, clones, jumps of the clock.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import contextlib
 import datetime as dt
 import os
 import pathlib
-import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -17,13 +19,12 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cache.snapshot import Snapshot
-from placement.capacity import InventoryRecord
 from placement.db import change_log, change_log_slots, tables
 from placement.objects.resource_provider import ResourceProvider
 from tests.support import applications, databases, idle_processes, logs
 from tests.support.event_hooks import listening
-from tests.support.idle_processes import HOUR, YEAR, Process
-from tests.support.objects import create_provider, set_inventories
+from tests.support.idle_processes import Process
+from tests.support.objects import claim, create_provider
 from tests.support.waiting import wait_until
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
@@ -100,53 +101,6 @@ def test_a_text_of_rows_that_the_server_truncates(reader: Process, start: Callab
             rename(writer, f'renamed {number}')
         assert names(reader.search()) == {'renamed 19'}
         reader.check()
-
-
-# Asleep ---------------------------------------------------------------------------------------------------
-
-
-@everywhere
-def test_a_writer_that_came_and_went_while_nobody_asked(start: Callable[[], Process], reader: Process) -> None:
-    """It deletes a provider, shrinks an inventory and creates a host, and ends. A third process writes days later."""
-    other = create_provider(applications.administrator(reader.db), 'other', VCPU=8)
-    reader.check()
-    visitor = start()
-    context = applications.administrator(visitor.db)
-    ResourceProvider.destroy(context, other.uuid)
-    (host,) = (provider for provider in reader.provider_cache.up_to_date().providers() if provider.name == 'host')
-    set_inventories(ResourceProvider.get_by_uuid(context, host.uuid), ('VCPU', InventoryRecord(2)))
-    create_provider(context, 'new')
-    visitor.kill()
-    idle_processes.pass_time(reader.db, 30 * HOUR)
-    third = start()
-    rename(third, 'renamed')
-    reader.now += 30 * HOUR
-    assert names(reader.search()) == {'renamed', 'new'}
-    reader.check()
-
-
-@everywhere
-@pytest.mark.parametrize('kept_transactions', [3, 5000])
-def test_idle_for_a_year(
-    url: sa.URL, start: Callable[[], Process], reader: Process, monkeypatch: pytest.MonkeyPatch, kept_transactions: int
-) -> None:
-    """Many writers come and go, which use one slot after another, or many at once; entries stay or are deleted."""
-    monkeypatch.setattr(change_log_slots, 'TRIM_INTERVAL_TRANSACTIONS', 2)
-    monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', kept_transactions)
-    choose = random.Random(kept_transactions)
-    for month in range(12):
-        visitors = [start() for _ in range(choose.choice([1, 3]))]
-        for _ in range(5):
-            choose.choice(visitors).write(choose)
-        for visitor in visitors:
-            choose.choice([visitor.stop, visitor.kill])()
-        if month % 4 == 0:
-            idle_processes.forked(url, lambda process: process.write(choose))
-        idle_processes.pass_time(reader.db, YEAR / 12)
-    reader.check()
-    reader.now += YEAR
-    rename(reader, 'renamed')
-    reader.check()
 
 
 # Restored -------------------------------------------------------------------------------------------------
@@ -287,40 +241,6 @@ def newest_provider(process: Process) -> str:
     return uuid
 
 
-# One slot, two processes ----------------------------------------------------------------------------------
-
-
-@everywhere
-def test_a_cloned_machine(url: sa.URL, start: Callable[[], Process], reader: Process) -> None:
-    """Both go on with the state of one, write and read."""
-    writer = start()
-    rename(writer, 'before')
-    writer.check()
-    clone = writer.clone(url)
-    clone.check()
-    for number, process in enumerate((clone, writer, writer, clone, writer)):
-        rename(process, f'number {number}')
-        for searcher in (reader, writer, clone):
-            searcher.check()
-            assert names(searcher.search()) == {f'number {number}'}
-    clone.stop()
-
-
-@everywhere
-def test_two_processes_forced_onto_one_slot(url: sa.URL, start: Callable[[], Process], reader: Process) -> None:
-    """Again and again, by a clock of the database that jumps."""
-    first, other = start(), start()
-    for number in range(6):
-        logs.free_all(reader.db)
-        for process in (first, other):
-            process.db._slots._process_slots().free.clear()
-            logs.free_all(reader.db)
-            assert logs.next_slot(process.db) == 1
-        for process in (other, first, other):
-            rename(process, f'number {number}')
-            reader.check()
-
-
 # A node of a cluster --------------------------------------------------------------------------------------
 
 
@@ -403,5 +323,32 @@ def test_nodes_that_take_slots_at_once(nodes: list[sa.URL]) -> None:
         list(threads.map(run, range(9)))
     after = dict(map(tuple, databases_of_nodes[0].fetch_all(sequences)))
     assert sorted(after[slot] - before.get(slot, 0) for slot in after if after[slot] != before.get(slot)) == [1] * 9
+    for database in databases_of_nodes:
+        database.dispose()
+
+
+@pytest.mark.galera
+def test_nodes_that_write_different_providers_do_not_collide(
+    nodes: list[sa.URL], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no certification failure, since no two nodes write the same rows of the log."""
+    # As the documentation tells operators, so that one node sees the providers that another one created.
+    current = {'init_command': 'SET SESSION wsrep_sync_wait = 1'}
+    databases_of_nodes = [logs.opened(url.update_query_dict(current)) for url in nodes]
+    hosts = [create_provider(applications.administrator(databases_of_nodes[0]), VCPU=1000).uuid for _ in range(6)]
+
+    def claim_repeatedly(number: int) -> None:
+        context = applications.administrator(databases_of_nodes[number % 3])
+        for _ in range(100):
+            claim(context, {hosts[number]: {'VCPU': 1}})
+
+    # The owner of all claims is stored once.
+    claim(applications.administrator(databases_of_nodes[0]), {hosts[0]: {'VCPU': 1}})
+    retried: list[str] = []
+    for database in databases_of_nodes:
+        monkeypatch.setattr(database.metrics, 'transaction_retried', retried.append)
+    with futures.ThreadPoolExecutor(len(hosts)) as threads:
+        list(threads.map(claim_repeatedly, range(len(hosts))))
+    assert retried == []
     for database in databases_of_nodes:
         database.dispose()

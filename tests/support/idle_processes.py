@@ -28,7 +28,6 @@ from tests.support.cache_equality import assert_same
 from tests.support.objects import claim, create_provider, set_inventories, set_traits
 
 HOUR = 3600.0
-YEAR = 365 * 24 * HOUR
 
 
 class Process:
