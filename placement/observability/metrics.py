@@ -198,9 +198,7 @@ class Metrics:
         """
         timing.time_statements(engine, self._phase_times)
         self.waiting_threads[pool] = timing.ThreadCount()
-        # Other kinds of pools do not report their connections.
-        if isinstance(engine.pool, sa.QueuePool):
-            self._engines[pool] = (engine, limit)
+        self._engines[pool] = (engine, limit)
 
     def update_saturation(self) -> None:
         """Set the gauges of busy threads and connections to the current values."""

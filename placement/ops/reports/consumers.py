@@ -22,12 +22,13 @@ _types = tables.consumer_types
 
 @dataclass(frozen=True)
 class ConsumerAllocation:
-    """One allocation. A provider without a name has its uuid as name, a class that no longer exists a text with its id.
+    """One allocation. If the provider has no name, ``provider_name`` is its uuid.
 
+    If the class no longer exists, ``resource_class`` is a text with its id.
     ``created_at`` is the aware time at which the consumer was last written: a write replaces all its allocations.
     """
 
-    provider_uuid: str | None
+    provider_uuid: str
     provider_name: str
     resource_class: str
     amount: int
