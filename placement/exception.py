@@ -1,7 +1,7 @@
 """The expected failures, as exceptions that carry data and know nothing of HTTP.
 
-Every message is a text of api-ref. ``placement/web/error_mapping.py`` maps exceptions to HTTP statuses and error codes;
-handlers declare what an operation puts before the message.
+The messages for clients are in api-ref. ``placement/web/error_mapping.py`` maps exceptions to HTTP statuses and error
+codes; handlers declare what an operation puts before the message.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class AllocationProviderNotFound(NotFound):
     template = "Allocation for resource provider '{uuid}' that does not exist."
 
 
-# Values that are well-formed but not allowed ---------------------------------------------------------------
+# Requests that are malformed or not allowed ----------------------------------------------------------------
 
 
 class Invalid(PlacementError):
-    """The request is not allowed, whatever is stored."""
+    """The request is well-formed, but not allowed."""
 
 
 class BadQuery(PlacementError):

@@ -31,6 +31,8 @@ database, so that claims wait for one another instead of deadlocking. All locks 
    (``db.inventory_rows``).
 8. Increment a slot of the change log that no other transaction uses, and INSERT the entries (``db.change_log``).
 
+For many rows a step has several statements of the same kind (the limits are in ``db.sql``).
+
 Steps 4 to 8 are one ``StatementBatch``. Its row counts are checked in the order of its statements, before COMMIT. The
 first wrong row count decides; ``db.batch`` says why this does not depend on the database.
 
@@ -72,10 +74,12 @@ Retries
   consumers or the generations have changed or that no rule is violated now;
 * another process also uses the slot of step 8 (``change_log.Slot.taken``);
 * the database reports a conflict, also at COMMIT: deadlock, lock timeout, serialization failure, a failed certification
-  on Galera (``errors.is_conflict``).
+  on Galera (``errors.is_conflict``);
+* COMMIT failed, and the change log shows that nothing was committed (``ChangeLogSlots.resolve_in_doubt``).
 
-If the connection is already closed at the first statement, the transaction starts again on a new connection; this is
-not counted. Nothing else is retried: neither a wrong generation of a consumer nor a connection that breaks later.
+If the connection is already closed at the first statement, or the database is read-only, the transaction starts again
+once on a new connection; this is not counted. Nothing else is retried: neither a wrong generation of a consumer nor a
+connection that breaks later.
 """
 
 from __future__ import annotations
@@ -156,7 +160,7 @@ def _write(
 ) -> Mapping[str, Mapping[str, int]]:
     """Execute all steps of claims and, with ``reshaped`` providers, of a reshape.
 
-    :returns: the usage of the new inventories of a reshape, by provider uuid and class name.
+    :returns: for a reshape, the result of ``inventory_replacement.usage_after``.
     """
     # 1. to 3.
     plan = make_plan(db, tx, claims, reshaped)

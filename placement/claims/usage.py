@@ -1,7 +1,7 @@
 """Updates ``inventories.used``: step 6 of ``claims.claim``.
 
-This is one UPDATE, whose WHERE clause has the capacity rule. It locks the rows in order of provider and class, which is
-the order of the unique index.
+The WHERE clause of each UPDATE has the capacity rule. The rows are locked in order of provider and class, which is the
+order of the unique index.
 """
 
 from __future__ import annotations

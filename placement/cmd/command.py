@@ -32,8 +32,8 @@ DEV_DATABASE = 'placement-dev.sqlite'
 class CommandParser(argparse.ArgumentParser):
     """Parses the arguments of a program or of one of its commands.
 
-    Options of the configuration and of the log may be before or after the name of a command. The parser of a command
-    sets only options after the name, so that it does not overwrite options before the name.
+    Options of the configuration and of the log may be before or after the name of a command. In the parser of a command
+    they have no defaults, because these would overwrite the options before the name.
     """
 
     def __init__(self, *args: Any, is_command: bool = False, **options: Any) -> None:

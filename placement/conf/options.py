@@ -44,8 +44,8 @@ _METRICS = [
         'bind',
         type=types.String(regex=r'^(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):[0-9]{1,5}$'),
         sample_default='127.0.0.1:9178',
-        help='Address and port, as HOST:PORT or [IPV6]:PORT, on which the metrics are served; it must differ from that'
-        ' of the API. Unset: nothing is counted or served. placement-api starts an exporter that listens there and'
+        help='Address and port, as HOST:PORT or [IPV6]:PORT, on which the metrics are served: not the address of the'
+        ' API. Unset: nothing is counted or served. placement-api starts an exporter that listens there and'
         ' ends with the service. Under another WSGI server, run "python -m placement.cmd.exporter" beside the server,'
         ' with the same environment variable PROMETHEUS_MULTIPROC_DIR, which names an empty directory. There is no'
         ' authentication: use an address that only the monitoring reaches.',
@@ -220,8 +220,8 @@ _DATABASE = [
         default=5,
         min=0,
         help='Seconds that a statement waits for a lock of another transaction on PostgreSQL (lock_timeout), MariaDB'
-        ' and MySQL (innodb_lock_wait_timeout); then its transaction is retried. With 0 the setting of the server'
-        ' applies. It always applies to changes of the schema and to commands of placement-manage except page.',
+        ' and MySQL (innodb_lock_wait_timeout); then its transaction is retried. 0: the setting of the server. Changes'
+        ' of the schema and the commands of placement-manage except page always use the setting of the server.',
     ),
     cfg.IntOpt(
         'mysql_wsrep_sync_wait',

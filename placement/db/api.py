@@ -42,7 +42,7 @@ _MAX_RETRY_DELAY_SECONDS = 0.25
 
 #: The name of the pool of connections in the metrics.
 _POOL = 'database'
-#: A statement on a connection that was already broken fails within this time, which no ``socket_timeout`` is below.
+#: A statement on a connection that was already broken fails within this time. Each ``socket_timeout`` is longer.
 _MAX_STALE_SECONDS = 0.9
 #: Maximum number of retries of a single statement that only reads.
 _MAX_READ_RETRIES = 5

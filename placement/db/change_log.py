@@ -385,7 +385,7 @@ class LogPosition:
 
 
 def read_log_position(tx: sa.Connection, reader_position: LogPosition | None = None) -> LogPosition:
-    """Read the position of the log that ``tx`` sees, in one statement if there are few slots, otherwise in two.
+    """Read the position of the log that ``tx`` sees, in one or two statements.
 
     :param tx: a transaction that sees one state of the database (``Database.reader``).
     :param reader_position: a position read earlier, or None. If it has many slots, only the slots of groups with

@@ -1,7 +1,8 @@
 """The slots of the change log. Each write transaction appends its entries under a slot of its own.
 
-The number of slots is the largest number of transactions that ever wrote at the same time, in all processes together.
-Rows are never deleted. A process takes a free slot when it needs one more, keeps it, and frees its slots when it stops.
+A process takes a free slot, or inserts one, when it needs one more, keeps it, and frees its slots when it stops. So it
+has as many slots as it ever had write transactions at the same time. Rows are never deleted.
+
 A slot is also free if its owner has been silent for an hour by the clock of the database. Even if two processes use one
 slot, nothing goes wrong: the UPDATE of each transaction matches only the sequence number and token that its process
 knows, so the transaction of one process is retried with another slot.

@@ -160,7 +160,7 @@ def is_missing_table(error: BaseException) -> bool:
 
 
 def is_disconnect(error: BaseException) -> bool:
-    """Return whether the connection broke, and was not only closed because of ``is_read_only``.
+    """Return whether the connection broke. One that we closed because the database is read-only did not break.
 
     This relies on SQLAlchemy's flag, because psycopg raises the same OperationalError without a SQLSTATE for a
     statement that it cannot send, such as one with too many parameters.

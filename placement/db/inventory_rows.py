@@ -55,10 +55,10 @@ def insert(
 
 
 def overwrite(batch: StatementBatch, records: Mapping[int, InventoryRecord], provider_id: int | None = None) -> None:
-    """Add the UPDATEs of existing inventories, one for every 100 inventories.
+    """Add the UPDATEs of existing inventories, one for every 100 inventories. They lock the rows in no fixed order.
 
     :param records: by row id; if ``provider_id`` is given, by class id.
-    :param provider_id: the provider of all inventories. With it, rows are locked in order of class, as in claims.
+    :param provider_id: the provider of all inventories.
     """
     for chunk in sql.chunks(sorted(records), _MAX_ROWS_PER_UPDATE):
         columns = zip(*(records[id_][:-1] for id_ in chunk), strict=True)

@@ -221,7 +221,7 @@ def _recorded_revisions(connection: sa.Connection) -> tuple[str, ...]:
     """Return the recorded revisions. Revisions are numbered, so the largest is the newest.
 
     There are two if a process on another node of a Galera cluster finished the next step before this process recorded
-    the previous one. Both steps are complete then, because no step changes what exists.
+    the previous one. Both steps are complete then, because a process completes a step before it records it.
     """
     context = migration.MigrationContext.configure(connection, opts={'version_table': VERSION_TABLE})
     return context.get_current_heads()

@@ -210,7 +210,7 @@ resource_provider_aggregates = _table(
 
 # The change log (placement.db.change_log). No other table refers to it.
 
-# The number of rows is the largest number of transactions that ever wrote at the same time. Rows are never deleted.
+# Each process keeps as many rows as it ever had write transactions at the same time. Rows are never deleted.
 change_log_slots = sa.Table(
     'placement_change_log_slots',
     metadata,

@@ -141,7 +141,7 @@ class _Task(_Response, task.WSGITask):
         return super().build_response_header()
 
     def set_close_on_finish(self) -> None:
-        """Close the connection after this response, but not only because it has no body, as waitress would."""
+        """Close the connection after this response. Ignore that waitress also calls this if there is no body."""
         if self.has_body or self._must_close or self.version == '1.0':
             super().set_close_on_finish()
 
@@ -284,7 +284,7 @@ class ConnectionTable:
 class Channel(HTTPChannel):
     """A connection to a client. Its requests are processed one by one, each in a thread of waitress."""
 
-    #: waitress sets this to have the connection closed, even in the thread that processes a request.
+    #: Whether to close the connection. waitress sets this, also in the thread that processes a request.
     will_close: bool
 
     request: _Parser | None

@@ -25,8 +25,8 @@ class SocketMap(dict[int, Any]):
         self._selector = selectors.DefaultSelector()
         #: The file descriptor and the registered events of each open dispatcher.
         self._registered: dict[Any, tuple[int, int]] = {}
-        # This lock is held while the events that a dispatcher waits for are compared with its registration. So either
-        # ``update`` or the ``is_outdated`` of another thread sees a change by that thread.
+        # A thread that changes the events of a dispatcher calls ``is_outdated`` afterwards. ``update`` may run at the
+        # same time. Both compare the events with the registration under this lock, so one of them sees the change.
         self._lock = threading.Lock()
 
     def __setitem__(self, fd: int, dispatcher: Any) -> None:
@@ -48,7 +48,8 @@ class SocketMap(dict[int, Any]):
             if dispatcher not in self._registered:
                 continue
             if not events & _awaited(dispatcher):
-                # This comes after the event, because most dispatchers soon wait for the same event again.
+                # The registration is removed only now that the event has occurred in vain, because most dispatchers
+                # soon wait for the same event again.
                 self.update(dispatcher)
                 continue
             wasyncore.readwrite(dispatcher, select.POLLIN if events & selectors.EVENT_READ else select.POLLOUT)

@@ -197,7 +197,7 @@ class Operation:
 class ByMicroversion:
     """A WSGI application that chooses between operations on the same path and method by microversion.
 
-    :param operations: the operations, oldest first. If none exists at a microversion, the last one has the error.
+    :param operations: the operations, oldest first. If none exists at a microversion, the last one responds.
     :raises ValueError: two operations exist at the same microversion.
     """
 

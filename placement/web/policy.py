@@ -30,9 +30,9 @@ _FileStates = tuple[tuple[str, int, int, int], ...]
 
 
 class _LoadedPolicy(NamedTuple):
-    """The rules in force. ``roles`` maps a rule that any of several roles satisfies to these roles, in lower case.
+    """The rules in force. ``roles`` has each rule that requires nothing but one of some roles, with these roles.
 
-    Rules about anything else are not in it. It exists because oslo.policy is slow even for such simple rules.
+    The roles are in lower case. oslo.policy is slow even for such simple rules.
     """
 
     rules: oslo_policy.Enforcer

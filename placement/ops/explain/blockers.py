@@ -133,8 +133,8 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
         providers, satisfying = trees.count, accepted.count
         kind = CauseKind.ROOTS_NOT_TOGETHER if satisfying else CauseKind.ROOTS_REJECTED
     else:
-        # The requirements of the unsuffixed group do not contain its traits. All other requirements of the group
-        # contain the condition already, and adding it again changes nothing.
+        # The requirements of the unsuffixed group do not contain its traits, so the condition is added. If they contain
+        # it already, this changes nothing.
         requirements = [
             replace(requirement, conditions=(*requirement.conditions, rule.condition))
             for requirement in _of_group(complete, rule)
@@ -223,7 +223,7 @@ def _blocker_of_amount(
     sufficient = counts[0].providers if counts and counts[0].kind == 'combined' else 0
     notes = [] if sufficient else _unshared(trees, without_amount, rule, condition)
     absences = []
-    # If this is the only class of the group: the group's rules that require something that no provider has.
+    # If the group has no other class, these are its rules that require something that no provider has.
     if sum(len(requirement.resources) for requirement in requirements) == 1:
         own_rules = (other for other in rules(complete.compiled) if rule.suffix in other.suffixes)
         absences = [Cause(CauseKind.NONE_EXISTS, other) for other in own_rules if _is_absent(snapshot, other)]

@@ -188,7 +188,10 @@ def _by_set(partition: Partition, name: str) -> NDArray[np.float64]:
 
 
 def tree_utilization(partition: Partition, name: str) -> NDArray[np.float64]:
-    """Return the capacity, usage and over-commitment of one class for each tree of a partition that has the class."""
+    """Return the capacity, usage and over-commitment of one class for each tree of a partition.
+
+    :param name: a class that a provider of the partition has.
+    """
     columns = partition.inventory_columns[name]
     return _grouped(partition.tree_numbers[columns.positions], columns, len(partition.roots))
 
