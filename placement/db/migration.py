@@ -29,7 +29,7 @@ _LOCK_TIMEOUT_SECONDS = 120
 #: Maximum number of retries while a process on another node of a cluster changes the schema, about one a second.
 _MAX_SYNC_RETRIES = 60
 
-Rows = list[dict[str, object]]
+Rows = list[tuple[object, ...]]
 
 
 class WrongSchema(exception.PlacementError):
@@ -247,7 +247,7 @@ def _reject_foreign_tables(connection: sa.Connection, theirs_only: bool = False)
 
 def has_standard_names(tx: sa.Connection) -> bool:
     """Return whether the database has all standard resource classes and traits."""
-    return not any(rows for _, rows in _missing_names(tx))
+    return not any(rows for _, _, rows in _missing_names(tx))
 
 
 def insert_standard_names(tx: sa.Connection) -> None:
@@ -256,14 +256,15 @@ def insert_standard_names(tx: sa.Connection) -> None:
     Several processes may do this at the same time, because it does not change existing rows. The caller records the
     change in the log (``change_log.record_names``).
     """
-    for table, rows in _missing_names(tx):
-        if rows:
-            tx.execute(sql.insert_unless_present(tx, table), rows)
+    for table, columns, rows in _missing_names(tx):
+        for text, values in sql.bulk_insert(tx, table, columns, rows, unless_present=True):
+            sql.execute_text(tx, text, *values)
 
 
-def _missing_names(tx: sa.Connection) -> Iterator[tuple[sa.Table, Rows]]:
-    classes: Rows = [{'id': id_, 'name': name} for id_, name in enumerate(os_resource_classes.STANDARDS)]
-    traits: Rows = [{'name': name} for name in sorted(os_traits.get_traits())]
-    for table, rows in ((tables.resource_classes, classes), (tables.traits, traits)):
+def _missing_names(tx: sa.Connection) -> Iterator[tuple[str, str, Rows]]:
+    """Yield the names of the two tables and of their columns, and the rows that they lack."""
+    classes: Rows = list(enumerate(os_resource_classes.STANDARDS))
+    traits: Rows = [(name,) for name in sorted(os_traits.get_traits())]
+    for table, columns, rows in ((tables.resource_classes, 'id, name', classes), (tables.traits, 'name', traits)):
         present = set(tx.scalars(sa.select(table.c.name)))
-        yield table, [row for row in rows if row['name'] not in present]
+        yield table.name, columns, [row for row in rows if row[-1] not in present]

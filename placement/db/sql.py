@@ -10,7 +10,6 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 from oslo_utils import timeutils
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 #: Maximum number of values of an IN list. PostgreSQL takes 65,535 parameters, SQLite 32,766. MariaDB converts a list of
 #: 1,000 values or more to a temporary table, and may read the whole other table to join them.
@@ -54,15 +53,6 @@ def lock_rows_in_id_order(
         return condition
     locked = sa.select(table.c.id).where(condition).order_by(table.c.id).with_for_update(key_share=True).cte()
     return sa.and_(table.c.id == locked.c.id, condition)
-
-
-def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
-    """Return an INSERT into ``table`` that skips rows whose key exists."""
-    if tx.dialect.name == 'postgresql':
-        return postgresql.insert(table).on_conflict_do_nothing()
-    if tx.dialect.name == 'sqlite':
-        return sqlite.insert(table).on_conflict_do_nothing()
-    return mysql.insert(table).prefix_with('IGNORE')
 
 
 # Statements as text, for claims and other frequent writes. A database needs about 0.1 ms for a statement. An expression
@@ -111,33 +101,29 @@ def with_utc(moment: Moment) -> Moment:
 
 
 def bulk_insert(
-    tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[Any]], row: str = ''
+    tx: sa.Connection,
+    table: str,
+    columns: str,
+    rows: Sequence[Sequence[Any]],
+    row: str = '',
+    *,
+    unless_present: bool = False,
 ) -> Iterator[tuple[str, list[Any]]]:
     """Yield texts and values of INSERT statements for ``execute_text``, one for every 900 rows.
 
     :param columns: the names of the columns, joined with commas, without ``created_at``, which is set to ``now``.
     :param rows: values for ``execute_text``, in the order of the question marks in ``row``.
     :param row: the expressions for ``columns``, joined with commas; by default question marks.
+    :param unless_present: whether to skip rows whose key exists.
     """
-    moment = now(tx)
+    moment, ignore, otherwise = now(tx), '', ''
+    if unless_present:
+        ignore, otherwise = (' IGNORE', '') if is_mysql(tx.dialect) else ('', ' ON CONFLICT DO NOTHING')
     for chunk in chunks(rows):
         values = ', '.join([f'({row or placeholders(len(chunk[0]))}, ?)'] * len(chunk))
-        template = 'INSERT INTO {table} ({columns}, created_at) VALUES {values}'
-        text = statement(template, table=table, columns=columns, values=values)
+        template = 'INSERT{ignore} INTO {table} ({columns}, created_at) VALUES {values}{otherwise}'
+        text = statement(template, ignore=ignore, table=table, columns=columns, values=values, otherwise=otherwise)
         yield text, [value for items in chunk for value in (*items, moment)]
-
-
-def insertion_unless_present(
-    tx: sa.Connection, table: str, column: str, values: Sequence[Any]
-) -> tuple[str, list[Any]]:
-    """Return the text and values of an INSERT with one row per value, which skips rows whose key exists.
-
-    :param values: values of ``column``, at most ``MAX_VALUES_PER_STATEMENT``.
-    """
-    ((text, parameters),) = bulk_insert(tx, table, column, [(value,) for value in values])
-    if is_mysql(tx.dialect):
-        return text.replace('INSERT', 'INSERT IGNORE', 1), parameters
-    return f'{text} ON CONFLICT DO NOTHING', parameters
 
 
 def update_in_order(

@@ -56,8 +56,8 @@ def replace(
     )
     moment = sql.now(tx)
     for chunk in sql.chunks(uuids):
-        if unknown := known_aggregates.unknown(chunk):
-            text, values = sql.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unknown)
+        unknown = [(uuid,) for uuid in known_aggregates.unknown(chunk)]
+        for text, values in sql.bulk_insert(tx, 'placement_aggregates', 'uuid', unknown, unless_present=True):
             batch.add_statement(text, *values)
 
         def deleted(uuids: Sequence[str] = chunk) -> errors.RetryTransaction:

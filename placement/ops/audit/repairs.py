@@ -55,8 +55,9 @@ def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
         projects, users = consumers.ensure_owners(tx, {project_id}, {user_id})
         allocation_id = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
         if allocation_id is not None:
-            row = {'uuid': uuid, 'project_id': projects[project_id], 'user_id': users[user_id], 'generation': 0}
-            tx.execute(sql.insert_unless_present(tx, _consumers), [row])
+            columns, row = 'uuid, project_id, user_id, generation', (uuid, projects[project_id], users[user_id], 0)
+            for text, values in sql.bulk_insert(tx, _consumers.name, columns, [row], unless_present=True):
+                sql.execute_text(tx, text, *values)
 
     return apply
 
