@@ -1,6 +1,6 @@
-"""Make the pictures in ``doc/`` from the screenshots of ``tox -e page``: ``python tools/page_pictures.py``.
+"""Make the pictures in ``doc/`` from the screenshots of ``tox -e servers -- -m page``.
 
-Needs Pillow, which is in the extra ``bench``.
+To run: ``python tools/page_pictures.py``. It needs Pillow, which is in the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLORS = 128
 
 if __name__ == '__main__':
     if not SCREENSHOTS.is_dir():
-        sys.exit(f'{SCREENSHOTS} is missing: run tox -e page first')
+        sys.exit(f'{SCREENSHOTS} is missing: run tox -e servers -- -m page first')
     for target, source, top, bottom in PICTURES:
         with Image.open(SCREENSHOTS / f'{source}.png') as shot:
             part = shot.convert('RGB').crop((0, top, shot.width, min(bottom, shot.height)))
