@@ -66,21 +66,21 @@ PATHS = (
     '/allocation_candidates?resources=VCPU:1,DISK_GB:1',
     '/allocation_candidates?resources=DISK_GB:1',
 )
-#: At most as many forms as the cache keeps, so that each is still kept when it is asked for again.
+#: At most as many forms as the cache keeps, so that each is still cached when it is requested again.
 READY = [(PATHS[0], 0), (PATHS[0], 29), (PATHS[1], 12), (PATHS[1], 17), (PATHS[1], 27), (PATHS[3], 27)]
 READY += [(PATHS[1], 29), (PATHS[3], 29)]
 #: Each path in each microversion that has it.
 EVERYTHING = [(path, minor) for minor in range(30) for path in PATHS if minor >= 10 or 'candidates' not in path]
 
 
-def answers(app: Any, questions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Any]:
-    """The answers of an application to the questions, asked in this order."""
-    return {(path, minor): request(app, 'GET', path, minor).json for path, minor in questions}
+def bodies(app: Any, requests: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Any]:
+    """The bodies of an application's responses to GET requests, sent in this order."""
+    return {(path, minor): request(app, 'GET', path, minor).json for path, minor in requests}
 
 
-def test_each_question_gets_its_own_form(app: Any, start: Start) -> None:
+def test_each_request_gets_its_own_form(app: Any, start: Start) -> None:
     """Also after requests at lower or higher microversions, and for fewer or more classes."""
-    rising, falling = answers(app, EVERYTHING), answers(start(), reversed(EVERYTHING))
+    rising, falling = bodies(app, EVERYTHING), bodies(start(), reversed(EVERYTHING))
     assert rising == falling
     summaries = rising['/allocation_candidates?resources=DISK_GB:1', 29]['provider_summaries']
     assert summaries[OTHER]['resources'].keys() == {'VCPU', 'DISK_GB', CLASS}
@@ -113,18 +113,18 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize('name', CHANGES)
 def test_a_change_is_seen_in_every_form(app: Any, start: Start, name: str) -> None:
-    """Another process makes the change, and the one that answers has kept every form."""
+    """Another process makes the change, and the process that responds has cached every form."""
     other = start()
-    before = [answers(application, READY) for application in (app, other)]
+    before = [bodies(application, READY) for application in (app, other)]
     CHANGES[name](other)
-    after = [answers(application, READY) for application in (app, other, start())]
+    after = [bodies(application, READY) for application in (app, other, start())]
     assert after[0] == after[2]
     assert after[1] == after[2]
     assert before[0] == before[1]
     assert (before[0] == after[0]) == (name == 'class that is new')
 
 
-def test_answers_of_few_forms_are_kept(app: Any) -> None:
+def test_fragments_of_few_forms_are_kept(app: Any) -> None:
     (block,) = app.provider_cache.up_to_date().partitions
     for number in range(100):
         form = ('form', number)

@@ -329,16 +329,16 @@ def equipped(host: machine.Machine) -> machine.Machine:
 
 
 def _check(host: machine.Machine, url: str, newest: str) -> None:
-    """The service answers, asks for a token, and knows its address."""
+    """The service responds, requires a token, and knows its address."""
 
     def request(method: str, path: str, **options: Any) -> httpx.Response:
         return host.inside(functools.partial(httpx.request, method, f'{url}{path}', timeout=30, **options))
 
-    def answers() -> bool:
+    def is_responding() -> bool:
         ran = host.try_run(f'curl -sf {url}/')
         return ran.returncode == 0
 
-    wait_until(answers, f'nothing answers at {url}')
+    wait_until(is_responding, f'nothing responds at {url}')
     (version,) = request('GET', '/').json()['versions']
     assert version['max_version'] == newest
     refused = request('GET', '/resource_providers')
