@@ -2,7 +2,7 @@
 
 ``find_candidates`` is its table of contents. In the order of use:
 
-* ``parsing`` reads a query string into a ``request``; ``syntax`` has the values that lists of providers share with it.
+* ``parsing`` reads a query string into a ``request``. ``syntax`` reads single values, also for lists of providers.
 * ``requirements`` has the conditions on single providers, and compiles a request into them.
 * ``prefilter`` finds the trees that could have a candidate, with operations on the columns of the cache. It puts
   equivalent trees into one search unit (``search_units``).

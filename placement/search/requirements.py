@@ -31,7 +31,7 @@ from placement.capacity import InventoryRecord
 from placement.search.request import CandidateRequest, RequestGroup
 
 if TYPE_CHECKING:
-    # The solver imports this module, and must not depend on numpy (import-linter).
+    # The solver imports this module, and import-linter rejects every chain of imports from the solver to numpy.
     from placement.cache.inventory_columns import Flags
     from placement.cache.partition import Partition
 

@@ -37,7 +37,7 @@ def uuid_of(name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, name))
 
 
-# Requests and answers -----------------------------------------------------------------------------------------
+# Requests and responses ---------------------------------------------------------------------------------------
 
 
 class Exchange(NamedTuple):

@@ -1,4 +1,4 @@
-"""Lists that take several statements have the same answers and rows as with one; the tests use very short batches."""
+"""Lists that take several statements give the same responses and rows as with one; the tests use very short batches."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_a_missing_server_is_one_line(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.bench
 def test_a_request_that_fails_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    # The scheduler of the compute line asks with a later microversion than this service has.
+    # The scheduler of the compute line sends a later microversion than this service has.
     monkeypatch.setattr('bench.client.MAX_MICROVERSION', '1.29')
     assert command.main([*_TINY, '--line', 'compute']) == 1
     (line,) = capsys.readouterr().err.splitlines()

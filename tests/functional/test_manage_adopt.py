@@ -299,7 +299,7 @@ def test_db_version_names_db_adopt(url: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A service that creates its schema does not start; another one answers 503 to every request."""
+    """A service that creates its schema does not start; another one responds with 503 to every request."""
     legacy_database.build(url)
     overrides: dict[str, dict[str, Any]] = {
         'placement_database': {'connection': url, 'sync_on_startup': True},

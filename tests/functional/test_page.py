@@ -709,7 +709,7 @@ def test_a_database_without_our_tables(tmp_path: Path) -> None:
 def test_views_of_the_whole_cloud_take_few_statements(
     page: Page, queries: Counter, address: str, max_statements: int
 ) -> None:
-    """One is the check whether the database answers."""
+    """One is the check whether the database responds."""
     get(page, address)
     with queries(at_most=max_statements):
         get(page, address)

@@ -189,7 +189,7 @@ def wait_for_service(client: Client, provider: str) -> None:
 def test_a_frozen_database_is_503_and_service_resumes(
     private_server: local_servers.PrivateServer, client: Client
 ) -> None:
-    """A server that keeps its connections but answers nothing, like one behind a broken network."""
+    """A server that keeps its connections but never responds, like one behind a broken network."""
     provider = races.provider(client, 1000)
     private_server.freeze()
     try:

@@ -1,4 +1,4 @@
-"""The README is tested: its commands have the stated form, and its curl lines give the answers that it prints."""
+"""The README is tested: its commands have the stated form, and its curl lines get the responses that it prints."""
 
 from __future__ import annotations
 

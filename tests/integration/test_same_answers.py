@@ -23,7 +23,7 @@ pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
 )
 
-#: The number of generated requests of each kind; each is sent to two applications and the answers are compared.
+#: The number of generated requests of each kind; each is sent to two applications and the responses are compared.
 COUNT = 250
 
 

@@ -1,4 +1,4 @@
-"""Over a virtual clock: whatever happened while a process was not asked, its next search sees the tables."""
+"""Over a virtual clock: whatever happened while a process had no requests, its next search sees the tables."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, list[_Resou
 def _large_amounts_fit(demands: Sequence[_ResourceDemand], headroom: Mapping[int, int], budget: _StepBudget) -> bool:
     """Return whether, for each amount, the variables with at least this amount can be distributed over the providers.
 
-    The number of them that fit on one provider is largest if they are the smallest ones.
+    How many of them fit on one provider is computed for the smallest ones, so it is the largest possible number.
     """
     amounts = [demand.amount for demand in demands]
     sums = list(itertools.accumulate(amounts, initial=0))

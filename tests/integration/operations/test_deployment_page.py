@@ -98,7 +98,7 @@ def _trust(host: machine.Machine) -> ssl.SSLContext:
 
 
 def _check(host: machine.Machine) -> None:
-    """The service answers at the URL of the catalog, to tokens, and not about its health."""
+    """The service responds at the URL of the catalog, requires a token, and rejects health checks."""
     wait_until(functools.partial(_succeeds, host, f'curl -sf --cacert placement.pem {CATALOG}'), 'no answer')
     for path in ('', '/'):
         assert _send_request(host, path).json()['versions'][0]['max_version'] == '1.29'

@@ -1,6 +1,6 @@
 """The OpenAPI documents: a validator accepts them, a generator makes a client of them, and the service obeys them.
 
-schemathesis tests the last: no 5xx, and only answers that the documents allow.
+schemathesis tests the last: no 5xx, and only responses that the documents allow.
 """
 
 from __future__ import annotations

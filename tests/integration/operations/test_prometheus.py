@@ -61,7 +61,7 @@ def _filled_in(expression: str) -> str:
 class Prometheus:
     """A running Prometheus.
 
-    :param url: where it answers.
+    :param url: where it responds.
     """
 
     def __init__(self, url: str) -> None:
