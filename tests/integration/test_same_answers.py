@@ -103,6 +103,7 @@ NAMES = [
     'na\u0308me',
     'straße',
     'strasse',
+    '\U0001d4c3ame',
     '😀',
     '😁',
     '%',
@@ -133,7 +134,8 @@ def test_projects_that_differ_are_different(topology: Topology) -> None:
     created = call(topology, 'POST', '/resource_providers', {'name': 'for projects'}).json
     inventories = {'resource_provider_generation': 0, 'inventories': {'DISK_GB': {'total': 1000}}}
     call(topology, 'PUT', f'/resource_providers/{created["uuid"]}/inventories', inventories)
-    for number, project in enumerate(NAMES):
+    projects = [*NAMES, '😀' * 255]
+    for number, project in enumerate(projects):
         claim = {
             'allocations': {created['uuid']: {'resources': {'DISK_GB': number + 1}}},
             'project_id': project,
@@ -141,7 +143,7 @@ def test_projects_that_differ_are_different(topology: Topology) -> None:
             'consumer_generation': None,
         }
         assert call(topology, 'PUT', f'/allocations/{number:032x}', claim).status == 204, project
-    for number, project in enumerate(NAMES):
+    for number, project in enumerate(projects):
         quoted = urllib.parse.quote(project, safe='')
         usages = call(topology, 'GET', f'/usages?project_id={quoted}&user_id={quoted}').json['usages']
         assert usages == {'DISK_GB': number + 1}
