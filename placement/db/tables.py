@@ -271,6 +271,10 @@ OWNER = {
 LOG = (change_log_slots, change_log)
 #: The tables that every Placement service has.
 SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, resource_class_sequence))
+#: The shared tables and columns that another service may lack, because its release is older or only this service has
+#: them. Adoption creates them.
+ADDED = frozenset({consumer_types})
+ADDED_COLUMNS = frozenset({'used', 'created_at', 'updated_at', *OWNER})
 #: The names of the shared tables in another service. ``placement_aggregates`` has the same name there.
 UPSTREAM_NAMES = {
     table: table.name if table is placement_aggregates else table.name.removeprefix('placement_') for table in SHARED

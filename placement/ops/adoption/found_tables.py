@@ -17,11 +17,6 @@ from sqlalchemy.dialects import mysql
 from placement.db import sql, tables, types
 from placement.ops.adoption.names import Names
 
-#: Columns that another service may lack: only this service has ``inventories.used`` and the owner of allocations, and
-#: older releases of other services have neither times nor types.
-ADDED_COLUMNS = frozenset({'used', 'created_at', 'updated_at', *tables.OWNER})
-
-
 #: For the columns of each foreign key, the table whose id they refer to.
 ForeignKeys = Mapping[tuple[str, ...], str]
 

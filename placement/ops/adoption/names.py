@@ -19,9 +19,6 @@ _LOCK_TIMEOUT_SECONDS = 10
 #: Maximum number of times that locking the tables is retried after a deadlock.
 _MAX_LOCK_RETRIES = 5
 
-#: Tables that older releases of other services do not have.
-ADDED_TABLES = frozenset({tables.consumer_types})
-
 
 class Names:
     """The names of the ``tables.SHARED`` in one database: ours or the names that another service has for them.
@@ -65,7 +62,7 @@ class Names:
     def problems(self) -> Iterator[str]:
         """Yield tables that are missing, or that exist under both names."""
         for table, name in tables.UPSTREAM_NAMES.items():
-            if table not in self and table not in ADDED_TABLES:
+            if table not in self and table not in tables.ADDED:
                 yield f'There is no table {name}.'
             if name != table.name and {name, table.name} <= self.present:
                 yield f'There are both a table {name} and a table {table.name}: drop the one that is not in use.'

@@ -28,7 +28,7 @@ def problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable
     """Yield a sentence about each difference from the expected schema that an operator has to resolve."""
     for existing in existing_tables.values():
         for column in existing.missing_columns():
-            if column not in found_tables.ADDED_COLUMNS:
+            if column not in tables.ADDED_COLUMNS:
                 yield f'The table {existing.name} has no column {column}.'
         for column_name, column in existing.columns.items():
             yield from _column_problems(existing, column_name, column)

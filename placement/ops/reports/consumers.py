@@ -43,12 +43,12 @@ class ConsumerReport:
     """
 
     uuid: str
-    project: str | None
-    user: str | None
-    generation: int | None
-    type: str | None
-    created_at: dt.datetime | None
-    updated_at: dt.datetime | None
+    project: str | None = None
+    user: str | None = None
+    generation: int | None = None
+    type: str | None = None
+    created_at: dt.datetime | None = None
+    updated_at: dt.datetime | None = None
     allocations: Sequence[ConsumerAllocation] = field(default_factory=list)
 
 
@@ -198,19 +198,11 @@ def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool
         created_at = sql.with_utc(row.created_at)
         allocation = ConsumerAllocation(row.uuid, row.provider or row.uuid, resource_class, row.used, created_at)
         allocations[row.consumer_id].append(allocation)
-    owners = {
-        row.uuid: (
-            row.project,
-            row.user,
-            row.generation,
-            row.type,
-            sql.with_utc(row.created_at),
-            sql.with_utc(row.updated_at),
-        )
-        for row in tx.execute(_SELECT_OWNERS.where(_consumers.c.uuid.in_(uuids)))
-    }
-    no_record = (None, None, None, None, None, None)
-    return [ConsumerReport(uuid, *owners.get(uuid, no_record), allocations[uuid]) for uuid in uuids]
+    reports = {uuid: ConsumerReport(uuid, allocations=allocations[uuid]) for uuid in uuids}
+    for owner in tx.execute(_SELECT_OWNERS.where(_consumers.c.uuid.in_(uuids))).mappings():
+        times = {name: sql.with_utc(owner[name]) for name in ('created_at', 'updated_at')}
+        reports[owner['uuid']] = dataclasses.replace(reports[owner['uuid']], **{**owner, **times})
+    return list(reports.values())
 
 
 _SELECT_ALLOCATIONS = (
