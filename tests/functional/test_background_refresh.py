@@ -87,7 +87,7 @@ def test_an_idle_process_sends_one_small_statement_per_interval(
     provider_cache: ProviderCache, db: Database, run: Callable[..., BackgroundRefresh], searched: bool
 ) -> None:
     """None while it is searched."""
-    interval, intervals = 0.5, 4
+    interval, intervals = 0.5, 2
     sent: list[str] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:

@@ -1,4 +1,4 @@
-"""GET /allocation_candidates of the whole application: examples, the oracle up to 1.29, and claims."""
+"""GET /allocation_candidates of the whole application: the oracle up to 1.29, and claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 
 from tests.support import applications
-from tests.support.search.examples import EXAMPLES, TOPOLOGIES, Example
 from tests.support.search.oracle import RP, Oracle, Query, assert_candidates
 from tests.support.search.store import Stored
 from tests.support.search.topologies import queries as some_queries
@@ -25,14 +24,6 @@ def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     path = tmp_path_factory.mktemp('candidates') / 'placement.sqlite'
     with applications.application(path, placement=applications.EVERY_MICROVERSION) as app:
         yield app
-
-
-@pytest.mark.parametrize('example', EXAMPLES, ids=str)
-def test_worked_example(shared_app: Any, example: Example) -> None:
-    stored = Stored(shared_app, TOPOLOGIES[example.topology])
-    response = stored.candidates(example.query, example.minor)
-    assert_candidates(stored.entries(response), example.entries())
-    assert set(stored.summaries(response)) == set(example.summaries.split())
 
 
 @thorough(300)

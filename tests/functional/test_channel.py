@@ -105,17 +105,18 @@ class Service:
 
     def answer(self, connection: socket.socket, *, until: bytes | None = None) -> bytes:
         """What is received, up to ``until`` or until the connection is closed."""
-        received = b''
+        # Bytes would be copied for each part.
+        received = bytearray()
         deadline = time.monotonic() + LONG
         while until is None or until not in received:
             assert time.monotonic() < deadline, received
             self.turn()
             with contextlib.suppress(BlockingIOError):
-                part = connection.recv(65536)
+                part = connection.recv(1_000_000)
                 if not part:
-                    return received
+                    break
                 received += part
-        return received
+        return bytes(received)
 
     def finish(self) -> None:
         """Wait until the thread has processed all requests."""

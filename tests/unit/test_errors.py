@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import pytest
 import webob
 from webob import exc
 
@@ -33,23 +32,6 @@ def _document(error: exc.HTTPException, version: str | None = None) -> dict[str,
     return dict(document)
 
 
-def test_before_negotiation_and_below_1_23_there_is_no_code() -> None:
-    expected = {'status': 409, 'title': 'Conflict', 'detail': f'{CONFLICT}\n\n {REASON}', 'request_id': 'req-1'}
-    assert _document(exc.HTTPConflict(REASON, comment='x')) == expected
-    assert _document(exc.HTTPConflict(REASON, comment='x'), '1.22') == expected
-
-
-def test_from_1_23_there_is_a_code() -> None:
-    coded = exc.HTTPConflict(REASON, comment=error_document.CONCURRENT_UPDATE)
-    assert _document(coded, '1.23')['code'] == 'placement.concurrent_update'
-    assert _document(exc.HTTPConflict(REASON), '1.23')['code'] == 'placement.undefined_code'
-
-
-def test_the_error_for_an_unsupported_version_names_the_supported_ones() -> None:
-    document = _document(microversion.UnacceptableVersion('no', '1.29'))
-    assert (document['min_version'], document['max_version']) == ('1.0', '1.29')
-
-
 def test_a_detail_is_the_sentence_of_webob_and_the_reason() -> None:
     assert _document(exc.HTTPConflict(REASON))['detail'] == f'{CONFLICT}\n\n {REASON}'
     assert _document(exc.HTTPNotFound(REASON))['detail'] == f'The resource could not be found.\n\n {REASON}'
@@ -66,23 +48,6 @@ def test_without_a_reason_a_detail_is_the_sentence_alone() -> None:
 def test_the_reason_is_one_line() -> None:
     detail = _document(exc.HTTPConflict('name a\nb\r already exists'))['detail']
     assert detail == f'{CONFLICT}\n\n name a\\nb\\r already exists'
-
-
-@pytest.mark.parametrize(
-    ('accept', 'media_type'),
-    [
-        ('text/html', 'text/html'),
-        ('text/html,application/xhtml+xml,*/*;q=0.8', 'text/html'),
-        ('application/json, text/html', 'text/html'),
-        ('application/json, text/html;q=0.9', 'application/json'),
-        ('application/*', 'application/json'),
-        ('*/*', 'application/json'),
-        ('image/png', 'text/plain'),
-        ('nonsense;;;', 'application/json'),
-    ],
-)
-def test_the_form_is_negotiated(accept: str, media_type: str) -> None:
-    assert _response(exc.HTTPConflict(REASON), Accept=accept).content_type == media_type
 
 
 def test_html_is_escaped_and_plain_text_is_not() -> None:
