@@ -241,7 +241,7 @@ def _delete_rows(batch: StatementBatch, current: CurrentAllocations) -> None:
 def _insert_rows(batch: StatementBatch, plan: ClaimPlan) -> None:
     """Add the insertion of the requested rows, each with a copy of the project, user and type of its consumer."""
     rows = [
-        (consumer_uuid, *inventory, amount, *(plan.consumers[consumer_uuid] or ()))
+        (consumer_uuid, *inventory, amount, *(plan.consumers[consumer_uuid] or ())[: len(tables.OWNER)])
         for consumer_uuid, _, _, inventory, amount in plan.requested
     ]
     columns = ', '.join(('consumer_id', 'resource_provider_id', 'resource_class_id', 'used', *tables.OWNER))

@@ -19,7 +19,7 @@ from placement.db.batch import StatementBatch
 
 
 class ConsumerAttributes(NamedTuple):
-    """The columns of a consumer that a claim writes, and copies to each allocation in the order of ``tables.OWNER``."""
+    """The columns of a consumer that a claim writes. Allocations have copies of the first ones (``tables.OWNER``)."""
 
     project_id: int
     user_id: int
@@ -139,18 +139,17 @@ def add_statements(
 def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, ConsumerAttributes]]) -> None:
     for chunk in sql.chunks(updates, sql.MAX_ROWS_PER_STATEMENT):
         rows = [row for row, _ in chunk]
-        assignments = 'generation = generation + 1, updated_at = ?'
+        assignments, assigned = 'generation = generation + 1, updated_at = ?', [sql.now(batch.tx)]
+        cases = ' '.join(f'WHEN {row.id:d} THEN ?' for row in rows)
         for column in ConsumerAttributes._fields:
-            # An id is None only if the consumer has no type and the claim names none. Then the column stays NULL.
-            cases = ' '.join(
-                f'WHEN {row.id:d} THEN {getattr(attributes, column) or column}' for row, attributes in chunk
-            )
-            assignments += f', {column} = CASE id {cases} END'
+            # The column after ELSE gives the expression a type, even if all values are None.
+            assignments += f', {column} = CASE id {cases} ELSE {column} END'
+            assigned += [getattr(attributes, column) for _, attributes in chunk]
         text, values = sql.update_in_order(
             batch.tx.dialect,
             _TABLE,
             assignments,
-            [sql.now(batch.tx)],
+            assigned,
             f'id IN ({", ".join(str(row.id) for row in rows)})',
             count=len(rows),
             condition=_unchanged(rows),
