@@ -89,7 +89,6 @@ def parse(text: str, version: Version) -> CandidateRequest:
         # Python does not convert numbers with thousands of digits.
         limit=None if limit is None else min(int(limit[:19]), _MAX_LIMIT),
         nested_aware=version >= (1, 29),
-        with_traits=version >= (1, 17),
         with_mappings=version >= (1, 34),
         root_required=root.required,
         root_forbidden=root.forbidden,

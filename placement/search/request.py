@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,8 @@ class CandidateRequest:
     """A whole query. ``limit`` is the maximum number of candidates; None for all.
 
     ``nested_aware`` is false below microversion 1.29: then a candidate may not use two different providers of one tree
-    (api-ref/candidate-search.md#below-129). ``with_traits`` tells whether the response shows the traits of providers
-    (from 1.17 on). With ``with_mappings`` (from 1.34 on) candidates are also distinct if they differ only in which
-    provider serves which group.
+    (api-ref/candidate-search.md#below-129). With ``with_mappings`` (from 1.34 on) candidates are also distinct if they
+    differ only in which provider serves which group.
 
     The root of an anchor must have all traits of ``root_required`` and none of ``root_forbidden``. Each item of
     ``same_subtree`` has the suffixes of some groups. One of the providers of these groups must be at or above the
@@ -58,7 +57,6 @@ class CandidateRequest:
     group_policy: str | None = None
     limit: int | None = None
     nested_aware: bool = True
-    with_traits: bool = field(default=True, compare=False)
     with_mappings: bool = False
     root_required: frozenset[str] = frozenset()
     root_forbidden: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""The schemas: what each accepts and rejects, by range of microversions."""
+"""The schemas: what gabbits do not reach, and the limits of inventories and allocations on every route."""
 
 from __future__ import annotations
 
@@ -24,10 +24,6 @@ from placement.schemas import (
 A = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 B = '7c1f4d1e-0b7a-4f0e-8a3c-6e5b1f2d3c22'
 
-POST_PROVIDER_1_0 = schemas.for_version(resource_provider.POST, (1, 0))
-POST_PROVIDER_1_14 = schemas.for_version(resource_provider.POST, (1, 14))
-PUT_PROVIDER_1_0 = schemas.for_version(resource_provider.PUT, (1, 0))
-PUT_PROVIDER_1_14 = schemas.for_version(resource_provider.PUT, (1, 14))
 USAGES_1_9 = schemas.for_version(usage.TOTAL, (1, 9))
 USAGES_1_38 = schemas.for_version(usage.TOTAL, (1, 38))
 
@@ -73,99 +69,17 @@ def test_the_schema_of_the_newest_window_that_has_begun_is_used() -> None:
         schemas.for_version(windows, (1, 0))
 
 
-# Providers
-
-
 @pytest.mark.parametrize(
-    'body',
-    [
-        {'name': 'x'},
-        {'name': 'x' * 200, 'uuid': A},
-        {'name': '\U0001f600' * 200},
-        {'name': 'x', 'uuid': A.upper()},
-        {'name': 'x', 'uuid': A.replace('-', '')},
-        {'name': 'x', 'uuid': 'urn:uuid:' + A},
-    ],
+    'schema', [pytest.param(schema, id=name) for name, schema in ALL_SCHEMAS.items() if schema['type'] == 'object']
 )
-def test_providers_that_can_be_created(body: dict[str, Any]) -> None:
-    assert complaints(POST_PROVIDER_1_0, body) == ''
-    assert complaints(POST_PROVIDER_1_14, {**body, 'parent_provider_uuid': B}) == ''
-    assert complaints(POST_PROVIDER_1_14, {**body, 'parent_provider_uuid': None}) == ''
-
-
-@pytest.mark.parametrize(
-    ('body', 'phrase'),
-    [
-        ({}, "'name' is a required property"),
-        ({'name': 1}, "1 is not of type 'string'"),
-        ({'name': 'x' * 201}, "Failed validating 'maxLength'"),
-        ({'name': 'x', 'uuid': 'y'}, "'y' is not a 'uuid'"),
-        ({'name': 'x', 'uuid': 'y'}, "Failed validating 'format'"),
-        ({'name': 'x', 'generation': 0}, 'Additional properties are not allowed'),
-        ([], "[] is not of type 'object'"),
-    ],
-)
-@pytest.mark.parametrize('schema', [POST_PROVIDER_1_0, POST_PROVIDER_1_14])
-def test_providers_that_cannot_be_created(schema: Schema, body: Any, phrase: str) -> None:
-    assert phrase in complaints(schema, body)
-
-
-def test_parents_are_accepted_from_1_14() -> None:
-    body = {'name': 'x', 'parent_provider_uuid': A}
-    for old, new in (
-        (POST_PROVIDER_1_0, POST_PROVIDER_1_14),
-        (PUT_PROVIDER_1_0, PUT_PROVIDER_1_14),
-    ):
-        assert 'Additional properties are not allowed' in complaints(old, body)
-        assert complaints(new, body) == ''
-        assert "'y' is not a 'uuid'" in complaints(new, {**body, 'parent_provider_uuid': 'y'})
-
-
-def test_updates_of_a_provider_need_a_name() -> None:
-    assert "'name' is a required property" in complaints(PUT_PROVIDER_1_14, {'parent_provider_uuid': None})
-    assert 'Additional properties' in complaints(PUT_PROVIDER_1_14, {'name': 'x', 'uuid': A})
-    assert "Failed validating 'minLength'" in complaints(PUT_PROVIDER_1_14, {'name': ''})
-
-
-@pytest.mark.parametrize(
-    ('key', 'value', 'since'),
-    [
-        ('name', '', (1, 0)),
-        ('uuid', A, (1, 0)),
-        ('member_of', '', (1, 3)),
-        ('resources', '', (1, 4)),
-        ('in_tree', A, (1, 14)),
-        ('required', '', (1, 18)),
-    ],
-)
-def test_filters_of_the_provider_list_by_window(key: str, value: str, since: tuple[int, int]) -> None:
-    for minor in range(30):
-        schema = schemas.for_version(resource_provider.LIST, (1, minor))
-        rejected = 'Additional properties are not allowed' in complaints(schema, {key: value})
-        assert rejected == ((1, minor) < since)
+def test_a_list_is_no_object(schema: Schema) -> None:
+    assert "[] is not of type 'object'" in complaints(schema, [])
 
 
 # Inventories
 
 RECORD = {'total': 1, 'reserved': 0, 'min_unit': 1, 'max_unit': 1, 'step_size': 1, 'allocation_ratio': 0.5}
 MAX = 2147483647
-
-
-@pytest.mark.parametrize(
-    'record',
-    [
-        {'total': 1},
-        RECORD,
-        {**dict.fromkeys(RECORD, MAX), 'allocation_ratio': 3.40282e38},
-        {**RECORD, 'allocation_ratio': 4},
-        {**RECORD, 'allocation_ratio': -1},
-        {'total': 1, 'resource_provider_generation': -5},
-    ],
-)
-def test_inventory_records_that_are_accepted(record: dict[str, Any]) -> None:
-    assert complaints(inventory.POST_ONE, {**record, 'resource_class': 'VCPU'}) == ''
-    assert complaints(inventory.PUT_ONE, {'resource_provider_generation': 0, **record}) == ''
-    assert complaints(inventory.PUT_ALL, {'resource_provider_generation': 0, 'inventories': {'VCPU': record}}) == ''
 
 
 @pytest.mark.parametrize(
@@ -194,90 +108,8 @@ def test_inventory_records_that_are_rejected(change: dict[str, Any], phrase: str
     assert phrase in complaints(inventory.PUT_ALL, whole)
 
 
-def test_records_need_their_total() -> None:
-    missing = "'total' is a required property"
-    assert missing in complaints(inventory.POST_ONE, {'resource_class': 'VCPU'})
-    assert missing in complaints(inventory.PUT_ONE, {'resource_provider_generation': 0})
-    assert missing in complaints(inventory.PUT_ALL, {'resource_provider_generation': 0, 'inventories': {'VCPU': {}}})
-
-
-def test_the_message_about_a_limit_names_the_member() -> None:
-    body = {'resource_provider_generation': 0, 'total': 0}
-    assert "Failed validating 'minimum' in schema['properties']['total']" in complaints(inventory.PUT_ONE, body)
-
-
-@pytest.mark.parametrize('name', ['', 'vcpu', 'VCPU\n', 'V CPU', 'VCPU\u0663'])
-def test_classes_of_new_inventory_match_the_pattern(name: str) -> None:
-    assert "Failed validating 'pattern'" in complaints(inventory.POST_ONE, {'resource_class': name, 'total': 1})
-
-
-def test_class_names_in_a_set_of_inventories_are_not_checked_but_records_are() -> None:
-    body: dict[str, Any] = {'resource_provider_generation': 0, 'inventories': {'not a class': {'total': 1}}}
-    assert complaints(inventory.PUT_ALL, body) == ''
-    body['inventories']['not a class'] = []
-    assert "[] is not of type 'object'" in complaints(inventory.PUT_ALL, body)
-
-
-# Aggregates, traits, classes, usages
-
-
-def test_aggregates_are_a_bare_array_below_1_19() -> None:
-    assert complaints(aggregate.PUT_1_1, [A, B]) == ''
-    assert complaints(aggregate.PUT_1_1, []) == ''
-    assert "is not of type 'array'" in complaints(aggregate.PUT_1_1, {'aggregates': [A]})
-    assert 'has non-unique elements' in complaints(aggregate.PUT_1_1, [A, A])
-    assert "'x' is not a 'uuid'" in complaints(aggregate.PUT_1_1, ['x'])
-
-
-def test_aggregates_are_an_object_from_1_19() -> None:
-    body = {'aggregates': [A], 'resource_provider_generation': 0}
-    assert complaints(aggregate.PUT_1_19, body) == ''
-    assert "is not of type 'object'" in complaints(aggregate.PUT_1_19, [A])
-    assert 'has non-unique elements' in complaints(aggregate.PUT_1_19, {**body, 'aggregates': [A, A]})
-    assert "'aggregates' is a required property" in complaints(aggregate.PUT_1_19, {'resource_provider_generation': 0})
-    generation = "'resource_provider_generation' is a required property"
-    assert generation in complaints(aggregate.PUT_1_19, {'aggregates': []})
-
-
-def test_traits_of_a_provider_may_be_repeated() -> None:
-    assert complaints(trait.PUT_FOR_PROVIDER, {'traits': ['x', 'x'], 'resource_provider_generation': 0}) == ''
-
-
-@pytest.mark.parametrize(
-    ('traits', 'phrase'),
-    [
-        ([''], 'minLength'),
-        (['x' * 256], 'maxLength'),
-        ([1], "1 is not of type 'string'"),
-        ('x', "'x' is not of type 'array'"),
-    ],
-)
-def test_traits_of_a_provider_are_short_texts(traits: Any, phrase: str) -> None:
-    assert phrase in complaints(trait.PUT_FOR_PROVIDER, {'traits': traits, 'resource_provider_generation': 0})
-
-
-CUSTOM_NAMES = ['CUSTOM_A', 'CUSTOM__', 'CUSTOM_9', 'CUSTOM_' + 'X' * 248]
-OTHER_NAMES = ['', 'VCPU', 'CUSTOM_', 'CUSTOM_a', 'CUSTOM_A\n', ' CUSTOM_A', 'CUSTOM_\u00c4', 'CUSTOM_' + 'X' * 249]
-
-
-@pytest.mark.parametrize('name', CUSTOM_NAMES)
-def test_custom_names(name: str) -> None:
-    assert complaints(resource_class.CUSTOM_CLASS, {'name': name}) == ''
-    assert complaints(trait.CUSTOM_TRAIT_NAME, name) == ''
-
-
-@pytest.mark.parametrize('name', OTHER_NAMES)
-def test_names_that_are_not_custom(name: str) -> None:
-    expected = 'maxLength' if len(name) > 255 else 'pattern'
-    assert f"Failed validating '{expected}'" in complaints(resource_class.CUSTOM_CLASS, {'name': name})
-    assert f"Failed validating '{expected}'" in complaints(trait.CUSTOM_TRAIT_NAME, name)
-
-
-def test_total_usages_need_a_project() -> None:
-    assert complaints(USAGES_1_9, {'project_id': 'p', 'user_id': 'u'}) == ''
-    assert "'project_id' is a required property" in complaints(USAGES_1_9, {'user_id': 'u'})
-    assert "Failed validating 'minLength'" in complaints(USAGES_1_9, {'project_id': ''})
-    assert "Failed validating 'maxLength'" in complaints(USAGES_1_9, {'project_id': 'p', 'user_id': 'u' * 256})
+def test_the_class_of_a_new_inventory_is_a_text() -> None:
+    assert "5 is not of type 'string'" in complaints(inventory.POST_ONE, {'resource_class': 5, 'total': 1})
 
 
 # Allocations
@@ -299,11 +131,6 @@ PUT_BODIES: dict[tuple[int, int], dict[str, Any]] = {
 def test_each_window_of_put_takes_its_own_body_only(window: tuple[int, int], body: tuple[int, int]) -> None:
     schema = schemas.for_version(allocation.PUT, window)
     assert (complaints(schema, PUT_BODIES[body]) == '') == (window == body)
-
-
-def test_total_usages_report_a_missing_project_first_then_values_then_unknown_keys() -> None:
-    assert "'project_id' is a required property" in complaints(USAGES_1_9, {'user_id': '', 'x': ''})
-    assert "Failed validating 'minLength'" in complaints(USAGES_1_9, {'x': '', 'project_id': ''})
 
 
 def test_clearing_by_put_is_accepted_from_1_28() -> None:
