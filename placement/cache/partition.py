@@ -145,11 +145,12 @@ class LazyProviders(Sequence[Provider]):
             self._is_outdated[index] = 0
         return self.as_read[index]
 
-    def at(self, positions: Sequence[int]) -> list[Provider]:
+    def at(self, positions: Sequence[int]) -> Iterator[Provider]:
         """Return the providers at ``positions``. Calls no function for one that is up to date."""
-        for position in filter(self._is_outdated.__getitem__, positions):
-            self[position]
-        return [self.as_read[position] for position in positions]
+        if 1 in self._is_outdated:
+            for position in filter(self._is_outdated.__getitem__, positions):
+                self[position]
+        return map(self.as_read.__getitem__, positions)
 
     def _updated(self, position: int) -> Provider:
         provider, modified = self.as_read[position], self._modified.item(position)
@@ -192,7 +193,7 @@ class Partition:
     traits: DictionaryColumn
     aggregates: DictionaryColumn
     inventory_columns: Mapping[str, InventoryColumns]
-    _fragments: dict[Hashable, list[bytes | None]] = field(default_factory=dict)
+    _fragments: dict[Hashable, list[bytes]] = field(default_factory=dict)
 
     @classmethod
     def build(cls, trees: Iterable[Tree]) -> Partition:
@@ -320,16 +321,17 @@ class Partition:
         """Return the results of ``encode`` for the providers at ``positions``. Cache each until the provider changes.
 
         :param cache_key: identifies ``encode``, and everything except the provider that its result depends on.
+        :param encode: its results are not empty. The cache has empty bytes for providers that it was not called for.
         """
         cached = self._fragments.get(cache_key)
         if cached is None:
             while len(self._fragments) >= _MAX_CACHE_KEYS:
                 # ``list`` and ``pop`` with a default are safe even if other threads do the same.
                 self._fragments.pop(list(self._fragments)[0], None)  # noqa: RUF015
-            cached = self._fragments[cache_key] = [None] * self.size
-        for position in [position for position in positions if cached[position] is None]:
+            cached = self._fragments[cache_key] = [b''] * self.size
+        for position in [position for position in positions if not cached[position]]:
             cached[position] = encode(self.providers[position])
-        return [fragment for position in positions if (fragment := cached[position]) is not None]
+        return [cached[position] for position in positions]
 
     # Refreshes ----------------------------------------------------------------------------------------------
 
@@ -344,14 +346,14 @@ class Partition:
         for name, (owners, used) in usages.used.items():
             columns[name] = columns[name].with_used(positions[owners], used)
         providers = self.providers.with_usages(positions, usages, columns)
-        copies: dict[Hashable, list[bytes | None]] = {}
+        copies: dict[Hashable, list[bytes]] = {}
         partition = replace(self, providers=providers, inventory_columns=columns, _fragments=copies)
         for cached in _KEPT_AFTER_CLAIMS & self.__dict__.keys():
             partition.__dict__[cached] = self.__dict__[cached]
         for cache_key, fragments in list(self._fragments.items()):
             copy = copies[cache_key] = list(fragments)
             for position in positions.tolist():
-                copy[position] = None
+                copy[position] = b''
         return partition
 
     def with_trees(self, trees: Mapping[int, Tree]) -> Partition | None:

@@ -110,7 +110,10 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]
         # Copied, because the bytes that orjson returns occupy more memory than their length, and these are cached.
         return bytes(memoryview(orjson.dumps(_serialize(req, provider))))
 
-    return [entry for partition, positions in listed for entry in partition.fragments(form, positions, write)]
+    entries: list[bytes] = []
+    for partition, positions in listed:
+        entries += partition.fragments(form, positions, write)
+    return entries
 
 
 @operation(
