@@ -156,7 +156,7 @@ class UsageColumns:
         ids, generations, modified = providers[np.argsort(providers[:, 0])].T
         owners = indexes_in_sorted(ids, inventories[:, 0])
         used = {}
-        for class_id in np.unique(inventories[:, 1]).tolist():
+        for class_id in set(inventories[:, 1].tolist()):
             of_class = inventories[:, 1] == class_id
             used[classes[class_id]] = owners[of_class], inventories[of_class, 2]
         return cls(ids, generations, modified, used)
@@ -166,6 +166,8 @@ class UsageColumns:
 
         :param flags: one flag for each provider.
         """
+        if flags.all():
+            return self
         indexes = np.cumsum(flags) - 1
         used = {}
         for name, (owners, amounts) in self.used.items():

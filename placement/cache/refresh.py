@@ -82,7 +82,7 @@ class ProviderCache:
         """
         state, refreshes = self._state, self._refreshes
         # Read this before taking the lock, even if nothing is loaded: without a database, all callers fail immediately.
-        sums = change_log.Sums.from_row(self._db.fetch_all(change_log.CHECK)[0])
+        sums = self._db.read(change_log.read_sums)
         self._db.metrics.cache_checked()
         self._checked_at = self._clock()
         if state is not None and sums == state.log_position.total:

@@ -206,7 +206,7 @@ class SnapshotBuilder:
         roots = np.fromiter(map(self._root_id_of.__getitem__, usages.ids.tolist()), np.int64, len(usages.ids))
         indexes = np.maximum(np.searchsorted(snapshot.first_root_ids, roots, 'right') - 1, 0)
         partitions = list(snapshot.partitions)
-        for index in np.unique(indexes).tolist():
+        for index in set(indexes.tolist()):
             partitions[index] = partitions[index].with_usages(usages.select(indexes == index))
         return replace(snapshot, partitions=tuple(partitions))
 

@@ -279,7 +279,7 @@ _CHANGE = re.compile(r'(?:WITH .*\) )?(?:INSERT (?:IGNORE )?INTO|UPDATE|DELETE F
 # running them.
 
 #: The check before each search: the number of slots, and the sums of their sequence numbers and tokens, in one row.
-CHECK = sa.text('SELECT COUNT(*), SUM(sequence), SUM(token) FROM placement_change_log_slots')
+CHECK = 'SELECT COUNT(*), SUM(sequence), SUM(token) FROM placement_change_log_slots'
 _GROUPS = sql.statement(
     'SELECT id >> {bits}, COUNT(*), SUM(sequence), SUM(token) FROM placement_change_log_slots GROUP BY id >> {bits}',
     bits=_GROUP_BITS,
@@ -382,6 +382,11 @@ class LogPosition:
         if older:
             return Relation.OLDER
         return Relation.NEWER if newer else Relation.SAME
+
+
+def read_sums(tx: sa.Connection) -> Sums:
+    """Read the sums of all slots, in one statement."""
+    return Sums.from_row(sql.execute_text(tx, CHECK).one())
 
 
 def read_log_position(tx: sa.Connection, reader_position: LogPosition | None = None) -> LogPosition:

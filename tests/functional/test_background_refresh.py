@@ -103,7 +103,7 @@ def test_an_idle_process_sends_one_small_statement_per_interval(
                 provider_cache.up_to_date()
             time.sleep(0.005)
         statements = list(sent)
-    assert set(statements) <= {str(change_log.CHECK)}
+    assert set(statements) <= {change_log.CHECK}
     assert statements == [] if searched else 1 <= len(statements) <= intervals + 1
 
 

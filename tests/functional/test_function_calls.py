@@ -26,12 +26,12 @@ _CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 _OTHER_PROVIDERS = 40
 _BOUNDS = {
     'GET /': 240,
-    'GET /resource_providers': 730,
+    'GET /resource_providers': 690,
     'GET /traits': 628,
     'GET /resource_classes': 618,
     'GET /resource_providers/{host}': 675,
     'GET /resource_providers/{host}/inventories': 870,
-    f'GET /allocation_candidates?resources={",".join(f"{name}:1" for name in _CLASSES)}&limit=1000': 1448,
+    f'GET /allocation_candidates?resources={",".join(f"{name}:1" for name in _CLASSES)}&limit=1000': 1408,
     'PUT /allocations/{consumer}': 1538,
 }
 

@@ -16,7 +16,7 @@ from placement.cmd import manage, manage_audit
 from placement.db import change_log, generation, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
-from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation, Sums
+from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation
 from placement.db.errors import RetryTransaction
 from placement.db.generation import ProviderGeneration
 from placement.objects.resource_class import ResourceClass
@@ -253,7 +253,7 @@ def test_a_vector_has_the_sums_of_the_database(db: Database, slots: list[int]) -
         go_on(tx, 3, 2, 77, 9)
     with db.reader() as tx:
         read = change_log.read_log_position(tx)
-    assert read.total == Sums.from_row(db.fetch_all(change_log.CHECK)[0])
+    assert read.total == db.read(change_log.read_sums)
     assert read.sums == {0: (5, 6, 1 + 2 + 77 + 4 + 5), 1: (24, 24, sum(range(40, 64))), 2: (7, 7, sum(range(64, 71)))}
     assert dict(read)[3] == Position(2, 77)
     assert 39 not in dict(read)
