@@ -42,6 +42,10 @@ class InventoryRecord(NamedTuple):
         return tuple.__new__(InventoryRecord, self[:-1] + (used,))  # noqa: RUF005
 
 
+#: The fields that a request sets.
+FIELDS = InventoryRecord._fields[:-1]
+
+
 #: An ``InventoryRecord``, or an object with the same attributes whose values are columns.
 Inventory = Any
 

@@ -5,6 +5,8 @@ The rules of the operations are made from their declarations (``RequiresPolicy``
 
 from __future__ import annotations
 
+from typing import Any
+
 from oslo_policy import policy
 
 from placement import conf as configuration
@@ -15,56 +17,28 @@ from placement.web.policy import Enforcer
 #: Operations accept project-scoped tokens. They reject a system-scoped one unless [oslo_policy] enforce_scope is off.
 _SCOPES = ['project']
 
-_BASE_RULES: list[policy.RuleDefault] = [
-    policy.RuleDefault(
-        'admin_api',
-        'role:admin',
-        description='The role of administrators, for rules of the policy file.',
-        scope_types=_SCOPES,
-    ),
-    policy.RuleDefault(
-        'service_api',
-        'role:service',
-        description='The role of the users of other OpenStack services, for rules of the policy file.',
-        scope_types=_SCOPES,
-    ),
-    policy.RuleDefault(
-        'admin_or_service_api',
-        'role:admin or role:service',
-        description='The default of every operation except GET /usages.',
-        scope_types=_SCOPES,
-    ),
-    policy.RuleDefault(
+#: Rules that other rules refer to: name, default and description.
+_BASE_RULES = (
+    ('admin_api', 'role:admin', 'The role of administrators, for rules of the policy file.'),
+    ('service_api', 'role:service', 'The role of the users of other OpenStack services, for rules of the policy file.'),
+    ('admin_or_service_api', 'role:admin or role:service', 'The default of every operation except GET /usages.'),
+    (
         'project_reader_api',
         'role:reader and project_id:%(project_id)s',
-        description='Readers of the project that a request is about.',
-        scope_types=_SCOPES,
+        'Readers of the project that a request is about.',
     ),
-    policy.RuleDefault(
+    (
         'admin_or_project_reader_or_service_api',
         'role:admin or rule:project_reader_api or role:service',
-        description='The default of GET /usages.',
-        scope_types=_SCOPES,
+        'The default of GET /usages.',
     ),
-    policy.RuleDefault(
-        'reader_api',
-        'rule:admin_or_service_api',
-        description='The former rule of the operations that only read.',
-        scope_types=_SCOPES,
-        deprecated_for_removal=True,
-        deprecated_reason='No operation refers to it. Override admin_or_service_api or the rules of the operations.',
-        deprecated_since='1.0.0',
-    ),
-    policy.RuleDefault(
-        'placement',
-        'role:admin',
-        description='The former rule of all operations.',
-        scope_types=_SCOPES,
-        deprecated_for_removal=True,
-        deprecated_reason='No operation refers to it. Override admin_or_service_api or the rules of the operations.',
-        deprecated_since='1.0.0',
-    ),
-]
+)
+#: Rules that policy files may still refer to.
+_FORMER_RULES = (
+    ('reader_api', 'rule:admin_or_service_api', 'The former rule of the operations that only read.'),
+    ('placement', 'role:admin', 'The former rule of all operations.'),
+)
+_UNUSED = 'No operation refers to it. Override admin_or_service_api or the rules of the operations.'
 
 
 def list_rules() -> list[policy.RuleDefault]:
@@ -75,7 +49,9 @@ def list_rules() -> list[policy.RuleDefault]:
             for operation in declared.operations:
                 if operation.policy is not None:
                     protected.setdefault(operation.policy, []).append((method, path, operation))
-    rules = list(_BASE_RULES)
+    rules = [policy.RuleDefault(*rule, scope_types=_SCOPES) for rule in _BASE_RULES]
+    former: dict[str, Any] = {'deprecated_for_removal': True, 'deprecated_reason': _UNUSED, 'deprecated_since': '1.0.0'}
+    rules += [policy.RuleDefault(*rule, scope_types=_SCOPES, **former) for rule in _FORMER_RULES]
     for check, operations in protected.items():
         summary = ' '.join(operation.summary for _, _, operation in operations)
         # Two operations may be on one path, at different microversions.

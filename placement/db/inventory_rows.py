@@ -14,14 +14,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from oslo_log import log
 
-from placement.capacity import InventoryRecord
+from placement.capacity import FIELDS, InventoryRecord
 from placement.db import sql
 from placement.db.batch import StatementBatch
 
 LOG = log.getLogger(__name__)
-
-#: The columns that a request sets.
-FIELDS = InventoryRecord._fields[:-1]
 
 KEY = 'resource_provider_id, resource_class_id'
 _COLUMNS = ', '.join((KEY, 'used', *FIELDS))

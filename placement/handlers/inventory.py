@@ -9,7 +9,7 @@ import webob
 from webob import exc
 
 from placement import exception, validation
-from placement.capacity import InventoryRecord
+from placement.capacity import FIELDS, InventoryRecord
 from placement.handlers.resource_provider import require_provider
 from placement.objects.base import ProviderGeneration
 from placement.objects.inventory import Inventory, InventoryList, read_inventories
@@ -20,11 +20,9 @@ from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
 from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy, operation
 
-_FIELDS = InventoryRecord._fields[:-1]
-
 
 def _fields(inventory: Inventory | InventoryRecord) -> dict[str, Any]:
-    return {field: getattr(inventory, field) for field in _FIELDS}
+    return {field: getattr(inventory, field) for field in FIELDS}
 
 
 def _single(provider: ProviderGeneration, inventory: Inventory | InventoryRecord) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def _collection(provider: ProviderGeneration, inventories: Mapping[str, Inventor
 
 def record_of(entry: Mapping[str, Any]) -> InventoryRecord:
     """Make a record from an inventory in a valid body. Missing members have defaults."""
-    values = {field: entry[field] for field in _FIELDS if field in entry}
+    values = {field: entry[field] for field in FIELDS if field in entry}
     # Adding 0.0 makes a float of an integer. It also makes 0.0 of -0.0, because some databases do not keep the sign.
     return InventoryRecord(**{**values, 'allocation_ratio': entry.get('allocation_ratio', 1.0) + 0.0})
 

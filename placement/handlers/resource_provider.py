@@ -102,9 +102,9 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]
     form = (
         'entry',
         util.url(req.environ, 'resource_providers', ''),
+        version >= (1, 14),
         *(version >= since for _, since in _SUB_RESOURCES),
     )
-    form += (version >= (1, 14),)
 
     def write(provider: Provider) -> bytes:
         # Copied, because the bytes that orjson returns occupy more memory than their length, and these are cached.

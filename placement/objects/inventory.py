@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.capacity import InventoryRecord
+from placement.capacity import FIELDS, InventoryRecord
 from placement.db import generation, inventory_rows, sql, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
@@ -152,7 +152,7 @@ class InventoryList(base.ObjectList[Inventory]):
     WITH_PROVIDER = base.with_provider(
         JOINED,
         _classes.c.id,
-        *(_inventories.c[name] for name in (*inventory_rows.FIELDS, 'used', 'created_at', 'updated_at')),
+        *(_inventories.c[name] for name in (*FIELDS, 'used', 'created_at', 'updated_at')),
         _classes.c.name.label('resource_class'),
     )
 
@@ -219,7 +219,7 @@ def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, l
 
 
 #: For each column that an upsert overwrites, the column of the new row with the value.
-_OVERWRITTEN = {**{name: name for name in inventory_rows.FIELDS}, 'updated_at': 'created_at'}
+_OVERWRITTEN = {**{name: name for name in FIELDS}, 'updated_at': 'created_at'}
 
 _TO_CHANGE = base.with_provider(
     JOINED,
