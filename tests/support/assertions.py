@@ -175,14 +175,6 @@ def moves_make_no_loop(urls: Sequence[str], divisor: int = 1, *, one_tree: bool)
                 _nobody_waited(replies)
 
 
-def trees_stay_trees(urls: Sequence[str], divisor: int = 1) -> None:
-    """Ten callers move, create and delete providers of few trees and claim them: no loop, no wrong root, no error."""
-    with races.callers(urls, 10) as racing:
-        outcome = trees_race.at_random(racing, 4 / divisor)
-    assert outcome.wrong == [], outcome.wrong
-    assert outcome.idle() == set(), outcome.statuses
-
-
 def one_reshape_of_a_generation_succeeds(urls: Sequence[str], divisor: int = 1) -> None:
     """Sixteen callers move the consumer of one host to one of two cells, at one generation: one succeeds."""
     for racing in _rounds(urls, 16, 5 // divisor):
@@ -314,7 +306,6 @@ RACES: dict[str, Callable[..., None]] = {
     'names that are created, renamed and deleted': names_keep_their_meaning,
     'moves in one tree that would make a loop': functools.partial(moves_make_no_loop, one_tree=True),
     'moves of trees that would make a loop': functools.partial(moves_make_no_loop, one_tree=False),
-    'moves in trees that others change': trees_stay_trees,
 }
 
 

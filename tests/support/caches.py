@@ -22,6 +22,7 @@ from tests.support.cache_equality import assert_same, compare
 from tests.support.cache_histories import History, Send, Universe
 from tests.support.history import fleet
 from tests.support.history.client import Client, UnreachableError
+from tests.support.waiting import SECONDS
 
 _TRAIT = 'HW_CPU_X86_AVX2'
 
@@ -89,37 +90,33 @@ class Writers:
                 history.step()
 
 
-#: The writes that are accepted in all, and between two kills.
-_MIN_ACCEPTED = 25
-_MIN_KILLS = 4
+#: The writes that are accepted before and after each kill, the kills, and the comparisons.
+_MIN_ACCEPTED = 40
+_MIN_KILLS = 6
+_MIN_COMPARISONS = 50
 
 
-def stays_equal(
-    running: Sequence[servers.Server], observed: Sequence[Database], seconds: float, *, kill: bool = False
-) -> None:
+def stay_equal(running: Sequence[servers.Server], observed: Sequence[Database]) -> None:
     """Let 8 clients write at random, and meanwhile compare a cache on each of ``observed`` with the tables.
 
-    On a busy machine it takes longer than ``seconds``: until enough was written, killed and compared.
-
-    :param kill: also kill the workers of the servers, one after the other.
+    The workers of the servers are killed, one after the other. It ends when enough was written, killed and compared.
     """
     caches = [(ProviderCache(db), db) for db in observed]
     for provider_cache, _ in caches:
         provider_cache.up_to_date()
-    compared = kills = kill_at = 0
+    compared = kills = 0
+    kill_at = _MIN_ACCEPTED
     victims = itertools.cycle(running)
-    end = time.monotonic() + seconds
+    end = time.monotonic() + SECONDS
     with Writers([server.url for server in running], 8) as writing:
-        while (
-            time.monotonic() < end or compared < 2 or writing.accepted < _MIN_ACCEPTED or (kill and kills < _MIN_KILLS)
-        ):
-            assert time.monotonic() < end + 120, f'{compared=}, {writing.accepted=}, {kills=}'
+        while compared < _MIN_COMPARISONS or kills < _MIN_KILLS or writing.accepted < kill_at:
+            assert time.monotonic() < end, f'{compared=}, {writing.accepted=}, {kills=}'
             for provider_cache, db in caches:
                 compare(provider_cache, db)
                 # And with the normal update.
                 provider_cache.up_to_date()
             compared += 1
-            if kill and writing.accepted >= kill_at:
+            if kills < _MIN_KILLS and writing.accepted >= kill_at:
                 with contextlib.suppress(IndexError, ProcessLookupError):
                     os.kill(next(victims).workers()[0], signal.SIGKILL)
                     kills += 1

@@ -8,7 +8,7 @@ import dataclasses
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tests.support.history import fleet
@@ -31,8 +31,6 @@ _OWNER = {'project_id': 'race', 'user_id': 'race'}
 class Outcome:
     """The counts of statuses by kind of request, and everything that was wrong."""
 
-    #: The kinds that will be sent, if those that were sent are not all.
-    kinds: Set[str] = frozenset()
     statuses: Counter[tuple[str, int | None]] = dataclasses.field(default_factory=Counter)
     wrong: list[str] = dataclasses.field(default_factory=list)
 
@@ -41,7 +39,7 @@ class Outcome:
         # A copy, because other threads add to them.
         statuses = list(self.statuses)
         succeeded = {kind for kind, status in statuses if status is not None and status < 300}
-        return ({kind for kind, _ in statuses} | self.kinds) - succeeded
+        return {kind for kind, _ in statuses} - succeeded
 
 
 class Callers:
