@@ -364,11 +364,15 @@ class Partition:
         providers: list[Provider] = []
         new_positions = np.full(self.size, -1, np.int64)
         fresh: dict[int, Provider] = {}
+        present = dict(self._fragments)
+        fragments: dict[Hashable, list[bytes]] = {cache_key: [] for cache_key in present}
         done = 0
 
         def keep(end: int) -> None:
             new_positions[done:end] = np.arange(len(providers), len(providers) + end - done)
             providers.extend(self.providers[done:end])
+            for cache_key, kept in fragments.items():
+                kept.extend(present[cache_key][done:end])
 
         for root_id, tree in sorted(trees.items()):
             number = int(np.searchsorted(self.roots, root_id))
@@ -377,11 +381,17 @@ class Partition:
             done = int(self.starts[number + exists])
             fresh.update(enumerate(tree, start=len(providers)))
             providers.extend(tree)
+            for kept in fragments.values():
+                kept.extend([b''] * len(tree))
         keep(self.size)
-        return self._rearranged(providers, new_positions, fresh) if providers else None
+        return self._rearranged(providers, new_positions, fresh, fragments) if providers else None
 
     def _rearranged(
-        self, providers: Sequence[Provider], new_positions: Integers, fresh: Mapping[int, Provider]
+        self,
+        providers: Sequence[Provider],
+        new_positions: Integers,
+        fresh: Mapping[int, Provider],
+        fragments: dict[Hashable, list[bytes]],
     ) -> Partition:
         added = _entries(fresh.items())
         columns = {}
@@ -401,6 +411,7 @@ class Partition:
                 new_positions, size, {position: provider.aggregates for position, provider in fresh.items()}
             ),
             columns,
+            fragments,
         )
 
 

@@ -69,8 +69,9 @@ def filter_providers(
     [requirement] = compile_request(CandidateRequest((group,)), snapshot.root_id_of).requirements
     for partition in snapshot.partitions:
         flags = requirement.matches(partition)
-        lookups = ((partition.by_uuid, uuid), (partition.by_name, name))
-        named = {positions_by_key.get(key) for positions_by_key, key in lookups if key is not None}
+        named = set() if uuid is None else {partition.by_uuid.get(uuid)}
+        if name is not None:
+            named.add(partition.by_name.get(name))
         if not named:
             positions = np.flatnonzero(flags).tolist()
         else:

@@ -35,7 +35,7 @@ from tests.support import applications
 from tests.support.cache_equality import assert_same, compare
 from tests.support.event_hooks import listening
 from tests.support.fixtures import Counter
-from tests.support.objects import claim, create_provider, set_inventories
+from tests.support.objects import claim, create_provider, set_inventories, set_traits
 
 
 class Counting(ProviderCache):
@@ -478,16 +478,20 @@ def test_a_refresh_after_claims_under_a_new_slot(
     assert provider_cache.builds == 1
 
 
-def test_providers_that_a_claim_does_not_change_are_kept(
-    provider_cache: Counting, context: RequestContext, host: ResourceProvider
+@pytest.mark.parametrize('change', ['claim', 'traits'])
+def test_providers_that_a_write_does_not_change_are_kept(
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider, change: str
 ) -> None:
-    """A claim neither makes new objects of other providers nor removes their cached JSON."""
+    """A write neither makes new objects of other providers nor removes their cached JSON."""
     other = create_provider(context, VCPU=8)
     before = provider_cache.up_to_date()
     [partition] = before.partitions
     both = [partition.by_uuid[provider.uuid] for provider in (host, other)]
     list(partition.fragments('generation', both, lambda provider: b'%d' % provider.generation))
-    claim_one(context, host)
+    if change == 'claim':
+        claim_one(context, host)
+    else:
+        set_traits(host, ['HW_CPU_X86_VMX'])
     after = provider_cache.up_to_date()
     assert after.find_provider(other.uuid) is before.find_provider(other.uuid)
     written: list[str] = []
