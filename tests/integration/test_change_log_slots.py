@@ -8,7 +8,6 @@ import pathlib
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -467,19 +466,21 @@ def test_a_number_that_another_process_used(db: Database, providers: list[int]) 
 def test_two_processes_forced_onto_one_slot_at_once(db: Database, other: Database, providers: list[int]) -> None:
     """Again and again, while both write from several threads: nothing is lost, and no number is used twice."""
 
+    written: list[int] = []
+
     def run(number: int) -> None:
         writer = (db, other)[number % 2]
         for _ in range(15):
             writer.write(lambda tx: logs.move(tx, [providers[number % 3]]))
+            written.append(number)
 
     def share() -> None:
-        for _ in range(40):
+        while (count := len(written)) < 6 * 15:
             logs.free_all(db)
             for writer in (db, other):
                 for owner in list(writer._slots._processes.values()):
                     owner.free.clear()
-            # For some writes on that slot.
-            time.sleep(0.02)
+            wait_until(lambda count=count: len(written) > count)  # type: ignore[misc]
 
     with concurrent.futures.ThreadPoolExecutor(7) as pool:
         jobs = [pool.submit(share), *(pool.submit(run, number) for number in range(6))]

@@ -88,21 +88,6 @@ def urls(fleet_of_servers: list[servers.Server]) -> list[str]:
     return [server.url for server in fleet_of_servers]
 
 
-def test_command(cluster: galera.Cluster, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tools import galera
-
-    assert galera.main(['--directory', str(cluster.directory), 'status']) == 0
-    assert capsys.readouterr().out.count('Synced, cluster size 3') == 3
-    for directory, command, message in (
-        (tmp_path, ['status'], 'There is no cluster in'),
-        (cluster.directory, ['kill-node', '4'], 'There is no node 4'),
-        (cluster.directory, ['restart-node', '1'], 'Node 1 runs already'),
-        (cluster.directory, ['start'], 'is not empty'),
-    ):
-        assert galera.main(['--directory', str(directory), *command]) == 1
-        assert message in capsys.readouterr().err
-
-
 @pytest.mark.parametrize('race', assertions.RACES)
 def test_race(urls: list[str], race: str) -> None:
     assertions.RACES[race](urls)

@@ -30,25 +30,6 @@ def group() -> Iterator[mysql.Cluster]:
         yield started
 
 
-def test_command(group: mysql.Cluster, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tools import mysql
-
-    options = ['--directory', str(group.directory)]
-    assert mysql.main([*options, 'status']) == 0
-    status = capsys.readouterr().out
-    assert (status.count('ONLINE'), status.count('primary'), status.count('read-only')) == (3, 1, 2)
-    assert mysql.main([*options, 'switch-primary', '2']) == 0
-    assert group.primary() == group.node(2)
-    for directory, command, message in (
-        (tmp_path, ['status'], 'There is no cluster in'),
-        (group.directory, ['kill-node', '4'], 'There is no node 4'),
-        (group.directory, ['restart-node', '1'], 'Node 1 runs already'),
-        (group.directory, ['start'], 'is not empty'),
-    ):
-        assert mysql.main(['--directory', str(directory), *command]) == 1
-        assert message in capsys.readouterr().err
-
-
 def test_another_member_takes_over_from_a_killed_primary(group: mysql.Cluster) -> None:
     primary = group.primary()
     assert primary is not None

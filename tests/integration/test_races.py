@@ -41,4 +41,5 @@ def test_history_of_random_load_has_no_violations(
         record_property,
         name=f'{setting.server} {setting.name}',
         database=database.render_as_string(hide_password=False),
+        requests=500,
     )

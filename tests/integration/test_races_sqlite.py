@@ -33,4 +33,4 @@ def test_history_of_random_load_has_no_violations(
     server: servers.Server, directory: pathlib.Path, record_property: Callable[[str, str], None]
 ) -> None:
     database = f'sqlite:///{directory}/placement.db'
-    assertions.random_load_has_no_violations(server, record_property, name='sqlite', database=database, seconds=3)
+    assertions.random_load_has_no_violations(server, record_property, name='sqlite', database=database, requests=200)

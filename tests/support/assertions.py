@@ -334,13 +334,12 @@ def history_has_no_violations(
 
 
 def random_load_has_no_violations(
-    server: servers.Server, record_property: Callable[[str, str], None], *, name: str, database: str, seconds: float = 6
+    server: servers.Server, record_property: Callable[[str, str], None], *, name: str, database: str, requests: int
 ) -> None:
-    """Ten callers claim, move and release at random for some seconds."""
+    """Ten callers claim, move and release at random until so many requests were accepted."""
     before = server.retries()
     load = Load.start([server.url], clients=10)
-    time.sleep(seconds)
-    load.wait_for_accepted(101)
+    load.wait_for_accepted(requests)
     history = load.finish()
     retries = server.retries() - before
     history_has_no_violations(load, history, record_property, name=name, retries=retries, databases=[database])
