@@ -89,9 +89,8 @@ def _insert_missing(
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
     missing = sorted(texts - existing.keys())
-    insert = column.table.insert()
     try:
-        inserted = {text: sql.new_id(tx.execute(insert.values({column.name: text}))) for text in missing}
+        inserted = {text: sql.new_id(tx.execute(column.table.insert().values({column.name: text}))) for text in missing}
     except db_exc.DBDuplicateEntry as error:
         raise errors.RetryTransaction from error
     return {**existing, **inserted}

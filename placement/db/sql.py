@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -280,9 +281,12 @@ def new_id(inserted: sa.CursorResult[Any]) -> int:
     return int(key[0])
 
 
+_UNSTORABLE = re.compile('[\0\ud800-\udfff]')
+
+
 def storable(text: str) -> bool:
     """Return whether every database can store ``text``: it contains neither NUL nor a lone surrogate.
 
     Do not query for other text: the database cannot have it, and some drivers reject it.
     """
-    return '\x00' not in text and not any('\ud800' <= char <= '\udfff' for char in text)
+    return _UNSTORABLE.search(text) is None
