@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import sqlalchemy as sa
@@ -78,12 +78,16 @@ class NamedResource(base.Timestamped):
         return _parsed(*context.db.fetch_all(sa.text(query))[0], names, prefix)
 
     @classmethod
-    def get_by_name(cls, context: Context, name: str) -> Self:
+    def get_by_name(cls, context: Context, name: str, tx: sa.Connection | None = None) -> Self:
         """Read the row of ``name``.
 
+        :param tx: the transaction in which to read it; None to read it alone.
         :raises NotFound: there is none: ``ERRORS.not_found``.
         """
-        rows = context.db.fetch_all(cls.by_name(name)) if sql.storable(name) else []
+        query = sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
+        rows: Sequence[sa.Row[Any]] = ()
+        if sql.storable(name):
+            rows = context.db.fetch_all(query) if tx is None else tx.execute(query).all()
         if not rows:
             raise cls.ERRORS.not_found(name)
         return cls.from_row(context, rows[0])
@@ -111,14 +115,6 @@ class NamedResource(base.Timestamped):
             raise exception.ConcurrentUpdate from error
 
     @classmethod
-    def get_in_transaction(cls, context: Context, tx: sa.Connection, name: str) -> Self:
-        """Read the row of ``name`` in the transaction ``tx``, as ``get_by_name`` does."""
-        row = tx.execute(cls.by_name(name)).first() if sql.storable(name) else None
-        if row is None:
-            raise cls.ERRORS.not_found(name)
-        return cls.from_row(context, row)
-
-    @classmethod
     def destroy(cls, context: Context, name: str) -> None:
         """Delete a custom name.
 
@@ -128,7 +124,7 @@ class NamedResource(base.Timestamped):
         """
 
         def work(tx: sa.Connection) -> None:
-            resource = cls.get_in_transaction(context, tx, name)
+            resource = cls.get_by_name(context, name, tx)
             if not name_cache.is_custom(name):
                 raise cls.ERRORS.standard(name)
             if tx.execute(cls.USES, {'sought': resource.id}).first() is not None:
@@ -143,11 +139,6 @@ class NamedResource(base.Timestamped):
             change_log.record_names(tx)
 
         context.db.write(work)
-
-    @classmethod
-    def by_name(cls, name: str) -> sa.Select[Any]:
-        """Return the query of the row of ``name``."""
-        return sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
 
 
 @functools.lru_cache(maxsize=8)

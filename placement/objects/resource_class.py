@@ -83,7 +83,7 @@ class ResourceClass(named_resource.NamedResource):
             if renamed.rowcount != 1:
                 raise exception.ResourceClassNotFound(resource_class=self.name)
             change_log.record_names(tx)
-            return self.get_in_transaction(self._context, tx, new_name)
+            return self.get_by_name(self._context, new_name, tx)
 
         try:
             fresh = self._context.db.write(work)

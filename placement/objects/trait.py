@@ -47,7 +47,7 @@ class Trait(named_resource.NamedResource):
         def work(tx: sa.Connection) -> Trait:
             inserted = tx.execute(_traits.insert().values(name=name))
             change_log.record_new_trait(tx, sql.new_id(inserted))
-            return cls.get_in_transaction(context, tx, name)
+            return cls.get_by_name(context, name, tx)
 
         try:
             return context.db.write(work)
