@@ -50,6 +50,7 @@ class Reason(enum.Enum):
     FORBIDDEN_AGGREGATE = 'is in a forbidden aggregate'
     NOT_IN_TREE = 'is not in the requested tree'
     ROOT = 'has a root that violates a condition on roots'
+    # The following are about several requirements, and not about one provider and one requirement.
     COMBINED_AMOUNT = 'a provider has too little free capacity for the sum of several groups'
     ISOLATED = 'a provider already serves another suffixed group'
     SUBTREE = 'a provider is not in one subtree with the providers of other groups'
@@ -62,24 +63,13 @@ class Reason(enum.Enum):
 
     @property
     def between_groups(self) -> bool:
-        """Whether the reason is about several requirements, and not about one provider and one requirement."""
-        return self not in _ABOUT_ONE_PROVIDER
+        """Whether the reason is about several requirements."""
+        return self in _BETWEEN_GROUPS
 
 
 #: The reasons for the parts of the capacity rule, in the order of ``capacity.violations``.
 CAPACITY_REASONS = (Reason.ABOVE_MAX_UNIT, Reason.BELOW_MIN_UNIT, Reason.WRONG_STEP, Reason.NO_CAPACITY)
-_ABOUT_ONE_PROVIDER = frozenset(
-    {
-        *CAPACITY_REASONS,
-        Reason.NO_INVENTORY,
-        Reason.MISSING_TRAIT,
-        Reason.FORBIDDEN_TRAIT,
-        Reason.NOT_MEMBER,
-        Reason.FORBIDDEN_AGGREGATE,
-        Reason.NOT_IN_TREE,
-        Reason.ROOT,
-    }
-)
+_BETWEEN_GROUPS = frozenset(itertools.dropwhile(lambda reason: reason is not Reason.COMBINED_AMOUNT, Reason))
 
 #: The number of rejections by group suffix ('' is the unsuffixed group) and reason.
 Rejections = Counter[tuple[str, Reason]]
