@@ -47,19 +47,19 @@ class RequestLog:
         path = (environ.get('SCRIPT_NAME', '') + environ.get('PATH_INFO', '')).encode('latin-1', 'replace')
         query = environ.get('QUERY_STRING', '')
         url = quote(parse.quote(path) + (f'?{query}' if query else ''))
-        answer: dict[str, Any] = {}
+        response: dict[str, Any] = {}
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            answer.update(status=status, headers=headers)
+            response.update(status=status, headers=headers)
             return start_response(status, headers, exc_info)
 
         body = self._application(environ, start)
-        _log(environ, url, answer, time.perf_counter() - started)
+        _log(environ, url, response, time.perf_counter() - started)
         return body
 
 
-def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], seconds: float) -> None:
-    length = next((value for name, value in answer['headers'] if name.lower() == 'content-length'), '-')
+def _log(environ: Mapping[str, Any], url: str, response: Mapping[str, Any], seconds: float) -> None:
+    length = next((value for name, value in response['headers'] if name.lower() == 'content-length'), '-')
     candidates = f' candidates: {environ[CANDIDATES_KEY]}' if CANDIDATES_KEY in environ else ''
     keystone = f' {KEYSTONE}: {environ[KEYSTONE_SECONDS_KEY]:.6f}' if KEYSTONE_SECONDS_KEY in environ else ''
     LOG.info(
@@ -70,7 +70,7 @@ def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], second
             'remote': quote(environ.get('REMOTE_ADDR', '-')),
             'method': quote(environ['REQUEST_METHOD']),
             'url': url,
-            'status': answer['status'].split(' ', 1)[0],
+            'status': response['status'].split(' ', 1)[0],
             'length': length,
             'version': environ.get(microversion.ENVIRON_KEY, '-'),
             'time': seconds,

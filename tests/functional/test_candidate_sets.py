@@ -134,13 +134,13 @@ def test_hosts_that_differ_are_in_different_sets(difference: str, order: str) ->
         for number, kind in enumerate(order)
         for name, parent, inventory, traits in (first if kind == 'A' else second)
     ]
-    request, answers = request_of(query), []
+    request, results = request_of(query), []
     for alike in (True, False):
         prefilter = Prefilter(Snapshot.build(NAMES, records_of(topology)), compile_request(request))
         units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
         candidate_sets = list(search(units, prefilter.compiled, SearchBudget()))
-        answers.append(
+        results.append(
             [(candidate.amounts, candidate.mappings) for candidate_set in candidate_sets for candidate in candidate_set]
         )
-    assert answers[0]
-    assert answers[0] == answers[1]
+    assert results[0]
+    assert results[0] == results[1]

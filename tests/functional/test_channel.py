@@ -365,10 +365,10 @@ def test_pipelined_requests_are_not_processed_while_much_is_unread(services: Any
     service = services(outbuf_overflow=100_000_000)
     long = b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n'
     with service.connect(long * 4, SO_RCVBUF=262144) as connection:
-        answers = service.answer(connection)
+        responses = service.answer(connection)
     # The second is begun when the first one waits to be sent.
-    assert answers.count(b'HTTP/1.1 200 OK') == 2
-    assert answers.count(b'Connection: close') == 1
+    assert responses.count(b'HTTP/1.1 200 OK') == 2
+    assert responses.count(b'Connection: close') == 1
 
 
 def test_a_long_answer_is_received_whole(services: Any) -> None:

@@ -52,7 +52,7 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
     proxy, app = interrupted
     proxy.way = way
     hosts = [create_provider(app, VCPU=UNITS) for _ in range(2)]
-    answers: dict[str, tuple[int, str, int]] = {}
+    responses: dict[str, tuple[int, str, int]] = {}
 
     def run_client(number: int) -> None:
         chosen = random.Random(number)
@@ -63,11 +63,11 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
             body = races.claim([host], None)
             body['allocations'][host]['resources']['VCPU'] = amount
             response = send_request(app, 'PUT', f'/allocations/{consumer}', body)
-            answers[consumer] = (response.status_int, host, amount)
+            responses[consumer] = (response.status_int, host, amount)
             if response.status_int == 503:
                 assert int(response.headers['Retry-After']) > 0
             if response.status_int == 503 or (response.status_int == 204 and chosen.random() < 0.9):
-                answers[consumer] = (_release(app, consumer), host, amount)
+                responses[consumer] = (_release(app, consumer), host, amount)
 
     proxy.word = word
     with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
@@ -79,12 +79,12 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
     assert proxy.interrupted > MIN_INTERRUPTIONS
     # A failed certification says that nothing was committed, also while a slot of the change log is taken.
     statuses = {0, 204, 409} if way == 'certification' else {0, 204, 409, 503}
-    assert {status for status, _, _ in answers.values()} <= statuses
+    assert {status for status, _, _ in responses.values()} <= statuses
     stored = _stored(database, hosts)
-    for consumer, (status, host, amount) in answers.items():
+    for consumer, (status, host, amount) in responses.items():
         expected: dict[int, list[Held]] = {0: [[]], 204: [[(host, amount)]], 409: [[]], 503: [[], [(host, amount)]]}
         assert stored[consumer] in expected[status], (status, host, amount, stored[consumer])
-    assert set(stored) <= set(answers)
+    assert set(stored) <= set(responses)
     used = collections.Counter(
         {host: sum(a for allocations in stored.values() for h, a in allocations if h == host) for host in hosts}
     )

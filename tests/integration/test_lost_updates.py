@@ -87,8 +87,8 @@ def test_two_writes_of_one_consumer(service: Service, first: list[int], second: 
     assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
     allocations = [by_host(hosts, amounts) for amounts in (first, second)]
     with service.lock('placement_consumers', 'uuid', consumer):
-        answers = [service.begin_blocked('PUT', path, claim(amounts, 1)) for amounts in allocations]
-    check_one_won(service, consumer, hosts, answers, allocations)
+        responses = [service.begin_blocked('PUT', path, claim(amounts, 1)) for amounts in allocations]
+    check_one_won(service, consumer, hosts, responses, allocations)
 
 
 @pytest.mark.parametrize('second', [[0, 7], [0, 0]])
@@ -100,8 +100,8 @@ def test_two_writes_of_a_consumer_without_allocations(service: Service, second: 
     leave_only_the_record(service, consumer)
     allocations = [by_host(hosts, amounts) for amounts in ([5, 0], second)]
     with service.lock('placement_consumers', 'uuid', consumer):
-        answers = [service.begin_blocked('PUT', path, claim(amounts, 1)) for amounts in allocations]
-    check_one_won(service, consumer, hosts, answers, allocations)
+        responses = [service.begin_blocked('PUT', path, claim(amounts, 1)) for amounts in allocations]
+    check_one_won(service, consumer, hosts, responses, allocations)
 
 
 def test_a_post_that_clears_a_consumer_without_allocations(service: Service) -> None:
@@ -138,12 +138,12 @@ def by_host(hosts: list[str], amounts: list[int]) -> dict[str, int]:
 
 
 def check_one_won(
-    service: Service, consumer: str, hosts: list[str], answers: list[Answer], allocations: list[dict[str, int]]
+    service: Service, consumer: str, hosts: list[str], responses: list[Answer], allocations: list[dict[str, int]]
 ) -> None:
     """One of two claims was accepted and took effect; the other got a conflict and changed nothing."""
-    statuses = [answer.result().status_int for answer in answers]
-    assert sorted(statuses) == [204, 409], [answer.result().text for answer in answers]
-    rejected = answers[statuses.index(409)].result()
+    statuses = [response.result().status_int for response in responses]
+    assert sorted(statuses) == [204, 409], [response.result().text for response in responses]
+    rejected = responses[statuses.index(409)].result()
     assert rejected.json['errors'][0]['code'] == 'placement.concurrent_update'
     won = allocations[statuses.index(204)]
     state = service.call('GET', f'/allocations/{consumer}').json
@@ -162,8 +162,8 @@ def test_two_writes_that_change_the_project(service: Service) -> None:
         # The projects are stored already, so no write waits for them.
         assert service.call('PUT', path, claim({host: 2}, 1 + number, project)).status_int == 204
     with service.lock('placement_consumers', 'uuid', consumer):
-        answers = [service.begin_blocked('PUT', path, claim({host: 2}, 3, project)) for project in projects]
-    statuses = [answer.result().status_int for answer in answers]
+        responses = [service.begin_blocked('PUT', path, claim({host: 2}, 3, project)) for project in projects]
+    statuses = [response.result().status_int for response in responses]
     assert sorted(statuses) == [204, 409]
     state = service.call('GET', path).json
     assert (state['project_id'], state['consumer_generation']) == (projects[statuses.index(204)], 4)
@@ -179,9 +179,9 @@ def test_two_posts_of_consumers_without_allocations(service: Service, second: in
     allocations = [{host: 5}, {host: second} if second else {}]
     bodies = [{consumer: claim(amounts, 1) for consumer in consumers} for amounts in allocations]
     with service.lock('placement_consumers', 'uuid', consumers[0]):
-        answers = [service.begin_blocked('POST', '/allocations', body) for body in bodies]
-    statuses = [answer.result().status_int for answer in answers]
-    assert sorted(statuses) == [204, 409], [answer.result().text for answer in answers]
+        responses = [service.begin_blocked('POST', '/allocations', body) for body in bodies]
+    statuses = [response.result().status_int for response in responses]
+    assert sorted(statuses) == [204, 409], [response.result().text for response in responses]
     won = allocations[statuses.index(204)]
     assert usage(service, host) == 2 * won.get(host, 0)
     for consumer in consumers:
@@ -194,9 +194,9 @@ def test_two_claims_that_are_the_first_of_their_project(service: Service) -> Non
     host, new = make_host(service), str(uuid.uuid4())
     body = claim({host: 2}, None, new) | {'user_id': new, 'consumer_type': f'T_{new[:8].upper()}'}
     with service.lock('placement_resource_providers', 'uuid', host):
-        answers = [service.begin_blocked('PUT', f'/allocations/{uuid.uuid4()}', body, '1.38') for _ in range(2)]
-    assert [answer.result().status_int for answer in answers] == [204, 204], [
-        answer.result().text for answer in answers
+        responses = [service.begin_blocked('PUT', f'/allocations/{uuid.uuid4()}', body, '1.38') for _ in range(2)]
+    assert [response.result().status_int for response in responses] == [204, 204], [
+        response.result().text for response in responses
     ]
     usages = service.call('GET', f'/usages?project_id={new}&user_id={new}', version='1.38').json['usages']
     assert usages == {body['consumer_type']: {'consumer_count': 2, 'VCPU': 4}}
@@ -213,9 +213,9 @@ def test_two_reshapes_of_one_provider(service: Service) -> None:
         for total in (50, 60)
     ]
     with service.lock('placement_resource_providers', 'uuid', host):
-        answers = [service.begin_blocked('POST', '/reshaper', body, '1.30') for body in bodies]
-    statuses = [answer.result().status_int for answer in answers]
-    assert sorted(statuses) == [204, 409], [answer.result().text for answer in answers]
+        responses = [service.begin_blocked('POST', '/reshaper', body, '1.30') for body in bodies]
+    statuses = [response.result().status_int for response in responses]
+    assert sorted(statuses) == [204, 409], [response.result().text for response in responses]
     state = service.call('GET', f'/resource_providers/{host}/inventories').json
     assert state['inventories']['VCPU']['total'] == (50, 60)[statuses.index(204)]
     assert state['resource_provider_generation'] == 3
@@ -279,9 +279,9 @@ def test_two_trees_that_join_each_other(service: Service) -> None:
     """Only one of them succeeds; the other would create a loop."""
     first, second = make_host(service), make_host(service)
     with service.lock('placement_resource_providers', 'uuid', first):
-        answers = [move(service, first, second), move(service, second, first)]
-    statuses = [answer.result().status_int for answer in answers]
-    assert sorted(statuses) == [200, 400], [answer.result().text for answer in answers]
+        responses = [move(service, first, second), move(service, second, first)]
+    statuses = [response.result().status_int for response in responses]
+    assert sorted(statuses) == [200, 400], [response.result().text for response in responses]
     root = second if statuses[0] == 200 else first
     assert [place(service, provider)[1] for provider in (first, second)] == [root, root]
     assert place(service, root)[0] is None
@@ -307,8 +307,8 @@ def test_a_provider_moves_below_one_that_leaves_the_tree(service: Service) -> No
     top, wanderer = make_child(service, root), make_child(service, root)
     leaf = make_child(service, top)
     with service.lock('placement_resource_providers', 'uuid', root):
-        answers = [move(service, top, other), move(service, wanderer, leaf)]
-    assert [answer.result().status_int for answer in answers] == [200, 200]
+        responses = [move(service, top, other), move(service, wanderer, leaf)]
+    assert [response.result().status_int for response in responses] == [200, 200]
     assert place(service, wanderer) == (leaf, other)
 
 
@@ -318,10 +318,10 @@ def test_two_branches_of_a_tree_that_move_below_each_other(service: Service) -> 
     first, second = make_child(service, root), make_child(service, root)
     leaves = {first: make_child(service, first), second: make_child(service, second)}
     with service.lock('placement_resource_providers', 'uuid', root):
-        answers = [move(service, first, leaves[second]), move(service, second, leaves[first])]
-    statuses = [answer.result().status_int for answer in answers]
-    assert sorted(statuses) == [200, 400], [answer.result().text for answer in answers]
-    rejected = answers[statuses.index(400)].result()
+        responses = [move(service, first, leaves[second]), move(service, second, leaves[first])]
+    statuses = [response.result().status_int for response in responses]
+    assert sorted(statuses) == [200, 400], [response.result().text for response in responses]
+    rejected = responses[statuses.index(400)].result()
     assert rejected.json['errors'][0]['detail'].endswith('creating loop in the provider tree is not allowed.')
     moved, stayed = (first, second) if statuses[0] == 200 else (second, first)
     assert place(service, moved) == (leaves[stayed], root)
@@ -333,8 +333,8 @@ def test_an_ancestor_becomes_a_root_while_a_provider_moves(service: Service) -> 
     top, wanderer = make_child(service, root), make_child(service, root)
     leaf = make_child(service, top)
     with service.lock('placement_resource_providers', 'uuid', root):
-        answers = [move(service, top, None), move(service, wanderer, leaf)]
-    assert [answer.result().status_int for answer in answers] == [200, 200]
+        responses = [move(service, top, None), move(service, wanderer, leaf)]
+    assert [response.result().status_int for response in responses] == [200, 200]
     assert place(service, top) == (None, top)
     assert place(service, wanderer) == (leaf, top)
 
@@ -397,8 +397,8 @@ def test_the_same_parent_while_another_one_is_set(service: Service) -> None:
     first, second = make_child(service, root), make_child(service, root)
     child = make_child(service, first)
     with service.lock('placement_resource_providers', 'uuid', child):
-        answers = [move(service, child, second), move(service, child, first)]
-    shown = [answer.result().json['parent_provider_uuid'] for answer in answers]
+        responses = [move(service, child, second), move(service, child, first)]
+    shown = [response.result().json['parent_provider_uuid'] for response in responses]
     assert shown == [second, first]
     assert place(service, child) in ((first, root), (second, root))
 
@@ -491,9 +491,9 @@ def test_an_allocation_is_released_while_its_inventory_is_added(
         requests.reverse()
     slots = 'SELECT id FROM placement_change_log_slots ORDER BY id FOR UPDATE'
     with service.holding('BEGIN IMMEDIATE' if service.dialect == 'sqlite' else slots):
-        answers = [service.begin_blocked(*request) for request in requests]
-    assert [answer.result().status_int // 100 for answer in answers] == [2, 2], [
-        answer.result().text for answer in answers
+        responses = [service.begin_blocked(*request) for request in requests]
+    assert [response.result().status_int // 100 for response in responses] == [2, 2], [
+        response.result().text for response in responses
     ]
     assert usage(service, host) == 0
     assert usage(service, other) == (0 if release == 'DELETE' else 8)

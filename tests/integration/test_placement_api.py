@@ -184,16 +184,16 @@ def test_all_lines_have_one_format(service: _Service) -> None:
 def test_lines_about_a_request_have_its_id_and_nothing_that_its_headers_forge(service: _Service) -> None:
     """Also of requests that no user sent: one that is malformed, and a preflight of CORS."""
     forwarded = 'X-Forwarded-For: 2001:db8::7 "GET /forged" status: 200'
-    answers = [
+    responses = [
         service.send(_request('GET', '/traits', b'', forwarded)),
         service.send(b'GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n'),
         service.send(_request('GET', '/usages', b'')),
         service.send(_request('OPTIONS', '/traits', b'', 'Origin: http://dashboard')),
     ]
-    assert [_status(answer) for answer in answers] == [200, 400, 400, 200]
+    assert [_status(response) for response in responses] == [200, 400, 400, 200]
     _wait_for_line(service, '"OPTIONS /traits" status: 200')
     lines = [line for line in service.log.read_text().splitlines() if ' status: ' in line][-4:]
-    ids = [re.search(rb'(?i)x-openstack-request-id: (\S+)', answer) for answer in answers]
+    ids = [re.search(rb'(?i)x-openstack-request-id: (\S+)', response) for response in responses]
     contexts = [re.search(r'\[None (\S+) (.*?)\] \S* "', line) for line in lines]
     assert [match and match[1].encode() for match in contexts] == [match and match[1] for match in ids]
     users = [match and match[2].startswith('admin') for match in contexts]

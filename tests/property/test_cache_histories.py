@@ -138,17 +138,17 @@ def search(app: Any, path: str, version: str) -> tuple[int | None, Any]:
 
 def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None:
     """The tests above need histories in which every kind of request succeeds and fails."""
-    answers: collections.Counter[tuple[str, bool]] = collections.Counter()
+    counts: collections.Counter[tuple[str, bool]] = collections.Counter()
     for seed in range(2):
         history = History(sender(app), Universe(seed), seed)
         history.populate()
         for _ in range(400):
             history.step()
-        answers += history.answers
+        counts += history.answers
         assert history.errors == []
-    assert {kind for kind, accepted in answers if accepted} == history.kinds
+    assert {kind for kind, accepted in counts if accepted} == history.kinds
     # Some kinds are never rejected, such as an empty set of traits; but most are at times.
-    assert len({kind for kind, accepted in answers if not accepted}) >= len(history.kinds) - 3
+    assert len({kind for kind, accepted in counts if not accepted}) >= len(history.kinds) - 3
 
 
 @pytest.fixture

@@ -261,9 +261,9 @@ def fill(app: Any) -> None:
         'user_id': 'ours',
         'consumer_generation': None,
     }
-    answers = [send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim).status_code for _ in range(9)]
-    assert set(answers) <= {204, 409}
-    assert answers[-1] == 409
+    statuses = [send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim).status_code for _ in range(9)]
+    assert set(statuses) <= {204, 409}
+    assert statuses[-1] == 409
     allocations = send_request(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/allocations').json[
         'allocations'
     ]

@@ -40,16 +40,19 @@ def last_units_are_given_once(urls: Sequence[str], divisor: int = 1) -> None:
     """Forty callers each claim one of ten units, repeatedly: ten succeed, the others are rejected for capacity."""
     for racing in _rounds(urls, races.CALLERS, 20 // divisor):
         target = provider(racing.clients[0], races.UNITS)
-        replies = racing.all_at_once(
+        responses = racing.all_at_once(
             lambda client, _, target=target: client.request(  # type: ignore[misc]
                 'PUT', f'/allocations/{uuid.uuid4()}', claim([target], None)
             )
         )
-        assert Counter(reply.status for reply in replies) == {204: races.UNITS, 409: races.CALLERS - races.UNITS}
-        rejected = [reply.error['detail'] for reply in replies if reply.status == 409]
+        assert Counter(response.status for response in responses) == {
+            204: races.UNITS,
+            409: races.CALLERS - races.UNITS,
+        }
+        rejected = [response.error['detail'] for response in responses if response.status == 409]
         assert all('would exceed the capacity' in detail for detail in rejected)
         assert _used(racing.clients[0], target) == races.UNITS
-        _nobody_waited(replies)
+        _nobody_waited(responses)
 
 
 def a_generation_is_moved_once(urls: Sequence[str], divisor: int = 1, *, existing: bool) -> None:
@@ -59,18 +62,18 @@ def a_generation_is_moved_once(urls: Sequence[str], divisor: int = 1, *, existin
         if existing:
             fleet.demand(racing.clients[0], 'PUT', path, claim([target], None))
         body = claim([target], 1 if existing else None)
-        replies = racing.all_at_once(lambda client, _, path=path, body=body: client.request('PUT', path, body))  # type: ignore[misc]
-        _one_was_accepted(replies)
+        responses = racing.all_at_once(lambda client, _, path=path, body=body: client.request('PUT', path, body))  # type: ignore[misc]
+        _one_was_accepted(responses)
         shown = fleet.demand(racing.clients[0], 'GET', path)
         assert shown['consumer_generation'] == (2 if existing else 1)
 
 
-def _one_was_accepted(replies: list[Reply]) -> None:
+def _one_was_accepted(responses: list[Reply]) -> None:
     """One of several writes that name the same generation is accepted."""
-    assert Counter(reply.status for reply in replies) == {204: 1, 409: len(replies) - 1}
-    codes = {reply.error['code'] for reply in replies if reply.status == 409}
+    assert Counter(response.status for response in responses) == {204: 1, 409: len(responses) - 1}
+    codes = {response.error['code'] for response in responses if response.status == 409}
     assert codes == {'placement.concurrent_update'}
-    _nobody_waited(replies)
+    _nobody_waited(responses)
 
 
 def new_types_are_created_once(urls: Sequence[str], divisor: int = 1) -> None:
@@ -86,15 +89,15 @@ def new_types_are_created_once(urls: Sequence[str], divisor: int = 1) -> None:
             {consumer: {**claim([target], None), 'consumer_type': type_} for consumer, type_ in chosen.items()}
             for chosen in type_of
         ]
-        replies = racing.all_at_once(
+        responses = racing.all_at_once(
             lambda client, number, bodies=bodies: client.request(  # type: ignore[misc]
                 'POST', '/allocations', bodies[number], version='1.38'
             )
         )
-        assert Counter(reply.status for reply in replies) == {204: len(replies)}
+        assert Counter(response.status for response in responses) == {204: len(responses)}
         for consumer, type_ in [item for chosen in type_of for item in chosen.items()]:
             assert _shown(racing.clients[0], consumer)['consumer_type'] == type_
-        _nobody_waited(replies)
+        _nobody_waited(responses)
 
 
 def a_type_belongs_to_the_last_write(urls: Sequence[str], divisor: int = 1) -> None:
@@ -146,9 +149,9 @@ def opposite_orders_make_progress(urls: Sequence[str], divisor: int = 1) -> None
             return client.request('POST', '/allocations', body, version='1.27')
 
         for _ in range(10 // divisor):
-            replies = racing.all_at_once(post)
-            assert Counter(reply.status for reply in replies) == {204: len(replies)}
-            _nobody_waited(replies)
+            responses = racing.all_at_once(post)
+            assert Counter(response.status for response in responses) == {204: len(responses)}
+            _nobody_waited(responses)
 
 
 def names_keep_their_meaning(urls: Sequence[str], divisor: int = 1) -> None:
@@ -169,10 +172,10 @@ def moves_make_no_loop(urls: Sequence[str], divisor: int = 1, *, one_tree: bool)
     for count in (2, 3):
         with races.callers(urls, count) as racing:
             for _ in range(10 // divisor):
-                replies = trees_race.in_a_ring(racing, one_tree=one_tree)
-                assert Counter(reply.status for reply in replies) == {200: count - 1, 400: 1}
-                assert sum(map(trees_race.is_loop, replies)) == 1
-                _nobody_waited(replies)
+                responses = trees_race.in_a_ring(racing, one_tree=one_tree)
+                assert Counter(response.status for response in responses) == {200: count - 1, 400: 1}
+                assert sum(map(trees_race.is_loop, responses)) == 1
+                _nobody_waited(responses)
 
 
 def one_reshape_of_a_generation_succeeds(urls: Sequence[str], divisor: int = 1) -> None:
@@ -197,19 +200,19 @@ def reshapes_remove_nothing_that_is_claimed(urls: Sequence[str], divisor: int = 
     """Sixteen callers claim of a host or replace its inventory: it is removed only if no claim succeeded."""
     for racing in _rounds(urls, 16, 8 // divisor):
         host = provider(racing.clients[0], 1000)
-        replies = racing.all_at_once(functools.partial(_claim_or_reshape, host))
-        claims, reshapes = replies[1::2], replies[::2]
-        accepted = [reply for reply in claims if reply.status == 204]
-        assert {reply.status for reply in replies} <= {204, 409}
+        responses = racing.all_at_once(functools.partial(_claim_or_reshape, host))
+        claims, reshapes = responses[1::2], responses[::2]
+        accepted = [response for response in claims if response.status == 204]
+        assert {response.status for response in responses} <= {204, 409}
         assert _used(racing.clients[0], host) == len(accepted)
         shown = fleet.demand(racing.clients[0], 'GET', f'/resource_providers/{host}/inventories')
         assert (shown['inventories'].keys() == {'VCPU'}) == bool(accepted)
         if accepted:
-            codes = {reply.error['code'] for reply in reshapes}
+            codes = {response.error['code'] for response in reshapes}
             assert codes <= {'placement.inventory.inuse', 'placement.concurrent_update'}
         else:
-            assert all("Inventory for 'VCPU'" in reply.error['detail'] for reply in claims)
-        _nobody_waited(replies)
+            assert all("Inventory for 'VCPU'" in response.error['detail'] for response in claims)
+        _nobody_waited(responses)
 
 
 def _claim_or_reshape(host: str, client: Client, number: int) -> Reply:
@@ -234,18 +237,18 @@ def reshapes_refer_to_nothing_that_is_deleted(urls: Sequence[str], divisor: int 
             ('DELETE', f'/resource_providers/{cell}', None),
             ('DELETE', f'/resource_classes/{name}', None),
         ]
-        replies = racing.all_at_once(
+        responses = racing.all_at_once(
             lambda client, number, requests=requests: client.request(  # type: ignore[misc]
                 *requests[number % 3], version='1.30'
             )
         )
         successes = len(fleet.demand(first, 'GET', f'/allocations/{consumer}')['allocations'])
-        reshapes, deletions = replies[::3], replies[1::3] + replies[2::3]
-        assert sum(reply.status == 204 for reply in reshapes) == successes
-        assert {reply.status for reply in reshapes} <= {204, 400, 409}
-        assert {reply.status for reply in deletions} <= {204, 404, 409}
-        assert (204 in {reply.status for reply in deletions}) != bool(successes)
-        _nobody_waited(replies)
+        reshapes, deletions = responses[::3], responses[1::3] + responses[2::3]
+        assert sum(response.status == 204 for response in reshapes) == successes
+        assert {response.status for response in reshapes} <= {204, 400, 409}
+        assert {response.status for response in deletions} <= {204, 404, 409}
+        assert (204 in {response.status for response in deletions}) != bool(successes)
+        _nobody_waited(responses)
 
 
 def _shown(client: Client, consumer: str) -> Any:
@@ -287,8 +290,8 @@ def no_claim_is_written_by_halves(opened: Sequence[Database]) -> None:
     assert len(accepted) > 100
 
 
-def _nobody_waited(replies: list[Reply]) -> None:
-    assert max(reply.seconds for reply in replies) < races.MAX_REQUEST_SECONDS
+def _nobody_waited(responses: list[Reply]) -> None:
+    assert max(response.seconds for response in responses) < races.MAX_REQUEST_SECONDS
 
 
 #: What has to hold on every database, whatever the addresses through which it is reached.

@@ -22,10 +22,10 @@ def in_a_ring(racing: Callers, *, one_tree: bool) -> list[Reply]:
     root = create(maker) if one_tree else None
     tops = [create(maker, root) for _ in racing.clients]
     leaves = [create(maker, create(maker, top)) for top in tops]
-    replies = racing.all_at_once(lambda client, number: move(client, tops[number], leaves[number - 1]))
+    responses = racing.all_at_once(lambda client, number: move(client, tops[number], leaves[number - 1]))
     problems = problems_of_trees(maker, [*tops, *leaves])
     assert problems == [], problems
-    return replies
+    return responses
 
 
 def is_loop(reply: Reply) -> bool:

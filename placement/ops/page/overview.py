@@ -39,11 +39,11 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
         summary.classes, key=lambda figures: capacity.Utilization(figures.capacity, figures.used).share, default=None
     )
     rows = heat.rows[pages.first : pages.last]
-    answer: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
     fits: dict[str, FitEstimate] | None = None
     if resources is not None:
         size = Size(resources, trees.traits, chosen, trees.root_required, trees.root_forbidden)
-        answer = {'size': size, 'estimate': estimate_fit(snapshot, size, _SEARCHES)}
+        result = {'size': size, 'estimate': estimate_fit(snapshot, size, _SEARCHES)}
         fits = {
             row.aggregate: estimate_fit(snapshot, replace(size, aggregate=row.aggregate), _AGGREGATE_SEARCHES)
             for row in rows
@@ -55,7 +55,7 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
         'problems': _problems(sources, snapshot, trees),
         'classes': summary.classes,
         'heat_map': {'classes': heat.classes, 'rows': rows, 'fits': fits, **pages.data()},
-        'fit_estimate': answer,
+        'fit_estimate': result,
     }
     return View('overview.html', 'Overview', data, {'pages': pages, 'fullest': fullest, 'chosen': chosen})
 

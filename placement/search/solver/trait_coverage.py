@@ -30,7 +30,7 @@ class Lookahead:
     def __init__(self, choices: Sequence[frozenset[int]] = (), combinations: int = 1) -> None:
         self._choices = choices
         self._combinations = combinations
-        self._answers: dict[int, bool] = {}
+        self._results: dict[int, bool] = {}
 
     def with_variable(self, choice: frozenset[int]) -> Lookahead:
         """Return the lookahead with one more variable in front. ``choice`` has the sets for its domain."""
@@ -46,12 +46,12 @@ class Lookahead:
         """
         if not missing:
             return True
-        answer = self._answers.get(missing)
-        if answer is None:
-            answer = self._decide(missing, counter)
+        result = self._results.get(missing)
+        if result is None:
+            result = self._decide(missing, counter)
             if counter.reserve(1):
-                self._answers[missing] = answer
-        return answer
+                self._results[missing] = result
+        return result
 
     def _decide(self, missing: int, counter: StepCounter) -> bool:
         # Operations on sets of several thousand bits take longer.

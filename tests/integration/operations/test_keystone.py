@@ -113,10 +113,12 @@ def test_root_is_open_to_a_bad_token(url: str) -> None:
 
 def test_plain_user_is_403_on_every_route(remembering_url: str, keystone: identity.Keystone) -> None:
     token = keystone.token('plain')
-    answers = {(method, path): _send_request(remembering_url, method, path, token) for method, path in OPERATIONS}
-    assert {operation: answer.status_code for operation, answer in answers.items()} == dict.fromkeys(OPERATIONS, 403)
-    for answer in answers.values():
-        assert 'Policy does not allow placement:' in _error(answer)['detail']
+    responses = {(method, path): _send_request(remembering_url, method, path, token) for method, path in OPERATIONS}
+    assert {operation: response.status_code for operation, response in responses.items()} == dict.fromkeys(
+        OPERATIONS, 403
+    )
+    for response in responses.values():
+        assert 'Policy does not allow placement:' in _error(response)['detail']
 
 
 @pytest.mark.parametrize('user', ['plain', 'watcher'])
