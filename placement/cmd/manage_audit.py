@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
     :param args: has ``excluded``, ``unchanged_for``, ``repair``, ``dry_run`` and ``format``.
     """
-    # Each kind is repaired before the next kind is checked, because repairs change the correct usages.
+    # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
     findings: list[tuple[str, checks.Finding]] = []
     repairs = args.repair and not args.dry_run
     for kind in output.with_progress('Checking', [kind for kind in checks.CHECKS if kind not in args.excluded]):

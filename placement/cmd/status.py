@@ -94,7 +94,7 @@ class Checks(upgradecheck.UpgradeCommands):
     _upgrade_checks = (
         ('Configuration', _configuration),
         ('Schema', _schema),
-        # Searches do not find a provider whose root is wrong.
+        # If the root of a provider is wrong, searches find the provider in another tree or not at all.
         ('Provider trees', (_audited, {'kind': 'invalid_tree', 'failure': upgradecheck.Code.FAILURE})),
         ('Consumers', (_audited, {'kind': 'allocation_without_consumer', 'failure': upgradecheck.Code.WARNING})),
         # If a recorded usage is too low, claims exceed the capacity.

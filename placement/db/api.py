@@ -231,7 +231,7 @@ class Database:
         closed connection back.
 
         :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``. A connection that turns out to be stale at
-            BEGIN is replaced once. On MySQL, ``WRITE`` sends BEGIN with the first statement, so only that fails.
+            BEGIN is replaced once, except with ``WRITE`` on MySQL, where the caller's first statement sends BEGIN.
         :raises CommitUnknown: COMMIT failed, and its error does not say whether the transaction was committed.
         :raises DatabaseUnavailable: the database cannot be reached.
         """

@@ -1,7 +1,7 @@
 """The slots of the change log. Each write transaction appends its entries under a slot of its own.
 
-A process takes a free slot, or inserts one, when it needs one more, keeps it, and frees its slots when it stops. So it
-has as many slots as it ever had write transactions at the same time. Rows are never deleted.
+If a process needs one more slot, it takes a free one or inserts one. It keeps its slots until it stops, and then frees
+them. So it has at most as many slots as it ever had write transactions at the same time. Rows are never deleted.
 
 A slot is also free if its owner has been silent for an hour by the clock of the database. Even if two processes use one
 slot, nothing goes wrong: the UPDATE of each transaction matches only the sequence number and token that its process

@@ -2,7 +2,7 @@
 
 All connections are in the driver's autocommit mode; transactions begin explicitly. So a single statement that only
 reads takes one round trip, on the same connections that transactions use. On MySQL and MariaDB the first statement of a
-transaction is sent together with BEGIN.
+``WRITE`` transaction is sent together with BEGIN.
 """
 
 from __future__ import annotations

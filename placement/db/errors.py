@@ -75,7 +75,8 @@ _CANCELED = _Codes(frozenset({_MYSQL_INTERRUPTED, 1969, 3024}), ('57014', '25P03
 _DEADLOCK = _Codes(frozenset({1213}), ('40P01',))
 #: A deadlock, query interrupted, lock wait timeout (1205), record has changed since last read (1020), and on Group
 #: Replication a COMMIT that the plugin rejected (3100, 3101); serialization failure (40001), lock not available
-#: (55P03); another connection holds the lock of SQLite. None of these transactions is committed.
+#: (55P03); another connection holds the lock of SQLite. None of these transactions is committed, except that an
+#: interrupted COMMIT may have succeeded.
 _CONFLICTS = _Codes(
     _DEADLOCK.numbers | {1205, 1020, _MYSQL_INTERRUPTED, 3100, 3101},
     (*_DEADLOCK.prefixes, '40001', '55P03', 'SQLITE_BUSY', 'SQLITE_LOCKED'),
@@ -122,7 +123,7 @@ def is_read_only(error: BaseException) -> bool:
 def is_canceled(error: BaseException) -> bool:
     """Return whether an operator or a time limit of the server canceled the statement.
 
-    On Galera it may also mean a conflict: see ``is_conflict``.
+    On Galera it may also mean a conflict: see ``_MYSQL_INTERRUPTED``.
     """
     return _CANCELED.match(error)
 

@@ -108,7 +108,10 @@ class TimedCheck:
 
 
 def seconds_since_change(db: Database) -> float | None:
-    """Return the age of the newest entry of the change log in seconds, by the clock of the database."""
+    """Return the age of the newest entry of the change log in seconds, by the clock of the database; None without one.
+
+    When a process takes a slot that has been used before, this also counts as an entry.
+    """
     slots = tables.change_log_slots.c
     newest = sa.select(sa.func.max(slots.updated_at).label('at'), types.UtcNow().label('now')).where(slots.sequence > 0)
     with db.reader() as connection:

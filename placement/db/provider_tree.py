@@ -213,8 +213,8 @@ def _locked(
 
     On MySQL and MariaDB it changes the generations of the roots, and changes them back at the end, because Galera does
     not replicate an UPDATE that changes nothing. So only one of two transactions on two nodes can be committed. Foreign
-    keys alone would not suffice. Two moves that together make a loop may change and refer to different rows, and Galera
-    may commit a reference to a row together with a change of this row.
+    keys alone would not suffice. Two moves that together make a loop may have no row in common. And Galera may commit a
+    reference to a row together with a change of this row.
 
     :param root_ids: the ``ids`` that are roots of the changed trees.
     :param conditions: have to be true for each provider.

@@ -210,7 +210,7 @@ resource_provider_aggregates = _table(
 
 # The change log (placement.db.change_log). No other table refers to it.
 
-# Each process keeps as many rows as it ever had write transactions at the same time. Rows are never deleted.
+# Each process keeps at most as many rows as it ever had write transactions at the same time. Rows are never deleted.
 change_log_slots = sa.Table(
     'placement_change_log_slots',
     metadata,
@@ -269,7 +269,7 @@ OWNER = {
 
 #: The tables of the change log, which only this service has.
 LOG = (change_log_slots, change_log)
-#: The tables that every Placement service has.
+#: The tables that other Placement services also have.
 SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, resource_class_sequence))
 #: The shared tables and columns that another service may lack, because its release is older or only this service has
 #: them. Adoption creates them.

@@ -59,7 +59,7 @@ class Inventory(base.Timestamped):
 
     # Each of the writes below, and ``InventoryList.replace``, first takes a shared lock on the custom classes that it
     # names. Then it increments the generation of the provider, which locks its row. From then on no claim can add to
-    # ``used``, because it would have to lock that row first. Claims that only release do not lock it.
+    # ``used``, because it would have to lock that row first. A claim that only releases does not always lock it.
     #
     # ``present`` has the rows that ``read_inventories`` returned with ``provider``. Every change of inventories and
     # every claim that adds to ``used`` increments the generation. So as long as the generation is the same, ``present``

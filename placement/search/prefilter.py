@@ -136,7 +136,7 @@ class RequirementBits:
 
 
 class SharingGroups:
-    """The bits and the number of each group of sharing providers. If numbers are equal, so are possible assignments."""
+    """The bits and the number of each group of sharing providers. Groups with equal numbers have equal assignments."""
 
     def __init__(
         self, compiled: CompiledRequest, bits: RequirementBits, headroom_limits: Mapping[str, int], counter: StepCounter
@@ -248,7 +248,9 @@ class Prefilter:
             yield TreeSearchUnit(reach, all_numbers[start:end], all_firsts[start:end], size, key)
 
     def _may_have_candidate(self, partition: Partition, bits: BitRows, reached: BitRows) -> Flags:
-        """Return which trees may have a candidate: some provider has each bit, and the tree satisfies a requirement.
+        """Return which trees may have a candidate: each bit is set for one of their own or sharing providers.
+
+        At least one of their own providers has to satisfy a requirement.
 
         :param bits: the bits of each provider.
         :param reached: for each tree, the bits of the sharing providers that reach it.
@@ -296,7 +298,7 @@ class Prefilter:
         return flags
 
     def satisfied(self, partition: Partition) -> Flags:
-        """Return for each tree whether its root is accepted, and a provider in it or shared with it has each bit."""
+        """Return for each tree whether its root is accepted, and each bit is set for an own or a sharing provider."""
         trees = or_by_tree(partition, self._bits.of_partition(partition))
         return self._complete(partition, trees | _Reach(partition, self.sharing, self._groups).bits)
 

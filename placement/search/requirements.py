@@ -102,7 +102,7 @@ def capacity_rejection(inventory: InventoryRecord, amount: int) -> Reason | None
 
 
 class NameBits:
-    """One bit for each of several sets of names, such as sets of traits that each must have one trait of a provider.
+    """One bit for each of several sets of names. For example, a provider must have at least one trait of each set.
 
     Regardless of the number of sets, one look-up for each name of a provider shows which sets contain it.
     """

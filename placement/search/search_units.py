@@ -25,8 +25,8 @@ class SearchUnit:
     belong to the first of them. A slice is a search unit of some of these trees.
 
     A candidate of a search unit with a tree uses at least one provider of the tree. Therefore there are also
-    *shared-only* search units with an empty ``tree``. They have sharing providers of different aggregates that together
-    reach one root, so that they may serve a request without the tree of this root.
+    *shared-only* search units with an empty ``tree``. They have the sharing providers that reach one root, because
+    these may serve a request without the tree of this root.
 
     A *position* is the index of a provider in the tree, followed by the sharing providers.
 

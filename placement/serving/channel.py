@@ -141,7 +141,10 @@ class _Task(_Response, task.WSGITask):
         return super().build_response_header()
 
     def set_close_on_finish(self) -> None:
-        """Close the connection after this response. Ignore that waitress also calls this if there is no body."""
+        """Close the connection after this response.
+
+        waitress also calls this if the response has no body. That alone is no reason to close the connection.
+        """
         if self.has_body or self._must_close or self.version == '1.0':
             super().set_close_on_finish()
 

@@ -55,7 +55,7 @@ class Master(Arbiter):
             self._reloading = False
 
     def reap_workers(self) -> None:
-        """Collect ended workers. A signal that stops the service also ends the wait for them in a reload."""
+        """Collect ended workers. SIGTERM also ends the wait for them in a reload."""
         super().reap_workers()
         if self._reloading and self._terminated:
             # gunicorn raises this when it takes SIGTERM from its queue, but during a reload it takes nothing.

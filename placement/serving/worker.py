@@ -131,7 +131,7 @@ class WaitressWorker(Worker):
         self._checked_at = 0.0
 
     def _stop_listening(self) -> None:
-        """Close the listening sockets of this process. If the service stops, first accept the waiting connections.
+        """Close the listening sockets of this process. If no other process will, first accept the waiting connections.
 
         After all processes have closed the sockets, connections fail, and proxies immediately choose another server. In
         a reload the new workers also have the sockets, and accept the waiting connections. In a restart the next

@@ -30,7 +30,7 @@ _FileStates = tuple[tuple[str, int, int, int], ...]
 
 
 class _LoadedPolicy(NamedTuple):
-    """The rules in force. ``roles`` has each rule that requires nothing but one of some roles, with these roles.
+    """The rules in force. ``roles`` maps each rule that only requires one of several roles to these roles.
 
     The roles are in lower case. oslo.policy is slow even for such simple rules.
     """

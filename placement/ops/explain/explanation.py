@@ -57,7 +57,7 @@ class Explanation:
     ``trees`` counts the stored trees. ``candidates`` counts the candidates that the search finds before it stops at the
     ``limit`` of the request or at one of the ``limits_reached``; ``first_candidates`` shows the first of them.
     ``stages`` tell what remains after each rule. ``what_ifs`` are searches without one rule, in the order of the
-    request; ``rules_not_tried`` counts the rules that were not left out.
+    stages; ``rules_not_tried`` counts the rules that were not left out.
 
     The other fields are for requests that find nothing. Without all of ``blocking_rules`` there would be
     candidates; if leaving out one rule is enough, this is the only one. ``blockers`` explain such rules.

@@ -29,9 +29,10 @@ class Stage:
     """The providers and trees that remain after one rule and all rules before it.
 
     ``providers`` counts the providers that pass the rules of this group so far. For ``same_subtree`` it counts the
-    providers that could be the topmost; for other rules that belong to no group, the roots. ``trees`` counts the trees
-    that can satisfy all rules so far with their own or with sharing providers. For ``resources``, ``rejected`` counts
-    the inventories that cannot allocate the amount, by the kind of ``Shortfall``.
+    providers that could be the topmost; for rules about roots, the roots; for ``MICROVERSION``, the providers that
+    satisfy all requirements that no sharing provider satisfies. ``trees`` counts the trees that can satisfy all rules
+    so far with their own or with sharing providers. For ``resources``, ``rejected`` counts the inventories that cannot
+    allocate the amount, by the kind of ``Shortfall``.
 
     In the unsuffixed group each class may come from another provider. ``serving`` is the class that the providers of
     the stage would supply, if ``rule`` does not name it; or ``the root``, if the rule is about the aggregates of roots.

@@ -158,7 +158,7 @@ def read_consumer(db: Database, uuid: str) -> ConsumerReport | None:
 class MostCommonSize:
     """The most common size of consumers: ``consumers`` of the ``examined`` ones have it.
 
-    ``resources`` has for each class the amount that such a consumer has of one provider, or the largest if of several.
+    ``resources`` has for each class the largest amount that such a consumer has of one provider.
     """
 
     resources: Mapping[str, int]

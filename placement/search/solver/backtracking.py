@@ -125,7 +125,10 @@ class PartialAssignment:
         return Assignment(amounts, True, mappings)
 
     def state(self) -> tuple[object, ...]:
-        """Return everything that the rest of the search depends on. Equal states lead to the same assignments."""
+        """Return all that the rest of the search depends on, except ``Subtree.state``.
+
+        If these are also equal, equal states lead to the same assignments.
+        """
         return frozenset(self._amounts.items()), frozenset(self.isolated), self._missing[-1], self._from_tree > 0
 
 

@@ -143,7 +143,7 @@ def _find_conflict(variables: Sequence[Variable], providers: Providers, budget: 
 
 
 def isolation_fails(variables: Sequence[Variable], taken: Collection[int], counter: StepCounter) -> bool:
-    """Return whether there are too few providers for one per isolated variable.
+    """Return whether there are too few providers to give each isolated variable a different one.
 
     :param taken: the positions of providers that are no longer free.
     :raises StepLimitReached: the steps of the tree or of the request are used up.
