@@ -2,9 +2,10 @@
 
 Before each search ``ProviderCache.up_to_date`` reads the sums of the slots of the change log, in one statement without
 a transaction. If they equal the sums of the snapshot, it is up to date. Otherwise one thread at a time, under a lock of
-the process, reads the changes: in one statement if only claims made them, else in one transaction. If log entries are
-missing, it reads everything. It takes no locks in the database. Only single statements are retried. After an error,
-which goes to the caller, the snapshot stays the same. ``background_refresh`` does the same between searches.
+the process, reads the changes: in one statement if there are few slots and changes, all by claims, else in one
+transaction. If log entries are missing, it reads everything. It takes no locks in the database. Only single statements
+are retried. After an error, which goes to the caller, the snapshot stays the same. ``background_refresh`` does the same
+between searches.
 """
 
 from __future__ import annotations

@@ -118,10 +118,10 @@ def _positive(text: str) -> int:
 class _Server(BaseApplication):
     """gunicorn with our settings.
 
-    The master process builds an application once and closes it. This checks the configuration and, with
-    sync_on_startup, upgrades the schema. The master keeps the application's provider cache. Each worker builds its own
-    application, so that processes share no database connections. It begins with the master's cache: the processes share
-    its memory until one of them writes to it.
+    At its start and at each reload the master process builds an application and closes it. This checks the
+    configuration and, with sync_on_startup, upgrades the schema. The master keeps the application's provider cache.
+    Each worker builds its own application, so that processes share no database connections. It begins with the master's
+    cache: the processes share its memory until one of them writes to it.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:

@@ -87,7 +87,7 @@ class ChangeLogSlots:
         """Lease a slot to one transaction. It has to be committed, or rolled back on an exception, within the block.
 
         A successful COMMIT uses up the next number; after a rollback the number is used again. If the transaction may
-        still be open in the server, this process gives up the slot.
+        have written to the slot and still be open in the server, this process gives up the slot.
 
         :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         :raises DatabaseUnavailable: the database cannot be reached.

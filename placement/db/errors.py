@@ -106,7 +106,8 @@ _SCHEMA_CONFLICTS = _Codes(_NO_TABLE.numbers | {1050, 1061, 1062, 1684, 1412})
 def is_conflict(error: BaseException) -> bool:
     """Return whether ``error`` is a conflict with a concurrent transaction, after which a retry may succeed.
 
-    A violated foreign key is also a conflict: each id that we write was read before, so its row has been deleted since.
+    A violated foreign key is also a conflict: since the transaction read a row, another one has deleted it or inserted
+    a reference to it.
     """
     return (
         isinstance(error, db_exc.DBDeadlock | db_exc.DBReferenceError)
