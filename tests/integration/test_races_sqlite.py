@@ -24,6 +24,10 @@ def server(directory: pathlib.Path) -> Iterator[servers.Server]:
         yield running
 
 
+def test_servers_that_start_at_once_on_an_empty_database_all_become_ready(tmp_path: pathlib.Path) -> None:
+    assertions.all_came_up([f'sqlite:///{tmp_path}/placement.db'] * 4, tmp_path)
+
+
 @pytest.mark.parametrize('race', assertions.RACES)
 def test_race(server: servers.Server, race: str) -> None:
     assertions.RACES[race]([server.url], divisor=4)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import pathlib
 import shutil
+import threading
 from collections.abc import Iterator
 from typing import Any
 
+import os_resource_classes
+import os_traits
 import pytest
 import sqlalchemy as sa
 from alembic import autogenerate
 from alembic.migration import MigrationContext
 
 from placement.db import migration, tables
+from placement.db.api import Database
 from tests.support import applications, databases, first_schema
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
@@ -123,10 +128,23 @@ def test_the_schema_of_the_first_release_is_upgraded(engine: sa.Engine) -> None:
     assert differences(engine) == []
 
 
-def test_ten_processes_create_the_schema_at_once(engine: sa.Engine) -> None:
-    with concurrent.futures.ThreadPoolExecutor(10) as pool:
-        list(pool.map(migration.sync, [engine] * 10))
+def test_ten_processes_create_the_schema_and_the_standard_names_at_once(engine: sa.Engine) -> None:
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(applications.database(engine.url)) for _ in range(10)]
+        barrier = threading.Barrier(10)
+
+        def sync(db: Database) -> None:
+            barrier.wait()
+            db.sync()
+
+        with concurrent.futures.ThreadPoolExecutor(10) as pool:
+            list(pool.map(sync, opened))
     assert migration.recorded_revision(engine) == migration.head()
+    with engine.connect() as connection:
+        traits = connection.scalars(sa.select(tables.traits.c.name)).all()
+        classes = connection.scalars(sa.select(tables.resource_classes.c.name).order_by('id')).all()
+    assert sorted(traits) == sorted(os_traits.get_traits())
+    assert classes == os_resource_classes.STANDARDS
 
 
 def test_ten_processes_upgrade_the_schema_at_once(
