@@ -126,7 +126,7 @@ def test_a_request_that_is_not_answered_fails_after_one_timeout(
         opened = connections.opened_count
         body = races.claim([host], None) if method == 'PUT' else None
         path = f'/allocations/{uuid.uuid4()}' if method == 'PUT' else f'/resource_providers/{host}/usages'
-        response = in_thread(send_request, app, method, path, body).result(timeout=8)
+        response = in_thread(send_request, app, method, path, body).result(timeout=40)
         assert (response.status_int, response.headers['Retry-After']) == (503, '2')
         # A second attempt would open a connection.
         assert connections.opened_count == opened

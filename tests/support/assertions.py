@@ -90,8 +90,8 @@ def new_types_are_created_once(urls: Sequence[str], divisor: int = 1) -> None:
             for chosen in type_of
         ]
         responses = racing.all_at_once(
-            lambda client, number, bodies=bodies: client.request(  # type: ignore[misc]
-                'POST', '/allocations', bodies[number], version='1.38'
+            lambda client, number, bodies=bodies: races.repeated(  # type: ignore[misc]
+                lambda: client.request('POST', '/allocations', bodies[number], version='1.38')
             )
         )
         assert Counter(response.status for response in responses) == {204: len(responses)}
@@ -146,7 +146,7 @@ def opposite_orders_make_progress(urls: Sequence[str], divisor: int = 1) -> None
                 body[consumer] = claim(choose.sample(targets, len(targets)), None)
                 # So that every write may succeed.
                 del body[consumer]['consumer_generation']
-            return client.request('POST', '/allocations', body, version='1.27')
+            return races.repeated(lambda: client.request('POST', '/allocations', body, version='1.27'))
 
         for _ in range(10 // divisor):
             responses = racing.all_at_once(post)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tests.support.history import fleet
-from tests.support.history.client import Client
+from tests.support.history.client import Client, Reply
 
 T = TypeVar('T')
 
@@ -87,6 +87,18 @@ def callers(urls: Sequence[str], count: int = CALLERS) -> Iterator[Callers]:
         yield callers
     finally:
         callers.close()
+
+
+def repeated(send: Callable[[], Reply]) -> Reply:
+    """The response to a request that is repeated while other writes interrupt it, as its error asks for.
+
+    On a cluster the retries of the service do not suffice if more callers than retries write the same rows.
+    """
+    for _ in range(10):
+        response = send()
+        if response.status != 409 or response.error['code'] != 'placement.concurrent_update':
+            break
+    return response
 
 
 def provider(client: Client, total: int) -> str:
