@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import settings
 
 from tests.support import log_watch, stages
@@ -19,6 +22,14 @@ sys.dont_write_bytecode = False
 # What a shell starts in the background ignores SIGINT, and so would every command that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@sa.event.listens_for(sa.Pool, 'connect')
+def _do_not_wait_for_the_disk(connection: Any, _record: object) -> None:
+    """Let SQLite leave what it writes to the operating system. No test is about a failure of power."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute('PRAGMA synchronous = OFF')
+
 
 #: The largest number of examples for generated tests: ``pytest --hypothesis-profile thorough``.
 settings.register_profile('thorough')
