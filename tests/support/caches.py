@@ -24,9 +24,6 @@ from tests.support.history import fleet
 from tests.support.history.client import Client, UnreachableError
 from tests.support.waiting import SECONDS
 
-_TRAIT = 'HW_CPU_X86_AVX2'
-
-
 # Equality ------------------------------------------------------------------------------------------------
 
 
@@ -147,12 +144,11 @@ class Alternating:
         self._clients = itertools.cycle(clients)
         self._rounds = rounds
         self._provider = races.provider(next(self._clients), 100)
-        self._aggregate = str(uuid.uuid4())
 
     def run(self) -> None:
         """Make one change after the other, and search for each."""
         for _ in range(self._rounds):
-            for change in (self._claim, self._resize, self._label, self._gather, self._rename, self._grow):
+            for change in (self._claim, self._resize, self._rename, self._grow):
                 change()
 
     def _claim(self) -> None:
@@ -173,18 +169,6 @@ class Alternating:
 
     def _inventory(self, total: int) -> None:
         self._guarded('inventories', {'inventories': {'VCPU': {'total': total}}})
-
-    def _label(self) -> None:
-        self._guarded('traits', {'traits': [_TRAIT]})
-        self._look('with a trait', 'VCPU:1', f'&required={_TRAIT}', is_present=True)
-        self._guarded('traits', {'traits': []})
-        self._look('without a trait', 'VCPU:1', f'&required={_TRAIT}', is_present=False)
-
-    def _gather(self) -> None:
-        self._guarded('aggregates', {'aggregates': [self._aggregate]})
-        self._look('in an aggregate', 'VCPU:1', f'&member_of={self._aggregate}', is_present=True)
-        self._guarded('aggregates', {'aggregates': []})
-        self._look('in none', 'VCPU:1', f'&member_of={self._aggregate}', is_present=False)
 
     def _rename(self) -> None:
         name = str(uuid.uuid4())
@@ -213,9 +197,9 @@ class Alternating:
     def _write(self, method: str, path: str, body: Any = None) -> None:
         fleet.demand(next(self._clients), method, path, body)
 
-    def _look(self, what: str, resources: str, filters: str = '', *, is_present: bool) -> None:
-        self._found(f'/resource_providers?resources={resources}{filters}', what, is_present=is_present)
-        path = f'/allocation_candidates?resources={resources}{filters}'
+    def _look(self, what: str, resources: str, *, is_present: bool) -> None:
+        self._found(f'/resource_providers?resources={resources}', what, is_present=is_present)
+        path = f'/allocation_candidates?resources={resources}'
         response = fleet.demand(next(self._clients), 'GET', path)
         self._note((self._provider in response['provider_summaries']) == is_present, f'{what}: {path}')
 
