@@ -28,7 +28,7 @@ def on(*names: str) -> pytest.MarkDecorator:
 
 #: The parameters of the URL that doc/database.md recommends, with shorter times.
 TIMEOUTS = {
-    'mariadb': {'connect_timeout': '2', 'read_timeout': '2', 'write_timeout': '2'},
+    'mariadb': {'connect_timeout': '5', 'read_timeout': '5', 'write_timeout': '5'},
     'postgresql': {'connect_timeout': '2', 'keepalives_idle': '1', 'tcp_user_timeout': '2000'},
 }
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from placement import deploy
 from tests.support import applications, databases, local_servers, races
 from tests.support.http_client import create_provider, send_request
+from tests.support.waiting import wait_until
 
 SERVERS = ['sqlite', *[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ('postgresql', 'mariadb')]]
 READ_ONLY = 'The database is read-only'
@@ -120,8 +121,7 @@ def test_a_read_only_database_rejects_writes_and_answers_reads(
         assert not [record for record in caplog.records if record.exc_info]
         demotable.promote()
         assert [claim(app, host) for _ in range(10)] == [(204, None)] * 10
-        while readiness(app) != (200, 'OK'):
-            pass
+        wait_until(lambda: readiness(app) == (200, 'OK'))
 
 
 @pytest.mark.parametrize('demotable', SERVERS, indirect=True)

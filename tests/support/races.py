@@ -18,9 +18,9 @@ T = TypeVar('T')
 
 CALLERS = 40
 UNITS = 10
-#: The largest number of seconds that a caller may wait in any race, which a lock timeout of the database would exceed.
-#: On an idle machine no caller waits for 5 seconds.
-MAX_REQUEST_SECONDS = 20.0
+#: The largest number of seconds that a caller may wait in any race. A transaction that waits for a lock at each of its
+#: eleven attempts would exceed it. On an idle machine no caller waits for 5 seconds.
+MAX_REQUEST_SECONDS = 40.0
 #: The largest number of seconds that callers go on until each kind of request has succeeded.
 MAX_SECONDS = 60
 
