@@ -1,4 +1,4 @@
-"""Races and random load on SQLite with four worker processes, in the default suite: a quarter as long as on servers."""
+"""Races, provider caches and random load on SQLite with several processes, in the default suite: fewer rounds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support import assertions, servers
+from tests.support import applications, assertions, caches, servers
 
 
 @pytest.fixture(scope='module')
@@ -17,9 +17,14 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture(scope='module')
-def server(directory: pathlib.Path) -> Iterator[servers.Server]:
+def url(directory: pathlib.Path) -> str:
+    """The database URL."""
+    return f'sqlite:///{directory}/placement.db'
+
+
+@pytest.fixture(scope='module')
+def server(directory: pathlib.Path, url: str) -> Iterator[servers.Server]:
     """Four worker processes on one database file."""
-    url = f'sqlite:///{directory}/placement.db'
     with servers.serving(url, directory, workers=4, threads=4) as running:
         yield running
 
@@ -34,7 +39,16 @@ def test_race(server: servers.Server, race: str) -> None:
 
 
 def test_history_of_random_load_has_no_violations(
-    server: servers.Server, directory: pathlib.Path, record_property: Callable[[str, str], None]
+    server: servers.Server, url: str, record_property: Callable[[str, str], None]
 ) -> None:
-    database = f'sqlite:///{directory}/placement.db'
-    assertions.random_load_has_no_violations(server, record_property, name='sqlite', database=database, requests=200)
+    assertions.random_load_has_no_violations(server, record_property, name='sqlite', database=url, requests=200)
+
+
+def test_answered_changes_are_found(server: servers.Server, directory: pathlib.Path, url: str) -> None:
+    with servers.serving(url, directory, workers=1, metrics=False) as other:
+        caches.answered_changes_are_found([server.url, other.url], rounds=2, callers=3)
+
+
+def test_caches_equal_the_tables_while_writers_are_killed(server: servers.Server, url: str) -> None:
+    with applications.database(url) as db:
+        caches.stay_equal([server], [db])
