@@ -92,7 +92,7 @@ class DictionaryColumn:
 
 @dataclass(frozen=True, eq=False)
 class LazyProviders(Sequence[Provider]):
-    """The providers of a partition, by position. If claims changed a provider, its first use updates the object.
+    """The providers of a partition, by position. If claims changed a provider, its first use makes a new object.
 
     In ``as_read`` the generation, modified time and usage of a provider may be out of date; all else is up to date.
     The columns of generations and times are valid only for providers that claims have changed.

@@ -19,7 +19,7 @@ from placement.db.batch import StatementBatch
 
 
 class ConsumerAttributes(NamedTuple):
-    """The columns of a consumer that a claim writes. Allocations have copies of the first ones (``tables.OWNER``)."""
+    """The columns of a consumer that a claim writes. Allocations have copies of them (``tables.OWNER``)."""
 
     project_id: int
     user_id: int

@@ -71,7 +71,7 @@ def _online_data_migrations(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db
 def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     revision = db.schema_revision()
     if revision is None:
-        # Fails with the command that gives this database a schema.
+        # This raises an error that names the command to create or adopt the schema.
         db.check_schema()
     print(revision)
     return 0

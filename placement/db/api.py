@@ -42,7 +42,8 @@ _MAX_RETRY_DELAY_SECONDS = 0.25
 
 #: The name of the pool of connections in the metrics.
 _POOL = 'database'
-#: A statement on a connection that was already broken fails within this time. Each ``socket_timeout`` is longer.
+#: A statement on a connection that was already broken fails within this time. It is shorter than any timeout of a
+#: connection, which is at least one second.
 _MAX_STALE_SECONDS = 0.9
 #: Maximum number of retries of a single statement that only reads.
 _MAX_READ_RETRIES = 5
@@ -157,8 +158,9 @@ class Database:
 
         :param work: takes the connection, and records what it changes (``placement.db.change_log``). It is called
             again, in a new transaction, after a conflict with another transaction (``errors.is_conflict``), after it
-            raised ``RetryTransaction``, or after a failed COMMIT that certainly did not happen. So it must not keep
-            anything from one call to the next. It may raise ``RollbackAndDiagnose``.
+            raised ``RetryTransaction``, after a failed COMMIT that certainly did not happen, and once if the connection
+            is stale or the database is read-only. So it must not keep anything from one call to the next. It may raise
+            ``RollbackAndDiagnose``.
         :raises ConcurrentProviderUpdate: the first attempt and all ``max_transaction_retries`` retries conflicted.
             After a ``RetryTransaction``, its ``error`` is raised instead.
         :raises CommitUnknown: COMMIT failed, and the change log does not show whether the transaction was committed.

@@ -42,7 +42,7 @@ class Availability:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the last change was rejected because the database is read-only."""
+        """Whether the database has rejected changes because it is read-only, and this outage has not ended."""
         return exception.DatabaseReadOnly in self._outages
 
     @contextlib.contextmanager

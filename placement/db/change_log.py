@@ -56,7 +56,7 @@ _MAX_ENTRIES_PER_STATEMENT = 10000
 _MAX_SLOTS_PER_STATEMENT = 64
 #: Up to this number of slots, all are read, without reading the sums of their groups first.
 MAX_UNGROUPED_SLOTS = 64
-#: The maximum number of entries that ``recent_log`` selects. The providers of all of them are read.
+#: The maximum number of entries that ``recent_log`` selects. The providers of all claims among them are read.
 _MAX_RECENT_ENTRIES = 300
 #: ``id >> _GROUP_BITS`` is the number of the group that a slot belongs to. A group has up to 32 slots.
 _GROUP_BITS = 5
@@ -95,7 +95,8 @@ class Slot:
 
         Each comes with the number of rows that it has to change. If the slot has another sequence number or token, the
         first one changes none, and the caller has to raise ``taken``. On PostgreSQL one statement both increments and
-        inserts up to 10,000 entries. Every claim executes this text, which takes half the time of SQLAlchemy's INSERT.
+        inserts up to 10,000 entries. These are texts, because every claim executes them, and SQLAlchemy's INSERT would
+        take twice the time.
 
         :param changes: the kinds of change by provider id, at least one.
         """
@@ -430,8 +431,8 @@ def read_since(tx: sa.Connection, reader_position: LogPosition, upto: LogPositio
 
     :param tx: the transaction that read ``upto``.
     :param upto: a position that is not older than ``reader_position``.
-    :returns: the ``ChangeKind`` by provider id, and ``NAMES`` or ``RELOAD`` by ``NO_PROVIDER``. Some of the providers
-        may no longer exist.
+    :returns: the largest ``ChangeKind`` for each ``provider_id`` of the entries. Some of the providers may no longer
+        exist.
     :raises LogTruncated: entries are missing, or the entry with a known number belongs to another transaction.
     """
     slots = _used_slots(reader_position, upto)

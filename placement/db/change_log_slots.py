@@ -221,7 +221,7 @@ def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
         raise RetryTransaction
     if row == (slot.sequence, slot.token):
         outcome = Outcome.NOT_COMMITTED
-        # ``NAMES`` is the kind of change that costs readers least.
+        # Of the kinds of change without a provider, ``NAMES`` costs readers less.
         _append(tx, Slot(slot.slot_id, *row), ChangeKind.NAMES)
     else:
         # Another process may have written the entry with the number of the transaction.

@@ -120,7 +120,7 @@ def _parsed(text: str | None) -> sa.URL:
 
 
 def _reject_unsafe(url: sa.URL) -> None:
-    """Reject parameters that change the character set of connections.
+    """Reject parameters that change the character set of connections, and ``_OWN_PARAMETERS``.
 
     PyMySQL and mysqlclient escape text before they encode it. So in character sets such as sjis, gbk or latin1 the
     server may see a quote or a backslash where the driver saw none, and execute a part of a text as SQL.

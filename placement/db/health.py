@@ -20,7 +20,7 @@ from placement.db.api import Database, SchemaMissing
 
 LOG = log.getLogger(__name__)
 
-#: The maximum duration of a check of the database.
+#: The maximum time that callers wait for a check of the database.
 MAX_CHECK_SECONDS = 2.0
 
 

@@ -40,7 +40,7 @@ class NameCache:
 
         This is for transactions that write these ids. It takes one statement, with shared row locks, for custom names,
         and none for cached standard names. SQLite needs no lock, because it has one writer at a time. On a Galera
-        cluster the lock is valid on one node only; there foreign keys make changes on other nodes fail, and no id is
+        cluster the lock is valid on one node only; there foreign keys make deletions on other nodes fail, and no id is
         ever used again.
 
         :raises ResourceClassNotFound, TraitNotFound: some do not exist.
@@ -72,7 +72,7 @@ class NameCache:
         return ids
 
 
-#: Maximum number of cached aggregates. They take about ten megabytes.
+#: If more aggregates than this are cached, the next request removes them. They take about ten megabytes.
 MAX_KNOWN_AGGREGATES = 100_000
 
 
@@ -83,7 +83,7 @@ class KnownAggregates:
         self._uuids: set[str] = set()
 
     def remember(self, uuids: Iterable[str]) -> None:
-        """Add ``uuids`` to the cache; if it is full, remove all others."""
+        """Add ``uuids`` to the cache. If it has more than ``MAX_KNOWN_AGGREGATES``, remove these first."""
         if len(self._uuids) > MAX_KNOWN_AGGREGATES:
             self._uuids.clear()
         self._uuids.update(uuids)

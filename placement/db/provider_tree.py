@@ -178,7 +178,7 @@ def _move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> d
     with _locked(
         tx, {provider.root_id, root_id, parent_id or provider.id} | moved, {provider.root_id, root_id} - {provider.id}
     ):
-        # While the roots are locked, no other transaction can change the trees.
+        # While the roots are locked, no other transaction can move providers of the trees or add any.
         position = _read_position(tx, uuid, parent_uuid)
         if position.links != links:
             raise errors.RetryTransaction

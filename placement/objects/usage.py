@@ -79,7 +79,7 @@ class UsageGroup(NamedTuple):
         amounts: dict[str, dict[str, int]] = {}
         for row in rows:
             amounts.setdefault(row.consumer_type, {})[row.resource_class] = row.amount
-        # Allocations whose consumer somebody deleted by hand are in no group.
+        # A type that has only allocations whose consumers somebody deleted by hand has no group.
         return [cls(name, usages.pop(_COUNT), usages) for name, usages in amounts.items() if _COUNT in usages]
 
 

@@ -40,7 +40,7 @@ def find_candidates(
     :raises TraitNotFound: a trait of any group does not exist.
     """
     snapshot.names.raise_unless_known([name for group in request.groups for name in group.resources], request.traits)
-    # The requirements that providers have to satisfy. Equal request groups have one requirement.
+    # The requirements that providers have to satisfy. Equal request groups have equal requirements.
     compiled = compile_request(request, snapshot.root_id_of)
     # The trees in which every requirement has a provider, found by columns. Equivalent trees form one search unit.
     units = Prefilter(snapshot, compiled, budget).search_units(rng)

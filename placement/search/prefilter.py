@@ -322,7 +322,8 @@ class Prefilter:
 class _Reach:
     """The sharing providers of other trees that reach each tree of a partition.
 
-    ``bits`` has the bits of these providers: one row for each tree, or only one row if there are no sharing providers.
+    ``bits`` has the bits of these providers and of the tree's own sharing providers: one row for each tree, or only one
+    row if there are no sharing providers.
     """
 
     def __init__(self, partition: Partition, sharing: SharingIndex, groups: SharingGroups) -> None:

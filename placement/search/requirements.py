@@ -10,8 +10,8 @@ Conditions and requirements are evaluated in two ways:
 * ``rejection(provider, root)`` returns the ``Reason`` for which a provider is rejected, or None if it is accepted.
 * ``matches(partition)`` returns one flag for each provider of a partition of the cache.
 
-Both classes are immutable and comparable, so ``dataclasses.replace`` on ``Requirement.conditions`` makes "the request
-without this rule" or "all rules up to this one". The conditions are in the order in which they reject.
+Conditions and requirements are immutable and comparable, so ``dataclasses.replace`` on ``Requirement.conditions`` makes
+"the request without this rule" or "all rules up to this one". The conditions are in the order in which they reject.
 """
 
 from __future__ import annotations

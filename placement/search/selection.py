@@ -172,8 +172,8 @@ class ResponseSize:
     """The size of a response to ``request``, updated as candidates are added and removed.
 
     ``total`` counts each pair of provider and class of each candidate, each provider in its mappings, and each provider
-    with a summary. These are the providers that a candidate uses. From 1.29 on they also include the rest of the search
-    unit's tree, if the candidate uses a provider of it; but not the trees of other sharing providers.
+    that a candidate uses, because it has a summary. From 1.29 on it also counts the rest of the search unit's tree, if
+    the candidate uses a provider of it; but not the rest of the trees of other sharing providers.
     """
 
     def __init__(self, request: CandidateRequest) -> None:

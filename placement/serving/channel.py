@@ -300,7 +300,8 @@ class Channel(HTTPChannel):
     def __init__(self, connections: ConnectionTable, *args: Any, **kwargs: Any) -> None:
         self.connections = connections
         connections.evict_idle()
-        #: Start of the current wait: the time at which the client connected, or at which a request or response began.
+        #: Start of the current wait: the time at which the client connected, a request or response began, or discarding
+        #: received data began.
         self.since = time.monotonic()
         #: Whether an error response to an unreadable request was sent.
         self.error_sent = False
@@ -338,7 +339,7 @@ class Channel(HTTPChannel):
     def _wake_loop(self) -> None:
         """Wake the loop if the work of this thread requires it, and let it check this connection.
 
-        The loop also has to know that this thread will be free, because it accepts nothing while all threads are busy.
+        The loop also has to know that this thread will be free, because it accepts less while all threads are busy.
         """
         if self.connected and (self.connections.sockets.is_outdated(self) or not self.server.accepting):
             self.server.trigger.pull_trigger(functools.partial(self.connections.sockets.update, self))

@@ -23,7 +23,7 @@ class ErrorMapping(NamedTuple):
     """The HTTP error for one class of exceptions.
 
     ``when`` is the class; subclasses also match. ``status`` is the class of the WebOb error, and ``code`` the value of
-    ``errors[0].code``. If one of them is None, it comes from the first matching rule of ``_GENERAL`` that has it.
+    ``errors[0].code``. If one of them is None, it comes from the next matching rule that has it.
     ``text`` is a format string: ``{error}`` is the exception's message; other fields are its data and the variables of
     the path.
     """

@@ -81,6 +81,6 @@ def _log(environ: Mapping[str, Any], url: str, response: Mapping[str, Any], seco
 
 
 def quote(text: str) -> str:
-    """Percent-encode text of a request for a log line, and shorten it to 2048 characters."""
+    """Shorten text of a request to 2048 characters, and percent-encode it for a log line."""
     quoted = parse.quote(text[:_MAX_LENGTH].encode('latin-1', 'replace'), safe=_URL_CHARACTERS)
     return quoted if len(text) <= _MAX_LENGTH else f'{quoted}...'

@@ -32,8 +32,8 @@ class Finding:
     """One inconsistency.
 
     ``subject`` maps kinds of objects to the uuid or name of each; a provider has both. ``detail`` says what is wrong.
-    ``repair`` is for ``Database.write``. It does nothing if the data have become consistent, and is None if an operator
-    has to decide. ``needs_action`` is false if the finding is for information only.
+    ``repair`` is for ``Database.write``. It leaves data that have become consistent as they are, and is None if
+    an operator has to decide. ``needs_action`` is false if the finding is for information only.
     """
 
     subject: Mapping[str, Any]

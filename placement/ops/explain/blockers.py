@@ -89,7 +89,7 @@ class NearMiss:
 
 @dataclass(frozen=True)
 class Blocker:
-    """A rule that nothing satisfies, for the reasons in ``causes``; ``notes`` are more facts.
+    """A rule that blocks a request, for the reasons in ``causes``; ``notes`` are more facts.
 
     ``trees`` counts the trees that can satisfy every other part of the request, each part considered alone.
     """

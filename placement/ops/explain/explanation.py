@@ -81,7 +81,7 @@ class Explanation:
 
     @property
     def satisfiable(self) -> bool:
-        """Whether each part of the request can be satisfied alone."""
+        """Whether each part of the request can be satisfied alone; False if some rules were not tried."""
         return self.stages[-1].trees > 0 and self.rules_not_tried == 0
 
 

@@ -75,7 +75,7 @@ def stages(prefilter: Prefilter) -> list[Stage]:
 
 
 class _Step(NamedTuple):
-    """One rule, and for each partition flags for the providers that satisfy it.
+    """One rule, and for each partition flags for the providers that satisfy it and the rules of its group before it.
 
     ``reached`` returns whether a sharing provider that satisfies the rule reaches a tree, given the aggregates of the
     tree's providers; None if sharing providers do not count. ``serving`` is as in ``Stage``.

@@ -61,7 +61,7 @@ def number(value: float) -> str:
 
 
 def amount(value: int, resource_class: str, round_down: bool = False) -> str:
-    """Return an amount with its unit. If this rounds the number, the title has the exact number."""
+    """Return an amount with its unit. If this is not the plain number, the title has the plain number."""
     return _titled(units.amount(resource_class, value, round_down), number(value))
 
 

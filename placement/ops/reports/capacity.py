@@ -74,7 +74,7 @@ class Utilization:
 class AggregateRow:
     """One aggregate: how many trees have a provider in it, and how full these trees are, by class.
 
-    ``utilizations`` has an entry for each of ``HeatMap.classes``, None for a class that the trees do not have.
+    ``utilizations`` has an entry for each of ``HeatMap.classes``, None if the trees have neither capacity nor usage.
     """
 
     aggregate: str

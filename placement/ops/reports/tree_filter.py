@@ -57,9 +57,10 @@ class TreeFilter:
     of ``root_forbidden``. If ``states`` are given, one of its inventories is in one of these states; if ``classes`` are
     also given, an inventory of one of these classes.
 
-    ``lacking`` has amounts by class. The tree has capacity of each of these classes that no sharing provider supplies.
-    Of at least one of the classes it has capacity, but no provider in it can allocate the amount. Even a tree that is
-    not selected may be unable to host a consumer with several request groups, because each amount is compared alone.
+    ``lacking`` has amounts by class. The tree has capacity of each of these classes, except those that some sharing
+    provider supplies. For at least one class of which it has capacity, no provider in it can allocate the amount. Even a
+    tree that is not selected may be unable to host a consumer with several request groups, because each amount is
+    compared alone.
     """
 
     aggregates: frozenset[str] = frozenset()
