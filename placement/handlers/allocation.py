@@ -23,7 +23,7 @@ from placement.web.operation import JSON, Microversions, RequiresAccept, Require
 _CHANGED = ErrorMapping(
     exception.ConcurrentUpdate, 'Inventory and/or allocations changed while attempting to allocate: {error}'
 )
-# The detail begins with the message, because clients look for it there.
+# There is no text before the message, because clients look for it at the beginning of the reason.
 _WRONG_GENERATION = ErrorMapping(exception.ConsumerGenerationConflict)
 
 

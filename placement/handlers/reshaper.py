@@ -33,7 +33,7 @@ from placement.web.operation import JSON, Microversions, RequiresContentType, Re
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         ErrorMapping(exception.ResourceClassNotFound, 'malformed reshaper data: {error}', exc.HTTPBadRequest),
         ErrorMapping(exception.InventoryInUse, 'update conflict: {error}'),
-        # The detail begins with these messages, because clients look for them there.
+        # There is no text before these messages, because clients look for them at the beginning of the reason.
         ErrorMapping(exception.ReshapeGenerationConflict),
         ErrorMapping(exception.ConsumerGenerationConflict),
         ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),

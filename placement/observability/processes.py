@@ -31,7 +31,7 @@ def registry(directory: str) -> CollectorRegistry:
     :param directory: the value of ``PROMETHEUS_MULTIPROC_DIR`` of these processes.
     """
     all_processes = CollectorRegistry()
-    # This comes first, so that it removes the files of ended processes before the other collector reads them.
+    # This comes first, so that it removes the gauges of ended processes before the other collector reads them.
     all_processes.register(Processes(pathlib.Path(directory)))
     MultiProcessCollector(all_processes, directory)  # type: ignore[no-untyped-call]
     return all_processes

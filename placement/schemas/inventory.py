@@ -15,7 +15,7 @@ def _integer(minimum: int) -> Schema:
 
 
 # A negative ratio passes, because the handler rejects it after the check of the generation. The schema rejects only
-# ratios beyond the limits of the type.
+# ratios above ``MAX_RATIO``, and integers below the range of a double.
 _RECORD_PROPERTIES: Schema = {
     'total': _integer(1),
     'reserved': _integer(0),

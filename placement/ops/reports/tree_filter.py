@@ -58,8 +58,8 @@ class TreeFilter:
     also given, an inventory of one of these classes.
 
     ``lacking`` has amounts by class. The tree has capacity of each of these classes, except those that some sharing
-    provider supplies. For at least one class of which it has capacity, no provider in it can allocate the amount. Even a
-    tree that is not selected may be unable to host a consumer with several request groups, because each amount is
+    provider supplies. For at least one class of which it has capacity, no provider in it can allocate the amount. Even
+    a tree that is not selected may be unable to host a consumer with several request groups, because each amount is
     compared alone.
     """
 
