@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from placement import exception
 from placement.db import change_log, change_log_slots, connections, tables
 from placement.db.api import Database
+from placement.db.batch import StatementBatch
 from placement.db.change_log_slots import Outcome
 from placement.db.errors import RetryTransaction
 from tests.support import logs
@@ -88,6 +89,23 @@ def test_only_what_is_committed_has_a_number(db: Database, providers: list[int])
         db.write(fail)
     db.write(lambda tx: logs.move(tx, providers[:1]))
     assert newest(db) == {slot: number + 2}
+
+
+@everywhere
+def test_a_rollback_after_the_entries_uses_their_number_again(db: Database, providers: list[int]) -> None:
+    """Also if the next transaction appends nothing."""
+
+    def fail(tx: sa.Connection) -> None:
+        logs.move(tx, providers)
+        StatementBatch(tx).execute_final()
+        raise ZeroDivisionError
+
+    ((slot, number),) = newest(db).items()
+    with pytest.raises(ZeroDivisionError):
+        db.write(fail)
+    db.write(lambda tx: tx.execute(tables.projects.insert().values(external_id='project')))
+    db.write(lambda tx: logs.move(tx, providers))
+    assert newest(db) == {slot: number + 1}
 
 
 @everywhere
