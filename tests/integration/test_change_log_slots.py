@@ -510,8 +510,9 @@ def test_two_processes_forced_onto_one_slot_at_once(db: Database, other: Databas
 _FORK = """
 import os, sys
 from tests.support import logs
-from tests.support.event_hooks import listening
 db = logs.opened(sys.argv[1])
+retried = []
+db.metrics.transaction_retried = retried.append
 provider = int(sys.argv[2])
 for _ in range(3):
     db.write(lambda tx: logs.move(tx, [provider]))
@@ -526,12 +527,15 @@ if child == 0:
     if grandchild == 0:
         db.engine.dispose(close=False)
     db.write(lambda tx: logs.move(tx, [provider]))
+    # Whoever uses a slot of another process is retried.
+    assert not retried
     if grandchild == 0:
         os._exit(0)
     assert os.waitpid(grandchild, 0)[1] == 0
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 db.write(lambda tx: logs.move(tx, [provider]))
+assert not retried
 """
 
 
