@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 #: The maximum of capacity limits and amounts, far above every number in the database. Larger ones are cut to it.
 _MAX_CAPACITY = 2**61
 
-#: Inventories as an array, with a field for each of ``InventoryRecord``.
+#: Inventories as an array, with the fields of ``InventoryRecord``.
 _RECORDS = np.dtype([(name, 'f8' if name == 'allocation_ratio' else 'i8') for name in InventoryRecord._fields])
 
 #: A position in a partition, and the inventory of the provider there.

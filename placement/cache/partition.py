@@ -38,7 +38,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 #: The number of values of ``cache_key`` for which a partition keeps fragments.
 _MAX_CACHE_KEYS = 6
-#: The cached properties of a partition that do not depend on usages and generations.
+#: The cached properties that a partition keeps after claims. They do not depend on usages and generations.
 _KEPT_AFTER_CLAIMS = frozenset(
     {'_by_id', 'tree_numbers', 'by_uuid', 'by_name', 'has_sharing_trait', 'sharing', 'tree_aggregates', 'parents'}
 )

@@ -1,4 +1,4 @@
-"""The generation of a provider: a number that writes of its inventories, traits, aggregates and allocations increment.
+"""The generation of a provider: a number that most writes of the provider and its allocations increment.
 
 A write of one provider compares its generation with the expected one (``increment_one``, ``increment_by_uuid``). A
 reshape compares the generations of several providers (``increment``). A claim compares none (``increment_all``).

@@ -72,7 +72,7 @@ class NameCache:
         return ids
 
 
-#: If more aggregates than this are cached, the next request removes them. They take about ten megabytes.
+#: If more aggregates than this are cached, the next write of aggregates removes them. They take about ten megabytes.
 MAX_KNOWN_AGGREGATES = 100_000
 
 

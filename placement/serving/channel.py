@@ -339,7 +339,8 @@ class Channel(HTTPChannel):
     def _wake_loop(self) -> None:
         """Wake the loop if the work of this thread requires it, and let it check this connection.
 
-        The loop also has to know that this thread will be free, because it accepts less while all threads are busy.
+        The loop also has to know that this thread will be free, because while all threads are busy, it pauses before it
+        accepts connections.
         """
         if self.connected and (self.connections.sockets.is_outdated(self) or not self.server.accepting):
             self.server.trigger.pull_trigger(functools.partial(self.connections.sockets.update, self))

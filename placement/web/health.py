@@ -31,7 +31,7 @@ class HealthCheck:
 
     :param path: an absolute path below the mount prefix.
     :param check: returns a sentence that says why the database cannot be used; None if it can.
-    :param is_read_only: returns whether the last check found the database read-only.
+    :param is_read_only: returns whether the database is known to be read-only.
     """
 
     def __init__(
