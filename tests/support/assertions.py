@@ -100,39 +100,6 @@ def new_types_are_created_once(urls: Sequence[str], divisor: int = 1) -> None:
         _nobody_waited(responses)
 
 
-def a_type_belongs_to_the_last_write(urls: Sequence[str], divisor: int = 1) -> None:
-    """Sixteen callers replace the type of one consumer, or write it below 1.38: the type is that of an accepted write.
-
-    Each change names the generation that it saw, so the types follow one another in the order of the generations.
-    """
-    for racing in _rounds(urls, 16, 3 // divisor):
-        target, consumer = provider(racing.clients[0], 100_000), str(uuid.uuid4())
-        first = {**claim([target], None), 'consumer_type': 'FIRST'}
-        fleet.demand(racing.clients[0], 'PUT', f'/allocations/{consumer}', first, version='1.38')
-        #: The type of each accepted write, or None, by the generation that it led to.
-        accepted: dict[int, str | None] = {}
-        racing.all_at_once(functools.partial(_write_types, target, consumer, accepted))
-        shown = _shown(racing.clients[0], consumer)
-        assert sorted(accepted) == list(range(2, shown['consumer_generation'] + 1))
-        last = max((number for number, type_ in accepted.items() if type_ is not None), default=None)
-        assert shown['consumer_type'] == ('FIRST' if last is None else accepted[last])
-
-
-def _write_types(target: str, consumer: str, accepted: dict[int, str | None], client: Client, number: int) -> None:
-    """Read the consumer and write it with another type, every third time without, several times."""
-    for turn in range(6):
-        seen = _shown(client, consumer)['consumer_generation']
-        type_ = f'OF_{number}_{turn}' if (number + turn) % 3 else None
-        body, version = claim([target], seen), '1.38' if type_ else '1.28'
-        if type_:
-            body['consumer_type'] = type_
-        reply = client.request('PUT', f'/allocations/{consumer}', body, version=version)
-        assert reply.status in (204, 409), reply
-        if reply.status == 204:
-            assert seen + 1 not in accepted
-            accepted[seen + 1] = type_
-
-
 def opposite_orders_make_progress(urls: Sequence[str], divisor: int = 1) -> None:
     """Eight callers POST the same consumers on the same providers in orders of their own, and all succeed."""
     with races.callers(urls, 8) as racing:
@@ -301,7 +268,6 @@ RACES: dict[str, Callable[..., None]] = {
     'writes with one consumer generation': functools.partial(a_generation_is_moved_once, existing=True),
     'writes of one new consumer': functools.partial(a_generation_is_moved_once, existing=False),
     'claims with new types': new_types_are_created_once,
-    'writes of one type': a_type_belongs_to_the_last_write,
     'writes in opposite orders': opposite_orders_make_progress,
     'reshapes of one generation': one_reshape_of_a_generation_succeeds,
     'reshapes and claims': reshapes_remove_nothing_that_is_claimed,
