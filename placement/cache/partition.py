@@ -371,8 +371,8 @@ class Partition:
         def keep(end: int) -> None:
             new_positions[done:end] = np.arange(len(providers), len(providers) + end - done)
             providers.extend(self.providers[done:end])
-            for cache_key, kept in fragments.items():
-                kept.extend(present[cache_key][done:end])
+            for cache_key, cached in fragments.items():
+                cached.extend(present[cache_key][done:end])
 
         for root_id, tree in sorted(trees.items()):
             number = int(np.searchsorted(self.roots, root_id))
@@ -381,8 +381,8 @@ class Partition:
             done = int(self.starts[number + exists])
             fresh.update(enumerate(tree, start=len(providers)))
             providers.extend(tree)
-            for kept in fragments.values():
-                kept.extend([b''] * len(tree))
+            for cached in fragments.values():
+                cached.extend([b''] * len(tree))
         keep(self.size)
         return self._rearranged(providers, new_positions, fresh, fragments) if providers else None
 
