@@ -82,12 +82,13 @@ def test_a_cache_that_was_not_loaded_is_loaded(db: Database, run: Callable[..., 
     wait_until(lambda: provider_cache.is_loaded)
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize('searched', [False, True])
 def test_an_idle_process_sends_one_small_statement_per_interval(
     provider_cache: ProviderCache, db: Database, run: Callable[..., BackgroundRefresh], searched: bool
 ) -> None:
     """None while it is searched."""
-    interval, intervals = 0.5, 2
+    interval = 0.5
     sent: list[str] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
@@ -96,15 +97,22 @@ def test_an_idle_process_sends_one_small_statement_per_interval(
 
     provider_cache.up_to_date()
     with listening(db.engine, 'before_cursor_execute', note):
+        started = searched_at = time.monotonic()
+        longest_pause = 0.0
         run(provider_cache, interval)
-        end = time.monotonic() + intervals * interval
-        while time.monotonic() < end:
+        while time.monotonic() < started + 2 * interval or not (sent or searched):
             if searched:
                 provider_cache.up_to_date()
+                longest_pause = max(longest_pause, time.monotonic() - searched_at)
+                searched_at = time.monotonic()
             time.sleep(0.005)
-        statements = list(sent)
+        statements, elapsed = list(sent), time.monotonic() - started
     assert set(statements) <= {change_log.CHECK}
-    assert statements == [] if searched else 1 <= len(statements) <= intervals + 1
+    if searched:
+        # On a busy machine this thread may have been stopped for longer than an interval.
+        assert not statements or longest_pause > interval
+    else:
+        assert len(statements) <= elapsed / interval + 1
 
 
 def test_an_outage_is_logged_once(

@@ -36,6 +36,7 @@ from tests.support.cache_equality import assert_same, compare
 from tests.support.event_hooks import listening
 from tests.support.fixtures import Counter
 from tests.support.objects import claim, create_provider, set_inventories, set_traits
+from tests.support.waiting import wait_until
 
 
 class Counting(ProviderCache):
@@ -47,6 +48,12 @@ class Counting(ProviderCache):
         self.steps = 0
         self.gate = threading.Event()
         self.gate.set()
+        #: Threads that have found the cache outdated.
+        self.outdated: list[threading.Thread] = []
+
+    def _refreshed(self, refreshes: int, sums: change_log.Sums) -> Snapshot:
+        self.outdated.append(threading.current_thread())
+        return super()._refreshed(refreshes, sums)
 
     def _load(self, tx: sa.Connection) -> Any:
         self.builds += 1
@@ -265,10 +272,10 @@ def test_threads_that_wait_share_one_refresh_of_the_cache(
 ) -> None:
     rename(context, host, 'renamed')
     provider_cache.gate.clear()
+    provider_cache.outdated.clear()
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         waiting = [pool.submit(provider_cache.up_to_date) for _ in range(6)]
-        # Time for all of them to begin to wait.
-        time.sleep(0.3)
+        wait_until(lambda: len(provider_cache.outdated) == 6)
         assert not any(future.done() for future in waiting)
         provider_cache.gate.set()
     snapshots = [future.result() for future in waiting]
