@@ -328,6 +328,17 @@ def test_two_branches_of_a_tree_that_move_below_each_other(service: Service) -> 
     assert place(service, stayed) == (root, root)
 
 
+def test_an_ancestor_becomes_a_root_while_a_provider_moves(service: Service) -> None:
+    root = make_host(service)
+    top, wanderer = make_child(service, root), make_child(service, root)
+    leaf = make_child(service, top)
+    with service.lock('placement_resource_providers', 'uuid', root):
+        responses = [move(service, top, None), move(service, wanderer, leaf)]
+    assert [response.result().status_int for response in responses] == [200, 200]
+    assert place(service, top) == (None, top)
+    assert place(service, wanderer) == (leaf, top)
+
+
 def test_a_child_is_created_below_a_provider_that_becomes_a_root(service: Service) -> None:
     """The root that was read for the child is a root still, and so is its parent, but of another tree."""
     root = make_host(service)
