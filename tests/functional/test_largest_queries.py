@@ -7,7 +7,7 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -59,12 +59,7 @@ def evaluations(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return where(column, predicate)
 
     monkeypatch.setattr(DictionaryColumn, 'where', counted_where)
-    for condition in (
-        requirements.ResourceCondition,
-        requirements.TraitCondition,
-        requirements.AggregateCondition,
-        requirements.TreeCondition,
-    ):
+    for condition in get_args(requirements.Condition):
         rejection: Callable[..., Any] = condition.rejection
 
         def counted(self: Any, *providers: Any, rejection: Callable[..., Any] = rejection) -> Any:

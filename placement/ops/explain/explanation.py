@@ -114,7 +114,7 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
     )
     if candidates or not snapshot.partitions:
         return result
-    return _explain_empty(request, trials, result, without_one)
+    return _complete_empty(request, trials, result, without_one)
 
 
 def _supplies(candidate: CandidateSet) -> list[Supply]:
@@ -172,7 +172,7 @@ class _Trials:
 _BETWEEN_GROUPS = (Kind.GROUP_POLICY, Kind.SAME_SUBTREE, Kind.MICROVERSION, Kind.GROUP)
 
 
-def _explain_empty(
+def _complete_empty(
     request: CandidateRequest, trials: _Trials, result: Explanation, without_one: Sequence[_Trial]
 ) -> Explanation:
     """Complete the explanation of a request that finds nothing."""
