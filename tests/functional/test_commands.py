@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 
 import pytest
@@ -28,6 +29,16 @@ _COMMANDS = [
     pytest.param(lambda: status.main(['upgrade', 'check']), status.FAILED, id='upgrade check'),
     pytest.param(lambda: api.main(['--bind', '127.0.0.1:0']), 1, id='placement-api'),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """Remove the handlers of the log that a command sets up. They write to the standard error of its test."""
+    log = logging.getLogger()
+    handlers = log.handlers.copy()
+    yield
+    for handler in [handler for handler in log.handlers if handler not in handlers]:
+        log.removeHandler(handler)
 
 
 @pytest.mark.parametrize('main', [manage.main, status.main, api.main])
