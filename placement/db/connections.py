@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib import parse
@@ -154,6 +155,9 @@ def _reject_unsupported(url: sa.URL) -> None:
     advice = f"Write {backend.drivers[0]}://... and install its driver: pip install '{backend.package}'"
     if '+' in url.drivername and url.drivername not in backend.drivers:
         raise _unusable(f'{url.drivername}: is not supported. {advice}')
+    if url.get_backend_name() == 'sqlite' and not re.fullmatch('[0-9]{1,6}', str(url.query.get('timeout', 0))):
+        # SQLite would use zero instead of a negative or a very large number.
+        raise _unusable('timeout must be a number of seconds, at most 999999.')
     try:
         for plugin in url.normalized_query.get('plugin', ()):
             sa.dialects.plugins.load(plugin)

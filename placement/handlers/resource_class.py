@@ -87,7 +87,7 @@ def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Res
     responses={200: responses.RESOURCE_CLASS},
 )
 def rename_resource_class(req: webob.Request, context: RequestContext, data: dict[str, str]) -> webob.Response:
-    """Rename a custom class."""
+    """From 1.2 to 1.6, rename a custom class."""
     resource_class = ResourceClass.get_by_name(context, util.path_variable(req, 'name'))
     resource_class.rename(data['name'])
     return util.json_response(req, _serialize(_collection(req), resource_class.name))
@@ -95,7 +95,7 @@ def rename_resource_class(req: webob.Request, context: RequestContext, data: dic
 
 @operation(Microversions('1.7'), RequiresPolicy('placement:resource_classes:update'), responses={201: None, 204: None})
 def ensure_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
-    """Create a custom class, or confirm that it exists."""
+    """From 1.7 on, create a custom class, or confirm that it exists."""
     name = util.path_variable(req, 'name')
     util.validated_json(orjson.dumps({'name': name}), schema.CUSTOM_CLASS)
     _, created = ResourceClass.ensure(context, name)

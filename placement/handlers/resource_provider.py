@@ -122,7 +122,10 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]
     responses=(((1, 20), {200: responses.PROVIDER}), ((1, 0), {201: None})),
 )
 def create_resource_provider(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
-    """Create a provider. Respond with 201 without a body below 1.20, and with 200 and the provider from 1.20 on."""
+    """Create a provider.
+
+    The response is 201 without a body below 1.20, and 200 with the provider from 1.20 on.
+    """
     name, uuid = data['name'], _canonical(data.get('uuid')) or uuidutils.generate_uuid()
     parent = _canonical(data.get('parent_provider_uuid'))
     if not name:

@@ -53,7 +53,7 @@ def _project_of_query(req: webob.Request) -> dict[str, str]:
     responses={200: responses.USAGES},
 )
 def list_usages(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:
-    """Show the amount of each class that a project, or one of its users, consumes on all providers."""
+    """Show the usages of the project of the query, which is the target of the policy rule, or of one of its users."""
     project, user = params['project_id'], params.get('user_id')
     usages: dict[str, Any]
     if microversion.requested(req) >= (1, 38):

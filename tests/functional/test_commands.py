@@ -87,7 +87,9 @@ def test_db_version_fails_without_a_schema(
         ('', 'connection is not set'),
         ('sqlite://user:pass@word:secret@host/database', 'the port is not a number'),
         ('sqlite:////nonexistent/directory/file', 'The database is not available at the moment. unable to open'),
-        ('sqlite:///{directory}/file?timeout=long', 'connection cannot be used: could not convert string to float'),
+        ('sqlite:///{directory}/file?timeout=long', 'connection cannot be used: timeout must be a number of seconds'),
+        ('sqlite:///{directory}/file?timeout=-1', 'connection cannot be used: timeout must be a number of seconds'),
+        ('sqlite:///{directory}/file?timeout=1&timeout=2', 'timeout must be a number of seconds, at most 999999'),
     ],
 )
 def test_a_failure_is_one_line(
