@@ -139,7 +139,7 @@ def connections(db: Database) -> list[Connections] | None:
             return None
         # MariaDB has addresses such as ``10.0.0.1:45678`` or ``localhost``. An IPv6 address has several colons.
         counts = Counter(
-            (session.account, re.sub(r'^([^:]*):[0-9]+$', r'\1', session.address), session.program, session.own)
+            (session.account, re.sub(r'^([^:]*):[0-9]+\Z', r'\1', session.address), session.program, session.own)
             for session in sessions.list_others(connection)
         )
     rows = (Connections(*place, connections=count) for place, count in counts.items())
