@@ -164,6 +164,12 @@ def test_a_content_length_is_an_integer(load: Load, length: str) -> None:
     assert 'content-length header must be an integer' in response.json['errors'][0]['detail']
 
 
+@pytest.mark.parametrize('length', ['', '0'])
+def test_a_request_without_a_body_needs_no_content_type(load: Load, length: str) -> None:
+    """uWSGI gives an empty length to such requests."""
+    assert _send(load(), '/', Content_Length=length).status_code == 200
+
+
 def _post(app: deploy.Application, body: bytes, *, chunked: bool) -> webob.Response:
     req = webob.Request.blank('/resource_providers', method='POST', content_type='application/json')
     req.headers['X-Auth-Token'] = 'admin'
