@@ -64,31 +64,36 @@ _CORS_DEFAULTS: dict[str, Any] = {
     ],
 }
 
+_RETRIES = 'a request does not wait for an unavailable database: it gets 503, and the next request connects again'
+_NO_PART = 'nothing here depends on it'
+_TOKENS = 'only validated tokens are cached outside of the processes: [keystone_authtoken] memcached_servers'
 #: Advice on common options of other services of this API.
 COUNTERPARTS = {
+    (
+        'placement_database',
+        'slave_connection',
+    ): 'all requests use [placement_database] connection; most reads come from memory',
+    ('placement_database', 'max_retries'): _RETRIES,
+    ('placement_database', 'retry_interval'): _RETRIES,
+    ('placement_database', 'use_db_reconnect'): _RETRIES,
+    ('placement_database', 'db_max_retries'): _RETRIES,
+    ('placement_database', 'db_retry_interval'): _RETRIES,
+    ('placement_database', 'db_inc_retry_interval'): _RETRIES,
+    ('placement_database', 'db_max_retry_interval'): _RETRIES,
+    ('placement_database', 'mysql_sql_mode'): 'sessions always use TRADITIONAL',
+    ('placement_database', 'connection_debug'): 'use [DEFAULT] default_log_levels = sqlalchemy.engine=INFO',
+    ('placement_database', 'connection_trace'): _NO_PART,
+    ('placement_database', 'sqlite_synchronous'): _NO_PART,
+    ('placement_database', 'synchronous_reader'): _NO_PART,
+    ('placement_database', 'backend'): _NO_PART,
+    ('placement_database', 'sqlite_busy_timeout'): 'use connection = sqlite:////file?timeout=SECONDS',
     ('placement', 'allocation_conflict_retry_count'): 'use [placement_database] max_transaction_retries',
     ('placement', 'allocation_candidates_generation_strategy'): 'use [placement] randomize_allocation_candidates',
     ('api', 'use_forwarded_for'): 'use [oslo_middleware] enable_proxy_headers_parsing',
     ('oslo_concurrency', 'lock_path'): 'the service locks no files',
-    **{
-        ('placement_database', name): advice
-        for advice, names in {
-            'all requests use [placement_database] connection; most reads come from memory': 'slave_connection',
-            'a request does not wait for an unavailable database: it gets 503, and the next request connects again': (
-                'max_retries retry_interval use_db_reconnect db_max_retries db_retry_interval db_inc_retry_interval'
-                ' db_max_retry_interval'
-            ),
-            'sessions always use TRADITIONAL': 'mysql_sql_mode',
-            'use [DEFAULT] default_log_levels = sqlalchemy.engine=INFO': 'connection_debug',
-            'nothing here depends on it': 'connection_trace sqlite_synchronous synchronous_reader backend',
-            'use connection = sqlite:////file?timeout=SECONDS': 'sqlite_busy_timeout',
-        }.items()
-        for name in names.split()
-    },
-    **dict.fromkeys(
-        [('cache', name) for name in ('enabled', 'backend', 'memcache_servers')],
-        'only validated tokens are cached outside of the processes: [keystone_authtoken] memcached_servers',
-    ),
+    ('cache', 'enabled'): _TOKENS,
+    ('cache', 'backend'): _TOKENS,
+    ('cache', 'memcache_servers'): _TOKENS,
 }
 
 
