@@ -110,8 +110,9 @@ class ChangeLogSlots:
         if slot.next_token is not None:
             slot.sequence, slot.token, slot.next_token = slot.sequence + 1, slot.next_token, None
         slots.free.append(slot)
-        oldest, entries = slot.sequence - KEPT_TRANSACTIONS, tables.change_log.c
+        oldest = slot.sequence - KEPT_TRANSACTIONS
         if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and oldest > 0:
+            entries = tables.change_log.c
             condition = (entries.slot_id == slot.slot_id) & (entries.sequence <= oldest)
             self._maintain(tables.change_log.delete().where(condition))
 
