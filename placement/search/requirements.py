@@ -234,9 +234,10 @@ class Requirement:
         flags: Flags | None = None
         for condition in self.conditions:
             # Conditions on names take a call for each distinct set, so skip them if no provider is left.
-            if flags is None or flags.any():
-                matched = evaluate(condition) if evaluate else condition.matches(partition)
-                flags = matched if flags is None else flags & matched
+            if flags is not None and not flags.any():
+                break
+            matched = evaluate(condition) if evaluate else condition.matches(partition)
+            flags = matched if flags is None else flags & matched
         return partition.all_providers() if flags is None else flags
 
 
