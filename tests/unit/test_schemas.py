@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import Any
 
 import jsonschema
@@ -11,13 +13,8 @@ from placement import schemas, validation
 from placement.schemas import (
     Schema,
     Windows,
-    aggregate,
     allocation,
-    allocation_candidate,
     inventory,
-    resource_class,
-    resource_provider,
-    trait,
     usage,
 )
 
@@ -37,18 +34,10 @@ def complaints(schema: Schema, value: Any) -> str:
     return ''
 
 
+MODULES = [importlib.import_module(f'placement.schemas.{info.name}') for info in pkgutil.iter_modules(schemas.__path__)]
 ALL_SCHEMAS = {
     f'{module.__name__.rpartition(".")[2]}.{name} {since}': schema
-    for module in (
-        aggregate,
-        allocation,
-        allocation_candidate,
-        inventory,
-        resource_class,
-        resource_provider,
-        trait,
-        usage,
-    )
+    for module in MODULES
     for name, value in vars(module).items()
     if name[0] != '_' and name.isupper() and isinstance(value, (dict, tuple))
     for since, schema in ([((1, 0), value)] if isinstance(value, dict) else value)
