@@ -35,7 +35,15 @@ from placement.cache.partition import Partition, or_by_tree
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
-from placement.search.requirements import CompiledRequest, Condition, NameCondition, Requirement, TreeCondition
+from placement.search.request import CandidateRequest
+from placement.search.requirements import (
+    CompiledRequest,
+    Condition,
+    NameCondition,
+    Requirement,
+    TreeCondition,
+    compile_request,
+)
 from placement.search.search_units import Providers, SearchUnit, SharingIndex
 
 #: Bits as explained above. The axes are (providers or trees, words).
@@ -180,24 +188,25 @@ class SharingGroups:
 class Prefilter:
     """Finds the search units of one request in one snapshot.
 
-    :param compiled: the request, compiled with the ``root_id_of`` of the snapshot.
     :param budget: limits the search; None for no limits.
     """
 
-    def __init__(self, snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget | None = None) -> None:
         self.snapshot = snapshot
-        self.compiled = compiled
+        #: The requirements that providers have to satisfy. Equal request groups have equal requirements.
+        self.compiled = compiled = compile_request(request, snapshot.root_id_of)
         self._counter = StepCounter(budget or SearchBudget())
         self._bits = RequirementBits(compiled, self._counter)
         #: The distinct requirements.
         self.requirements = self._bits.requirements
         self._headroom_limits = _headroom_limits(compiled.requirements)
-        request, classes = compiled.request, compiled.request.classes
         # A sharing provider without the requested resources may serve a group without resources.
         any_class = not all(group.resources for group in request.groups)
         #: The sharing providers that could serve a group.
         self.sharing = SharingIndex(
-            provider for provider in snapshot.sharing if any_class or not classes.isdisjoint(provider.inventories)
+            provider
+            for provider in snapshot.sharing
+            if any_class or not request.classes.isdisjoint(provider.inventories)
         )
         self._groups = SharingGroups(compiled, self._bits, self._headroom_limits, self._counter)
 

@@ -11,7 +11,6 @@ from placement.cache.snapshot import Snapshot
 from placement.search.assignments import AssignmentFinder, search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
-from placement.search.requirements import compile_request
 from placement.search.search_units import Assignment, SearchUnit
 from tests.support.search.cached import NAMES, find, records_of
 from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, assert_candidates, record
@@ -53,7 +52,7 @@ def state(*trees: list[RP]) -> Snapshot:
 
 def count(of: Snapshot, query: Query) -> int:
     """The number of candidates."""
-    prefilter = Prefilter(of, compile_request(request_of(query), of.root_id_of))
+    prefilter = Prefilter(of, request_of(query))
     return sum(map(len, search(prefilter.search_units(), prefilter.compiled, SearchBudget())))
 
 

@@ -14,7 +14,6 @@ from placement.handlers import allocation_candidate as handler
 from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
-from placement.search.requirements import compile_request
 from placement.search.selection import AllocationCandidates, select
 from tests.support.search.cached import NAMES, records_of, single_trees
 from tests.support.search.oracle import RP, SHARES, Group, Query, record
@@ -82,7 +81,7 @@ def test_a_candidate_of_a_family_takes_no_function_call(
 
     def respond(limit: int) -> int:
         limited, budget = replace(request, limit=limit), SearchBudget()
-        prefilter = Prefilter(state, compile_request(limited, state.root_id_of))
+        prefilter = Prefilter(state, limited)
         candidate_sets = select(search(prefilter.search_units(), prefilter.compiled, budget), limited, budget)
         candidates = AllocationCandidates(state, limited, candidate_sets)
         assert handler._allocation_requests(candidates, as_list=False)
@@ -136,7 +135,7 @@ def test_hosts_that_differ_are_in_different_sets(difference: str, order: str) ->
     ]
     request, results = request_of(query), []
     for alike in (True, False):
-        prefilter = Prefilter(Snapshot.build(NAMES, records_of(topology)), compile_request(request))
+        prefilter = Prefilter(Snapshot.build(NAMES, records_of(topology)), request)
         units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
         candidate_sets = list(search(units, prefilter.compiled, SearchBudget()))
         results.append(

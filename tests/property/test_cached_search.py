@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from placement.cache.snapshot import Snapshot
 from placement.search.prefilter import Prefilter
-from placement.search.requirements import compile_request
 from tests.property.test_search_since_1_30 import cases, device_trees
 from tests.support.search.cached import NAMES, find, records_of
 from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, assert_candidates, record
@@ -122,5 +121,5 @@ def test_only_trees_with_the_same_candidates_are_equivalent(case: tuple[list[RP]
     topology, query = case
     state = Snapshot.build(NAMES, records_of(topology))
     assert find(state, query) == find(state, query, alike=False)
-    units = list(Prefilter(state, compile_request(request_of(query), state.root_id_of)).search_units())
+    units = list(Prefilter(state, request_of(query)).search_units())
     event(f'equivalent: {sum(unit.count for unit in units) - len({unit.equivalence_key for unit in units})}')

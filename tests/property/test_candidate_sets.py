@@ -18,7 +18,6 @@ from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import compile_request
 from placement.search.search_units import CandidateSet
 from placement.search.selection import AllocationCandidates, select
 from tests.support.search.cached import NAMES, records_of, single_trees
@@ -49,7 +48,7 @@ def clouds(draw: st.DrawFn) -> list[RP]:
 
 
 def answer(state: Snapshot, request: CandidateRequest, budget: SearchBudget, alike: bool = True) -> list[CandidateSet]:
-    prefilter = Prefilter(state, compile_request(request, state.root_id_of))
+    prefilter = Prefilter(state, request)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
     return select(search(units, prefilter.compiled, budget), request, budget)
 

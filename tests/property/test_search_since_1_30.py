@@ -13,7 +13,6 @@ from placement.cache.snapshot import Snapshot
 from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
-from placement.search.requirements import compile_request
 from placement.search.selection import AllocationCandidates
 from tests.support.search.cached import NAMES, records_of, single_trees
 from tests.support.search.oracle import RP, SHARES, Entry, Group, Oracle, Query, assert_candidates, record
@@ -97,7 +96,7 @@ def check(topology: list[RP], query: Query, size: int, alike: bool) -> None:
     state = Snapshot.build(NAMES, records_of(topology), size)
     request = request_of(query)
     names = {provider.id: provider.name or '' for provider in state.providers()}
-    prefilter = Prefilter(state, compile_request(request, state.root_id_of))
+    prefilter = Prefilter(state, request)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
     candidate_sets = list(search(units, prefilter.compiled, SearchBudget()))
     entries = []

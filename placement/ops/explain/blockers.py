@@ -22,7 +22,7 @@ from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import NameCondition, Requirement, ResourceCondition, TraitCondition, compile_request
+from placement.search.requirements import NameCondition, Requirement, ResourceCondition, TraitCondition
 
 #: For one rule, the maximum numbers of providers to name, and of providers to try in a search.
 _MAX_NAMED, _MAX_TRIED = 3, 8
@@ -109,8 +109,8 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
     :param budget: limits the searches that try providers.
     """
     rest = without(request, rule)
-    complete = Prefilter(snapshot, compile_request(request, snapshot.root_id_of))
-    reduced = Prefilter(snapshot, compile_request(rest, snapshot.root_id_of)) if rest else None
+    complete = Prefilter(snapshot, request)
+    reduced = Prefilter(snapshot, rest) if rest else None
     trees = _TreeSelection(
         snapshot,
         {
@@ -272,7 +272,7 @@ def _near_misses(
     count = 0
     for missing, _, partition, provider in heapq.nsmallest(_MAX_TRIED, short, key=operator.itemgetter(0, 1)):
         snapshot = _with_less_used(complete.snapshot, partition, provider, name, missing)
-        units = Prefilter(snapshot, complete.compiled).search_units()
+        units = Prefilter(snapshot, complete.compiled.request).search_units()
         if count < _MAX_NAMED and any(True for _ in search(units, complete.compiled, budget)):
             count += 1
             yield NearMiss(provider.display_name, provider.uuid, (), name, amount, amount - missing)

@@ -12,7 +12,7 @@ from placement.search.assignments import AssignmentFinder
 from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import CompiledRequest, Reason, Rejections, compile_request
+from placement.search.requirements import CompiledRequest, Reason, Rejections
 from placement.search.search_units import SearchUnit
 from placement.search.solver.variables import Variable, VariableBuilder
 
@@ -64,15 +64,15 @@ def combination_failures(
     failures: dict[Reason, CombinationFailure] = {}
     outcomes: dict[Hashable, tuple[Reason, Contention | None] | None] = {}
     own_budget = replace(budget, reached=set())
-    compiled = compile_request(request, snapshot.root_id_of)
-    for search_unit in Prefilter(snapshot, compiled, own_budget).search_units():
+    prefilter = Prefilter(snapshot, request, own_budget)
+    for search_unit in prefilter.search_units():
         if not search_unit.tree:
             continue
         key = search_unit.equivalence_key
         if key not in outcomes:
             if len(outcomes) == _MAX_CLASSES or own_budget.steps_exhausted:
                 break
-            outcomes[key] = _reason(compiled, search_unit, own_budget)
+            outcomes[key] = _reason(prefilter.compiled, search_unit, own_budget)
         if outcome := outcomes[key]:
             reason, contention = outcome
             failure = failures.setdefault(reason, CombinationFailure(reason))

@@ -15,7 +15,6 @@ from placement.ops.explain.rules import Rule
 from placement.search.budget import Limit, SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import compile_request
 
 
 def explanation_document(explanation: Explanation) -> dict[str, Any]:
@@ -90,6 +89,6 @@ def explain_empty(
     :param budget: limits the repeated search of trees.
     :param limits_reached: the limits at which the search stopped.
     """
-    counts = stages(Prefilter(snapshot, compile_request(request, snapshot.root_id_of)))
+    counts = stages(Prefilter(snapshot, request))
     failures = combination_failures(snapshot, request, budget) if counts and counts[-1].trees else ()
     return sentences.log_text(counts, failures, limits_reached)

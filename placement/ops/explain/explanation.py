@@ -17,7 +17,6 @@ from placement.search.assignments import search
 from placement.search.budget import Limit, SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import compile_request
 from placement.search.search_units import CandidateSet
 
 #: Maximum numbers of rules to leave out one at a time, and of rules to leave out together.
@@ -95,8 +94,8 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
     """
     budget = replace(budget, reached=set())
     candidates = list(itertools.chain.from_iterable(find_candidates(snapshot, request, budget).candidate_sets))
-    compiled = compile_request(request, snapshot.root_id_of)
-    all_rules = list(rules(compiled))
+    prefilter = Prefilter(snapshot, request)
+    all_rules = list(rules(prefilter.compiled))
     trials = _Trials(snapshot, budget, min(len(all_rules), _MAX_RULES))
     without_one = [_Trial(rule, *trials.search(without(request, rule))) for rule in all_rules[:_MAX_RULES]]
     result = Explanation(
@@ -104,7 +103,7 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
         candidates=len(candidates),
         limit=request.limit,
         limits_reached=frozenset(budget.reached),
-        stages=stages(Prefilter(snapshot, compiled)),
+        stages=stages(prefilter),
         what_ifs=[
             WhatIf(trial.rule, None if trial.candidates is None else len(trial.candidates), trial.limited)
             for trial in without_one
@@ -161,8 +160,8 @@ class _Trials:
         if request is None:
             return None, False
         budget = self.next_budget()
-        compiled = compile_request(request, self.snapshot.root_id_of)
-        candidate_sets = search(Prefilter(self.snapshot, compiled).search_units(), compiled, budget)
+        prefilter = Prefilter(self.snapshot, request)
+        candidate_sets = search(prefilter.search_units(), prefilter.compiled, budget)
         return list(itertools.chain.from_iterable(candidate_sets)), bool(budget.reached)
 
 
@@ -253,9 +252,9 @@ def _blocking_together(request: CandidateRequest, trials: _Trials) -> tuple[list
     blocking: list[Rule] = []
     rest = request
     for _ in range(_MAX_BLOCKING_RULES):
-        compiled = compile_request(rest, trials.snapshot.root_id_of)
-        candidate_rules = list(itertools.islice(rules(compiled), _MAX_RULES))
-        emptying = _emptying_rule(stages(Prefilter(trials.snapshot, compiled)))
+        prefilter = Prefilter(trials.snapshot, rest)
+        candidate_rules = list(itertools.islice(rules(prefilter.compiled), _MAX_RULES))
+        emptying = _emptying_rule(stages(prefilter))
         between_groups = (rule for rule in reversed(candidate_rules) if rule.condition is None)
         blocking.append(emptying if emptying in candidate_rules else next(between_groups, candidate_rules[0]))
         reduced = without(rest, blocking[-1])

@@ -16,7 +16,7 @@ from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter, TreeSearchUnit
 from placement.search.request import CandidateRequest, RequestGroup
-from placement.search.requirements import CompiledRequest, compile_request
+from placement.search.requirements import CompiledRequest
 from placement.search.search_units import SearchUnit
 
 #: Maximum number of consumers to count on one provider, so that sums fit 64 bits.
@@ -74,7 +74,7 @@ def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstima
     """
     request = size.request()
     snapshot.names.raise_unless_known(size.resources, request.traits)
-    prefilter = Prefilter(snapshot, compile_request(request, snapshot.root_id_of))
+    prefilter = Prefilter(snapshot, request)
     quotients = {partition: _divide(prefilter, partition, size.required) for partition in snapshot.partitions}
     disabled = {
         partition: partition.traits.where(lambda names: os_traits.COMPUTE_STATUS_DISABLED in names)[

@@ -10,7 +10,6 @@ from placement.cache.snapshot import KnownNames, Snapshot
 from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
-from placement.search.requirements import compile_request
 from placement.search.search_units import SearchUnit
 from tests.support.search.oracle import RP, SHARES, Body, Query
 from tests.support.search.topologies import CLASSES, TRAITS, request_of, root_of
@@ -59,7 +58,7 @@ def find(state: Snapshot, query: Query, alike: bool = True) -> list[Body]:
     """The candidates that a search of the cache finds, in the form of the oracle."""
     request = request_of(query)
     names = {record.id: record.name or '' for record in state.providers()}
-    prefilter = Prefilter(state, compile_request(request, state.root_id_of))
+    prefilter = Prefilter(state, request)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
     return [
         frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
