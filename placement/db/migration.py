@@ -84,11 +84,25 @@ def _sync(engine: sa.Engine) -> None:
             # The table of the revision comes first. Without it, tables that an interrupted attempt left would seem to
             # belong to another service.
             command.ensure_version(_config(connection))
-        elif present == head():
-            return
-        else:
+            _create_tables(connection)
+            stamp_on(connection, head())
+        elif present != head():
             _resolve(present)
-        command.upgrade(_config(connection), 'head')
+            command.upgrade(_config(connection), 'head')
+
+
+def _create_tables(connection: sa.Connection) -> None:
+    """Create the tables and indexes that do not exist. Some may exist, because MySQL commits each change of the schema.
+
+    So an interrupted attempt, or a process on another node of a cluster, leaves a part of them.
+    """
+    tables.metadata.create_all(connection)
+    for table in tables.metadata.sorted_tables:
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
+    sequence = tables.resource_class_sequence
+    if connection.scalar(sa.select(sequence.c.last)) is None:
+        connection.execute(sequence.insert().values(id=1, last=tables.FIRST_CUSTOM_CLASS_ID - 1))
 
 
 def recorded_revision(engine: sa.Engine) -> str | None:
