@@ -12,9 +12,9 @@ from placement.cmd import manage_audit, output
 from placement.cmd.command import CommandParser
 from placement.db import migration
 from placement.db.api import Database
+from placement.ops import audit
 from placement.ops.adoption import adopt, leave
 from placement.ops.adoption.plan import Plan, Step
-from placement.ops.audit import checks
 from placement.units import plural
 
 PROBLEMS_FOUND = 127
@@ -73,7 +73,7 @@ def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
 def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Database) -> int:
     """Print that the database is already adopted, and whether another program has written to it since."""
-    wrong = checks.find(db, conf, 'usage_mismatch') if error.revision == migration.head() else []
+    wrong = audit.find(db, conf, 'usage_mismatch') if error.revision == migration.head() else []
     advice = ''
     if wrong:
         number = plural(len(wrong), 'inventory', 'inventories')

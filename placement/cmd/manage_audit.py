@@ -16,7 +16,7 @@ from rich.text import Text
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
-from placement.ops.audit import checks
+from placement.ops import audit
 from placement.units import plural
 
 CLEAN, FOUND, REPAIRED = 0, 3, 4
@@ -34,7 +34,7 @@ def add_command(program: CommandParser) -> None:
         '--except',
         dest='excluded',
         metavar='KIND',
-        choices=list(checks.CHECKS),
+        choices=list(audit.CHECKS),
         action='append',
         default=[],
         help='omit the findings of this kind, one of %(choices)s; may be repeated',
@@ -57,16 +57,16 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     :param args: has ``excluded``, ``unchanged_for``, ``repair``, ``dry_run`` and ``format``.
     """
     # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
-    findings: list[tuple[str, checks.Finding]] = []
+    findings: list[tuple[str, audit.Finding]] = []
     repairs = args.repair and not args.dry_run
-    for kind in output.with_progress('Checking', [kind for kind in checks.CHECKS if kind not in args.excluded]):
-        findings_of_kind = checks.find(db, conf, kind)
+    for kind in output.with_progress('Checking', [kind for kind in audit.CHECKS if kind not in args.excluded]):
+        findings_of_kind = audit.find(db, conf, kind)
         if repairs:
             for finding in output.with_progress(f'Repairing {kind}', findings_of_kind):
-                checks.repair(db, finding)
+                audit.repair(db, finding)
         findings += [(kind, finding) for finding in findings_of_kind]
     if args.unchanged_for is not None:
-        findings += [('unchanged_tree', finding) for finding in checks.find_unchanged_trees(db, args.unchanged_for)]
+        findings += [('unchanged_tree', finding) for finding in audit.find_unchanged_trees(db, args.unchanged_for)]
     if args.format == 'json':
         output.print_json(_as_data(findings))
     else:
@@ -84,7 +84,7 @@ def _age(text: str) -> dt.timedelta:
     return dt.timedelta(**{'days' if match[2] == 'd' else 'hours': int(match[1])})
 
 
-def _status(finding: checks.Finding, args: argparse.Namespace) -> str:
+def _status(finding: audit.Finding, args: argparse.Namespace) -> str:
     """Return the status of the repair of a finding."""
     if finding.repaired:
         return 'repaired'
@@ -97,7 +97,7 @@ def _status(finding: checks.Finding, args: argparse.Namespace) -> str:
     return 'would be repaired' if args.dry_run else 'not repaired because of concurrent writes: run it again'
 
 
-def _as_data(findings: list[tuple[str, checks.Finding]]) -> dict[str, Any]:
+def _as_data(findings: list[tuple[str, audit.Finding]]) -> dict[str, Any]:
     return {
         'findings': [
             {
@@ -113,7 +113,7 @@ def _as_data(findings: list[tuple[str, checks.Finding]]) -> dict[str, Any]:
     }
 
 
-def _print_text(findings: list[tuple[str, checks.Finding]], args: argparse.Namespace) -> None:
+def _print_text(findings: list[tuple[str, audit.Finding]], args: argparse.Namespace) -> None:
     if not findings:
         print('No problems found.')
         return

@@ -16,7 +16,7 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
-from placement.ops.audit import checks
+from placement.ops import audit
 from placement.ops.explain import document, explanation, pasted_search, sentences
 from placement.ops.explain.explanation import Explanation
 from placement.search.budget import SearchBudget, describe_limits
@@ -72,7 +72,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         )
     else:
         _print(result, conf)
-    output.warn_of_usage_mismatches(len(checks.find(db, conf, 'usage_mismatch')))
+    output.warn_of_usage_mismatches(len(audit.find(db, conf, 'usage_mismatch')))
     return 0
 
 

@@ -16,7 +16,7 @@ from placement import exception
 from placement.cmd import command
 from placement.db import migration
 from placement.db.api import Database
-from placement.ops.audit import checks
+from placement.ops import audit
 from placement.web import authentication
 
 #: Exit code of a command that failed.
@@ -83,7 +83,7 @@ class Checks(upgradecheck.UpgradeCommands):
         """Return success if an audit finds nothing of this kind; otherwise ``failure`` with the first finding."""
         if self._schema().code != upgradecheck.Code.SUCCESS:
             return _SKIPPED
-        findings = checks.find(self._db, self._conf, kind)
+        findings = audit.find(self._db, self._conf, kind)
         if not findings:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
         first = ', '.join(f'{name} {value}' for name, value in findings[0].subject.items())

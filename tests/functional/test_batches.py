@@ -18,7 +18,7 @@ from placement.objects.inventory import InventoryList
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
-from placement.ops.audit import checks
+from placement.ops import audit
 from placement.search import filter_providers
 from placement.search.request import RequestGroup
 from placement.web.context import RequestContext
@@ -56,7 +56,7 @@ def usages(context: RequestContext, provider: ResourceProvider) -> set[int]:
 
 
 def nothing_is_wrong(context: RequestContext) -> bool:
-    return not any(checks.find(context.db, context.conf, kind) for kind in checks.CHECKS)
+    return not any(audit.find(context.db, context.conf, kind) for kind in audit.CHECKS)
 
 
 def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> None:

@@ -18,7 +18,7 @@ from oslo_config import cfg
 
 from placement.cmd import manage, manage_audit, output
 from placement.db.api import Database
-from placement.ops.audit import checks
+from placement.ops import audit
 from tests.support import corruption
 from tests.support.http_client import send_request
 
@@ -39,7 +39,7 @@ def test_sound_database_has_no_findings(url: str, capsys: pytest.CaptureFixture[
 
 
 def test_every_check_has_a_damage_that_it_finds() -> None:
-    assert {planted.kind for planted in corruption.ALL.values()} == set(checks.CHECKS)
+    assert {planted.kind for planted in corruption.ALL.values()} == set(audit.CHECKS)
 
 
 @pytest.mark.parametrize('name', corruption.ALL)
@@ -211,9 +211,9 @@ def test_table_that_is_gone_is_one_line(url: str, capsys: pytest.CaptureFixture[
 
 
 def test_check_is_one_statement(url: str, conf: cfg.ConfigOpts, db: Database, queries: Any) -> None:
-    for kind in checks.CHECKS:
+    for kind in audit.CHECKS:
         with queries(at_most=1):
-            checks.find(db, conf, kind)
+            audit.find(db, conf, kind)
 
 
 def test_repair_while_clients_claim(url: str, app: Any) -> None:

@@ -22,8 +22,8 @@ from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
+from placement.ops import audit
 from placement.ops import page as views
-from placement.ops.audit import checks
 from placement.ops.page import health
 from placement.ops.page.application import Page
 from placement.ops.page.view import Sources
@@ -491,7 +491,7 @@ def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None
         conf.placement_database.connection, *corruption.SOUND, 'UPDATE placement_inventories SET used = 7 WHERE id = 1'
     )
     by_kind = {check['kind']: check for check in json(page, '/health?audit=all')['audit']}
-    assert by_kind.keys() == set(checks.CHECKS)
+    assert by_kind.keys() == set(audit.CHECKS)
     assert by_kind['usage_mismatch']['findings'] == [
         {
             'subject': {'resource_provider': corruption.ROOT, 'provider_name': 'root', 'resource_class': 'VCPU'},
@@ -531,7 +531,7 @@ def test_the_type_of_a_consumer_is_shown(page: Page, conf: cfg.ConfigOpts) -> No
 
 
 def test_every_check_of_the_audit_has_a_title() -> None:
-    assert list(health._KINDS) == list(checks.CHECKS)
+    assert list(health._KINDS) == list(audit.CHECKS)
 
 
 @pytest.mark.parametrize(

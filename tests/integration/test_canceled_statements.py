@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
-from placement.ops.audit import checks
+from placement.ops import audit
 from tests.support import applications, databases, races
 from tests.support.http_client import create_provider, send_request
 
@@ -72,8 +72,8 @@ def test_statements_canceled_under_load(database: sa.URL, caplog: pytest.LogCapt
         # 409: all attempts of a claim were canceled or waited for a row lock too long, the last one the latter.
         assert set(statuses) <= {204, 409, 503}
         conf = applications.options(database)
-        for kind in checks.CHECKS:
-            assert checks.find(app.db, conf, kind) == [], kind
+        for kind in audit.CHECKS:
+            assert audit.find(app.db, conf, kind) == [], kind
         used = send_request(app, 'GET', f'/resource_providers/{host}/usages').json['usages']['VCPU']
         assert statuses.count(204) <= used <= len(statuses)
     # One line each, without a traceback.

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from placement import deploy
 from placement.db import tables
-from placement.ops.audit import checks
+from placement.ops import audit
 from tests.support import applications, databases, races, tcp_proxy
 from tests.support.http_client import create_provider, send_request
 
@@ -92,8 +92,8 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
     for host in hosts:
         assert send_request(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': used[host]}
     conf = applications.options(database)
-    for kind in checks.CHECKS:
-        assert checks.find(app.db, conf, kind) == [], kind
+    for kind in audit.CHECKS:
+        assert audit.find(app.db, conf, kind) == [], kind
 
 
 def _until_enough_interruptions(proxy: tcp_proxy.Interrupter) -> Iterator[int]:

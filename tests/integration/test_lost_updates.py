@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement.db import change_log, tables
-from placement.ops.audit import checks
+from placement.ops import audit
 from tests.support import applications, corruption, logs
 from tests.support.http_client import create_provider
 from tests.support.locking import Answer, Service
@@ -363,17 +363,17 @@ def test_a_root_is_repaired_while_an_ancestor_becomes_a_root(service: Service) -
     corruption.plant(
         database, f"UPDATE placement_resource_providers SET root_provider_id = {other_id} WHERE uuid = '{leaf}'"
     )
-    (finding,) = checks.find(service.app.db, cfg.ConfigOpts(), 'invalid_tree')
+    (finding,) = audit.find(service.app.db, cfg.ConfigOpts(), 'invalid_tree')
     assert finding.subject['resource_provider'] == leaf
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         with service.lock('placement_resource_providers', 'uuid', root):
             moved = move(service, top, None)
-            repaired = pool.submit(checks.repair, service.app.db, finding)
+            repaired = pool.submit(audit.repair, service.app.db, finding)
         repaired.result()
     assert moved.result().status_int == 200, moved.result().text
     assert place(service, top) == (None, top)
     assert place(service, leaf) == (top, top)
-    assert checks.find(service.app.db, cfg.ConfigOpts(), 'invalid_tree') == []
+    assert audit.find(service.app.db, cfg.ConfigOpts(), 'invalid_tree') == []
 
 
 def test_the_new_parent_is_deleted(service: Service) -> None:
@@ -470,7 +470,7 @@ def test_a_reshape_adds_the_inventory_and_replaces_the_allocation(service: Servi
 
 def usage_mismatches(service: Service, host: str) -> list[str]:
     """What an audit says about the usage of a host."""
-    findings = checks.find(service.app.db, cfg.ConfigOpts(), 'usage_mismatch')
+    findings = audit.find(service.app.db, cfg.ConfigOpts(), 'usage_mismatch')
     return [finding.detail for finding in findings if finding.subject['resource_provider'] == host]
 
 

@@ -12,7 +12,7 @@ from placement.db import tables
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
-from placement.ops.audit import checks
+from placement.ops import audit
 from placement.web.context import RequestContext
 from tests.support.objects import claim, create_provider
 
@@ -56,8 +56,8 @@ def _aggregate(context: RequestContext) -> int:
     provider.set_aggregates([aggregate], increment_generation=False)
     id_ = _id(context, tables.placement_aggregates.c.uuid, aggregate)
     provider.set_aggregates([], increment_generation=False)
-    for finding in checks.find(context.db, context.conf, 'orphaned_aggregate'):
-        checks.repair(context.db, finding)
+    for finding in audit.find(context.db, context.conf, 'orphaned_aggregate'):
+        audit.repair(context.db, finding)
     return id_
 
 

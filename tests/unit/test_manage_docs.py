@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from placement.cmd import manage, status
-from placement.ops.audit import checks
+from placement.ops import audit
 
 DOC = Path(__file__).resolve().parents[2] / 'doc'
 
@@ -74,7 +74,7 @@ def test_help_explains_the_command(command: str) -> None:
 
 def test_checks_of_an_audit_are_documented() -> None:
     rows = re.findall(r'^\| `([a-z_]+)` \|', _sections()['audit'], flags=re.MULTILINE)
-    assert rows == list(checks.CHECKS)
+    assert rows == list(audit.CHECKS)
 
 
 def test_checks_of_an_upgrade_are_documented() -> None:

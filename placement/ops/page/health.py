@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement.db import health as database_health
 from placement.observability import ACCEPTED
-from placement.ops.audit import checks
+from placement.ops import audit
 from placement.ops.page.parameters import Parameters
 from placement.ops.page.view import Sources, View
 
@@ -28,13 +28,13 @@ _ROUTES, _CONNECTIONS = 15, 50
 
 def health_view(sources: Sources, parameters: Parameters) -> View:
     """Show the state of the cache and of the service, and the findings of the checks that ``audit`` chooses."""
-    chosen = parameters.choice('audit', ('quick', 'all', *checks.CHECKS))
-    kinds = {'quick': _QUICK_CHECKS, 'all': tuple(checks.CHECKS)}.get(chosen, (chosen,))
+    chosen = parameters.choice('audit', ('quick', 'all', *audit.CHECKS))
+    kinds = {'quick': _QUICK_CHECKS, 'all': tuple(audit.CHECKS)}.get(chosen, (chosen,))
     snapshot = sources.provider_cache.up_to_date()
     changed = database_health.seconds_since_change(sources.db)
     activity = _activity(sources.metrics) if sources.metrics else None
     checked = activity.pop('cache_checked') if activity else None
-    audit = _audit(sources, kinds)
+    results = _audit(sources, kinds)
     connections = database_health.connections(sources.db)
     data = {
         'cache': {
@@ -42,7 +42,7 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
             'seconds_since_change': changed,
             'service_checked_seconds_ago': max(time.time() - checked, 0.0) if checked else None,
         },
-        'audit': audit,
+        'audit': results,
         'activity': activity,
         'connections': None if connections is None else [origin._asdict() for origin in connections[:_CONNECTIONS]],
     }
@@ -51,7 +51,7 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
         # The kinds of findings that need no action.
         'informational': {
             result['kind']
-            for result in audit
+            for result in results
             if result['found'] and not any(finding['needs_action'] for finding in result['findings'])
         },
     }
@@ -62,11 +62,11 @@ def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
     """Return the findings of each check; ``found`` is None if it is not in ``kinds`` or was not started in time."""
     started = time.monotonic()
     results: dict[str, dict[str, Any]] = {}
-    for kind in sorted(checks.CHECKS, key=lambda kind: kind not in _QUICK_CHECKS):
+    for kind in sorted(audit.CHECKS, key=lambda kind: kind not in _QUICK_CHECKS):
         if kind not in kinds or time.monotonic() - started > _AUDIT_SECONDS:
             results[kind] = {'kind': kind, 'found': None, 'findings': []}
             continue
-        findings = checks.find(sources.db, sources.conf, kind)
+        findings = audit.find(sources.db, sources.conf, kind)
         shown = [
             {
                 'subject': finding.subject,
@@ -77,7 +77,7 @@ def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
             for finding in findings[:_FINDINGS]
         ]
         results[kind] = {'kind': kind, 'found': len(findings), 'findings': shown}
-    return [results[kind] for kind in checks.CHECKS]
+    return [results[kind] for kind in audit.CHECKS]
 
 
 def _activity(registry: CollectorRegistry) -> dict[str, Any]:

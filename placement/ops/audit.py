@@ -1,4 +1,4 @@
-"""The checks of an audit. Each finds rows that contradict one another, and the repair if there is one.
+"""The audit: checks that find rows that contradict one another, and the repairs of what they find.
 
 Each check is one statement, regardless of the number of rows. Each repair is its own transaction, with locks or
 conditions against changes since the check. So both are safe while the service runs.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,9 +18,9 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from placement import capacity, exception, units
-from placement.db import roots, sql, tables
+from placement.claims import consumers
+from placement.db import change_log, errors, roots, sql, tables
 from placement.db.api import Database
-from placement.ops.audit import repairs
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
 _classes, _providers = tables.resource_classes, tables.resource_providers
@@ -107,12 +108,11 @@ def _usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Findin
         _select_inventories(tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
     ):
         detail = f'recorded as used: {row.used}; sum of the allocations: {row.allocated}'
-        yield Finding(_subject(row), detail, repairs.usage(row.id))
+        yield Finding(_subject(row), detail, functools.partial(_set_usage, row.id))
 
 
 def _allocation_without_inventory(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    query = _select_allocations(_inventories, tables.ALLOCATION_OF_INVENTORY).where(_inventories.c.id.is_(None))
-    for row in tx.execute(query):
+    for row in tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
         detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
         yield Finding(_subject(row), detail)
 
@@ -128,7 +128,8 @@ def _allocation_without_consumer(tx: sa.Connection, conf: cfg.ConfigOpts) -> Ite
     owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
     for row in tx.execute(query):
         detail = f'{units.plural(row.allocations, "allocation")} without a record of the consumer'
-        yield Finding({'consumer': row.consumer_id}, detail, repairs.consumer(row.consumer_id, *owner))
+        repair = functools.partial(_insert_consumer, row.consumer_id, *owner)
+        yield Finding({'consumer': row.consumer_id}, detail, repair)
 
 
 def _allocation_owner_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
@@ -149,12 +150,15 @@ def _allocation_owner_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iter
     )
     for row in tx.execute(query):
         detail = f'{units.plural(row.allocations, "allocation")} with another project, user or type than the consumer'
-        yield Finding({'consumer': row.uuid}, detail, repairs.owner(row.uuid))
+        yield Finding({'consumer': row.uuid}, detail, functools.partial(_copy_owner, row.uuid))
 
 
 def _consumer_without_allocations(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    for row in tx.execute(_select_unused(_consumers.c.uuid, _allocations.c.consumer_id)):
-        yield Finding({'consumer': row.uuid}, 'a consumer without allocations', repairs.idle_consumer(row.id, row.uuid))
+    keys = _consumers.c.uuid, _allocations.c.consumer_id
+    for row in tx.execute(_select_unused(*keys)):
+        # A claim updates the row of the consumer before it inserts allocations.
+        repair = functools.partial(_delete_unused, *keys, row.id)
+        yield Finding({'consumer': row.uuid}, 'a consumer without allocations', repair)
 
 
 def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
@@ -171,11 +175,8 @@ def _unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Findin
     used = _allocations.c.used
     violated = sa.not_(capacity.satisfies_unit_constraints(inv, used, used, used))
     # PostgreSQL fails on a division by 0, and only CASE guarantees the order of evaluation.
-    columns = (inv.min_unit, inv.max_unit, inv.step_size)
-    query = _select_allocations(_inventories, tables.ALLOCATION_OF_INVENTORY, *columns).where(
-        sa.case((inv.step_size < 1, sa.true()), else_=violated)
-    )
-    for row in tx.execute(query):
+    is_violated = sa.case((inv.step_size < 1, sa.true()), else_=violated)
+    for row in tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
         detail = f'allocation of {row.used} violates {rules}, which changed after the claim'
         yield Finding(_subject(row), detail, needs_action=False)
@@ -198,12 +199,14 @@ def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
         else:
             recorded = rows[row.root_provider_id].uuid if row.root_provider_id is not None else None
             detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
-            yield Finding(subject, detail, repairs.root(id_))
+            yield Finding(subject, detail, functools.partial(_set_root, id_))
 
 
 def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    for row in tx.execute(_select_unused(_aggregates.c.id, _members.c.aggregate_id)):
-        yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repairs.aggregate(row.id))
+    keys = _aggregates.c.id, _members.c.aggregate_id
+    for row in tx.execute(_select_unused(*keys)):
+        repair = functools.partial(_delete_unused, *keys, row.id)
+        yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repair)
 
 
 #: All checks, in the order in which an audit runs them and their repairs.
@@ -244,17 +247,16 @@ def _select_unused(key: sa.ColumnElement[Any], reference: sa.ColumnElement[Any])
     )
 
 
-def _select_allocations(
-    joined: sa.Table | None = None, on: sa.ColumnElement[bool] | None = None, *columns: sa.ColumnElement[Any]
-) -> sa.Select[Any]:
-    query = (
+def _select_allocations(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select the allocations, each with its inventory if there is one."""
+    return (
         sa.select(_allocations, _providers.c.uuid, _PROVIDER_NAME, _classes.c.name, *columns)
         .select_from(_allocations)
         .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
         .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
+        .outerjoin(_inventories, tables.ALLOCATION_OF_INVENTORY)
         .order_by(_allocations.c.id)
     )
-    return query if joined is None else query.outerjoin(joined, on)
 
 
 def _subject(row: Any) -> dict[str, Any]:
@@ -265,3 +267,82 @@ def _subject(row: Any) -> dict[str, Any]:
         'resource_class': row.name or f'number {row.resource_class_id}',
     }
     return about | ({'consumer': row.consumer_id} if hasattr(row, 'consumer_id') else {})
+
+
+# The repairs. The transaction is their last argument, for ``functools.partial`` ----------------------------
+
+
+def _set_usage(inventory_id: int, tx: sa.Connection) -> None:
+    """Set ``used`` of one inventory to the sum of its allocations."""
+    # Each transaction that changes allocations of this inventory also updates its row. While the row is locked, no
+    # such transaction can be committed, so the sum of the committed allocations does not change.
+    row = tx.execute(sa.select(_inventories).where(_inventories.c.id == inventory_id).with_for_update()).first()
+    if row is None:
+        return
+    allocated = tx.execute(
+        sa.select(sa.func.coalesce(sa.func.sum(_allocations.c.used), 0))
+        .where(_allocations.c.resource_provider_id == row.resource_provider_id)
+        .where(_allocations.c.resource_class_id == row.resource_class_id)
+    ).scalar_one()
+    tx.execute(
+        _inventories.update()
+        .where(_inventories.c.id == inventory_id)
+        .values(used=int(allocated), updated_at=_inventories.c.updated_at)
+    )
+    change_log.record_usage(tx, [row.resource_provider_id])
+
+
+def _insert_consumer(uuid: str, project_id: str, user_id: str, tx: sa.Connection) -> None:
+    """Insert the missing row of a consumer that has allocations (api-ref/allocations.md#project-and-user).
+
+    :param project_id: external id of the project.
+    :param user_id: external id of the user.
+    """
+    projects, users = consumers.ensure_owners(tx, {project_id}, {user_id})
+    allocation_id = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
+    if allocation_id is not None:
+        columns, row = 'uuid, project_id, user_id, generation', (uuid, projects[project_id], users[user_id], 0)
+        for text, values in sql.bulk_insert(tx, _consumers.name, columns, [row], unless_present=True):
+            sql.execute_text(tx, text, *values)
+
+
+def _copy_owner(uuid: str, tx: sa.Connection) -> None:
+    """Copy project, user and type of a consumer to its allocations."""
+    # A claim updates the row of the consumer before it replaces the allocations, so both are consistent under the lock.
+    tx.execute(sa.select(_consumers.c.id).where(_consumers.c.uuid == uuid).with_for_update())
+    change = _allocations.update().where(_allocations.c.consumer_id == uuid)
+    tx.execute(change.values(**tables.OWNER, updated_at=_allocations.c.updated_at))
+
+
+def _delete_unused(key: sa.Column[Any], reference: sa.Column[Any], id_: int, tx: sa.Connection) -> None:
+    """Delete a row, as ``_select_unused`` finds it, unless its ``key`` is in the column ``reference`` by now."""
+    row_id = key.table.c.id
+    # The lock prevents new references.
+    value = tx.scalar(sa.select(key).where(row_id == id_).with_for_update())
+    if tx.scalar(sa.select(reference).where(reference == value).limit(1)) is None:
+        tx.execute(key.table.delete().where(row_id == id_))
+
+
+def _set_root(provider_id: int, tx: sa.Connection) -> None:
+    """Set the root of a provider to the ancestor that has no parent, if there is one: parents may form a loop."""
+    start = sa.select(_providers.c.id, _providers.c.parent_provider_id).where(_providers.c.id == provider_id)
+    above = start.cte('above', recursive=True)
+    # UNION instead of UNION ALL, so that the query ends if the parents form a loop.
+    above = above.union(
+        sa.select(_providers.c.id, _providers.c.parent_provider_id).join(
+            above, _providers.c.id == above.c.parent_provider_id
+        )
+    )
+    parents = {row.id: row.parent_provider_id for row in tx.execute(sa.select(above))}
+    # While the rows are locked, no other transaction can change their parents.
+    locked = sa.select(_providers.c.id).where(_providers.c.id.in_(parents)).order_by(_providers.c.id)
+    tx.execute(locked.with_for_update())
+    if parents != {row.id: row.parent_provider_id for row in tx.execute(sa.select(above))}:
+        raise errors.RetryTransaction
+    for root_id in (id_ for id_, parent_id in parents.items() if parent_id is None):
+        tx.execute(
+            _providers.update()
+            .where(_providers.c.id == provider_id)
+            .values(root_provider_id=root_id, updated_at=_providers.c.updated_at)
+        )
+        change_log.record_providers(tx, [provider_id])

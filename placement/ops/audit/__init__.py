@@ -1,1 +1,0 @@
-"""Checks of the data in the database, and their repairs."""
