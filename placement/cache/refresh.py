@@ -208,7 +208,7 @@ class ProviderCache:
         :returns: the new state, None if a transaction has to read the changes; and what changed, None if it is unknown.
         """
         position = state.log_position
-        if position.total.slots > change_log.MAX_UNGROUPED_SLOTS:
+        if position.total.slots > change_log.MAX_SLOTS_PER_STATEMENT:
             return None, None
         common, *log_queries = change_log.recent_log(position)
 
@@ -237,7 +237,7 @@ class ProviderCache:
         :param recent: what changed up to a position, perhaps up to the position of ``tx``.
         :returns: the state of ``tx``, or None if everything has to be reloaded; and the number of changed providers.
         """
-        log_position = change_log.read_log_position(tx, state.log_position)
+        log_position = change_log.read_log_position(tx)
         relation = state.log_position.relation(log_position)
         if relation is Relation.OLDER:
             now = self._clock()

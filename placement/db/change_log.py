@@ -18,7 +18,7 @@ import enum
 import functools
 import re
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,14 +52,10 @@ _PENDING = 'placement_pending_changes'
 
 #: The largest number of entries that one statement inserts. SQLite rejects a text of more than a megabyte.
 _MAX_ENTRIES_PER_STATEMENT = 10000
-#: The largest number of slots whose entries one statement of ``read_since`` reads.
-_MAX_SLOTS_PER_STATEMENT = 64
-#: Up to this number of slots, all are read, without reading the sums of their groups first.
-MAX_UNGROUPED_SLOTS = 64
+#: The largest number of slots whose entries one statement reads.
+MAX_SLOTS_PER_STATEMENT = 64
 #: The maximum number of entries that ``recent_log`` selects. The providers of all claims among them are read.
 _MAX_RECENT_ENTRIES = 300
-#: ``id >> _GROUP_BITS`` is the number of the group that a slot belongs to. A group has up to 32 slots.
-_GROUP_BITS = 5
 
 
 class LogTruncated(exception.PlacementError):
@@ -281,11 +277,7 @@ _CHANGE = re.compile(r'(?:WITH .*\) )?(?:INSERT (?:IGNORE )?INTO|UPDATE|DELETE F
 
 #: The check before each search: the number of slots, and the sums of their sequence numbers and tokens, in one row.
 CHECK = 'SELECT COUNT(*), SUM(sequence), SUM(token) FROM placement_change_log_slots'
-_GROUPS = sql.statement(
-    'SELECT id >> {bits}, COUNT(*), SUM(sequence), SUM(token) FROM placement_change_log_slots GROUP BY id >> {bits}',
-    bits=_GROUP_BITS,
-)
-_POSITIONS = ('id', 'sequence', 'token')
+_SLOTS = (('id', 'sequence', 'token'), 'placement_change_log_slots')
 _ENTRIES = ('slot_id', 'sequence', 'token', 'provider_id', 'kind')
 _NO_ENTRIES = np.empty((0, len(_ENTRIES)), np.int64)
 
@@ -301,16 +293,11 @@ _UNUSED = Position(0, 0)
 
 
 class Sums(NamedTuple):
-    """The number of slots in a set, and the sums of their sequence numbers and of their tokens."""
+    """The number of all slots, and the sums of their sequence numbers and of their tokens."""
 
     slots: int
     sequences: int
     tokens: int
-
-    @classmethod
-    def from_row(cls, row: Iterable[Any]) -> Sums:
-        """Return the sums in a row. Databases return decimals, and None for the sums of no rows."""
-        return cls(*(int(value or 0) for value in row))
 
 
 class Relation(enum.Enum):
@@ -326,47 +313,23 @@ class Relation(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class LogPosition:
-    """The position of each slot, by group and slot id, with the sums of each group and of all slots."""
+    """The position of each slot, by slot id."""
 
-    groups: Mapping[int, Mapping[int, Position]] = dataclasses.field(default_factory=dict)
-    sums: Mapping[int, Sums] = dataclasses.field(default_factory=dict)
-
-    def __iter__(self) -> Iterator[tuple[int, Position]]:
-        """Iterate over the slot ids and their positions."""
-        for positions in self.groups.values():
-            yield from positions.items()
+    slots: Mapping[int, Position] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def total(self) -> Sums:
         """The sums of all slots."""
-        return Sums.from_row(map(sum, zip(*self.sums.values(), strict=True)) if self.sums else (0, 0, 0))
-
-    def differing_groups(self, sums: Mapping[int, Sums]) -> set[int]:
-        """Return the groups whose sums differ from ``sums``."""
-        return {group for group in self.sums.keys() | sums.keys() if self.sums.get(group) != sums.get(group)}
-
-    def replaced(self, groups: Mapping[int, Mapping[int, Position]]) -> LogPosition:
-        """Return a position with these groups replaced; an empty group removes the previous one."""
-        merged, sums = {**self.groups, **groups}, dict(self.sums)
-        for group, positions in groups.items():
-            if positions:
-                sums[group] = Sums(
-                    len(positions),
-                    sum(position.sequence for position in positions.values()),
-                    sum(position.token for position in positions.values()),
-                )
-            else:
-                merged.pop(group)
-                sums.pop(group, None)
-        return LogPosition(merged, sums)
+        positions = self.slots.values()
+        sequences = sum(position.sequence for position in positions)
+        return Sums(len(positions), sequences, sum(position.token for position in positions))
 
     def changed_slots(self, other: LogPosition) -> Iterator[tuple[int, Position | None, Position | None]]:
         """Yield each slot whose position differs in ``other``, with both positions; None if the slot is missing."""
-        for group in sorted(self.differing_groups(other.sums)):
-            mine, theirs = self.groups.get(group, {}), other.groups.get(group, {})
-            for slot_id in sorted(mine.keys() | theirs.keys()):
-                if mine.get(slot_id) != theirs.get(slot_id):
-                    yield slot_id, mine.get(slot_id), theirs.get(slot_id)
+        for slot_id in sorted(self.slots.keys() | other.slots.keys()):
+            mine, theirs = self.slots.get(slot_id), other.slots.get(slot_id)
+            if mine != theirs:
+                yield slot_id, mine, theirs
 
     def relation(self, other: LogPosition) -> Relation:
         """Return how ``other``, the position of the database, compares to this one."""
@@ -387,43 +350,19 @@ class LogPosition:
 
 def read_sums(tx: sa.Connection) -> Sums:
     """Read the sums of all slots, in one statement."""
-    return Sums.from_row(sql.execute_text(tx, CHECK).one())
+    slots, sequences, tokens = sql.execute_text(tx, CHECK).one()
+    # Databases return decimals, and None for the sums of no rows.
+    return Sums(slots, int(sequences or 0), int(tokens or 0))
 
 
-def read_log_position(tx: sa.Connection, reader_position: LogPosition | None = None) -> LogPosition:
-    """Read the position of the log that ``tx`` sees, in one or two statements.
-
-    :param tx: a transaction that sees one state of the database (``Database.reader``).
-    :param reader_position: a position read earlier, or None. If it has many slots, only the slots of groups with
-        other sums are read.
-    """
-    if reader_position is None or reader_position.total.slots <= MAX_UNGROUPED_SLOTS:
-        return LogPosition().replaced(_read_positions(tx))
-    sums = {int(group): Sums.from_row(row) for group, *row in sql.execute_text(tx, _GROUPS)}
-    changed = reader_position.differing_groups(sums)
-    if not changed:
-        return reader_position
-    return reader_position.replaced(_read_positions(tx, changed))
+def read_log_position(tx: sa.Connection) -> LogPosition:
+    """Read the position of the log that ``tx`` sees, in one statement."""
+    [slots] = sql.fetch_integers(tx, _SLOTS)
+    return _log_position(slots)
 
 
-def _read_positions(tx: sa.Connection, groups: Collection[int] = ()) -> Mapping[int, Mapping[int, Position]]:
-    """Read the positions of slots, by group and slot id.
-
-    :param groups: the groups to read; by default all groups that have slots. A group without slots is empty.
-    """
-    size = 1 << _GROUP_BITS
-    ranges = [f'id BETWEEN {int(group) * size} AND {int(group) * size + size - 1}' for group in sorted(groups)]
-    where = f' WHERE {" OR ".join(ranges)}' if ranges else ''
-    [slots] = sql.fetch_integers(tx, (_POSITIONS, f'placement_change_log_slots{where}'))
-    return {group: {} for group in groups} | _by_group(slots)
-
-
-def _by_group(slots: NDArray[np.int64]) -> dict[int, dict[int, Position]]:
-    """Return the positions of slots, by group and slot id."""
-    positions: dict[int, dict[int, Position]] = {}
-    for id_, sequence, token in slots.tolist():
-        positions.setdefault(id_ >> _GROUP_BITS, {})[id_] = Position(sequence, token)
-    return positions
+def _log_position(slots: NDArray[np.int64]) -> LogPosition:
+    return LogPosition({id_: Position(sequence, token) for id_, sequence, token in slots.tolist()})
 
 
 def read_since(tx: sa.Connection, reader_position: LogPosition, upto: LogPosition) -> dict[int, int]:
@@ -436,7 +375,7 @@ def read_since(tx: sa.Connection, reader_position: LogPosition, upto: LogPositio
     :raises LogTruncated: entries are missing, or the entry with a known number belongs to another transaction.
     """
     slots = _used_slots(reader_position, upto)
-    entries = [_read_entries(tx, chunk) for chunk in sql.chunks(slots, _MAX_SLOTS_PER_STATEMENT)]
+    entries = [_read_entries(tx, chunk) for chunk in sql.chunks(slots, MAX_SLOTS_PER_STATEMENT)]
     return _changes(slots, np.concatenate([_NO_ENTRIES, *entries]))
 
 
@@ -445,14 +384,16 @@ def recent_log(reader_position: LogPosition) -> tuple[str, sql.IntegerQuery, sql
 
     The table is ``recent``. It has the entries of each slot from the number in ``reader_position`` on.
     """
-    ranges = [f'(slot_id = {id_} AND sequence >= {position.sequence})' for id_, position in reader_position]
+    ranges = [
+        f'(slot_id = {id_} AND sequence >= {position.sequence})' for id_, position in reader_position.slots.items()
+    ]
     common = sql.statement(
         'recent AS (SELECT {columns} FROM placement_change_log WHERE {ranges} LIMIT {limit})',
         columns=', '.join(_ENTRIES),
         ranges=' OR '.join(ranges) or '1 = 0',
         limit=_MAX_RECENT_ENTRIES,
     )
-    return common, (_POSITIONS, 'placement_change_log_slots'), (_ENTRIES, 'recent')
+    return common, _SLOTS, (_ENTRIES, 'recent')
 
 
 #: A condition on an id: it is the id of a provider that has claims in ``recent``.
@@ -474,7 +415,7 @@ def recent_changes(
     :param slots: the rows of the first query of ``recent_log``.
     :param entries: the rows of the second query.
     """
-    upto = LogPosition().replaced(_by_group(slots))
+    upto = _log_position(slots)
     if len(entries) == _MAX_RECENT_ENTRIES or reader_position.relation(upto) is not Relation.NEWER:
         return None
     try:

@@ -24,7 +24,7 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
 from tests.support import corruption, logs
-from tests.support.fixtures import Counter, PointCommandsAt
+from tests.support.fixtures import PointCommandsAt
 from tests.support.objects import claim, create_provider, set_inventories, set_traits
 
 Logged = Callable[[], dict[int, int]]
@@ -241,10 +241,7 @@ def go_on(tx: sa.Connection, slot: int, sequence: int, token: int, provider: int
 
 
 def log_position(positions: dict[int, Position]) -> LogPosition:
-    groups: dict[int, dict[int, Position]] = {}
-    for id_, position in positions.items():
-        groups.setdefault(id_ >> 5, {})[id_] = position
-    return LogPosition().replaced(groups)
+    return LogPosition(positions)
 
 
 def test_a_vector_has_the_sums_of_the_database(db: Database, slots: list[int]) -> None:
@@ -254,33 +251,9 @@ def test_a_vector_has_the_sums_of_the_database(db: Database, slots: list[int]) -
     with db.reader() as tx:
         read = change_log.read_log_position(tx)
     assert read.total == db.read(change_log.read_sums)
-    assert read.sums == {0: (5, 6, 1 + 2 + 77 + 4 + 5), 1: (24, 24, sum(range(40, 64))), 2: (7, 7, sum(range(64, 71)))}
-    assert dict(read)[3] == Position(2, 77)
-    assert 39 not in dict(read)
-
-
-@pytest.mark.parametrize(('added', 'statements'), [(50, 1), (200, 2)])
-def test_of_many_slots_only_the_groups_that_differ_are_read(
-    db: Database, slots: list[int], queries: Counter, added: int, statements: int
-) -> None:
-    with db.engine.begin() as tx:
-        add_slots(tx, 32, 32 + added)
-    with db.reader() as tx:
-        before = change_log.read_log_position(tx)
-    with db.engine.begin() as tx:
-        go_on(tx, 3, 2, 77, 9)
-        add_slots(tx, 301, 301)
-        tx.execute(tables.change_log_slots.delete().where(tables.change_log_slots.c.id.between(64, 95)))
-    with db.reader() as tx:
-        expected = change_log.read_log_position(tx)
-        with queries(at_most=statements) as seen:
-            refreshed = change_log.read_log_position(tx, before)
-    assert refreshed == expected
-    assert dict(refreshed)[3] == Position(2, 77)
-    assert dict(refreshed).get(64) is None
-    assert 2 not in refreshed.groups
-    assert dict(refreshed).get(301) == Position(1, 301)
-    assert len(seen) == statements
+    assert read.total == (36, 37, 1 + 2 + 77 + 4 + 5 + sum(range(40, 71)))
+    assert read.slots[3] == Position(2, 77)
+    assert 39 not in read.slots
 
 
 def test_entries_that_are_missing_or_of_another_transaction(db: Database, slots: list[int]) -> None:
@@ -294,14 +267,14 @@ def test_entries_that_are_missing_or_of_another_transaction(db: Database, slots:
         upto = change_log.read_log_position(tx)
         assert change_log.read_since(tx, before, upto) == dict.fromkeys((22, 23, 24), ChangeKind.PROVIDER)
         assert change_log.read_since(tx, upto, upto) == {}
-        later = log_position({**dict(upto), 2: Position(3, 30)})
+        later = log_position({**upto.slots, 2: Position(3, 30)})
         assert change_log.read_since(tx, later, upto) == {24: ChangeKind.PROVIDER}
-        new = log_position({id_: position for id_, position in upto if id_ != 2})
+        new = log_position({id_: position for id_, position in upto.slots.items() if id_ != 2})
         assert change_log.read_since(tx, new, upto) == {2: ChangeKind.USAGE} | dict.fromkeys(
             (22, 23, 24), ChangeKind.PROVIDER
         )
         with pytest.raises(change_log.LogTruncated, match='number 3 of slot 2'):
-            change_log.read_since(tx, log_position({**dict(upto), 2: Position(3, 31)}), upto)
+            change_log.read_since(tx, log_position({**upto.slots, 2: Position(3, 31)}), upto)
     for missing, readable in ((1, Position(2, 20)), (3, Position(4, 40))):
         with db.engine.begin() as tx:
             log = tables.change_log.c
@@ -310,14 +283,14 @@ def test_entries_that_are_missing_or_of_another_transaction(db: Database, slots:
             for start in (before, new, *([later] if missing == 3 else [])):
                 with pytest.raises(change_log.LogTruncated):
                     change_log.read_since(tx, start, upto)
-            change_log.read_since(tx, log_position({**dict(upto), 2: readable}), upto)
+            change_log.read_since(tx, log_position({**upto.slots, 2: readable}), upto)
 
 
 def test_relations() -> None:
     current = log_position({1: Position(5, 50), 2: Position(7, 70), 40: Position(0, 0)})
 
     def relation(**changed: Position | None) -> Relation:
-        positions = {**dict(current), **{int(name[1:]): position for name, position in changed.items()}}
+        positions = {**current.slots, **{int(name[1:]): position for name, position in changed.items()}}
         return current.relation(log_position({id_: position for id_, position in positions.items() if position}))
 
     assert relation() is Relation.SAME
@@ -360,12 +333,12 @@ def test_a_slot_that_a_restored_database_has_for_another_transaction(db: Databas
     """The number is the one that the process knows, the token is not: it writes under another slot."""
     db.write(lambda tx: change_log.record_usage(tx, [1]))
     with db.reader() as tx:
-        ((slot, position),) = change_log.read_log_position(tx)
+        ((slot, position),) = change_log.read_log_position(tx).slots.items()
     with db.engine.begin() as connection:
         connection.execute(tables.change_log_slots.update().values(token=position.token + 1))
     db.write(lambda tx: change_log.record_usage(tx, [2]))
     with db.reader() as tx:
-        positions = dict(change_log.read_log_position(tx))
+        positions = dict(change_log.read_log_position(tx).slots)
     assert positions.pop(slot) == (position.sequence, position.token + 1)
     assert [position.sequence for position in positions.values()] == [1]
 

@@ -133,8 +133,8 @@ def test_a_restored_database(start: Callable[[], Process], reader: Process, lost
         positions = change_log.read_log_position(tx)
     if lost == written:
         # Only the tokens tell.
-        assert {id_: position.sequence for id_, position in positions} == {
-            id_: position.sequence for id_, position in before.log_position
+        assert {id_: position.sequence for id_, position in positions.slots.items()} == {
+            id_: position.sequence for id_, position in before.log_position.slots.items()
         }
     if lost and written >= lost:
         # Noticed at once.

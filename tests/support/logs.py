@@ -109,7 +109,8 @@ def generations(tx: sa.Connection) -> dict[int, int]:
 
 def sequences(tx: sa.Connection) -> dict[int, int]:
     """Slot id: its sequence number, without slots that were never used."""
-    return {slot: position.sequence for slot, position in change_log.read_log_position(tx) if position.sequence}
+    slots = change_log.read_log_position(tx).slots
+    return {slot: position.sequence for slot, position in slots.items() if position.sequence}
 
 
 def entries(tx: sa.Connection) -> dict[int, list[tuple[int, int]]]:
