@@ -20,7 +20,7 @@ from placement.cache.background_refresh import BackgroundRefresh
 from placement.cache.refresh import CacheState, ProviderCache
 from placement.db.api import Database
 from placement.db.health import TimedCheck
-from placement.ops.explain.document import explain_empty
+from placement.ops.explain.sentences import explain_empty
 from placement.search.budget import Limit
 from placement.web import (
     authentication,

@@ -17,7 +17,7 @@ from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops import audit
-from placement.ops.explain import document, explanation, pasted_search, sentences
+from placement.ops.explain import explanation, searches_in_text, sentences
 from placement.ops.explain.explanation import Explanation
 from placement.search.budget import SearchBudget, describe_limits
 
@@ -62,13 +62,13 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         if sys.stdin.isatty():
             print('Paste the query or the line of the log, then press Ctrl-D.', file=sys.stderr)
         text = sys.stdin.buffer.read().decode(errors='replace')
-    pasted = pasted_search.read(text, args.microversion, conf)
+    pasted = searches_in_text.read(text, args.microversion, conf)
     budget = SearchBudget.for_search(conf.placement)
     with output.waiting('Reading the resource providers ...'):
         result = explanation.explain(ProviderCache(db).up_to_date(), pasted.request, budget)
     if args.format == 'json':
         output.print_json(
-            {'query': pasted.query, 'microversion': pasted.microversion, **document.explanation_document(result)}
+            {'query': pasted.query, 'microversion': pasted.microversion, **sentences.explanation_document(result)}
         )
     else:
         _print(result, conf)

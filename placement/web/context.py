@@ -23,7 +23,7 @@ from placement.web.policy import Enforcer
 
 ENVIRON_KEY = 'placement.context'
 
-#: Explains in one line why a search found nothing (``ops.explain.document.explain_empty``).
+#: Explains in one line why a search found nothing (``ops.explain.sentences.explain_empty``).
 ExplainEmpty = Callable[[Snapshot, CandidateRequest, SearchBudget, Collection[Limit]], str]
 
 #: Seconds between two lines of the log about the same empty search.

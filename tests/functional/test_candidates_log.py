@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import pytest
 from oslo_config import cfg
 
-from placement.ops.explain import pasted_search
+from placement.ops.explain import searches_in_text
 from placement.web import context
 from tests.support.search import hard
 from tests.support.search.examples import TOPOLOGIES
@@ -152,7 +152,7 @@ def test_long_queries_of_empty_searches_do_not_stay_in_memory() -> None:
 def test_the_explain_command_accepts_lines_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     stored = Stored(app, TOPOLOGIES['X1'])
     stored.candidates('resources=VCPU:100&member_of=in:x,y&limit=5')
-    searches = {pasted_search.find_query(record.getMessage()) for record in caplog.records}
+    searches = {searches_in_text.find_query(record.getMessage()) for record in caplog.records}
     [query] = {query for query, _ in searches}
     assert parse_qsl(query)[0] == ('resources', 'VCPU:100')
     assert {version for _, version in searches} == {None, '1.29'}

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from placement.cache.snapshot import KnownNames, Snapshot
 from placement.ops.explain.blockers import CauseKind
-from placement.ops.explain.document import explanation_document
 from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.rules import Kind, Rule
-from placement.ops.explain.sentences import rule_text, what_if_text
+from placement.ops.explain.sentences import explanation_document, rule_text, what_if_text
 from placement.search.budget import SearchBudget
 from tests.support.search.cached import records_of
 from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from placement import exception
-from placement.ops.explain import pasted_search
+from placement.ops.explain import searches_in_text
 
 QUERY = 'resources=VCPU%3A4,MEMORY_MB:512&required=HW_CPU_X86_AVX2,!CUSTOM_A&limit=10'
 PATH = f'/allocation_candidates?{QUERY}'
@@ -43,7 +43,7 @@ OURS = f'127.0.0.1 "GET {PATH}" status: 200 len: 53 microversion: 1.25 time: 0.0
     ],
 )
 def test_texts_that_hold_a_query(text: str, version: str | None) -> None:
-    assert pasted_search.find_query(text) == (QUERY, version)
+    assert searches_in_text.find_query(text) == (QUERY, version)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_texts_that_hold_a_query(text: str, version: str | None) -> None:
 )
 def test_texts_without_a_query(text: str, message: str) -> None:
     with pytest.raises(exception.BadQuery, match=message):
-        pasted_search.find_query(text)
+        searches_in_text.find_query(text)
 
 
 @pytest.mark.timeout(60)
@@ -88,7 +88,7 @@ def test_texts_without_a_query(text: str, message: str) -> None:
 def test_long_texts_are_read_in_linear_time(text: str) -> None:
     # A search that begins anew at each character of a megabyte takes an hour, and the test times out.
     with contextlib.suppress(exception.BadQuery):
-        pasted_search.find_query(text)
+        searches_in_text.find_query(text)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,8 @@ def test_long_texts_are_read_in_linear_time(text: str) -> None:
 )
 def test_parameters_of_later_microversions(query: str, message: str) -> None:
     assert (
-        pasted_search.unknown_parameter(query, (1, 29), (1, 29)) == f'{message}, and this service supports up to 1.29.'
+        searches_in_text.unknown_parameter(query, (1, 29), (1, 29))
+        == f'{message}, and this service supports up to 1.29.'
     )
 
 
@@ -126,17 +127,17 @@ def test_parameters_of_later_microversions(query: str, message: str) -> None:
 )
 def test_parameters_above_the_microversion_of_the_request(query: str, minor: int, message: str) -> None:
     expected = f'{message}, and the request has 1.{minor}.'
-    assert pasted_search.unknown_parameter(query, (1, minor), (1, 29)) == expected
-    assert pasted_search.unknown_parameter(query, (1, minor + 1), (1, 29)) is None
+    assert searches_in_text.unknown_parameter(query, (1, minor), (1, 29)) == expected
+    assert searches_in_text.unknown_parameter(query, (1, minor + 1), (1, 29)) is None
 
 
 def test_an_unknown_parameter() -> None:
     assert (
-        pasted_search.unknown_parameter('unknown=1', (1, 29), (1, 29))
+        searches_in_text.unknown_parameter('unknown=1', (1, 29), (1, 29))
         == 'unknown is not a parameter of GET /allocation_candidates.'
     )
     assert (
-        pasted_search.unknown_parameter(
+        searches_in_text.unknown_parameter(
             'resources=VCPU%3A4&required=HW_CPU_X86_AVX2,!CUSTOM_A&limit=10', (1, 29), (1, 29)
         )
         is None

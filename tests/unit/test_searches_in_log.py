@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.ops.explain import searches_in_log
-from placement.ops.explain.searches_in_log import pattern_of, recent
+from placement.ops.explain import searches_in_text
+from placement.ops.explain.searches_in_text import pattern_of, recent
 
 LINE = (
     '2026-01-02 03:04:{:02}.123 7 INFO placement.handlers.allocation_candidate [-] No allocation candidates for {}: x'
@@ -49,7 +49,7 @@ def test_searches_are_counted_by_pattern(tmp_path: Path) -> None:
 
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searches_in_log, '_MAX_BYTES', 500)
+    monkeypatch.setattr(searches_in_text, '_MAX_BYTES', 500)
     log = tmp_path / 'log'
     log.write_text(''.join(LINE.format(n % 60, f'resources=VCPU:{n}') + '\n' for n in range(100)))
     searches = recent(log)

@@ -7,7 +7,7 @@ import pytest
 from placement.ops.explain.blockers import Cause, CauseKind
 from placement.ops.explain.rules import Kind, Rule
 from placement.ops.explain.sentences import cause_text, rejection_texts
-from placement.ops.explain.shortfalls import Shortfall
+from placement.ops.explain.stages import Shortfall
 from placement.search.requirements import ResourceCondition, TraitCondition
 
 TRAIT = Rule(Kind.REQUIRED, ('1', '2'), 'CUSTOM_RED', TraitCondition((frozenset({'CUSTOM_RED'}),)))

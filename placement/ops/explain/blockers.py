@@ -6,23 +6,22 @@ import enum
 import functools
 import heapq
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from placement.cache.inventory_columns import Flags, UsageColumns
 from placement.cache.partition import Partition
-from placement.cache.providers import SHARING_TRAIT, Provider
+from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
-from placement.ops.explain.funnel import count_flags
 from placement.ops.explain.rules import Kind, Rule, rules, without
-from placement.ops.explain.shortfalls import Entry, Shortfall, shortfalls, violations
+from placement.ops.explain.stages import Entry, Shortfall, count_flags, shortfalls, violations
 from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import NameCondition, Requirement, ResourceCondition, TraitCondition
+from placement.search.requirements import NameCondition, Requirement, ResourceCondition
 
 #: For one rule, the maximum numbers of providers to name, and of providers to try in a search.
 _MAX_NAMED, _MAX_TRIED = 3, 8
@@ -108,41 +107,37 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
     :param rule: a rule with a ``condition``.
     :param budget: limits the searches that try providers.
     """
-    rest = without(request, rule)
+    if rule.condition is None:
+        raise TypeError(rule)
     complete = Prefilter(snapshot, request)
-    reduced = Prefilter(snapshot, rest) if rest else None
-    trees = _TreeSelection(
+    others = without(request, rule)
+    reduced = Prefilter(snapshot, others) if others else None
+    trees = _Trees(
         snapshot,
         {
             partition: reduced.satisfied(partition) if reduced else partition.has_root
             for partition in snapshot.partitions
         },
     )
-    # The trees whose roots satisfy all rules about roots.
-    accepted = _TreeSelection(
-        snapshot, {partition: flags & complete.accepted_roots(partition) for partition, flags in trees.flags.items()}
-    )
-    if rule.condition is None:
-        raise TypeError(rule)
+    # If the rule is also about roots, the roots of some of these trees may violate it.
+    accepted = trees.where(complete.accepted_roots)
     if isinstance(rule.condition, ResourceCondition):
         return _blocker_of_amount(complete, accepted, rule, rule.condition, budget)
-    providers = satisfying = 0
     if _is_absent(snapshot, rule):
-        kind = CauseKind.NONE_EXISTS
-    elif rule.kind is Kind.ROOT_REQUIRED:
-        providers, satisfying = trees.count, accepted.count
-        kind = CauseKind.ROOTS_NOT_TOGETHER if satisfying else CauseKind.ROOTS_REJECTED
-    else:
-        # The requirements of the unsuffixed group do not contain its traits, so the condition is added. If they contain
-        # it already, this changes nothing.
-        requirements = [
-            replace(requirement, conditions=(*requirement.conditions, rule.condition))
-            for requirement in _of_group(complete, rule)
-        ]
-        providers = count_flags(trees.providers(_of_group(reduced, rule) if reduced else []).values())
-        satisfying = count_flags(accepted.providers(requirements).values())
-        kind = CauseKind.REJECTED if providers else CauseKind.NONE_LEFT
-        kind = CauseKind.NOT_TOGETHER if satisfying else kind
+        return Blocker(rule, [Cause(CauseKind.NONE_EXISTS, rule)], trees.count)
+    if rule.kind is Kind.ROOT_REQUIRED:
+        kind = CauseKind.ROOTS_NOT_TOGETHER if accepted.count else CauseKind.ROOTS_REJECTED
+        return Blocker(rule, [Cause(kind, rule, trees.count, accepted.count)], trees.count)
+    # The requirements of the unsuffixed group do not contain its traits, so the condition is added. If they contain it
+    # already, this changes nothing.
+    requirements = [
+        replace(requirement, conditions=(*requirement.conditions, rule.condition))
+        for requirement in _of_group(complete, rule)
+    ]
+    providers = count_flags(trees.providers(_of_group(reduced, rule) if reduced else []).values())
+    satisfying = count_flags(accepted.providers(requirements).values())
+    kind = CauseKind.REJECTED if providers else CauseKind.NONE_LEFT
+    kind = CauseKind.NOT_TOGETHER if satisfying else kind
     return Blocker(rule, [Cause(kind, rule, providers, satisfying)], trees.count)
 
 
@@ -151,31 +146,35 @@ def _of_group(prefilter: Prefilter, rule: Rule) -> list[Requirement]:
     return [requirement for requirement in prefilter.compiled.requirements if requirement.group == rule.suffix]
 
 
-class _TreeSelection:
-    """Selected trees of a snapshot: each partition has one flag for each of its trees."""
+class _Trees:
+    """Some trees of a snapshot: ``flags`` has for each partition one flag for each of its trees."""
 
     def __init__(self, snapshot: Snapshot, flags: Mapping[Partition, Flags]) -> None:
         self._snapshot = snapshot
-        self.flags = flags
+        self._flags = flags
         self.count = count_flags(flags.values())
+        #: Which providers are in these trees.
+        self.members = {partition: selected[partition.tree_numbers] for partition, selected in flags.items()}
+
+    def where(self, predicate: Callable[[Partition], Flags]) -> _Trees:
+        """Return those of the trees for which ``predicate`` returns true."""
+        return _Trees(
+            self._snapshot, {partition: flags & predicate(partition) for partition, flags in self._flags.items()}
+        )
 
     @functools.cached_property
     def aggregates(self) -> frozenset[str]:
         """The aggregates that providers of these trees are in."""
         names: set[str] = set()
-        for partition, flags in self.flags.items():
+        for partition, flags in self._flags.items():
             sets = partition.tree_aggregates
             names = names.union(*(sets.values[code] for code in np.unique(sets.codes[flags]).tolist()))
         return frozenset(names)
 
-    def members(self) -> dict[Partition, Flags]:
-        """Return which providers are in these trees."""
-        return {partition: flags[partition.tree_numbers] for partition, flags in self.flags.items()}
-
     def providers(self, requirements: Sequence[Requirement]) -> dict[Partition, Flags]:
         """Return which providers, in these trees or shared with them, satisfy one of ``requirements``."""
-        matches = self.members()
-        for partition, members in matches.items():
+        matches = {}
+        for partition, members in self.members.items():
             satisfied = [requirement.matches(partition) for requirement in requirements]
             matches[partition] = members & np.logical_or.reduce([np.zeros_like(members), *satisfied])
         for provider in self._snapshot.sharing:
@@ -201,7 +200,7 @@ def _is_absent(snapshot: Snapshot, rule: Rule) -> bool:
 
 
 def _blocker_of_amount(
-    complete: Prefilter, trees: _TreeSelection, rule: Rule, condition: ResourceCondition, budget: SearchBudget
+    complete: Prefilter, trees: _Trees, rule: Rule, condition: ResourceCondition, budget: SearchBudget
 ) -> Blocker:
     """Return why no provider can allocate an amount.
 
@@ -217,6 +216,7 @@ def _blocker_of_amount(
         for requirement in requirements
         if condition in requirement.conditions
     ]
+    # The providers that satisfy the other rules of the group, and why they cannot allocate the amount.
     eligible = trees.providers(without_amount)
     entries = _entries(name, eligible)
     counts = shortfalls(name, amount, entries)
@@ -227,27 +227,26 @@ def _blocker_of_amount(
     if sum(len(requirement.resources) for requirement in requirements) == 1:
         own_rules = (other for other in rules(complete.compiled) if rule.suffix in other.suffixes)
         absences = [Cause(CauseKind.NONE_EXISTS, other) for other in own_rules if _is_absent(snapshot, other)]
-    if counts or any(flags.any() for flags in eligible.values()):
-        notes += absences
-        if sufficient:
-            causes = [Cause(CauseKind.SUFFICIENT_ALONE, rule, sufficient)]
-        elif counts:
-            is_only_rule = without(complete.compiled.request, rule) is None and not complete.compiled.root.conditions
-            kind = CauseKind.INSUFFICIENT_ANYWHERE if is_only_rule else CauseKind.INSUFFICIENT
-            causes = [Cause(kind, rule, shortfalls=counts)]
-        elif requirements[0].use_same_provider:
-            causes = [Cause(CauseKind.REJECTED, rule, count_flags(eligible.values()))]
-        else:
-            causes = [Cause(CauseKind.NOT_IN_TREES, rule, trees.count)]
-    else:
+    if not any(flags.any() for flags in eligible.values()):
         # No provider satisfies the other rules of the group, so all inventories of the class are counted.
-        everywhere = {partition: np.ones_like(members) for partition, members in trees.members().items()}
+        everywhere = {partition: partition.all_providers() for partition in snapshot.partitions}
         counts = shortfalls(name, amount, _entries(name, everywhere))
         causes = absences or [Cause(CauseKind.NONE_LEFT, rule)]
         if counts and counts[0].kind != 'combined':
             causes = [*causes, Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=counts)]
+        return Blocker(rule, causes, trees.count, counts, notes=notes)
+    if sufficient:
+        cause = Cause(CauseKind.SUFFICIENT_ALONE, rule, sufficient)
+    elif counts:
+        is_only_rule = without(complete.compiled.request, rule) is None and not complete.compiled.root.conditions
+        kind = CauseKind.INSUFFICIENT_ANYWHERE if is_only_rule else CauseKind.INSUFFICIENT
+        cause = Cause(kind, rule, shortfalls=counts)
+    elif requirements[0].use_same_provider:
+        cause = Cause(CauseKind.REJECTED, rule, count_flags(eligible.values()))
+    else:
+        cause = Cause(CauseKind.NOT_IN_TREES, rule, trees.count)
     near_misses = list(_near_misses(complete, condition, entries, budget))
-    return Blocker(rule, causes, trees.count, counts, near_misses, notes)
+    return Blocker(rule, [cause], trees.count, counts, near_misses, [*notes, *absences])
 
 
 def _entries(name: str, providers: Mapping[Partition, Flags]) -> list[Entry]:
@@ -291,20 +290,19 @@ def _with_less_used(snapshot: Snapshot, partition: Partition, provider: Provider
 
 
 def _unshared(
-    trees: _TreeSelection, without_amount: Sequence[Requirement], rule: Rule, condition: ResourceCondition
+    trees: _Trees, without_amount: Sequence[Requirement], rule: Rule, condition: ResourceCondition
 ) -> list[Cause]:
     """Return the providers with enough capacity that these trees cannot use for exactly one reason.
 
     They have an aggregate in common with the trees but lack the trait for sharing, or have the trait but no aggregate
     in common.
     """
-    shares_condition = TraitCondition((frozenset({SHARING_TRAIT}),))
     names: dict[CauseKind, list[str]] = {
         CauseKind.UNSHARED_WITHOUT_TRAIT: [],
         CauseKind.UNSHARED_WITHOUT_AGGREGATE: [],
     }
-    for partition, members in trees.members().items():
-        shares = shares_condition.matches(partition)
+    for partition, members in trees.members.items():
+        shares = partition.has_sharing_trait
         reaches = partition.aggregates.where(lambda aggregates: not aggregates.isdisjoint(trees.aggregates))
         unusable = condition.matches(partition) & ~members & (shares ^ reaches)
         for position in np.flatnonzero(unusable).tolist():

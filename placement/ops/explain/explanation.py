@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.blockers import Blocker, NearMiss, find_blocker
 from placement.ops.explain.combination_failures import CombinationFailure, combination_failures
-from placement.ops.explain.funnel import Stage, count_flags, stages
 from placement.ops.explain.rules import Kind, Rule, rules, without, without_all
+from placement.ops.explain.stages import Stage, count_flags, stages
 from placement.search import find_candidates
 from placement.search.assignments import search
 from placement.search.budget import Limit, SearchBudget
@@ -29,14 +28,19 @@ _MAX_NAMED, _MAX_SHOWN = 3, 10
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The number of candidates that a search without one rule of the request finds.
+    """A search without one rule of the request, and the candidates that it ``found``.
 
-    ``candidates`` is None when the request would be empty without the rule. With ``lower_bound`` there may be more.
+    They are None when the request would be empty without the rule. With ``lower_bound`` there may be more.
     """
 
     rule: Rule
-    candidates: int | None
-    lower_bound: bool = False
+    found: Sequence[CandidateSet] | None
+    lower_bound: bool
+
+    @property
+    def candidates(self) -> int | None:
+        """The number of the candidates."""
+        return None if self.found is None else len(self.found)
 
 
 @dataclass(frozen=True)
@@ -97,23 +101,20 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
     prefilter = Prefilter(snapshot, request)
     all_rules = list(rules(prefilter.compiled))
     trials = _Trials(snapshot, budget, min(len(all_rules), _MAX_RULES))
-    without_one = [_Trial(rule, *trials.search(without(request, rule))) for rule in all_rules[:_MAX_RULES]]
+    what_ifs = [WhatIf(rule, *trials.search(without(request, rule))) for rule in all_rules[:_MAX_RULES]]
     result = Explanation(
         trees=count_flags(partition.has_root for partition in snapshot.partitions),
         candidates=len(candidates),
         limit=request.limit,
         limits_reached=frozenset(budget.reached),
         stages=stages(prefilter),
-        what_ifs=[
-            WhatIf(trial.rule, None if trial.candidates is None else len(trial.candidates), trial.limited)
-            for trial in without_one
-        ],
-        rules_not_tried=len(all_rules) - len(without_one),
+        what_ifs=what_ifs,
+        rules_not_tried=len(all_rules) - len(what_ifs),
         first_candidates=[_supplies(candidate) for candidate in candidates[:_MAX_SHOWN]],
     )
     if candidates or not snapshot.partitions:
         return result
-    return _complete_empty(request, trials, result, without_one)
+    return _complete_empty(request, trials, result)
 
 
 def _supplies(candidate: CandidateSet) -> list[Supply]:
@@ -124,14 +125,6 @@ def _supplies(candidate: CandidateSet) -> list[Supply]:
         supply = supplies.setdefault(provider.id, Supply(provider.display_name, provider.uuid, root, {}))
         supply.resources[name] = amount
     return list(supplies.values())
-
-
-class _Trial(NamedTuple):
-    """The candidates of a search without one rule, as counted by ``WhatIf``; ``limited`` is its ``lower_bound``."""
-
-    rule: Rule
-    candidates: Sequence[CandidateSet] | None
-    limited: bool
 
 
 class _Trials:
@@ -171,15 +164,12 @@ class _Trials:
 _BETWEEN_GROUPS = (Kind.GROUP_POLICY, Kind.SAME_SUBTREE, Kind.MICROVERSION, Kind.GROUP)
 
 
-def _complete_empty(
-    request: CandidateRequest, trials: _Trials, result: Explanation, without_one: Sequence[_Trial]
-) -> Explanation:
+def _complete_empty(request: CandidateRequest, trials: _Trials, result: Explanation) -> Explanation:
     """Complete the explanation of a request that finds nothing."""
-    helping = [(trial.rule, trial.candidates) for trial in _most_helpful_first(without_one, result) if trial.candidates]
+    helping = [(what_if.rule, what_if.found) for what_if in _most_helpful_first(result) if what_if.found]
     if result.satisfiable:
-        result = replace(
-            result, combination_failures=combination_failures(trials.snapshot, request, trials.next_budget())
-        )
+        failures = combination_failures(trials.snapshot, request, trials.next_budget())
+        result = replace(result, combination_failures=failures)
     if helping:
         blocking = [helping[0][0]]
         explained = [(rule, request) for rule, _ in helping[: 1 if result.satisfiable else _MAX_NAMED]]
@@ -204,8 +194,8 @@ def _complete_empty(
     return replace(result, blocking_rules=blocking, blockers=blockers, near_misses=near_misses)
 
 
-def _most_helpful_first(without_one: Sequence[_Trial], result: Explanation) -> list[_Trial]:
-    """Sort trials by how well their rules explain why nothing is found.
+def _most_helpful_first(result: Explanation) -> list[WhatIf]:
+    """Sort the searches without one rule by how well these rules explain why nothing is found.
 
     If each part of the request can be served alone, rules between groups come first, otherwise the rule after which no
     tree is left in the stages. Then come conditions on providers, then rules between groups. Among equal rules, the one
@@ -214,12 +204,12 @@ def _most_helpful_first(without_one: Sequence[_Trial], result: Explanation) -> l
     between_groups = _BETWEEN_GROUPS if result.satisfiable else ()
     emptying = _emptying_rule(result.stages)
     return sorted(
-        without_one,
-        key=lambda trial: (
-            between_groups.index(trial.rule.kind) if trial.rule.kind in between_groups else len(between_groups),
-            trial.rule != emptying,
-            trial.rule.condition is None,
-            -len(trial.candidates or ()),
+        result.what_ifs,
+        key=lambda what_if: (
+            between_groups.index(what_if.rule.kind) if what_if.rule.kind in between_groups else len(between_groups),
+            what_if.rule != emptying,
+            what_if.rule.condition is None,
+            -(what_if.candidates or 0),
         ),
     )
 

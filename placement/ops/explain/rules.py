@@ -64,7 +64,7 @@ class Rule:
 
 
 def rules(compiled: CompiledRequest) -> Iterator[Rule]:
-    """Yield the rules of a request, each once, in the order in which ``funnel.stages`` applies them."""
+    """Yield the rules of a request, each once, in the order in which ``stages.stages`` applies them."""
     request = compiled.request
     conditions = [(compiled.root, ()), *compiled.suffixes.items()]
     yield from dict.fromkeys(

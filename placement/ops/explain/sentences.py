@@ -1,18 +1,25 @@
-"""The words of explanations: a template for each kind of fact, which takes numbers, names and the text of rules."""
+"""Writes explanations for users: as sentences, as a JSON document, and as a line of the log.
+
+There is a template for each kind of fact. It takes numbers, names and the text of rules.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from placement import units
+from placement.cache.snapshot import Snapshot
 from placement.ops.explain.blockers import Cause, CauseKind, NearMiss
-from placement.ops.explain.combination_failures import CombinationFailure, Contention
+from placement.ops.explain.combination_failures import CombinationFailure, Contention, combination_failures
 from placement.ops.explain.explanation import Explanation
-from placement.ops.explain.funnel import Stage
 from placement.ops.explain.rules import Kind, Rule
-from placement.ops.explain.shortfalls import Shortfall
-from placement.search.budget import Limit
+from placement.ops.explain.stages import Shortfall, stages
+from placement.search.budget import Limit, SearchBudget
+from placement.search.prefilter import Prefilter
+from placement.search.request import CandidateRequest
 from placement.search.requirements import AggregateCondition, Reason, ResourceCondition, TraitCondition, TreeCondition
 
 #: Maximum numbers of rules to name, of groups to name, and of characters of a rule in a line of the log.
@@ -91,23 +98,6 @@ def _blocked_sentence(explanation: Explanation) -> str:
     if rule in causes:
         return f'{causes[rule][0].upper()}{causes[rule][1:]}.'
     return _BLOCKED.get(rule.kind, _BLOCKED_OTHERWISE).format(subject=rule.subject, rule=rule_text(rule))
-
-
-def log_text(stages: Sequence[Stage], failures: Sequence[CombinationFailure], limits_reached: Collection[Limit]) -> str:
-    """Return what a line of the log says about a search that found nothing."""
-    parts = []
-    for stage in stages:
-        rule = rule_text(stage.rule)
-        rule = rule if len(rule) <= _MAX_RULE_LENGTH else f'{rule[:_MAX_RULE_LENGTH]}...'
-        serving = f' (for {stage.serving})' if stage.serving else ''
-        counts = [
-            units.plural(stage.trees, 'tree'),
-            units.plural(stage.providers, 'provider'),
-            *rejection_texts(stage.rejected),
-        ]
-        parts.append(f'{rule}{serving}: {", ".join(counts)}')
-    parts += [f'conflicting groups: {_conflict_in_tree(failure)}' for failure in failures]
-    return '; '.join([*parts, *(f'limit reached: {limit.value}' for limit in Limit if limit in limits_reached)])
 
 
 def rule_text(rule: Rule) -> str:
@@ -236,3 +226,95 @@ def _amounts(resource_class: str, *values: int) -> list[str]:
     positive = [max(value, 0) for value in values]
     texts = [units.amount(resource_class, value) for value in positive]
     return texts if len(set(texts)) == len(set(positive)) else [f'{value:,}' for value in positive]
+
+
+# The line of the log and the JSON document ---------------------------------------------------------------------
+
+
+def explain_empty(
+    snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, limits_reached: Collection[Limit]
+) -> str:
+    """Explain in one line, for the log, why a search found nothing.
+
+    This takes much less time than ``explanation.explain``, because it makes no search with a changed request.
+
+    :param request: a request whose classes and traits all exist.
+    :param budget: limits the repeated search of trees.
+    :param limits_reached: the limits at which the search stopped.
+    """
+    counted = stages(Prefilter(snapshot, request))
+    failures = combination_failures(snapshot, request, budget) if counted and counted[-1].trees else ()
+    parts = []
+    for stage in counted:
+        rule = rule_text(stage.rule)
+        rule = rule if len(rule) <= _MAX_RULE_LENGTH else f'{rule[:_MAX_RULE_LENGTH]}...'
+        serving = f' (for {stage.serving})' if stage.serving else ''
+        counts = [
+            units.plural(stage.trees, 'tree'),
+            units.plural(stage.providers, 'provider'),
+            *rejection_texts(stage.rejected),
+        ]
+        parts.append(f'{rule}{serving}: {", ".join(counts)}')
+    parts += [f'conflicting groups: {_conflict_in_tree(failure)}' for failure in failures]
+    return '; '.join([*parts, *(f'limit reached: {limit.value}' for limit in Limit if limit in limits_reached)])
+
+
+def explanation_document(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation in JSON types."""
+    return {
+        'sentence': explanation_sentence(explanation),
+        **_members(explanation, 'candidates', 'limit', 'rules_not_tried'),
+        'first_candidates': [[asdict(supply) for supply in candidate] for candidate in explanation.first_candidates],
+        'limits_reached': [limit.value for limit in Limit if limit in explanation.limits_reached],
+        'stages': [
+            {**_rule(stage.rule), **_members(stage, 'serving', 'providers', 'trees', 'rejected')}
+            for stage in explanation.stages
+        ],
+        'what_if': [
+            {**_rule(what_if.rule), **_members(what_if, 'candidates', 'lower_bound')}
+            for what_if in explanation.what_ifs
+        ],
+        'blocking_rules': list(map(rule_text, explanation.blocking_rules)),
+        'blockers': [
+            {
+                'rule': rule_text(blocker.rule),
+                'cause': causes_text(blocker.causes),
+                'trees': blocker.trees,
+                'shortfalls': list(map(asdict, blocker.shortfalls)),
+                'notes': list(map(cause_text, blocker.notes)),
+            }
+            for blocker in explanation.blockers
+        ],
+        'conflicting_groups': [
+            {
+                'reason': failure.reason.name.lower(),
+                'trees': failure.trees,
+                'examples': [
+                    {
+                        'name': tree.name,
+                        'uuid': tree.uuid,
+                        'detail': conflict_text(failure.reason, tree.contention),
+                    }
+                    for tree in failure.examples
+                ],
+            }
+            for failure in explanation.combination_failures
+        ],
+        'near_misses': [
+            {
+                **_members(near_miss, 'name', 'uuid', 'resource_class', 'requested', 'free'),
+                'missing': near_miss_text(near_miss),
+            }
+            for near_miss in explanation.near_misses
+        ],
+    }
+
+
+def _members(fact: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(fact, name) for name in names}
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    """Return a rule in JSON types; ``groups`` lists suffixes, with an empty text for the unsuffixed group."""
+    text = rule_text(rule)
+    return {'rule': rule.kind.value, 'groups': list(rule.suffixes), 'subject': rule.subject, 'text': text}

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from placement import exception
-from placement.ops.explain import document, explanation, pasted_search, searches_in_log, sentences
+from placement.ops.explain import explanation, searches_in_text, sentences
 from placement.ops.page.parameters import Parameters
 from placement.ops.page.view import Sources, View
 from placement.search.budget import SearchBudget
@@ -29,7 +29,7 @@ def why_view(sources: Sources, parameters: Parameters) -> View:
     }
     if text:
         try:
-            pasted = pasted_search.read(text, parameters.text('microversion'), sources.conf)
+            pasted = searches_in_text.read(text, parameters.text('microversion'), sources.conf)
             budget = SearchBudget.for_search(sources.conf.placement)
             budget.max_steps = min(budget.max_steps, _MAX_STEPS)
             budget.max_candidates = min(budget.max_candidates, _MAX_CANDIDATES)
@@ -41,12 +41,12 @@ def why_view(sources: Sources, parameters: Parameters) -> View:
             data |= {
                 'query': pasted.query,
                 'microversion': pasted.microversion,
-                'explanation': document.explanation_document(result),
+                'explanation': sentences.explanation_document(result),
             }
             extra |= {'trees': result.trees, 'sentences': sentences}
     if sources.log is not None:
         try:
-            data['empty_searches'] = dataclasses.asdict(searches_in_log.recent(sources.log))
+            data['empty_searches'] = dataclasses.asdict(searches_in_text.recent(sources.log))
         except OSError as error:
             extra['problem'] = error.strerror
     return View('why.html', 'Why?', data, extra, status=400 if 'error' in data else 200)

@@ -1,27 +1,31 @@
-"""Counts how many providers and trees each rule of a request for candidates leaves."""
+"""Counts what each rule of a request for candidates leaves, and why inventories cannot allocate an amount."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from placement.cache.inventory_columns import Flags
+from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import NameSet, Partition, or_by_tree
 from placement.cache.providers import Provider
 from placement.ops.explain.rules import Kind, Rule, divide, rule_of, subtree_rules
-from placement.ops.explain.shortfalls import violations
 from placement.search.prefilter import Prefilter
 from placement.search.requirements import Condition, Requirement, ResourceCondition
 from placement.search.search_units import SharingIndex
 
 #: Maximum number of rules that are counted; a query may have thousands.
 _MAX_RULES = 50
+#: Maximum number of different values of max_unit, min_unit or step_size to list. For more values the range is given.
+_MAX_VALUES = 3
+
+#: The inventories of one class in one partition, and which of them are counted.
+Entry = tuple[Partition, InventoryColumns, Flags]
 
 
 @dataclass(frozen=True)
@@ -164,3 +168,68 @@ def _any_topmost(requirements: Sequence[Requirement], index: SharingIndex, aggre
         all(any(top.id in (provider.id, *provider.ancestors) for provider in providers) for providers in accepted)
         for top in itertools.chain.from_iterable(accepted)
     )
+
+
+# Inventories that cannot allocate an amount ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """Providers that satisfy the other rules and have inventory of the class, but cannot allocate the amount.
+
+    ``providers`` counts them, and ``kind`` is the reason. For ``max_unit``, ``min_unit`` and ``step_size`` all have
+    this ``value``, or if ``max_value`` is set, values from ``value`` to ``max_value``. For ``total_capacity`` and
+    ``free_capacity``, ``value`` is the largest capacity or free capacity of any of them. ``combined`` means that they
+    can allocate the amount, but not in addition to what other parts of the request need from them.
+    """
+
+    resource_class: str
+    kind: str
+    value: int
+    requested: int
+    providers: int
+    max_value: int | None = None
+
+
+def violations(inventories: InventoryColumns, amount: int) -> dict[str, Flags]:
+    """Return which inventories have each kind of ``Shortfall`` except ``combined``. Only the first kind counts."""
+    violated = inventories.first_violations(amount)
+    too_small = inventories.capacity_limit < amount
+    return {
+        'max_unit': violated.above_max_unit,
+        'min_unit': violated.below_min_unit,
+        'step_size': violated.wrong_step,
+        'total_capacity': violated.no_capacity & too_small,
+        'free_capacity': violated.no_capacity & ~too_small,
+    }
+
+
+def shortfalls(resource_class: str, amount: int, entries: Sequence[Entry]) -> list[Shortfall]:
+    """Count inventories of a class by the first reason for which they cannot allocate an amount."""
+    limits_by_kind: defaultdict[str, list[Integers]] = defaultdict(list)
+    sufficient = 0
+    for _, columns, counted in entries:
+        limits = {
+            'max_unit': columns.max_unit,
+            'min_unit': columns.min_unit,
+            'step_size': columns.step_size,
+            'total_capacity': columns.capacity_limit,
+            'free_capacity': columns.capacity_limit - columns.used,
+        }
+        sufficient += int(counted.sum())
+        for kind, violated in violations(columns, amount).items():
+            limits_by_kind[kind].append(limits[kind][counted & violated])
+            sufficient -= len(limits_by_kind[kind][-1])
+    counts = [Shortfall(resource_class, 'combined', amount, amount, sufficient)] if sufficient else []
+    for kind, parts in limits_by_kind.items():
+        values, numbers = (column.tolist() for column in np.unique(np.concatenate(parts), return_counts=True))
+        if kind in {'total_capacity', 'free_capacity'} and values:
+            counts.append(Shortfall(resource_class, kind, values[-1], amount, sum(numbers)))
+        elif len(values) > _MAX_VALUES:
+            counts.append(Shortfall(resource_class, kind, values[0], amount, sum(numbers), max_value=values[-1]))
+        else:
+            counts += [
+                Shortfall(resource_class, kind, value, amount, number)
+                for value, number in zip(values, numbers, strict=True)
+            ]
+    return counts
