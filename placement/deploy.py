@@ -12,7 +12,6 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 from oslo_log import log
 from oslo_middleware import base, cors, http_proxy_to_wsgi
-from webob import exc
 
 from placement import conf as configuration
 from placement import exception, handler, policies
@@ -26,10 +25,8 @@ from placement.web import (
     authentication,
     body_limits,
     context,
-    error_document,
     error_mapping,
     health,
-    microversion,
     policy,
     request_log,
     request_metrics,
@@ -131,13 +128,11 @@ def _pipeline(
         else None,
         functools.partial(cors.CORS, conf=conf) if conf.cors.allowed_origin else None,
         _Preflight if conf.cors.allowed_origin else None,
-        functools.partial(authentication.KeystoneAuth, conf=conf, metrics=db.metrics)
+        functools.partial(authentication.KeystoneAuth, make_context=make_context, conf=conf, metrics=db.metrics)
         if conf.api.auth_strategy == 'keystone'
-        else authentication.NoAuth,
-        functools.partial(context.ContextMiddleware, make_context=make_context),
+        else functools.partial(authentication.NoAuth, make_context=make_context),
         request_log.RequestLog,
-        error_mapping.FaultHandler,
-        functools.partial(_MicroversionMiddleware, newest=conf.placement.max_microversion),
+        functools.partial(error_mapping.FaultHandler, newest=conf.placement.max_microversion),
         functools.partial(body_limits.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]
     return [middleware for middleware in pipeline if middleware is not None]
@@ -153,27 +148,3 @@ class _Preflight:
         if environ['REQUEST_METHOD'] == 'OPTIONS':
             return request_log.RequestLog(base.NoContentTypeResponse())(environ, start_response)
         return self._application(environ, start_response)
-
-
-class _MicroversionMiddleware:
-    """WSGI middleware that negotiates the microversion of a request and names it in the headers of the response.
-
-    :param newest: the newest microversion that is served.
-    """
-
-    def __init__(self, application: WSGIApplication, newest: str) -> None:
-        self._application = application
-        self._newest = newest
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Pass the request on with ``environ['placement.microversion']``, or answer 400 or 406."""
-        try:
-            version = microversion.negotiate(environ.get('HTTP_OPENSTACK_API_VERSION'), self._newest)
-        except exc.HTTPException as error:
-            return error_document.respond(error, environ, start_response)
-        environ[microversion.ENVIRON_KEY] = version
-
-        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            return start_response(status, microversion.stamp(headers, version), exc_info)
-
-        return self._application(environ, start)

@@ -20,7 +20,7 @@ from placement.handlers import (
     trait,
     usage,
 )
-from placement.web import error_document, microversion
+from placement.web import microversion
 from placement.web.operation import ByMicroversion, Operation
 
 Declarations = Mapping[str, Mapping[str, Operation | ByMicroversion]]
@@ -116,7 +116,7 @@ def declarations(newest: str) -> Declarations:
 
 
 class PlacementHandler:
-    """WSGI application that passes each request to the operation declared for it, or answers 404 or 405.
+    """WSGI application that passes each request to the operation declared for it.
 
     It stores the declared path in ``environ['placement.route']`` and the variables of the path, decoded, in
     ``environ['wsgiorg.routing_args']``.
@@ -131,14 +131,7 @@ class PlacementHandler:
         self._mapper.create_regs([])
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        try:
-            operation = self._find(environ)
-        except exc.HTTPException as error:
-            return error_document.respond(error, environ, start_response)
-        return operation(environ, start_response)
-
-    def _find(self, environ: dict[str, Any]) -> Operation | ByMicroversion:
-        """Return the operation for a request, and store the declared path and the path's variables in ``environ``.
+        """Pass the request on.
 
         :raises HTTPNotFound: the path is not declared, or has an encoded slash, which is indistinguishable from a
             separator once decoded.
@@ -159,4 +152,4 @@ class PlacementHandler:
         if environ['REQUEST_METHOD'] not in methods:
             raise exc.HTTPMethodNotAllowed(headers={'Allow': ', '.join(methods)})
         environ['wsgiorg.routing_args'] = ((), variables)
-        return methods[environ['REQUEST_METHOD']]
+        return methods[environ['REQUEST_METHOD']](environ, start_response)

@@ -15,19 +15,18 @@ import webob.dec
 from oslo_config import cfg
 from oslo_context import context
 from oslo_log import log
+from oslo_middleware import request_id
 from webob import exc
 
 from placement import exception
 from placement.observability.timing import KEYSTONE
 from placement.web import error_document, request_log
+from placement.web.context import ENVIRON_KEY, RequestContext
 
 if TYPE_CHECKING:
     from placement.observability.metrics import Metrics
 
 LOG = log.getLogger(__name__)
-
-#: Key of the WSGI environment with the caller's identity, as arguments of ``oslo_context.context.RequestContext``.
-IDENTITY = 'placement.identity'
 
 #: The section of the configuration that keystonemiddleware reads.
 _GROUP = 'keystone_authtoken'
@@ -36,11 +35,6 @@ _UNAUTHORIZED = 'Authentication required'
 _UNAVAILABLE = 'The identity service is not available at the moment.'
 #: Seconds after which a client may retry when Keystone is unavailable.
 _RETRY_AFTER = '5'
-
-
-def is_root(environ: dict[str, Any]) -> bool:
-    """Return whether the path is ``/``, or empty below a mount prefix: the version document needs no authentication."""
-    return environ.get('PATH_INFO', '') in ('', '/')
 
 
 def check_token_cache(conf: cfg.ConfigOpts) -> None:
@@ -105,24 +99,36 @@ class _SharedTokenCache:
 
 
 class _Authentication:
-    """Base of both strategies. It requires no token for the root path, and logs and answers rejected requests."""
+    """Base of both strategies. It puts the context of the caller into ``environ['placement.context']``.
 
-    def __init__(self, application: WSGIApplication) -> None:
+    The version document needs no token. Rejected requests are logged and answered here.
+
+    :param make_context: makes the context from the ids of the request and from the identity.
+    """
+
+    def __init__(self, application: WSGIApplication, make_context: Callable[..., RequestContext]) -> None:
         self._application = application
+        self._make_context = make_context
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        environ.pop(IDENTITY, None)
         environ[request_log.STARTED_KEY] = time.perf_counter()
-        if not is_root(environ):
+        identity: dict[str, Any] = {}
+        # Below a mount prefix, the path of the version document may be empty.
+        if environ.get('PATH_INFO', '') not in ('', '/'):
             try:
-                environ[IDENTITY] = self._identify(environ)
+                identity = self._identify(environ)
             except exc.HTTPError as error:
                 response = functools.partial(error_document.respond, error)
                 return request_log.RequestLog(response)(environ, start_response)
+        environ[ENVIRON_KEY] = self._make_context(
+            request_id=environ[request_id.ENV_REQUEST_ID],
+            global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
+            **identity,
+        )
         return self._application(environ, start_response)
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
-        """Return the identity of the caller.
+        """Return the identity of the caller, as arguments of ``oslo_context.context.RequestContext``.
 
         :raises HTTPError: the caller is not authenticated, or Keystone is unavailable.
         """
@@ -162,12 +168,18 @@ class KeystoneAuth(_Authentication):
     :raises ConfigurationInvalid: [keystone_authtoken] is missing or invalid.
     """
 
-    def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        application: WSGIApplication,
+        make_context: Callable[..., RequestContext],
+        conf: cfg.ConfigOpts,
+        metrics: Metrics,
+    ) -> None:
         # This import takes a tenth of a second, and noauth2 does not need it.
         from keystoneauth1 import loading
         from keystonemiddleware import auth_token
 
-        super().__init__(application)
+        super().__init__(application, make_context)
         self._metrics = metrics
         loading.register_auth_conf_options(conf, _GROUP)
         name = conf[_GROUP].auth_section or _GROUP

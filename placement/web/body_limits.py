@@ -9,8 +9,6 @@ from wsgiref.types import WSGIApplication
 
 from webob import exc
 
-from placement.web import error_document
-
 #: The form of a valid ``Content-Length``.
 CONTENT_LENGTH = re.compile(r'[0-9]{1,18}')
 
@@ -26,30 +24,28 @@ class BodyHeaders:
         self._max_size = max_size
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Pass the request on, or answer 400 or 413."""
-        error = self._check(environ)
-        if error is not None:
-            return error_document.respond(error, environ, start_response)
-        return self._application(environ, start_response)
+        """Pass the request on.
 
-    def _check(self, environ: dict[str, Any]) -> exc.HTTPError | None:
-        if error := transfer_encoding_error(environ.get('HTTP_TRANSFER_ENCODING')):
-            return error
+        :raises HTTPBadRequest: a header is invalid or missing.
+        :raises HTTPRequestEntityTooLarge: the body is too long.
+        """
+        # The service cannot decode other codings, such as ``gzip, chunked``.
+        if environ.get('HTTP_TRANSFER_ENCODING', 'chunked').strip(' \t').lower() != 'chunked':
+            raise exc.HTTPBadRequest('transfer-encoding header must be chunked, and nothing else')
         length = environ.get('CONTENT_LENGTH')
-        if not length:
-            if environ.get('wsgi.input_terminated'):
-                # A chunked body: its length is unknown until it has been read.
-                environ['wsgi.input'] = _LimitedBody(environ['wsgi.input'], self._max_size)
-                # WebOb may have set this key for the original stream, for example if a test makes the request.
-                environ['webob.is_body_seekable'] = False
-            return None
-        if not CONTENT_LENGTH.fullmatch(length):
-            return exc.HTTPBadRequest('content-length header must be an integer')
-        if int(length) and not environ.get('CONTENT_TYPE'):
-            return exc.HTTPBadRequest('content-type header required when content-length > 0')
-        if int(length) > self._max_size:
-            return _too_long(self._max_size)
-        return None
+        if length:
+            if not CONTENT_LENGTH.fullmatch(length):
+                raise exc.HTTPBadRequest('content-length header must be an integer')
+            if int(length) and not environ.get('CONTENT_TYPE'):
+                raise exc.HTTPBadRequest('content-type header required when content-length > 0')
+            if int(length) > self._max_size:
+                raise _too_long(self._max_size)
+        elif environ.get('wsgi.input_terminated'):
+            # A chunked body: its length is unknown until it has been read.
+            environ['wsgi.input'] = _LimitedBody(environ['wsgi.input'], self._max_size)
+            # WebOb may have set this key for the original stream, for example if a test makes the request.
+            environ['webob.is_body_seekable'] = False
+        return self._application(environ, start_response)
 
 
 class _LimitedBody:
@@ -81,16 +77,6 @@ class _LimitedBody:
         if self._remaining < 0:
             raise _too_long(self._size)
         return data
-
-
-def transfer_encoding_error(value: str | None) -> exc.HTTPError | None:
-    """Return the error for a ``Transfer-Encoding`` header; None if it is missing or ``chunked``.
-
-    Other codings, such as ``gzip, chunked``, are rejected, because the service cannot decode them.
-    """
-    if value is None or value.strip(' \t').lower() == 'chunked':
-        return None
-    return exc.HTTPBadRequest('transfer-encoding header must be chunked, and nothing else')
 
 
 def _too_long(size: int) -> exc.HTTPError:

@@ -18,7 +18,6 @@ from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
 from placement.search.budget import Limit, SearchBudget
 from placement.search.request import CandidateRequest
-from placement.web import authentication
 from placement.web.policy import Enforcer
 
 ENVIRON_KEY = 'placement.context'
@@ -102,26 +101,6 @@ class RequestContext(context.RequestContext):
             target = {'project_id': self.project_id, 'user_id': self.user_id}
         if not self.policy.allows(rule, target, self):
             raise exception.PolicyNotAuthorized(action=rule)
-
-
-class ContextMiddleware:
-    """WSGI middleware that puts the context into ``environ['placement.context']``.
-
-    :param make_context: makes the context from the authenticated identity and the ids of the request.
-    """
-
-    def __init__(self, application: WSGIApplication, make_context: Callable[..., RequestContext]) -> None:
-        self._application = application
-        self._make_context = make_context
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Pass the request on with its context."""
-        environ[ENVIRON_KEY] = self._make_context(
-            request_id=environ[request_id.ENV_REQUEST_ID],
-            global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
-            **environ.get(authentication.IDENTITY, {}),
-        )
-        return self._application(environ, start_response)
 
 
 def with_request_id(application: WSGIApplication) -> WSGIApplication:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from wsgiref.types import WSGIApplication
 
+import microversion_parse
 from oslo_log import log
 from webob import exc
 from webob import request as webob_request
@@ -81,20 +82,34 @@ def http_error(
 
 
 class FaultHandler:
-    """WSGI middleware that makes error documents of the exceptions that no operation handles.
+    """WSGI middleware that negotiates the microversion, and makes error documents of all exceptions.
 
-    The text of an unexpected exception is logged but not sent, because it may contain SQL or secrets.
+    Every response to a negotiated microversion names it in its headers. The text of an unexpected exception is logged
+    but not sent, because it may contain SQL or secrets.
+
+    :param newest: the newest microversion that is served.
     """
 
-    def __init__(self, application: WSGIApplication) -> None:
+    def __init__(self, application: WSGIApplication, newest: str) -> None:
         self._application = application
+        self._newest = newest
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Pass the request on. Respond with 403, 503, 400 or 500 if this raises an exception."""
+        """Pass the request on with ``environ['placement.microversion']``. Respond to any exception that this raises."""
+        version: microversion_parse.Version | None = None
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            stamped = headers if version is None else microversion.stamp(headers, version)
+            return start_response(status, stamped, exc_info)
+
         try:
-            return self._application(environ, start_response)
+            version = microversion.negotiate(environ.get('HTTP_OPENSTACK_API_VERSION'), self._newest)
+            environ[microversion.ENVIRON_KEY] = version
+            return self._application(environ, start)
+        except exc.HTTPException as error:
+            http_error = error
         except exception.PolicyNotAuthorized as error:
-            http_error: exc.HTTPException = exc.HTTPForbidden(str(error))
+            http_error = exc.HTTPForbidden(str(error))
         except exception.DatabaseUnavailable as error:
             # Logged by ``db.availability``. The reason may name hosts and accounts.
             http_error = exc.HTTPServiceUnavailable(str(error), {'Retry-After': _RETRY_AFTER})
@@ -105,9 +120,4 @@ class FaultHandler:
             http_error = exc.HTTPInternalServerError(
                 'An unexpected error occurred. The log of the service has details under this request id.'
             )
-        response = error_document.response_for(http_error, environ)
-        version = environ.get(microversion.ENVIRON_KEY)
-        if version is not None:
-            # Because of the exception, other middleware has not added the headers of the microversion.
-            response.headerlist = microversion.stamp(response.headerlist, version)
-        return response(environ, start_response)
+        return error_document.respond(http_error, environ, start)

@@ -17,7 +17,7 @@ from webob import exc
 
 from placement import exception, schemas
 from placement.schemas import Schema, Windows
-from placement.web import context, error_document, error_mapping, microversion, util
+from placement.web import context, error_mapping, microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
 
@@ -158,13 +158,11 @@ class Operation:
             for check in self.checks:
                 check(req)
             response = self.handler(req, environ[context.ENVIRON_KEY], *self._read(req))
-        except exc.HTTPException as error:
-            response = error_document.response_for(error, environ)
         except exception.PlacementError as error:
             http_error = error_mapping.http_error(error, self.failures, environ['wsgiorg.routing_args'][1])
             if http_error is None:
                 raise
-            response = error_document.response_for(http_error, environ)
+            raise http_error from error
         return response(environ, start_response)
 
     def _read(self, req: webob.Request) -> tuple[Any, ...]:

@@ -16,7 +16,6 @@ import webob
 from placement import conf as configuration
 from placement import deploy, exception
 from placement.observability.metrics import Metrics
-from placement.web import authentication
 from tests.support.http_client import CLAIMS
 from tests.support.keystone import keystone
 
@@ -154,14 +153,6 @@ def test_policy_can_ask_for_roles_of_the_service_token(tmp_path: pathlib.Path, k
         headers = {'X-Service-Token': token}
         assert _send(app, '/resource_providers', 'good-member', **headers).status_code == status
     app.db.dispose()
-
-
-def test_an_identity_that_a_server_in_front_left_is_not_used(app: Any) -> None:
-    for path, status in (('/', 200), ('/resource_providers', 401)):
-        req = webob.Request.blank(path)
-        req.environ[authentication.IDENTITY] = {'user_id': 'root', 'roles': ['admin'], 'unknown': 'attribute'}
-        assert req.get_response(app).status_code == status
-        assert authentication.IDENTITY not in req.environ
 
 
 def test_the_time_for_validating_a_token_is_counted(tmp_path: pathlib.Path, keystone_url: str) -> None:

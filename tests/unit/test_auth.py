@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import webob
 
-from placement.web import authentication
+from placement.web import authentication, context
 from tests.support.http_client import CLAIMS
 
 
@@ -16,14 +16,17 @@ def _seen(token: str | None, path: str = '/traits', **headers: str) -> tuple[int
     seen: list[Any] = [None]
 
     def behind(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        seen[0] = environ.get(authentication.IDENTITY)
+        seen[0] = environ[context.ENVIRON_KEY]
         start_response('200 OK', [])
         return []
+
+    def make_context(**arguments: Any) -> Any:
+        return {name: value for name, value in arguments.items() if not name.endswith('request_id')}
 
     req = webob.Request.blank(path, headers={} if token is None else {'X-Auth-Token': token})
     req.headers.update(headers)
     req.environ['openstack.request_id'] = 'req-1'
-    return req.get_response(authentication.NoAuth(behind)).status_code, seen[0]
+    return req.get_response(authentication.NoAuth(behind, make_context)).status_code, seen[0]
 
 
 @pytest.mark.parametrize(
@@ -65,4 +68,4 @@ def test_noauth2_reads_the_scope() -> None:
 def test_noauth2_requires_a_token_except_at_the_root() -> None:
     assert _seen(None) == (401, None)
     assert _seen(None, **CLAIMS) == (401, None)
-    assert _seen(None, path='/') == (200, None)
+    assert _seen(None, path='/') == (200, {})

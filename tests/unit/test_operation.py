@@ -9,7 +9,7 @@ import webob
 
 from placement import exception, handler
 from placement.web import context, microversion
-from placement.web.error_mapping import ErrorMapping
+from placement.web.error_mapping import ErrorMapping, FaultHandler
 from placement.web.operation import (
     JSON,
     ByMicroversion,
@@ -44,16 +44,14 @@ def _show(*checks: Check, text: str = 'reached') -> Operation:
 def _send(
     app: Operation | ByMicroversion, version: str = '1.29', allowed: bool = True, path: str = '/', **environ: str
 ) -> webob.Response:
-    req = webob.Request.blank(path, environ=environ)
-    req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
+    req = webob.Request.blank(path, environ=environ, headers={microversion.HEADER: f'placement {version}'})
     req.environ[context.ENVIRON_KEY] = Caller(allowed)
     req.environ['wsgiorg.routing_args'] = ((), {'resource_class': 'V\u00c4'})
-    return req.get_response(app)
+    return req.get_response(FaultHandler(app, newest='1.39'))
 
 
 def test_a_caller_without_permission_is_rejected() -> None:
-    with pytest.raises(exception.PolicyNotAuthorized):
-        _send(_show(RequiresPolicy('placement:traits:list')), allowed=False)
+    assert _send(_show(RequiresPolicy('placement:traits:list')), allowed=False).status_int == 403
 
 
 def test_checks_are_made_in_the_order_in_which_they_are_named() -> None:
