@@ -9,26 +9,32 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib import metadata
 from typing import Any, Generic, TypeVar
 
+import sqlalchemy as sa
 from oslo_log import log
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from placement.cache.refresh import ProviderCache
-from placement.db import errors, migration
+from placement.db import errors, migration, tables
 from placement.db.api import Database
 from placement.db.health import TimedCheck
-from placement.ops.reports import inventory_stats
-from placement.ops.reports.capacity import ClassFigures
-from placement.ops.reports.inventory_stats import AllocationStats, InventoryStats
-from placement.ops.reports.tree_filter import FULL, InventoryState
+from placement.ops.reports import capacity
+from placement.ops.reports.capacity import Summary
+from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
 
 LOG = log.getLogger(__name__)
 
 T = TypeVar('T')
+
+#: The name of a metric family, the value of a sample of it, and the values of the labels.
+Sample = tuple[str, float, tuple[str, ...]]
+
+_inventories, _allocations, _providers = tables.inventories, tables.allocations, tables.resource_providers
+_members = tables.resource_provider_aggregates
 
 #: How long a scrape waits for the queries. By default Prometheus cancels a scrape after ten seconds.
 MAX_WAIT_SECONDS = 2.0
@@ -70,28 +76,6 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     ('placement_collector_duration_seconds', 'How long the last successful read of a collector took.', ('collector',)),
 )
-
-
-class _Families:
-    """The metric families of one scrape, to which samples are added."""
-
-    def __init__(self) -> None:
-        self._families = {name: GaugeMetricFamily(name, text, labels=labels) for name, text, labels in _FAMILIES}
-
-    def add_sample(self, name: str, value: float, *labels: str) -> None:
-        """Add one sample to the family called ``name``."""
-        self._families[name].add_metric(labels, value)
-
-    def add_classes(self, prefix: str, classes: Iterable[ClassFigures], *labels: str) -> None:
-        """Add the sums over inventories to the families whose names begin with ``prefix``."""
-        for figures in classes:
-            for field in _FIELDS:
-                self.add_sample(f'{prefix}_units', getattr(figures, field), *labels, figures.resource_class, field)
-            self.add_sample(f'{prefix}_max_allocatable', figures.max_allocatable, *labels, figures.resource_class)
-
-    def all(self) -> Iterable[GaugeMetricFamily]:
-        """Return all families, including those without samples."""
-        return self._families.values()
 
 
 class BackgroundQuery(Generic[T]):
@@ -174,22 +158,22 @@ class DatabaseCollector(Collector):
     """
 
     def __init__(self, db: Database, provider_cache: ProviderCache, options: Any, check: TimedCheck) -> None:
-        uuids = {uuid.lower() for uuid in options.aggregates}
+        uuids = sorted({uuid.lower() for uuid in options.aggregates})
         self._check = check
-        self._inventory = BackgroundQuery(
-            'inventory',
-            functools.partial(inventory_stats.read_inventories, db, provider_cache, uuids),
-            options.inventory_refresh_interval,
-        )
-        self._allocation = BackgroundQuery(
-            'allocation',
-            functools.partial(inventory_stats.read_allocations, db, uuids),
-            options.allocation_refresh_interval,
+        self._queries = (
+            BackgroundQuery(
+                'inventory',
+                functools.partial(inventory_samples, db, provider_cache, uuids),
+                options.inventory_refresh_interval,
+            ),
+            BackgroundQuery(
+                'allocation', functools.partial(allocation_samples, db, uuids), options.allocation_refresh_interval
+            ),
         )
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Return the families without samples, so that registering the collector does not read the database."""
-        return _Families().all()
+        return [GaugeMetricFamily(name, text, labels=labels) for name, text, labels in _FAMILIES]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Return the families with the latest values. The values stay while the database is unavailable.
@@ -198,45 +182,113 @@ class DatabaseCollector(Collector):
         """
         is_up = self._check.problem() is None
         if is_up:
-            refresh((self._inventory, self._allocation))
-        families = _Families()
-        families.add_sample('placement_build_info', 1, metadata.version('placement'), migration.head())
-        families.add_sample('placement_database_up', is_up)
-        for query in (self._inventory, self._allocation):
+            refresh(self._queries)
+        samples: list[Sample] = [
+            ('placement_build_info', 1, (metadata.version('placement'), migration.head())),
+            ('placement_database_up', is_up, ()),
+        ]
+        for query in self._queries:
             if query.is_enabled:
-                families.add_sample(
-                    'placement_collector_last_success_timestamp_seconds', query.succeeded_at, query.name
-                )
-                families.add_sample('placement_collector_duration_seconds', query.seconds, query.name)
-        _add_inventory_stats(families, self._inventory.result)
-        _add_allocation_stats(families, self._allocation.result)
-        return families.all()
+                samples += [
+                    ('placement_collector_last_success_timestamp_seconds', query.succeeded_at, (query.name,)),
+                    ('placement_collector_duration_seconds', query.seconds, (query.name,)),
+                ]
+            samples += query.result or ()
+        families = {family.name: family for family in self.describe()}
+        for name, value, labels in samples:
+            families[name].add_metric(labels, value)
+        return families.values()
 
 
-def _add_inventory_stats(families: _Families, stats: InventoryStats | None) -> None:
-    if stats is None:
-        return
-    families.add_sample('placement_database_schema_info', 1, stats.schema)
-    families.add_sample('placement_resource_providers', stats.summary.providers)
-    families.add_sample('placement_trees', stats.summary.trees)
-    families.add_sample('placement_consumers', stats.consumers)
-    families.add_sample('placement_allocations', stats.allocations)
-    families.add_classes('placement_inventory', stats.summary.classes)
-    for figures in stats.summary.classes:
+# What the queries read ---------------------------------------------------------------------------------------
+#
+# The number of statements does not depend on the number of rows.
+
+
+def inventory_samples(db: Database, provider_cache: ProviderCache, aggregates: Sequence[str]) -> list[Sample]:
+    """Read what takes little time: refresh the cache, sum up inventories, and count consumers and allocations.
+
+    :param aggregates: uuids of the aggregates to report. If an aggregate does not exist, its figures are 0.
+    :raises errors.DATABASE_ERRORS: the database cannot be read.
+    """
+    schema = db.schema_revision() or 'none'
+    snapshot = provider_cache.up_to_date()
+    with db.reader() as tx:
+        consumers, allocations = tx.execute(_COUNTS).one()
+    summary = capacity.summary(snapshot)
+    samples: list[Sample] = [
+        ('placement_database_schema_info', 1, (schema,)),
+        ('placement_resource_providers', summary.providers, ()),
+        ('placement_trees', summary.trees, ()),
+        ('placement_consumers', consumers, ()),
+        ('placement_allocations', allocations, ()),
+        *_class_samples('placement_inventory', summary),
+    ]
+    for figures in summary.classes:
         counts = {state.value: getattr(figures, f'providers_{state.value}') for state in FULL}
         counts[InventoryState.AVAILABLE.value] = figures.providers - figures.full
         for state, count in sorted(counts.items()):
-            families.add_sample('placement_inventories', count, figures.resource_class, state)
-    for aggregate, summary in stats.aggregates.items():
-        families.add_sample('placement_aggregate_resource_providers', summary.providers, aggregate)
-        families.add_sample('placement_aggregate_trees', summary.trees, aggregate)
-        families.add_classes('placement_aggregate_inventory', summary.classes, aggregate)
+            samples.append(('placement_inventories', count, (figures.resource_class, state)))
+    for uuid in aggregates:
+        of_aggregate = capacity.summary(snapshot, TreeFilter(frozenset({uuid})))
+        samples += [
+            ('placement_aggregate_resource_providers', of_aggregate.providers, (uuid,)),
+            ('placement_aggregate_trees', of_aggregate.trees, (uuid,)),
+            *_class_samples('placement_aggregate_inventory', of_aggregate, uuid),
+        ]
+    return samples
 
 
-def _add_allocation_stats(families: _Families, stats: AllocationStats | None) -> None:
-    if stats is None:
-        return
-    families.add_sample('placement_usage_mismatches', stats.usage_mismatches)
-    for aggregate, (consumers, allocations) in stats.aggregates.items():
-        families.add_sample('placement_aggregate_consumers', consumers, aggregate)
-        families.add_sample('placement_aggregate_allocations', allocations, aggregate)
+def _class_samples(prefix: str, summary: Summary, *labels: str) -> Iterator[Sample]:
+    """Yield the sums over inventories by class, for the families whose names begin with ``prefix``."""
+    for figures in summary.classes:
+        of_class = (*labels, figures.resource_class)
+        for field in _FIELDS:
+            yield f'{prefix}_units', getattr(figures, field), (*of_class, field)
+        yield f'{prefix}_max_allocatable', figures.max_allocatable, of_class
+
+
+def allocation_samples(db: Database, aggregates: Sequence[str]) -> list[Sample]:
+    """Read what takes long, because the database has to read all allocations.
+
+    :param aggregates: as for ``inventory_samples``.
+    :raises errors.DATABASE_ERRORS: the database cannot be read.
+    """
+    with db.reader() as tx:
+        mismatches = int(tx.execute(_USAGE_MISMATCHES).scalar_one())
+        rows = tx.execute(_AGGREGATE_ALLOCATIONS, {'wanted': aggregates}).all() if aggregates else ()
+    counts = {row.uuid: (row.consumers, row.allocations) for row in rows}
+    samples: list[Sample] = [('placement_usage_mismatches', mismatches, ())]
+    for uuid in aggregates:
+        consumers, allocations = counts.get(uuid, (0, 0))
+        samples.append(('placement_aggregate_consumers', consumers, (uuid,)))
+        samples.append(('placement_aggregate_allocations', allocations, (uuid,)))
+    return samples
+
+
+_COUNTS = sa.select(
+    sa.select(sa.func.count()).select_from(tables.consumers).scalar_subquery(),
+    sa.select(sa.func.count()).select_from(_allocations).scalar_subquery(),
+)
+
+_USAGE_MISMATCHES = sa.select(sa.func.count()).select_from(_inventories).where(_inventories.c.used != tables.ALLOCATED)
+
+#: For the aggregates ``wanted``: their uuids, each with the root ids of the trees that have a provider in it.
+_trees = (
+    sa.select(tables.placement_aggregates.c.uuid, _providers.c.root_provider_id)
+    .join_from(tables.placement_aggregates, _members, _members.c.aggregate_id == tables.placement_aggregates.c.id)
+    .join(_providers, _providers.c.id == _members.c.resource_provider_id)
+    .where(tables.placement_aggregates.c.uuid.in_(sa.bindparam('wanted', expanding=True)))
+    .distinct()
+    .subquery()
+)
+_AGGREGATE_ALLOCATIONS = (
+    sa.select(
+        _trees.c.uuid,
+        sa.func.count(sa.distinct(_allocations.c.consumer_id)).label('consumers'),
+        sa.func.count().label('allocations'),
+    )
+    .join_from(_trees, _providers, _providers.c.root_provider_id == _trees.c.root_provider_id)
+    .join(_allocations, _allocations.c.resource_provider_id == _providers.c.id)
+    .group_by(_trees.c.uuid)
+)

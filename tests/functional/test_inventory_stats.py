@@ -8,7 +8,7 @@ import pytest
 
 from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
-from placement.ops.reports import inventory_stats
+from placement.ops.metrics import allocation_samples, inventory_samples
 from tests.support import cloud
 from tests.support.http_client import create_provider, demand
 
@@ -29,22 +29,23 @@ def test_a_tree_counts_of_which_only_a_child_is_in_the_aggregate(app: Any, db: D
         child = demand(app, 'POST', '/resource_providers', body).json['uuid']
         member = {'resource_provider_generation': 0, 'aggregates': [cloud.AGGREGATE]}
         demand(app, 'PUT', f'/resource_providers/{child}/aggregates', member)
-    summary = inventory_stats.read_inventories(db, ProviderCache(db), [cloud.AGGREGATE]).aggregates[cloud.AGGREGATE]
-    assert (summary.providers, summary.trees) == (3, 1)
+    samples = inventory_samples(db, ProviderCache(db), [cloud.AGGREGATE])
+    assert ('placement_aggregate_resource_providers', 3, (cloud.AGGREGATE,)) in samples
+    assert ('placement_aggregate_trees', 1, (cloud.AGGREGATE,)) in samples
 
 
 def test_an_unchanged_cloud_is_not_read_again(db: Database, queries: Any) -> None:
     cloud.fill(db)
     provider_cache = ProviderCache(db)
     with queries(at_most=11):
-        first = inventory_stats.read_inventories(db, provider_cache, [cloud.AGGREGATE, cloud.EMPTY])
+        first = inventory_samples(db, provider_cache, [cloud.AGGREGATE, cloud.EMPTY])
     with queries(at_most=4):
-        assert inventory_stats.read_inventories(db, provider_cache, [cloud.AGGREGATE, cloud.EMPTY]) == first
+        assert inventory_samples(db, provider_cache, [cloud.AGGREGATE, cloud.EMPTY]) == first
 
 
 def test_the_number_of_statements_does_not_grow_with_the_aggregates(db: Database, queries: Any) -> None:
     cloud.fill(db)
     with queries(at_most=2):
-        inventory_stats.read_allocations(db, [cloud.AGGREGATE, cloud.EMPTY])
+        allocation_samples(db, [cloud.AGGREGATE, cloud.EMPTY])
     with queries(at_most=1):
-        inventory_stats.read_allocations(db, [])
+        allocation_samples(db, [])

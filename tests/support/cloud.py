@@ -11,9 +11,8 @@ from placement import capacity
 from placement.cache.refresh import ProviderCache
 from placement.db import migration, tables
 from placement.db.api import Database
-from placement.ops.reports import inventory_stats
-from placement.ops.reports.capacity import Summary
-from placement.ops.reports.inventory_stats import AllocationStats
+from placement.ops.metrics import allocation_samples, inventory_samples
+from placement.ops.reports.capacity import summary
 
 #: Larger capacities and usages count as this in sums.
 MAX_SUMMED = 2**48
@@ -68,7 +67,7 @@ def assert_numbers(db: Database, inventory: Inventory) -> None:
     with db.engine.begin() as connection:
         _provider(connection, 1, None)
         _inventory(connection, 1, inventory)
-    (figures,) = inventory_stats.read_inventories(db, ProviderCache(db), []).summary.classes
+    (figures,) = summary(ProviderCache(db).up_to_date()).classes
     limit, used = (
         min(max(value, 0), MAX_SUMMED) for value in (math.trunc(capacity.capacity_limit(inventory)), inventory.used)
     )
@@ -95,33 +94,34 @@ def fill(db: Database) -> None:
 def assert_counts(db: Database) -> None:
     """The counts of the small cloud are right."""
     fill(db)
-    stats = inventory_stats.read_inventories(db, ProviderCache(db), [AGGREGATE, UNKNOWN])
-    assert (stats.schema, stats.consumers, stats.allocations) == (migration.head(), 4, 5)
-    assert _amounts(stats.summary) == (5, 3, [('VCPU', 100, 125, 30, 95, 23)])
-    assert [(uuid, _amounts(summary)) for uuid, summary in stats.aggregates.items()] == [
-        (AGGREGATE, (4, 2, [('VCPU', 80, 100, 20, 80, 23)])),
-        (UNKNOWN, (0, 0, [])),
+    samples = inventory_samples(db, ProviderCache(db), [AGGREGATE, UNKNOWN])
+    values = {(name, *labels): value for name, value, labels in samples if value}
+    assert values == {
+        ('placement_database_schema_info', migration.head()): 1,
+        ('placement_resource_providers',): 5,
+        ('placement_trees',): 3,
+        ('placement_consumers',): 4,
+        ('placement_allocations',): 5,
+        ('placement_inventories', 'VCPU', 'available'): 5,
+        **_amounts('placement_inventory', (), (100, 125, 30, 95, 23)),
+        ('placement_aggregate_resource_providers', AGGREGATE): 4,
+        ('placement_aggregate_trees', AGGREGATE): 2,
+        **_amounts('placement_aggregate_inventory', (AGGREGATE,), (80, 100, 20, 80, 23)),
+    }
+    assert allocation_samples(db, [AGGREGATE, UNKNOWN]) == [
+        ('placement_usage_mismatches', 1, ()),
+        ('placement_aggregate_consumers', 3, (AGGREGATE,)),
+        ('placement_aggregate_allocations', 4, (AGGREGATE,)),
+        ('placement_aggregate_consumers', 0, (UNKNOWN,)),
+        ('placement_aggregate_allocations', 0, (UNKNOWN,)),
     ]
-    totals = {AGGREGATE: (3, 4), UNKNOWN: (0, 0)}
-    assert inventory_stats.read_allocations(db, [AGGREGATE, UNKNOWN]) == AllocationStats(1, totals)
 
 
-def _amounts(summary: Summary) -> tuple[int, int, list[tuple[str, int, int, int, int, int]]]:
-    return (
-        summary.providers,
-        summary.trees,
-        [
-            (
-                figures.resource_class,
-                figures.total,
-                figures.capacity,
-                figures.used,
-                figures.free,
-                figures.max_allocatable,
-            )
-            for figures in summary.classes
-        ],
-    )
+def _amounts(prefix: str, labels: tuple[str, ...], amounts: tuple[int, ...]) -> dict[tuple[str, ...], int]:
+    *sums, largest = amounts
+    fields = ('total', 'capacity', 'used', 'free')
+    by_field = {(f'{prefix}_units', *labels, 'VCPU', field): sum_ for field, sum_ in zip(fields, sums, strict=True)}
+    return {**by_field, (f'{prefix}_max_allocatable', *labels, 'VCPU'): largest}
 
 
 def _provider(connection: sa.Connection, number: int, parent: int | None) -> None:
