@@ -20,7 +20,7 @@ _why_unavailable = functools.cache(databases.why_unavailable)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the reports of the history checker, and name the suites that did not run because a server is missing."""
+    """Print the summaries of random loads, and name the suites that did not run because a server is missing."""
     for report in terminalreporter.stats.get('passed', []) + terminalreporter.stats.get('failed', []):
         for name, text in report.user_properties:
             if name == 'history':

@@ -19,7 +19,7 @@ from tests.support import adopted, applications, assertions, caches, databases, 
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history import fleet
 from tests.support.history.client import Client
-from tests.support.history.workload import Load
+from tests.support.history.load import Load
 from tests.support.legacy_service import Busy
 from tests.support.waiting import wait_until
 
@@ -140,10 +140,8 @@ def test_history_with_a_node_and_workers_killed(
             load.wait_for_accepted(101, since=time.monotonic())
     finally:
         load.stop()
-    history = load.finish(settle=3)
-    assertions.history_has_no_violations(
+    assertions.load_has_no_violations(
         load,
-        history,
         record_property,
         name='galera, a node and three workers killed',
         retries=sum(server.retries() for server in fleet_of_servers) - retries,

@@ -33,7 +33,7 @@ def test_race(server: servers.Server, race: str) -> None:
     assertions.RACES[race]([server.url])
 
 
-def test_history_of_random_load_has_no_violations(
+def test_random_load_has_no_violations(
     setting: databases.Setting, database: sa.URL, server: servers.Server, record_property: Callable[[str, str], None]
 ) -> None:
     assertions.random_load_has_no_violations(

@@ -38,7 +38,7 @@ def test_race(server: servers.Server, race: str) -> None:
     assertions.RACES[race]([server.url], divisor=4)
 
 
-def test_history_of_random_load_has_no_violations(
+def test_random_load_has_no_violations(
     server: servers.Server, url: str, record_property: Callable[[str, str], None]
 ) -> None:
     assertions.random_load_has_no_violations(server, record_property, name='sqlite', database=url, requests=200)

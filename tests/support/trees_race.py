@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from tests.support.history import fleet, links
+from tests.support.history import check, fleet
 from tests.support.history.client import Client, Reply
 from tests.support.races import Callers
 
@@ -54,7 +54,7 @@ def problems_of_trees(client: Client, members: Sequence[str]) -> list[str]:
         listed = fleet.demand(client, 'GET', f'/resource_providers?in_tree={member}')['resource_providers']
         by_tree[listed[0]['root_provider_uuid']] = listed
     rows = {row['uuid']: row for listed in by_tree.values() for row in listed}
-    problems = links.problems(
+    problems = check.link_problems(
         {name: (row['parent_provider_uuid'], row['root_provider_uuid']) for name, row in rows.items()}
     )
     for provider, entry in rows.items():

@@ -1,331 +1,207 @@
-"""Checks a history: every violation of the API's rules, as sentences.
+"""Compares the end of a load with everything that was answered. Each violation is a sentence.
 
-What is verified, and how strictly:
-
-* Every consumer has an order of its writes that agrees with all answers about it and its state at the end
-  (``chains``): accepted writes are present exactly once, rejected ones absent, unknown ones present once or absent,
-  consumer generations count the accepted writes.
-* A POST of unknown outcome, also a reshape, took effect for all its consumers or for none, and no reading of a provider
-  shows one consumer after a POST and another before it.
-* Each provider's generation grew by exactly the number of accepted writes that have to increment it
-  (api-ref/rules.md#generations), plus at most the writes of unknown outcome; writes that named a generation
-  got the next one.
-* Capacity: at each moment the amounts that were *surely* held (answered, and no deletion sent yet) fit a capacity
-  that can have been in force when the last of them was allocated. When one of them was part of a write that took
-  no more than it released, which is allowed on over-committed inventory, the largest capacity until then is used.
-  So an oversold inventory is found whenever the claims that oversold it were all held at one moment.
-  Where the answers allow several orders of a consumer's writes (concurrent writes without generation), a set
-  counts as surely held only until the first write began that may have replaced it.
-* No claim was rejected for lack of capacity that would have fitted even if everything was held that possibly was.
-* A move of a provider shows the parent that it named, and no generation moves. At the end each provider has the
-  parent of an accepted move that no other accepted move of it surely followed, or of one of unknown outcome; each has
-  the top of its tree as root, and there is no loop.
-* At the end: allocations by provider are those by consumer, usages are their sums, and each inventory is the one
-  that was accepted last.
+* Consumers of one caller have the state that its last accepted write made. Writes of unknown outcome took effect for
+  all their consumers or for none.
+* Each generation of a shared consumer was used by at most one accepted write, and its generation is their number. It
+  has the allocations of one of them: if the last one named a generation, of that one.
+* The generation of a provider grew by exactly what the accepted writes have to increment it
+  (api-ref/rules.md#generations), and at most by the writes of unknown outcome. No two changes named the same one.
+* A provider has the inventories that were accepted last; its allocations are those of its consumers, its usages are
+  their sums, and fit. Its parent is one that a request named, and each tree has one root and no loop.
+* The tables agree with each other.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-import math
+import contextlib
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.support.history import links, timeline, unknowns
-from tests.support.history.record import (
-    Claim,
-    ClaimWrite,
-    Event,
-    History,
-    Move,
-    Outcome,
-    ProviderRead,
-    Removal,
-    Reshape,
-    of_type,
-    provider_writes,
+import sqlalchemy as sa
+
+from tests.support.history import fleet
+from tests.support.history.client import Client
+from tests.support.history.load import INVENTORIES, Load, too_much
+from tests.support.history.state import Allocations, Consumer, Provider, SharedWrite
+
+#: The sentence about each row, and the query that finds the rows.
+_FAULTS = (
+    (
+        'provider {0}: used of class {1} is {2}, its allocations are {3}',
+        """
+        SELECT p.uuid, i.resource_class_id, i.used, COALESCE(SUM(a.used), 0)
+        FROM placement_inventories i
+        JOIN placement_resource_providers p ON p.id = i.resource_provider_id
+        LEFT JOIN placement_allocations a
+            ON a.resource_provider_id = i.resource_provider_id AND a.resource_class_id = i.resource_class_id
+        GROUP BY p.uuid, i.id, i.resource_class_id, i.used
+        HAVING i.used <> COALESCE(SUM(a.used), 0)
+        """,
+    ),
+    (
+        'consumer {0}: allocation of class {1} on provider {2} without inventory',
+        """
+        SELECT a.consumer_id, a.resource_class_id, a.resource_provider_id
+        FROM placement_allocations a
+        LEFT JOIN placement_inventories i
+            ON a.resource_provider_id = i.resource_provider_id AND a.resource_class_id = i.resource_class_id
+        WHERE i.id IS NULL
+        """,
+    ),
+    (
+        'consumer {0}: exists without allocations',
+        """
+        SELECT c.uuid FROM placement_consumers c
+        LEFT JOIN placement_allocations a ON a.consumer_id = c.uuid WHERE a.id IS NULL
+        """,
+    ),
+    (
+        'consumer {0}: has allocations but does not exist',
+        """
+        SELECT a.consumer_id FROM placement_allocations a
+        LEFT JOIN placement_consumers c ON a.consumer_id = c.uuid WHERE c.id IS NULL
+        """,
+    ),
 )
 
-_WANT_OF_CAPACITY = 'would exceed the capacity'
 
+def violations(load: Load, databases: Sequence[str] = (), *, settle: float = 1.0) -> list[str]:
+    """Every violation of a load that was stopped, and in the tables at each of ``databases`` (SQLAlchemy URLs).
 
-@dataclasses.dataclass(frozen=True)
-class _Case:
-    """A history with what follows from the order of each consumer's writes.
-
-    ``versions`` has the consumers whose answers allow one order, ``loose`` those whose answers allow several.
+    Requests of unknown outcome get ``settle`` seconds to end.
     """
-
-    history: History
-    strict_reads: bool
-    undecided: frozenset[int]
-    versions: Mapping[str, Sequence[timeline.Version]]
-    loose: Sequence[timeline.Loose]
-    allocated: Mapping[timeline.Inventory, Sequence[timeline.AllocatedAmount]]
-    capacities: timeline.Capacities
-
-
-def violations(history: History, *, strict_reads: bool = True) -> list[str]:
-    """Every violation as one sentence; empty when there is none.
-
-    With ``strict_reads`` each GET must show the state of a moment between its start and its end, which a service on
-    several Galera nodes keeps only with ``mysql_wsrep_sync_wait`` set.
-    """
-    explained = unknowns.explain(history, strict_reads=strict_reads)
-    case = _case(history, explained, strict_reads=strict_reads)
-    # Without the order of a consumer's writes the other checks would only report its consequences.
-    is_whole = all(explained.possible.get(consumer) for consumer in history.after.consumers)
-    checks = (
-        (_generations, _capacity, _rejections, _provider_reads, _trees, _end) if is_whole else (_capacity, _trees, _end)
-    )
-    return explained.violations + [sentence for check in checks for sentence in check(case)]
-
-
-def _case(history: History, explained: unknowns.Explained, *, strict_reads: bool) -> _Case:
-    events = {event.number: event for event in history.events}
-    first = {consumer: possible[0] for consumer, possible in explained.possible.items() if possible}
-    versions = {
-        consumer: timeline.versions(consumer, explanation.order, events, history.after.time)
-        for consumer, explanation in first.items()
-        if explanation.is_the_only_one
-    }
-    loose = [
-        timeline.Loose(consumer, explanation, events)
-        for consumer, explanation in first.items()
-        if not explanation.is_the_only_one
-    ]
-    allocated = timeline.holdings(versions, loose, timeline.increases(versions, loose))
-    capacities = timeline.Capacities(history.before, history.events)
-    return _Case(history, strict_reads, explained.undecided, versions, loose, allocated, capacities)
-
-
-# Provider generations ------------------------------------------------------------------------------------------
-
-
-def _generations(case: _Case) -> Iterator[str]:
-    certain, possible = _moved_by_claims(case)
-    accepted: Counter[tuple[str, int]] = Counter()
-    for event, write in provider_writes(case.history.events):
-        if event.outcome is Outcome.UNKNOWN:
-            possible[write.provider] += write.moves
-        if event.outcome is Outcome.ACCEPTED:
-            certain[write.provider] += write.moves
-            accepted[write.provider, write.generation] += 1
-            got = event.body['resource_provider_generation'] if event.action is write else write.generation + 1
-            if got != write.generation + 1:
-                yield f'request {event.number}: named generation {write.generation}, was given {got}'
-    for (provider, generation), count in accepted.items():
-        if count > 1:
-            yield f'provider {provider}: {count} accepted changes of generation {generation}'
-    for uuid, before in case.history.before.providers.items():
-        after = case.history.after.providers[uuid].generation
-        least = before.generation + certain[uuid]
-        if not least <= after <= least + possible[uuid]:
-            expected = f'{least} to {least + possible[uuid]}' if possible[uuid] else str(least)
-            yield f'provider {uuid}: generation is {after}, the accepted writes make it {expected}'
-
-
-def _moved_by_claims(case: _Case) -> tuple[Counter[str], Counter[str]]:
-    """How often claims surely and possibly incremented each generation."""
-    removals = {event.number for event, _ in of_type(case.history.events, Removal)}
-    moved: dict[int, set[str]] = defaultdict(set)
-    for chain in case.versions.values():
-        for before, version in itertools.pairwise(chain):
-            if version.writer not in removals:
-                moved[version.writer].update(version.allocations or before.allocations)
-    perhaps: dict[int, set[str]] = defaultdict(set)
-    for loose in case.loose:
-        for number, replaced in loose.explanation.replaced.items():
-            if number not in removals:
-                sets = [set(loose.allocations(number) or loose.allocations(before)) for before in replaced]
-                moved[number] |= set.intersection(*sets)
-                perhaps[number] |= set.union(*sets)
-    certain: Counter[str] = Counter()
-    possible: Counter[str] = Counter()
-    for number, providers in moved.items():
-        (possible if number in case.undecided else certain).update(providers)
-    for number, providers in perhaps.items():
-        possible.update(providers - moved[number])
-    return certain, possible
-
-
-# Capacity ------------------------------------------------------------------------------------------------------
-
-
-def _capacity(case: _Case) -> Iterator[str]:
-    for inventory, allocated in case.allocated.items():
-        for moment in sorted({amount.certain_from for amount in allocated}):
-            surely = [amount for amount in allocated if amount.certain_from <= moment < amount.certain_to]
-            total = sum(amount.amount for amount in surely)
-            limit = _limit(case, inventory, surely, moment)
-            if total > limit:
-                takers = ', '.join(sorted(amount.consumer for amount in surely))
-                yield f'provider {inventory[0]}: {total} {inventory[1]} held at once, capacity {limit:g}, by {takers}'
-                break
-
-
-def _limit(
-    case: _Case, inventory: timeline.Inventory, surely: Sequence[timeline.AllocatedAmount], moment: float
-) -> float:
-    """The largest capacity that can have allowed all of ``surely`` to be held at ``moment``."""
-    if not all(amount.is_increase for amount in surely):
-        return case.capacities.largest(inventory, -math.inf, moment)
-    first = max((amount.possible_from for amount in surely), default=-math.inf)
-    last = max((amount.certain_from for amount in surely), default=moment)
-    return case.capacities.largest(inventory, first, last)
-
-
-def _rejections(case: _Case) -> Iterator[str]:
-    for event, write in of_type(case.history.events, ClaimWrite):
-        if _WANT_OF_CAPACITY not in event.detail or case.undecided:
-            continue
-        if all(_surely_fits(case, event, write, *requested) for requested in _requested(write.claims).items()):
-            yield f'request {event.number}: rejected for want of capacity, although it fits'
-
-
-def _surely_fits(case: _Case, event: Event, write: ClaimWrite, inventory: timeline.Inventory, amount: int) -> bool:
-    held: dict[str, int] = defaultdict(int)
-    for share in case.allocated.get(inventory, ()):
-        if share.possible_from <= event.end and share.possible_to >= event.start:
-            held[share.consumer] = max(held[share.consumer], share.amount)
-    taken = sum(allocated for consumer, allocated in held.items() if consumer not in write.claims)
-    limit = case.capacities.smallest(inventory, event.start, event.end)
-    if isinstance(write, Reshape):
-        # It is judged by its own inventories, which were not stored as it was rejected.
-        capacities = [
-            inventories.capacities.get(inventory[1])
-            for inventories in write.inventories
-            if inventories.provider == inventory[0] and inventories.capacities
-        ]
-        limit = min([limit, *(capacity for capacity in capacities if capacity is not None)])
-    return taken + amount <= limit
-
-
-def _requested(claims: Mapping[str, Claim]) -> Counter[timeline.Inventory]:
-    requested: Counter[timeline.Inventory] = Counter()
-    for claim in claims.values():
-        for inventory, amount in timeline.amounts(claim.allocations):
-            requested[inventory] += amount
-    return requested
-
-
-# Readings of providers -------------------------------------------------------------------------------------------
-
-
-def _provider_reads(case: _Case) -> Iterator[str]:
-    posts = [(e, w) for e, w in of_type(case.history.events, ClaimWrite) if len(w.claims) > 1]
-    for event, read in of_type(case.history.events, ProviderRead):
-        if event.outcome is not Outcome.ACCEPTED:
-            continue
-        yield from _read_total(case, event, read.provider)
-        seen = {
-            consumer: [index for index in range(len(chain)) if _can_show(case, event, read.provider, chain, index)]
-            for consumer, chain in case.versions.items()
-            if not any(version.writer in case.undecided for version in chain)
+    if load.unknown:
+        time.sleep(settle)
+    with contextlib.closing(Client(load.urls, token=load.token)) as client:
+        consumers = {
+            consumer: Consumer.from_body(fleet.demand(client, 'GET', f'/allocations/{consumer}', version=load.reading))
+            for consumer in [*load.shared, *load.consumers, *(c for lost in load.lost_claims for c in lost.before)]
         }
-        for consumer, indexes in seen.items():
-            if not indexes:
-                shown = event.body['allocations'].get(consumer, 'nothing')
-                yield f'request {event.number}: shows {shown} of consumer {consumer}, which is not what it held'
-        for post, write in posts:
-            yield from _torn(case, event, post, write, seen)
+        providers = {provider: fleet.look(client, provider) for provider in load.providers}
+    return [
+        *load.violations,
+        *_consumers(load, consumers),
+        *_shared_consumers(load, consumers),
+        *_generations(load, consumers, providers),
+        *_inventories(load, providers),
+        *_allocations(load, consumers, providers),
+        *_trees(load, providers),
+        *(sentence for url in databases for sentence in _tables(url)),
+    ]
 
 
-def _read_total(case: _Case, event: Event, provider: str) -> Iterator[str]:
-    totals: Counter[str] = Counter()
-    for entry in event.body['allocations'].values():
-        totals.update(entry['resources'])
-    for resource_class, total in totals.items():
-        limit = case.capacities.largest((provider, resource_class), -math.inf, event.end)
-        if total > limit:
-            yield f'request {event.number}: shows {total} {resource_class} on {provider}, capacity {limit:g}'
+def _consumers(load: Load, ended: Mapping[str, Consumer]) -> Iterator[str]:
+    for consumer, known in load.consumers.items():
+        if ended[consumer] != known:
+            yield f'consumer {consumer}: is {ended[consumer]}, the accepted writes make it {known}'
+    for lost in load.lost_claims:
+        states = {consumer: ended[consumer] for consumer in lost.before}
+        if states not in (lost.before, lost.after):
+            yield f'a lost write: its consumers are {states}, which is neither {lost.before} nor {lost.after}'
 
 
-def _can_show(case: _Case, event: Event, provider: str, chain: Sequence[timeline.Version], index: int) -> bool:
-    """Whether the reading ``event`` of ``provider`` can have seen that version of a consumer."""
-    version = chain[index]
-    until = chain[index + 1].latest if index + 1 < len(chain) else math.inf
-    if version.earliest > event.end or (case.strict_reads and until < event.start):
-        return False
-    entry = event.body['allocations'].get(version.consumer)
-    allocated = version.allocations.get(provider)
-    if entry is None or allocated is None:
-        return entry is None and allocated is None
-    same: bool = entry['resources'] == allocated and entry['consumer_generation'] == version.generation
-    return same
-
-
-def _torn(
-    case: _Case, event: Event, post: Event, write: ClaimWrite, seen: Mapping[str, Sequence[int]]
-) -> Iterator[str]:
-    """A reading that surely shows some consumers of a POST after it and some before it."""
-    after, before = [], []
-    for consumer in write.claims:
-        writers = [version.writer for version in case.versions.get(consumer, ())]
-        if post.number in writers and seen.get(consumer):
-            position = writers.index(post.number)
-            if min(seen[consumer]) >= position:
-                after.append(consumer)
-            elif max(seen[consumer]) < position:
-                before.append(consumer)
-    if after and before:
-        yield f'request {event.number}: shows {after[0]} after POST {post.number} and {before[0]} before it'
-
-
-# Trees ---------------------------------------------------------------------------------------------------------
-
-
-def _trees(case: _Case) -> Iterator[str]:
-    moves: dict[str, list[tuple[Event, Move]]] = defaultdict(list)
-    for event, move in of_type(case.history.events, Move):
-        if event.outcome is Outcome.ACCEPTED and event.body['parent_provider_uuid'] != move.parent:
-            shown = event.body['parent_provider_uuid']
-            yield f'request {event.number}: named the parent {move.parent}, was shown {shown}'
-        if event.outcome is not Outcome.REJECTED:
-            moves[move.provider].append((event, move))
-    after = case.history.after.providers
-    for provider, state in after.items():
-        last = max(
-            (event.start for event, _ in moves[provider] if event.outcome is Outcome.ACCEPTED), default=-math.inf
-        )
-        possible = {move.parent for event, move in moves[provider] if event.latest >= last}
-        if last == -math.inf:
-            possible.add(case.history.before.providers[provider].parent)
-        if state.parent not in possible:
-            yield f'provider {provider}: its parent at the end is {state.parent}, the accepted moves make it {possible}'
-    yield from links.problems({provider: (state.parent, state.root or provider) for provider, state in after.items()})
-
-
-# The end ---------------------------------------------------------------------------------------------------------
-
-
-def _end(case: _Case) -> Iterator[str]:
-    by_provider: dict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)
-    for consumer, state in case.history.after.consumers.items():
-        for provider, resources in state.allocations.items():
-            by_provider[provider][consumer] = resources
-    for uuid, provider_state in case.history.after.providers.items():
-        if provider_state.allocations != by_provider[uuid]:
-            yield f'provider {uuid}: its list of allocations is not that of its consumers'
-        sums = Counter(dict.fromkeys(provider_state.capacities, 0))
-        for resources in provider_state.allocations.values():
-            sums.update(resources)
-        if provider_state.usages != sums:
-            yield f'provider {uuid}: usages {dict(provider_state.usages)} are not the sums {dict(sums)}'
-        if provider_state.capacities not in _last_inventories(case.history, uuid):
-            yield f'provider {uuid}: its inventory at the end is not the one that was accepted last'
-
-
-def _last_inventories(history: History, provider: str) -> list[Mapping[str, float]]:
-    """The inventories that a provider can have at the end: the last accepted one, or a later unknown one."""
-    last, first_generation = history.before.providers[provider].capacities, -1
-    later = []
-    for event, write in provider_writes(history.events):
-        if write.provider != provider or write.capacities is None:
+def _shared_consumers(load: Load, ended: Mapping[str, Consumer]) -> Iterator[str]:
+    writes: dict[str, list[SharedWrite]] = defaultdict(list)
+    for write in load.shared_writes:
+        writes[write.consumer].append(write)
+    for consumer in load.shared:
+        end, sent = ended[consumer], writes[consumer]
+        if end.allocations not in [{}, *(write.allocations for write in sent)]:
+            yield f'consumer {consumer}: nobody wrote {end}'
+        if consumer == load.shared[-1]:
+            # After a deletion the generations begin again.
             continue
-        if event.outcome is Outcome.UNKNOWN:
-            later.append(write)
-        elif event.outcome is Outcome.ACCEPTED and write.generation > first_generation:
-            last, first_generation = write.capacities, write.generation
-    return [last, *(write.capacities or {} for write in later if write.generation > first_generation)]
+        accepted = [write for write in sent if write.accepted]
+        if not len(accepted) <= end.generation <= len(sent):
+            yield f'consumer {consumer}: generation {end.generation} after {len(accepted)} to {len(sent)} writes'
+        named = Counter(write.generation for write in accepted if write.generation is not None)
+        yield from (f'consumer {consumer}: generation {g} was used {n} times' for g, n in named.items() if n > 1)
+        for write in accepted:
+            if write.generation == end.generation - 1 and write.allocations != end.allocations:
+                yield f'consumer {consumer}: is {end}, the last write was {write}'
+
+
+def _generations(load: Load, ended: Mapping[str, Consumer], providers: Mapping[str, Provider]) -> Iterator[str]:
+    # Every provider was given its inventories once.
+    least, perhaps = Counter([*load.providers, *load.incremented]), Counter[str]()
+    for lost in load.lost_claims:
+        if all(ended[consumer] == state for consumer, state in lost.after.items()):
+            least.update(lost.incremented)
+    for claim in load.shared_writes:
+        (least if claim.accepted else perhaps).update(claim.allocations.keys())
+    for write in load.provider_writes:
+        (least if write.accepted else perhaps)[write.provider] += write.increments
+    for uuid, provider in providers.items():
+        if not least[uuid] <= provider.generation <= least[uuid] + perhaps[uuid]:
+            expected = f'{least[uuid]} to {least[uuid] + perhaps[uuid]}'
+            yield f'provider {uuid}: generation is {provider.generation}, the accepted writes make it {expected}'
+    named = Counter((write.provider, write.generation) for write in load.provider_writes if write.accepted)
+    for (uuid, generation), count in named.items():
+        if count > 1:
+            yield f'provider {uuid}: {count} accepted changes of generation {generation}'
+
+
+def _inventories(load: Load, providers: Mapping[str, Provider]) -> Iterator[str]:
+    first = {name: fleet.capacity(record) for name, record in INVENTORIES.items()}
+    for uuid, provider in providers.items():
+        writes = [write for write in load.provider_writes if write.provider == uuid and write.capacities is not None]
+        last = max((write.generation for write in writes if write.accepted), default=None)
+        possible = [write.capacities for write in writes if last is None or write.generation >= last]
+        if last is None:
+            possible.append(first)
+        if provider.capacities not in possible:
+            yield f'provider {uuid}: has {provider.capacities}, the accepted writes make it {possible}'
+
+
+def _allocations(load: Load, ended: Mapping[str, Consumer], providers: Mapping[str, Provider]) -> Iterator[str]:
+    by_provider: dict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)
+    for consumer, state in ended.items():
+        for uuid, resources in state.allocations.items():
+            by_provider[uuid][consumer] = resources
+    for uuid, provider in providers.items():
+        if provider.allocations != by_provider[uuid]:
+            yield f'provider {uuid}: its list of allocations is not that of its consumers'
+        if provider.usages != _sums(provider.capacities, provider.allocations):
+            yield f'provider {uuid}: usages {provider.usages} are not the sums of {provider.allocations}'
+        yield from too_much(uuid, provider.allocations.values(), load)
+
+
+def _sums(capacities: Mapping[str, float], allocations: Allocations) -> Counter[str]:
+    sums = Counter(dict.fromkeys(capacities, 0))
+    for resources in allocations.values():
+        sums.update(resources)
+    return sums
+
+
+def _trees(load: Load, providers: Mapping[str, Provider]) -> Iterator[str]:
+    for uuid, provider in providers.items():
+        if provider.parent is not None and (uuid, provider.parent) not in load.moves:
+            yield f'provider {uuid}: nobody moved it below {provider.parent}'
+    yield from link_problems({uuid: (provider.parent, provider.root) for uuid, provider in providers.items()})
+
+
+def link_problems(links: Mapping[str, tuple[str | None, str]]) -> list[str]:
+    """The providers whose root is not the top of their tree, and those that have no top because of a loop.
+
+    :param links: parent and root of each provider.
+    """
+    problems = []
+    for provider, (_, root) in links.items():
+        chain = [provider]
+        while (parent := links[chain[-1]][0]) is not None and parent not in chain:
+            chain.append(parent)
+        if parent is not None:
+            problems.append(f'provider {provider}: is in or below a loop')
+        elif chain[-1] != root:
+            problems.append(f'provider {provider}: its root is {root}, and the top of its tree is {chain[-1]}')
+    return problems
+
+
+def _tables(url: str) -> list[str]:
+    engine = sa.create_engine(url)
+    try:
+        with engine.connect() as connection:
+            return [sentence.format(*row) for sentence, query in _FAULTS for row in connection.execute(sa.text(query))]
+    finally:
+        engine.dispose()

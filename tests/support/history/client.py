@@ -31,6 +31,16 @@ class Reply:
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
+    def accepted(self) -> bool:
+        """Whether the answer is a success."""
+        return self.status is not None and self.status < 300
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody knows what became of the request: a database may have committed before a 5xx."""
+        return self.status is None or self.status >= 500
+
+    @property
     def seconds(self) -> float:
         """How long the caller waited."""
         return self.end - self.start

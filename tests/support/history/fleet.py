@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from tests.support.history.client import MICROVERSION, Client
-from tests.support.history.record import ConsumerState, ProviderState, Snapshot
+from tests.support.history.state import Provider
 
 
 class FleetError(Exception):
@@ -27,7 +26,7 @@ def create_provider(client: Client, inventories: dict[str, dict[str, Any]]) -> s
 def demand(client: Client, method: str, path: str, body: Any = None, *, version: str = MICROVERSION) -> Any:
     """Send a request that has to succeed, and return the decoded answer. Raises FleetError."""
     reply = client.request(method, path, body, version=version)
-    if reply.status is None or reply.status >= 300:
+    if not reply.accepted:
         raise FleetError(f'{method} {path} was answered {reply.status}: {reply.body}')
     return reply.body
 
@@ -37,27 +36,13 @@ def capacity(record: dict[str, Any]) -> float:
     return float((record['total'] - record.get('reserved', 0)) * record.get('allocation_ratio', 1.0))
 
 
-def look(
-    client: Client, providers: Iterable[str], consumers: Iterable[str], *, version: str = MICROVERSION
-) -> Snapshot:
-    """Read everything from the service while no other requests run. Raises FleetError.
-
-    :param version: the one to read consumers at.
-    """
-    seen_providers = {uuid: _provider(client, uuid) for uuid in providers}
-    seen_consumers = {
-        uuid: ConsumerState.from_body(demand(client, 'GET', f'/allocations/{uuid}', version=version))
-        for uuid in consumers
-    }
-    return Snapshot(time.monotonic(), seen_providers, seen_consumers)
-
-
-def _provider(client: Client, uuid: str) -> ProviderState:
+def look(client: Client, uuid: str) -> Provider:
+    """Read a provider and everything about it while no other requests run. Raises FleetError."""
     path = f'/resource_providers/{uuid}'
     records = demand(client, 'GET', f'{path}/inventories')['inventories']
     listed = demand(client, 'GET', f'{path}/allocations')['allocations']
     shown = demand(client, 'GET', path)
-    return ProviderState(
+    return Provider(
         generation=shown['generation'],
         capacities={resource_class: capacity(record) for resource_class, record in records.items()},
         usages=demand(client, 'GET', f'{path}/usages')['usages'],
@@ -67,14 +52,15 @@ def _provider(client: Client, uuid: str) -> ProviderState:
     )
 
 
-def remove(client: Client, snapshot: Snapshot) -> None:
-    """Delete what a snapshot shows: the consumers' allocations, then the providers. Raises FleetError."""
-    for consumer, state in snapshot.consumers.items():
-        if state.generation:
+def remove(client: Client, providers: Sequence[str]) -> None:
+    """Delete providers and all allocations of them. Raises FleetError."""
+    parents = {}
+    for provider in providers:
+        state = look(client, provider)
+        parents[provider] = state.parent
+        for consumer in state.allocations:
             demand(client, 'DELETE', f'/allocations/{consumer}')
-    remaining = dict(snapshot.providers)
-    while remaining:
-        parents = {state.parent for state in remaining.values()}
-        for provider in remaining.keys() - parents:
+    while parents:
+        for provider in parents.keys() - parents.values():
             demand(client, 'DELETE', f'/resource_providers/{provider}')
-            del remaining[provider]
+            del parents[provider]

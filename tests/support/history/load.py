@@ -1,0 +1,404 @@
+"""The load: concurrent callers that claim, move, change and release allocations, and change providers, at random.
+
+Each caller is the only writer of its own consumers, so it knows what every answer about them has to be. All callers
+write a few shared consumers. ``check`` compares the end with everything that was answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tests.support.history import fleet
+from tests.support.history.client import Client, Reply, UnreachableError
+from tests.support.history.state import ABSENT, Allocations, Consumer, LostClaim, ProviderWrite, SharedWrite
+from tests.support.waiting import wait_until
+
+#: Small, so that about a third of the claims do not fit; with reserved units and a ratio, to test the whole rule.
+INVENTORIES: dict[str, dict[str, Any]] = {
+    'VCPU': {'total': 12, 'reserved': 2, 'allocation_ratio': 1.5},
+    'MEMORY_MB': {'total': 16},
+}
+#: The totals that the inventories of a resized provider may get.
+TOTALS = range(8, 21)
+#: A caller with more consumers of its own than this deletes one.
+_ENOUGH = 6
+#: How often a caller moves to the next address, so that a server is used again after an outage.
+_WANDERLUST = 0.03
+_OWNER = {'project_id': 'history', 'user_id': 'history'}
+#: Types of consumers, which are in use already, and the part of the writes that name one that is new.
+_TYPES = ('INSTANCE', 'MIGRATION', 'VOLUME')
+_NEW_TYPES = 0.05
+
+
+@dataclasses.dataclass
+class Load:
+    """A running or finished load on ``urls``; made by ``start``. The lists grow while it runs."""
+
+    urls: Sequence[str]
+    token: str
+    providers: Sequence[str]
+    #: Providers whose inventories change.
+    resized: Sequence[str]
+    #: Consumers that all callers write. The last one is also deleted.
+    shared: Sequence[str]
+    #: The newest microversion; only newer services have reshapes, moves and types.
+    newest: tuple[int, ...]
+    #: Whether each GET has to show the state of a moment between its start and its end.
+    strict_reads: bool
+    replies: list[Reply] = dataclasses.field(default_factory=list)
+    unsent: int = 0
+    #: Answers that contradict what a caller knows, as sentences.
+    violations: list[str] = dataclasses.field(default_factory=list)
+    #: The generations that accepted claims incremented.
+    incremented: list[str] = dataclasses.field(default_factory=list)
+    lost_claims: list[LostClaim] = dataclasses.field(default_factory=list)
+    shared_writes: list[SharedWrite] = dataclasses.field(default_factory=list)
+    provider_writes: list[ProviderWrite] = dataclasses.field(default_factory=list)
+    #: Provider and the parent that an accepted or lost request named.
+    moves: list[tuple[str, str | None]] = dataclasses.field(default_factory=list)
+    _callers: list[_Caller] = dataclasses.field(default_factory=list)
+    _threads: list[threading.Thread] = dataclasses.field(default_factory=list)
+    _stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
+    _failures: list[BaseException] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def start(
+        cls, urls: Sequence[str], *, clients: int, seed: int = 0, token: str = 'admin', strict_reads: bool = True
+    ) -> Load:
+        """Create seven providers and start ``clients`` threads that use them. Client *n* begins at address *n*."""
+        with contextlib.closing(Client(urls, token=token)) as client:
+            providers = [fleet.create_provider(client, INVENTORIES) for _ in range(7)]
+            newest = fleet.demand(client, 'GET', '/')['versions'][0]['max_version']
+        shared = [str(uuid.uuid4()) for _ in range(3)]
+        version = tuple(map(int, newest.split('.')))
+        load = cls(urls, token, providers, providers[:2], shared, version, strict_reads)
+        for number in range(clients):
+            caller = _Caller(load, number, random.Random(f'{seed}-{number}'))
+            load._callers.append(caller)
+            load._threads.append(threading.Thread(target=load._run, args=(caller,), name=f'caller-{number}'))
+        for thread in load._threads:
+            thread.start()
+        return load
+
+    def wait_for_accepted(self, count: int, since: float = 0.0) -> None:
+        """Return when ``count`` requests have been accepted that were sent after ``since``."""
+        wait_until(
+            lambda: sum(reply.accepted and reply.start >= since for reply in [*self.replies]) >= count, pause=0.1
+        )
+
+    def stop(self) -> None:
+        """Let every caller finish its request. Raises what a caller failed with."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        for failure in self._failures:
+            raise failure
+
+    @property
+    def unknown(self) -> int:
+        """The number of requests of unknown outcome."""
+        return sum(reply.unknown for reply in [*self.replies])
+
+    def summary(self) -> str:
+        """The number of requests by status, and the slowest answer."""
+        statuses = Counter(str(reply.status or 'lost') for reply in self.replies)
+        counts = ', '.join(f'{status}: {count}' for status, count in sorted(statuses.items()))
+        slowest = max(reply.seconds for reply in self.replies)
+        return f'requests {len(self.replies)} ({counts}), not sent {self.unsent}, slowest answer {slowest:.2f} s'
+
+    @property
+    def consumers(self) -> Mapping[str, Consumer]:
+        """The consumers of which a caller knows the state after the load."""
+        return {consumer: state for caller in self._callers for consumer, state in caller.own.items()}
+
+    @property
+    def reading(self) -> str:
+        """The microversion at which consumers are read."""
+        return '1.38' if self.newest >= (1, 38) else '1.29'
+
+    def _run(self, caller: _Caller) -> None:
+        try:
+            while not self._stopping.is_set():
+                caller.step()
+        except BaseException as failure:  # stop() raises it in the thread that asked
+            self._failures.append(failure)
+        finally:
+            caller.client.close()
+
+
+class _Caller:
+    """One caller, its own consumers, and its next request."""
+
+    def __init__(self, load: Load, number: int, choose: random.Random) -> None:
+        self._load = load
+        self._choose = choose
+        self.client = Client(load.urls, token=load.token, first=number)
+        #: The consumers whose state is known; those that were deleted are ``ABSENT``.
+        self.own: dict[str, Consumer] = {}
+        self._habits: Mapping[Callable[[], None], int] = {
+            self._claim_new: 24,
+            self._replace: 12,
+            self._post: 12,
+            self._move: 12,
+            self._write_shared: 12,
+            self._delete_shared: 2,
+            self._clear: 6,
+            self._delete: 8,
+            self._resize: 5,
+            self._label: 4,
+            self._reparent: 6 if load.newest >= (1, 37) else 0,
+            self._read: 4,
+            self._read_provider: 8,
+            self._reshape: 8 if load.newest >= (1, 30) else 0,
+        }
+
+    def step(self) -> None:
+        """Send one request; wait a little when no server accepts connections, and sometimes go to the next address."""
+        if self._choose.random() < _WANDERLUST:
+            self.client.close()
+        action = self._choose.choices(list(self._habits), list(self._habits.values()))[0]
+        try:
+            (self._delete if len(self._present()) > _ENOUGH else action)()
+        except UnreachableError:
+            self._load.unsent += 1
+            time.sleep(0.1)
+
+    # Own consumers ------------------------------------------------------------------------------------------------
+
+    def _claim_new(self) -> None:
+        self._put(str(uuid.uuid4()), self._some_allocations())
+
+    def _replace(self) -> None:
+        for consumer in self._some_own():
+            self._put(consumer, self._some_allocations())
+
+    def _clear(self) -> None:
+        for consumer in self._some_own():
+            self._put(consumer, {})
+
+    def _put(self, consumer: str, allocations: Allocations) -> None:
+        self._write('PUT', f'/allocations/{consumer}', {consumer: allocations}, lambda entries: entries[consumer])
+
+    def _post(self) -> None:
+        """Several new consumers and an existing one in one request, with their providers in any order."""
+        claims = {str(uuid.uuid4()): self._some_allocations() for _ in range(self._choose.randint(1, 3))}
+        claims |= {consumer: self._some_allocations() for consumer in self._some_own()}
+        self._write('POST', '/allocations', claims, lambda entries: entries)
+
+    def _move(self) -> None:
+        """Turn one consumer's allocations into another's."""
+        for consumer in self._some_own():
+            claims = {consumer: {}, str(uuid.uuid4()): self.own[consumer].allocations}
+            self._write('POST', '/allocations', claims, lambda entries: entries)
+
+    def _reshape(self) -> None:
+        """Replace inventories, of which some may go away, and allocations of consumers, in one change."""
+        claims = {str(uuid.uuid4()): self._some_allocations()} if self._choose.random() < 0.7 else {}
+        claims |= {c: {} if self._choose.random() < 0.3 else self._some_allocations() for c in self._some_own()}
+        inventories, changes = {}, []
+        for provider in self._choose.sample(self._load.resized, self._choose.choice((1, 2))):
+            generation = self._generation(provider)
+            if generation is None:
+                return
+            classes = self._choose.choice((('VCPU', 'MEMORY_MB'), ('VCPU', 'MEMORY_MB'), ('VCPU',), ()))
+            records = self._some_records(classes)
+            inventories[provider] = {'resource_provider_generation': generation, 'inventories': records}
+            changes.append(ProviderWrite(provider, generation, _capacities(records), 2 if records else 1, True))
+        body = {'inventories': inventories}
+        reply = self._write('POST', '/reshaper', claims, lambda entries: {**body, 'allocations': entries}, '1.30')
+        self._changed(reply, *changes)
+
+    def _write(
+        self,
+        method: str,
+        path: str,
+        claims: Mapping[str, Allocations],
+        body: Callable[[Mapping[str, Any]], Any],
+        version: str = '1.29',
+    ) -> Reply:
+        """Write own consumers with one request. Its body is made of the entry of each."""
+        before = {consumer: self.own.get(consumer, ABSENT) for consumer in claims}
+        typed = self._load.newest >= (1, 38) and self._choose.random() < 0.7
+        entries, after = {}, {}
+        for consumer, allocations in claims.items():
+            type_ = self._some_type() if typed else None
+            entries[consumer] = _entry(allocations, consumer_generation=before[consumer].generation or None)
+            if type_:
+                entries[consumer]['consumer_type'] = type_
+            after[consumer] = before[consumer].claims(allocations, type_)
+        # The allocations that a request clears increment the generations of their providers, others that end do not.
+        incremented = frozenset(p for c in claims for p in after[c].allocations or before[c].allocations)
+        reply = self._send(method, path, body(entries), version='1.38' if typed else version)
+        self._became(reply, LostClaim(before, after, incremented))
+        return reply
+
+    def _delete(self) -> None:
+        for consumer in self._some_own():
+            reply = self._send('DELETE', f'/allocations/{consumer}')
+            self._became(reply, LostClaim({consumer: self.own[consumer]}, {consumer: ABSENT}, frozenset()))
+            if reply.status == 404:
+                self._load.violations.append(f'DELETE of consumer {consumer}, which has allocations, found none')
+
+    def _became(self, reply: Reply, claim: LostClaim) -> None:
+        """Note the states of own consumers after a write of them. Those of a lost one are never used again."""
+        if reply.accepted:
+            self.own.update(claim.after)
+            self._load.incremented.extend(claim.incremented)
+        elif reply.unknown:
+            self._load.lost_claims.append(claim)
+            for consumer in claim.before:
+                self.own.pop(consumer, None)
+        elif 'consumer generation conflict' in reply.error.get('detail', ''):
+            self._load.violations.append(f'{list(claim.before)}: a conflict without another writer: {reply.body}')
+
+    def _read(self) -> None:
+        for consumer in self._some_own():
+            reply = self._send('GET', f'/allocations/{consumer}', version=self._load.reading)
+            if reply.accepted and self._load.strict_reads:
+                self._compare(consumer, Consumer.from_body(reply.body), self.own[consumer])
+
+    def _read_provider(self) -> None:
+        """Own consumers are shown as they are, and all of them together fit the capacity."""
+        provider = self._choose.choice(self._load.providers)
+        reply = self._send('GET', f'/resource_providers/{provider}/allocations')
+        if not reply.accepted:
+            return
+        shown = {consumer: entry['resources'] for consumer, entry in reply.body['allocations'].items()}
+        self._load.violations.extend(too_much(provider, shown.values(), self._load))
+        for consumer, state in self.own.items() if self._load.strict_reads else ():
+            self._compare(consumer, shown.get(consumer), state.allocations.get(provider))
+
+    def _compare(self, consumer: str, shown: object, known: object) -> None:
+        if shown != known:
+            self._load.violations.append(f'consumer {consumer}: shown as {shown}, its only writer made it {known}')
+
+    # Shared consumers ----------------------------------------------------------------------------------------------
+
+    def _write_shared(self) -> None:
+        """With the generation that a GET shows, or with none."""
+        consumer, generation, version = self._choose.choice(self._load.shared), None, '1.27'
+        allocations = self._some_allocations()
+        body = _entry(allocations)
+        if self._choose.random() < 0.7:
+            reply = self._send('GET', f'/allocations/{consumer}')
+            if not reply.accepted:
+                return
+            generation, version = reply.body.get('consumer_generation', 0), '1.29'
+            body['consumer_generation'] = generation or None
+        reply = self._send('PUT', f'/allocations/{consumer}', body, version=version)
+        if reply.accepted or reply.unknown:
+            self._load.shared_writes.append(SharedWrite(consumer, generation, allocations, reply.accepted))
+
+    def _delete_shared(self) -> None:
+        consumer = self._load.shared[-1]
+        reply = self._send('DELETE', f'/allocations/{consumer}')
+        if reply.accepted or reply.unknown:
+            self._load.shared_writes.append(SharedWrite(consumer, None, {}, reply.accepted))
+
+    # Providers -----------------------------------------------------------------------------------------------------
+
+    def _resize(self) -> None:
+        records = self._some_records(INVENTORIES)
+        provider = self._choose.choice(self._load.resized)
+        self._change(provider, 'inventories', {'inventories': records}, _capacities(records))
+
+    def _label(self) -> None:
+        provider = self._choose.choice(self._load.providers)
+        self._change(provider, 'aggregates', {'aggregates': [str(uuid.uuid4())]})
+
+    def _change(
+        self, provider: str, what: str, body: dict[str, Any], capacities: Mapping[str, float] | None = None
+    ) -> None:
+        generation = self._generation(provider)
+        if generation is None:
+            return
+        body['resource_provider_generation'] = generation
+        reply = self._send('PUT', f'/resource_providers/{provider}/{what}', body)
+        self._changed(reply, ProviderWrite(provider, generation, capacities, 1, True))
+        if reply.accepted and reply.body['resource_provider_generation'] != generation + 1:
+            self._load.violations.append(f'provider {provider}: after generation {generation} came {reply.body}')
+
+    def _changed(self, reply: Reply, *changes: ProviderWrite) -> None:
+        if reply.accepted or reply.unknown:
+            self._load.provider_writes += [dataclasses.replace(change, accepted=reply.accepted) for change in changes]
+
+    def _generation(self, provider: str) -> int | None:
+        """The generation of a provider; None if no server answers."""
+        reply = self._send('GET', f'/resource_providers/{provider}')
+        return reply.body['generation'] if reply.accepted else None
+
+    def _reparent(self) -> None:
+        """Move a provider, which may have others below it, below another one, or make it a root."""
+        provider, other = self._choose.sample(self._load.providers, 2)
+        parent = None if self._choose.random() < 0.3 else other
+        # The name has to be sent along.
+        body = {'name': f'history-{provider}', 'parent_provider_uuid': parent}
+        reply = self._send('PUT', f'/resource_providers/{provider}', body, version='1.37')
+        if reply.accepted or reply.unknown:
+            self._load.moves.append((provider, parent))
+        if reply.accepted and reply.body['parent_provider_uuid'] != parent:
+            self._load.violations.append(f'provider {provider}: moved below {parent}, was shown {reply.body}')
+
+    # Sending and choosing ------------------------------------------------------------------------------------------
+
+    def _send(self, method: str, path: str, body: Any = None, *, version: str = '1.29') -> Reply:
+        reply = self.client.request(method, path, body, version=version)
+        self._load.replies.append(reply)
+        if reply.unknown:
+            self.client.close()
+            time.sleep(0.1)
+        return reply
+
+    def _present(self) -> list[str]:
+        return [consumer for consumer, state in self.own.items() if state.generation]
+
+    def _some_own(self) -> list[str]:
+        """One consumer that has allocations, or none if there is none."""
+        present = self._present()
+        return [self._choose.choice(present)] if present else []
+
+    def _some_type(self) -> str:
+        if self._choose.random() < _NEW_TYPES:
+            return f'NEW_{self._choose.randrange(10**9)}'
+        return self._choose.choice(_TYPES)
+
+    def _some_allocations(self) -> Allocations:
+        providers = self._choose.sample(self._load.providers, self._choose.choice((1, 1, 2, 3)))
+        return {provider: self._some_amounts() for provider in providers}
+
+    def _some_amounts(self) -> dict[str, int]:
+        classes = self._choose.choice((('VCPU',), ('MEMORY_MB',), ('VCPU', 'MEMORY_MB')))
+        return {name: self._choose.randint(1, 4) for name in classes}
+
+    def _some_records(self, classes: Iterable[str]) -> dict[str, dict[str, Any]]:
+        return {name: {**INVENTORIES[name], 'total': self._choose.choice(TOTALS)} for name in classes}
+
+
+def too_much(provider: str, allocations: Iterable[Mapping[str, int]], load: Load) -> list[str]:
+    """A sentence for each class of which ``allocations`` are more than the provider ever had."""
+    largest = {name: {**record, 'total': TOTALS[-1]} for name, record in INVENTORIES.items()}
+    capacities = _capacities(largest if provider in load.resized else INVENTORIES)
+    totals: Counter[str] = Counter()
+    for resources in allocations:
+        totals.update(resources)
+    return [
+        f'provider {provider}: {total} {name} allocated, capacity {capacities[name]:g}'
+        for name, total in totals.items()
+        if total > capacities[name]
+    ]
+
+
+def _entry(allocations: Allocations, **members: object) -> dict[str, Any]:
+    return {'allocations': {p: {'resources': resources} for p, resources in allocations.items()}, **_OWNER, **members}
+
+
+def _capacities(records: Mapping[str, dict[str, Any]]) -> dict[str, float]:
+    return {name: fleet.capacity(record) for name, record in records.items()}
