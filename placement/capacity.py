@@ -36,6 +36,10 @@ class InventoryRecord(NamedTuple):
         """The largest amount that all groups of one candidate together may add to the usage."""
         return headroom(self, math.floor(capacity_limit(self)))
 
+    def fits(self, amount: int) -> bool:
+        """Return whether a new allocation may have this amount, which is 1 or more."""
+        return amount <= self.headroom and bool(satisfies_unit_constraints(self, amount, amount, amount))
+
     def with_used(self, used: int) -> InventoryRecord:
         """Return the inventory with another usage."""
         # This takes a third of the time of ``_replace`` and half of the time of unpacking.

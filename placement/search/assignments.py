@@ -17,9 +17,10 @@ import itertools
 from collections.abc import Hashable, Iterable, Iterator
 
 from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
-from placement.search.requirements import CompiledRequest, Rejections
+from placement.search.requirements import CompiledRequest
 from placement.search.search_units import Amounts, Assignment, CandidateSet, Mappings, SearchUnit
-from placement.search.solver import backtracking, infeasibility, variables
+from placement.search.solver import backtracking, infeasibility
+from placement.search.solver.variables import Rejections, build_variables
 
 
 def search(
@@ -35,7 +36,7 @@ def search(
     :param rejections: if given, counts the rejections by reason.
     """
     remaining = budget.max_candidates
-    for candidate_set in round_robin(AssignmentFinder(compiled, budget, rejections).streams(search_units)):
+    for candidate_set in round_robin(with_streams(search_units, compiled, budget, rejections)):
         if remaining < len(candidate_set):
             if remaining:
                 yield candidate_set[:remaining]
@@ -78,8 +79,32 @@ class AssignmentStream:
         return True
 
 
-class AssignmentFinder:
-    """Finds the assignments of one request at each search unit.
+def with_streams(
+    search_units: Iterable[SearchUnit],
+    compiled: CompiledRequest,
+    budget: SearchBudget,
+    rejections: Rejections | None = None,
+) -> Iterator[tuple[SearchUnit, AssignmentStream]]:
+    """Yield each search unit with the assignments of its equivalence class, until the request has no steps left."""
+    streams: dict[Hashable, AssignmentStream] = {}
+    for unit in search_units:
+        if budget.steps_exhausted:
+            return
+        key = unit.equivalence_key
+        stream = streams.get(key)
+        if stream is None:
+            stream = AssignmentStream(find_assignments(unit, compiled, budget, rejections))
+            if key is not None:
+                streams[key] = stream
+        yield unit, stream
+
+
+def find_assignments(
+    search_unit: SearchUnit, compiled: CompiledRequest, budget: SearchBudget, rejections: Rejections | None = None
+) -> Iterator[Assignment | None]:
+    """Yield the assignments at the first tree of ``search_unit``, and None after each time slice.
+
+    The order depends only on the arguments. Stop early if the steps of the tree or of the request are used up.
 
     A candidate at a search unit with a tree uses at least one provider of this tree. So a candidate that uses only
     sharing providers is found in the tree of one of them, or at a shared-only search unit, but not again in each tree
@@ -87,49 +112,23 @@ class AssignmentFinder:
 
     :param rejections: if given, counts the rejections by reason.
     """
-
-    def __init__(self, compiled: CompiledRequest, budget: SearchBudget, rejections: Rejections | None = None) -> None:
-        self._compiled = compiled
-        self._builder = variables.VariableBuilder(compiled, rejections)
-        self._budget = budget
-        self._rejections = rejections
-
-    def streams(self, search_units: Iterable[SearchUnit]) -> Iterator[tuple[SearchUnit, AssignmentStream]]:
-        """Yield each search unit with the assignments of its equivalence class, until the request has no steps left."""
-        streams: dict[Hashable, AssignmentStream] = {}
-        for unit in search_units:
-            if self._budget.steps_exhausted:
-                return
-            key = unit.equivalence_key
-            stream = streams.get(key)
-            if stream is None:
-                stream = AssignmentStream(self.assignments(unit))
-                if key is not None:
-                    streams[key] = stream
-            yield unit, stream
-
-    def assignments(self, search_unit: SearchUnit) -> Iterator[Assignment | None]:
-        """Yield the assignments at the first tree of ``search_unit``, and None after each time slice.
-
-        The order depends only on the arguments. Stop early if the steps of the tree or of the request are used up.
-        """
-        counter = StepCounter(self._budget)
-        providers = search_unit.tree + search_unit.sharing
-        try:
-            unassigned = self._builder.variables(search_unit, counter)
-            if not unassigned:
-                return
-            conflict = infeasibility.find_conflict(unassigned, providers, counter)
-            conflict = conflict or infeasibility.find_subtree_conflict(unassigned, providers, counter)
-            if conflict is None:
-                partial = backtracking.PartialAssignment(self._compiled, search_unit, counter)
-                yield from backtracking.backtrack(unassigned, partial, counter, self._rejections)
-            elif self._rejections is not None:
-                self._rejections['', conflict] += 1
-        except StepLimitReached:
+    counter = StepCounter(budget)
+    providers = search_unit.tree + search_unit.sharing
+    try:
+        unassigned = build_variables(search_unit, compiled, counter, rejections)
+        if not unassigned:
             return
-        finally:
-            counter.release()
+        conflict = infeasibility.find_conflict(unassigned, providers, counter)
+        conflict = conflict or infeasibility.find_subtree_conflict(unassigned, providers, counter)
+        if conflict is None:
+            partial = backtracking.PartialAssignment(compiled, search_unit, counter)
+            yield from backtracking.backtrack(unassigned, partial, counter, rejections)
+        elif rejections is not None:
+            rejections[conflict] += 1
+    except StepLimitReached:
+        return
+    finally:
+        counter.release()
 
 
 def round_robin(streams: Iterable[tuple[SearchUnit, AssignmentStream]]) -> Iterator[CandidateSet]:

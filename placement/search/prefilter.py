@@ -72,6 +72,9 @@ class TreeSearchUnit(SearchUnit):
             self._reach, self.numbers[trees], self.firsts[trees], self.tree_size, self.equivalence_key
         )
 
+    def bits(self) -> Sequence[int]:
+        return self._reach.bits_at(self.firsts[0], self.tree_size, self.sharing)
+
     def sharing_of_each(self) -> Sequence[Providers]:
         return (self.sharing,) if self.count == 1 else self._reach.groups_of(self.numbers)
 
@@ -92,11 +95,11 @@ class RequirementBits:
 
     def __init__(self, compiled: CompiledRequest, counter: StepCounter) -> None:
         self.requirements: tuple[Requirement, ...] = tuple(compiled.suffixes)
-        self._collective = compiled.traits if compiled.collective else None
+        self._compiled = compiled
         self._counter = counter
         #: The conditions of all requirements. Equal ones occur several times.
         self.conditions = [condition for requirement in self.requirements for condition in requirement.conditions]
-        count = len(self.requirements) + len(compiled.collective)
+        count = len(self.requirements) + len(compiled.collective.sets)
         self._word_count = (count + 63) // 64
         self.all, self.of_requirements = self.rows([(1 << count) - 1, (1 << len(self.requirements)) - 1])
 
@@ -109,11 +112,7 @@ class RequirementBits:
     def of_sharing(self, provider: Provider) -> int:
         """Return the bits of a sharing provider in other trees; 0 if it satisfies no requirement."""
         self._counter.count_setup(len(self.conditions))
-        requirements = enumerate(self.requirements)
-        bits = sum(1 << number for number, requirement in requirements if requirement.rejection(provider, None) is None)
-        if bits and self._collective:
-            bits |= self._collective.mask(provider.traits) << len(self.requirements)
-        return bits
+        return self._compiled.bits(provider, None)
 
     def of_partition(self, partition: Partition) -> BitRows:
         """Return one row with the bits of each provider in its own tree; 0 if it satisfies no requirement."""
@@ -136,9 +135,10 @@ class RequirementBits:
             flags = requirement.matches(partition, evaluate)
             satisfies_any |= flags
             rows[flags, number // 64] |= np.uint64(1 << number % 64)
-        if self._collective:
+        collective = self._compiled.collective
+        if collective.sets:
             self._counter.count_setup(len(partition.traits.values) * (1 + self._word_count // 16))
-            traits = [self._collective.mask(names) << len(self.requirements) for names in partition.traits.values]
+            traits = [collective.satisfied_sets(names) << len(self.requirements) for names in partition.traits.values]
             rows[satisfies_any] |= self.rows(traits)[partition.traits.codes[satisfies_any]]
         return rows
 
@@ -156,9 +156,13 @@ class SharingGroups:
         self._counter = counter
         self._numbers: dict[Hashable, int] = {}
 
+    def bits_of_each(self, group: Providers) -> list[int]:
+        """Return the bits of each provider in other trees."""
+        return list(map(self._bits_of, group))
+
     def bits(self, group: Providers) -> BitRows:
         """Return the bits that the providers have together in other trees: one row, without the first axis."""
-        return self._rows([functools.reduce(operator.or_, map(self._bits_of, group), 0)])[0]
+        return self._rows([functools.reduce(operator.or_, self.bits_of_each(group), 0)])[0]
 
     def number(self, group: Providers) -> int:
         """Return the number of a group. Its key has the same data as ``Prefilter._key_columns``.
@@ -241,7 +245,7 @@ class Prefilter:
     def _tree_units(self, partition: Partition) -> Iterator[TreeSearchUnit]:
         """Yield the trees that may have a candidate. Successive equivalent trees are one search unit."""
         bits = self._bits.of_partition(partition)
-        reach = _Reach(partition, self.sharing, self._groups)
+        reach = _Reach(partition, bits, self.sharing, self._groups)
         numbers = np.flatnonzero(self._may_have_candidate(partition, bits, reach.bits))
         if not len(numbers):
             return
@@ -308,8 +312,9 @@ class Prefilter:
 
     def satisfied(self, partition: Partition) -> Flags:
         """Return for each tree whether its root is accepted, and each bit is set for an own or a sharing provider."""
-        trees = or_by_tree(partition, self._bits.of_partition(partition))
-        return self._complete(partition, trees | _Reach(partition, self.sharing, self._groups).bits)
+        bits = self._bits.of_partition(partition)
+        reach = _Reach(partition, bits, self.sharing, self._groups)
+        return self._complete(partition, or_by_tree(partition, bits) | reach.bits)
 
     def _shared_only_units(self) -> Iterator[SearchUnit]:
         """Yield the shared-only search units. There are none unless sharing providers could serve the whole request."""
@@ -325,7 +330,9 @@ class Prefilter:
         if not self.compiled.root.conditions:
             # Candidates from the sharing providers of one aggregate are found in the trees of these providers.
             reached = {aggregates for aggregates in reached if len(aggregates) > 1}
-        yield from self.sharing.shared_only_units(sorted(reached, key=sorted))
+        for group in dict.fromkeys(map(self.sharing.reaching, sorted(reached, key=sorted))):
+            if group:
+                yield SearchUnit((), group, self._groups.bits_of_each(group))
 
 
 class _Reach:
@@ -333,10 +340,13 @@ class _Reach:
 
     ``bits`` has the bits of these providers and of the tree's own sharing providers: one row for each tree, or only one
     row if there are no sharing providers.
+
+    :param own: the bits of each provider of the partition in its own tree.
     """
 
-    def __init__(self, partition: Partition, sharing: SharingIndex, groups: SharingGroups) -> None:
+    def __init__(self, partition: Partition, own: BitRows, sharing: SharingIndex, groups: SharingGroups) -> None:
         self.partition = partition
+        self._own = own
         self._sharing_groups = groups
         self._sharing_trees: frozenset[int] = frozenset()
         aggregates = sharing.aggregates
@@ -351,6 +361,12 @@ class _Reach:
         self.bits = np.stack(list(map(groups.bits, self._groups)))[sets.codes]
         # The trees that contain sharing providers. These must not be counted a second time.
         self._sharing_trees = frozenset(partition.tree_numbers[partition.sharing].tolist())
+
+    def bits_at(self, first: int, size: int, sharing: Providers) -> list[int]:
+        """Return the bits of each of the providers of a tree, and of these sharing providers."""
+        rows = self._own[first : first + size].tolist()
+        tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
+        return tree + self._sharing_groups.bits_of_each(sharing)
 
     def group_of(self, tree: int) -> Providers:
         """Return the sharing providers of other trees that reach a tree."""

@@ -7,27 +7,23 @@ place that resolves the uuid of ``in_tree``.
 
 Conditions and requirements are evaluated in two ways:
 
-* ``rejection(provider, root)`` returns the ``Reason`` for which a provider is rejected, or None if it is accepted.
+* ``accepts(provider, root)`` returns whether one provider satisfies them.
 * ``matches(partition)`` returns one flag for each provider of a partition of the cache.
 
 Conditions and requirements are immutable and comparable, so ``dataclasses.replace`` on ``Requirement.conditions`` makes
-"the request without this rule" or "all rules up to this one". The conditions are in the order in which they reject.
+"the request without this rule" or "all rules up to this one".
 """
 
 from __future__ import annotations
 
-import enum
 import functools
 import itertools
 import operator
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from placement import capacity
 from placement.cache.providers import Provider
-from placement.capacity import InventoryRecord
 from placement.search.request import CandidateRequest, RequestGroup
 
 if TYPE_CHECKING:
@@ -36,88 +32,23 @@ if TYPE_CHECKING:
     from placement.cache.partition import Partition
 
 
-class Reason(enum.Enum):
-    """The rule that a provider or a combination violates. The value is its description."""
-
-    NO_INVENTORY = 'has no inventory of the class'
-    NO_CAPACITY = 'has too little free capacity'
-    BELOW_MIN_UNIT = 'allows only larger amounts (min_unit)'
-    ABOVE_MAX_UNIT = 'allows only smaller amounts (max_unit)'
-    WRONG_STEP = 'allows only multiples of its step_size'
-    MISSING_TRAIT = 'lacks a required trait'
-    FORBIDDEN_TRAIT = 'has a forbidden trait'
-    NOT_MEMBER = 'is not in the requested aggregates'
-    FORBIDDEN_AGGREGATE = 'is in a forbidden aggregate'
-    NOT_IN_TREE = 'is not in the requested tree'
-    ROOT = 'has a root that violates a condition on roots'
-    # The following are about several requirements, and not about one provider and one requirement.
-    COMBINED_AMOUNT = 'a provider has too little free capacity for the sum of several groups'
-    ISOLATED = 'a provider already serves another suffixed group'
-    SUBTREE = 'a provider is not in one subtree with the providers of other groups'
-    SAME_TREE = 'a provider is the second one of its tree (below 1.29)'
-    COLLECTIVE_TRAITS = 'no provider of the combination has a required trait'
-    OTHER_TREE = 'a provider is a sharing one, and the candidate would use no provider of the tree'
-    TOO_LITTLE_CAPACITY = 'the tree has too little of the class for all groups together'
-    TOO_FEW_WITH_CAPACITY = 'the tree has too few providers with enough capacity for all groups'
-    TOO_FEW_PROVIDERS = 'the tree has too few providers for isolated groups'
-
-    @property
-    def between_groups(self) -> bool:
-        """Whether the reason is about several requirements."""
-        return self in _BETWEEN_GROUPS
-
-
-#: The reasons for the parts of the capacity rule, in the order of ``capacity.violations``.
-CAPACITY_REASONS = (Reason.ABOVE_MAX_UNIT, Reason.BELOW_MIN_UNIT, Reason.WRONG_STEP, Reason.NO_CAPACITY)
-_BETWEEN_GROUPS = frozenset(itertools.dropwhile(lambda reason: reason is not Reason.COMBINED_AMOUNT, Reason))
-
-#: The number of rejections by group suffix ('' is the unsuffixed group) and reason.
-Rejections = Counter[tuple[str, Reason]]
-
-
 @dataclass(frozen=True)
 class ResourceCondition:
     """The provider can allocate ``amount`` (1 or more) of a resource class.
 
-    Every condition has the methods ``rejection`` and ``matches``. ``root`` is the root of the search unit's tree; None
-    if the provider is a sharing provider of another tree. ``matches`` returns which providers are accepted in their own
-    trees.
+    Every condition has the methods ``accepts`` and ``matches``. ``root`` is the root of the provider's tree; None for a
+    sharing provider that serves another tree. ``matches`` returns which providers are accepted in their own trees.
     """
 
     resource_class: str
     amount: int
 
-    def rejection(self, provider: Provider, _root: Provider | None) -> Reason | None:
+    def accepts(self, provider: Provider, _root: Provider | None) -> bool:
         inventory = provider.inventories.get(self.resource_class)
-        return Reason.NO_INVENTORY if inventory is None else capacity_rejection(inventory, self.amount)
+        return inventory is not None and inventory.fits(self.amount)
 
     def matches(self, partition: Partition) -> Flags:
         return partition.with_capacity(self.resource_class, self.amount)
-
-
-def capacity_rejection(inventory: InventoryRecord, amount: int) -> Reason | None:
-    """Return the first part of the capacity rule that ``amount`` violates; None if it can be allocated."""
-    violations = capacity.violations(inventory, capacity.capacity_limit(inventory), amount)
-    return CAPACITY_REASONS[violations.index(True)] if True in violations else None
-
-
-class NameBits:
-    """One bit for each of several sets of names. For example, a provider must have at least one trait of each set.
-
-    Regardless of the number of sets, one look-up for each name of a provider shows which sets contain it.
-    """
-
-    def __init__(self, sets: Sequence[frozenset[str]]) -> None:
-        self._bits: dict[str, int] = {}
-        for number, any_of in enumerate(sets):
-            for name in any_of:
-                self._bits[name] = self._bits.get(name, 0) | 1 << number
-        #: The bits of all sets.
-        self.all = (1 << len(sets)) - 1
-
-    def mask(self, names: Collection[str]) -> int:
-        """Return the bits of the sets that contain any of ``names``."""
-        return functools.reduce(operator.or_, [self._bits[name] for name in self._bits.keys() & names], 0)
 
 
 @dataclass(frozen=True)
@@ -128,27 +59,34 @@ class NameCondition:
     forbidden: bool = False
 
     @functools.cached_property
-    def _bits(self) -> NameBits:
-        return NameBits(self.sets)
+    def _bits(self) -> Mapping[str, int]:
+        """For each name, the bits of the sets that contain it."""
+        bits: dict[str, int] = {}
+        for number, any_of in enumerate(self.sets):
+            for name in any_of:
+                bits[name] = bits.get(name, 0) | 1 << number
+        return bits
 
-    def accepts(self, names: Collection[str]) -> bool:
+    def satisfied_sets(self, names: Collection[str]) -> int:
+        """Return one bit for each set that contains any of ``names``. This takes one look-up for each of them."""
+        return functools.reduce(operator.or_, [self._bits[name] for name in self._bits.keys() & names], 0)
+
+    def accepts_names(self, names: Collection[str]) -> bool:
         """Return whether a provider with these names satisfies the condition."""
         if len(self.sets) == 1:
             return self.sets[0].isdisjoint(names) is self.forbidden
-        return self._bits.mask(names) == self._bits.all
+        return self.satisfied_sets(names) == (1 << len(self.sets)) - 1
 
 
 @dataclass(frozen=True)
 class TraitCondition(NameCondition):
     """A condition on the traits of the provider."""
 
-    def rejection(self, provider: Provider, _root: Provider | None) -> Reason | None:
-        if self.accepts(provider.traits):
-            return None
-        return Reason.FORBIDDEN_TRAIT if self.forbidden else Reason.MISSING_TRAIT
+    def accepts(self, provider: Provider, _root: Provider | None) -> bool:
+        return self.accepts_names(provider.traits)
 
     def matches(self, partition: Partition) -> Flags:
-        return partition.traits.where(self.accepts)
+        return partition.traits.where(self.accepts_names)
 
 
 @dataclass(frozen=True)
@@ -160,13 +98,13 @@ class AggregateCondition(NameCondition):
 
     or_root: bool = False
 
-    def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
-        if self.accepts(provider.aggregates) or (self.or_root and root is not None and self.accepts(root.aggregates)):
-            return None
-        return Reason.FORBIDDEN_AGGREGATE if self.forbidden else Reason.NOT_MEMBER
+    def accepts(self, provider: Provider, root: Provider | None) -> bool:
+        return self.accepts_names(provider.aggregates) or (
+            self.or_root and root is not None and self.accepts_names(root.aggregates)
+        )
 
     def matches(self, partition: Partition) -> Flags:
-        flags = partition.aggregates.where(self.accepts)
+        flags = partition.aggregates.where(self.accepts_names)
         return flags | partition.of_roots(flags) if self.or_root else flags
 
 
@@ -182,9 +120,8 @@ class TreeCondition:
     sharing: bool
     uuid: str = field(compare=False)
 
-    def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
-        accepted = provider.root_id == self.root_id and (self.sharing or root is not None)
-        return None if accepted else Reason.NOT_IN_TREE
+    def accepts(self, provider: Provider, root: Provider | None) -> bool:
+        return provider.root_id == self.root_id and (self.sharing or root is not None)
 
     def matches(self, partition: Partition) -> Flags:
         return partition.in_tree(self.root_id)
@@ -215,16 +152,12 @@ class Requirement:
             if isinstance(condition, ResourceCondition)
         )
 
-    def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
-        """Return the reason of the first condition that rejects ``provider``; None if all conditions accept it.
+    def accepts(self, provider: Provider, root: Provider | None) -> bool:
+        """Return whether all conditions accept ``provider``.
 
         :param root: as for a condition.
         """
-        for condition in self.conditions:
-            reason = condition.rejection(provider, root)
-            if reason is not None:
-                return reason
-        return None
+        return all(condition.accepts(provider, root) for condition in self.conditions)
 
     def matches(self, partition: Partition, evaluate: Callable[[Condition], Flags] | None = None) -> Flags:
         """Return which providers satisfy all conditions in their own trees.
@@ -245,15 +178,13 @@ class Requirement:
 class CompiledRequest:
     """A request as requirements, compiled once for all search units.
 
-    ``collective`` are the trait conditions that the providers of the unsuffixed group satisfy together: one trait of
-    each set. ``traits`` has one bit for each of these sets, in the same order. ``root`` has the conditions that the
-    root of a tree must satisfy.
+    The providers of the unsuffixed group satisfy ``collective`` together: they have one trait of each set. ``root`` has
+    the conditions that the root of a tree must satisfy.
     """
 
     request: CandidateRequest
     requirements: tuple[Requirement, ...]
-    collective: tuple[TraitCondition, ...]
-    traits: NameBits
+    collective: TraitCondition
     root: Requirement
 
     @functools.cached_property
@@ -263,6 +194,42 @@ class CompiledRequest:
         for requirement in self.requirements:
             suffixes[requirement] = (*suffixes.get(requirement, ()), requirement.group)
         return suffixes
+
+    @functools.cached_property
+    def indexes(self) -> Sequence[int]:
+        """For each requirement its index in ``suffixes``."""
+        index_of = {requirement: index for index, requirement in enumerate(self.suffixes)}
+        return [index_of[requirement] for requirement in self.requirements]
+
+    @functools.cached_property
+    def subtrees(self) -> Sequence[Sequence[int]]:
+        """For each ``same_subtree`` of several groups, the indexes of their requirements in ``requirements``."""
+        index_of = {requirement.group: index for index, requirement in enumerate(self.requirements)}
+        members = [
+            sorted(index_of[suffix] for suffix in named if suffix in index_of) for named in self.request.same_subtree
+        ]
+        return [indexes for indexes in members if len(indexes) > 1]
+
+    @functools.cached_property
+    def part_count(self) -> int:
+        """The number of requirements, of their amounts, and of the requirements in each ``same_subtree``."""
+        amounts = sum(len(requirement.resources) for requirement in self.requirements)
+        return len(self.requirements) + amounts + sum(map(len, self.subtrees))
+
+    def bits(self, provider: Provider, root: Provider | None) -> int:
+        """Return one bit for each distinct requirement, in the order of ``suffixes``, that accepts ``provider``.
+
+        One bit for each set of ``collective`` follows. A provider that satisfies no requirement has no bits.
+
+        :param root: as for a condition.
+        """
+        requirements = enumerate(self.suffixes)
+        bits = sum([1 << number for number, requirement in requirements if requirement.accepts(provider, root)])
+        return bits and bits | self.collective.satisfied_sets(provider.traits) << len(self.suffixes)
+
+    def bits_at(self, tree: Sequence[Provider], sharing: Sequence[Provider]) -> list[int]:
+        """Return the bits of the providers of a search unit."""
+        return [self.bits(provider, tree[0]) for provider in tree] + [self.bits(provider, None) for provider in sharing]
 
 
 def compile_request(
@@ -281,8 +248,7 @@ def compile_request(
     return CompiledRequest(
         request=request,
         requirements=tuple(itertools.chain(*[_requirements(group, root_id_of) for group in request.groups])),
-        collective=tuple(TraitCondition((any_of,)) for any_of in collective),
-        traits=NameBits(collective),
+        collective=TraitCondition(tuple(collective)),
         root=Requirement('', True, tuple(root)),
     )
 

@@ -41,12 +41,15 @@ class SearchUnit:
     A key of None was not computed.
     """
 
-    __slots__ = ('count', 'equivalence_key', 'sharing', 'tree', 'tree_size')
+    __slots__ = ('_bits', 'count', 'equivalence_key', 'sharing', 'tree', 'tree_size')
 
-    def __init__(self, tree: Providers, sharing: Providers, equivalence_key: Hashable = None) -> None:
+    def __init__(
+        self, tree: Providers, sharing: Providers, bits: Sequence[int] = (), equivalence_key: Hashable = None
+    ) -> None:
         self.tree = tree
         self.sharing = sharing
         self.equivalence_key = equivalence_key
+        self._bits = bits
         #: The number of providers of the tree, and so the position of the first sharing provider.
         self.tree_size = len(tree)
         self.count = 1
@@ -58,6 +61,10 @@ class SearchUnit:
         """Return the provider at a position of the first tree."""
         size = self.tree_size
         return self.tree[position] if position < size else self.sharing[position - size]
+
+    def bits(self) -> Sequence[int]:
+        """Return ``CompiledRequest.bits`` of the provider at each position of the first tree."""
+        return self._bits
 
     def sharing_of_each(self) -> Sequence[Providers]:
         """Return the sharing providers of each tree."""
@@ -150,12 +157,3 @@ class SharingIndex:
             members = {provider.id: provider for name in aggregates for provider in self._members.get(name, ())}
             reaching = self._cached[aggregates] = tuple(members[id_] for id_ in sorted(members))
         return reaching
-
-    def shared_only_units(self, reached: Iterable[frozenset[str]]) -> Iterator[SearchUnit]:
-        """Yield a search unit without a tree for each distinct group of sharing providers that reach one root.
-
-        :param reached: for each root, the aggregates of its tree.
-        """
-        for group in dict.fromkeys(map(self.reaching, reached)):
-            if group:
-                yield SearchUnit((), group)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from placement.cache.snapshot import Snapshot
-from placement.search.assignments import AssignmentFinder, search
+from placement.search import assignments
+from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.search_units import Assignment, SearchUnit
@@ -28,13 +30,13 @@ FROM_SHARED_DISKS = Query([Group('', {'VCPU': 2, 'DISK_GB': 1})])
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[SearchUnit]:
     """The search units whose assignments were computed."""
     units: list[SearchUnit] = []
-    assignments = AssignmentFinder.assignments
+    find_assignments = assignments.find_assignments
 
-    def noted(self: AssignmentFinder, search_unit: SearchUnit) -> Iterator[Assignment | None]:
+    def noted(search_unit: SearchUnit, *arguments: Any) -> Iterator[Assignment | None]:
         units.append(search_unit)
-        return assignments(self, search_unit)
+        return find_assignments(search_unit, *arguments)
 
-    monkeypatch.setattr(AssignmentFinder, 'assignments', noted)
+    monkeypatch.setattr(assignments, 'find_assignments', noted)
     return units
 
 

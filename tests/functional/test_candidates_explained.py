@@ -21,7 +21,8 @@ from placement.search import parsing
 from placement.search.assignments import search
 from placement.search.budget import Limit, SearchBudget
 from placement.search.request import CandidateRequest, RequestGroup
-from placement.search.requirements import CompiledRequest, Reason
+from placement.search.requirements import CompiledRequest
+from placement.search.solver.variables import Reason
 from placement.web.context import RequestContext
 from tests.support.fixtures import Counter
 from tests.support.http_client import demand

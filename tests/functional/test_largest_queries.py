@@ -60,13 +60,13 @@ def evaluations(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(DictionaryColumn, 'where', counted_where)
     for condition in get_args(requirements.Condition):
-        rejection: Callable[..., Any] = condition.rejection
+        accepts: Callable[..., Any] = condition.accepts
 
-        def counted(self: Any, *providers: Any, rejection: Callable[..., Any] = rejection) -> Any:
+        def counted(self: Any, *providers: Any, accepts: Callable[..., Any] = accepts) -> Any:
             counts['providers'] += 1
-            return rejection(self, *providers)
+            return accepts(self, *providers)
 
-        monkeypatch.setattr(condition, 'rejection', counted)
+        monkeypatch.setattr(condition, 'accepts', counted)
     return counts
 
 

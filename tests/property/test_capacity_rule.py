@@ -12,7 +12,6 @@ from placement import capacity
 from placement.cache.inventory_columns import InventoryColumns
 from placement.cache.providers import InventoryRecord
 from placement.db import tables
-from placement.search.requirements import CAPACITY_REASONS, capacity_rejection
 
 _small = st.integers(0, 12)
 _large = st.integers(0, capacity.MAX_INT32)
@@ -60,11 +59,16 @@ def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
 @example(case=(InventoryRecord(total=1, step_size=capacity.MAX_INT32, max_unit=capacity.MAX_INT32), capacity.MAX_INT32))
 def test_all_implementations_of_the_rule_agree(case: tuple[InventoryRecord, int]) -> None:
     inventory, amount = case
-    reason = capacity_rejection(inventory, amount)
     stock = InventoryColumns.build([(0, inventory)])
-    assert (reason is None) == (list(stock.positions_with_capacity(amount)) == [0]) == _fits_in_sql(inventory, amount)
-    violated = [flags[0] for flags in stock.first_violations(amount)]
-    assert violated == [reason is capacity_reason for capacity_reason in CAPACITY_REASONS]
+    assert (
+        inventory.fits(amount)
+        == (list(stock.positions_with_capacity(amount)) == [0])
+        == _fits_in_sql(inventory, amount)
+    )
+    violated = capacity.violations(inventory, capacity.capacity_limit(inventory), amount)
+    assert inventory.fits(amount) == (not any(violated))
+    first = [flags[0] for flags in stock.first_violations(amount)]
+    assert first == [any(violated) and index == violated.index(True) for index in range(len(violated))]
 
 
 @given(inventory=_inventories, amounts=st.lists(st.integers(1, 24), min_size=1, max_size=4))
@@ -83,9 +87,9 @@ def test_capacity_is_the_limit_without_its_fraction(inventory: InventoryRecord) 
 def test_max_allocatable_is_the_largest_amount_that_fits(inventory: InventoryRecord) -> None:
     largest = capacity.max_allocatable(inventory, max(inventory.headroom, 0))
     assert InventoryColumns.build([(0, inventory)]).max_allocatable.tolist() == [min(largest, inventory.max_unit)]
-    assert largest == 0 or capacity_rejection(inventory, largest) is None
+    assert largest == 0 or inventory.fits(largest)
     following = max(largest + inventory.step_size, -(-inventory.min_unit // inventory.step_size) * inventory.step_size)
-    assert capacity_rejection(inventory, following) is not None
+    assert not inventory.fits(following)
 
 
 @given(inventory=_inventories)

@@ -179,7 +179,7 @@ class _Trees:
             matches[partition] = members & np.logical_or.reduce([np.zeros_like(members), *satisfied])
         for provider in self._snapshot.sharing:
             reaches = not provider.aggregates.isdisjoint(self.aggregates)
-            if reaches and any(requirement.rejection(provider, None) is None for requirement in requirements):
+            if reaches and any(requirement.accepts(provider, None) for requirement in requirements):
                 partition, position = self._snapshot.find_position(provider.root_id, provider.id)
                 matches[partition][position] = True
         return matches
@@ -307,7 +307,7 @@ def _unshared(
         unusable = condition.matches(partition) & ~members & (shares ^ reaches)
         for position in np.flatnonzero(unusable).tolist():
             provider = partition.providers[position]
-            if any(requirement.rejection(provider, None) is None for requirement in without_amount):
+            if any(requirement.accepts(provider, None) for requirement in without_amount):
                 kind = CauseKind.UNSHARED_WITHOUT_AGGREGATE if shares[position] else CauseKind.UNSHARED_WITHOUT_TRAIT
                 names[kind].append(provider.display_name)
     return [

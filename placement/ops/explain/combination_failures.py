@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
-from placement.search.assignments import AssignmentFinder
+from placement.search.assignments import find_assignments
 from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import CompiledRequest, Reason, Rejections
+from placement.search.requirements import CompiledRequest
 from placement.search.search_units import SearchUnit
-from placement.search.solver.variables import Variable, VariableBuilder
+from placement.search.solver.variables import Reason, Variable, build_variables
 
 #: Maximum numbers of equivalence classes of trees to search, and of trees to name for each reason.
 _MAX_CLASSES, _MAX_NAMED = 100, 3
@@ -87,22 +87,16 @@ def _reason(
     compiled: CompiledRequest, search_unit: SearchUnit, budget: SearchBudget
 ) -> tuple[Reason, Contention | None] | None:
     """Return the reason for one tree, with its numbers; None when there is a candidate or the reason is not known."""
-    rejections: Rejections = Counter()
+    rejections: Counter[Reason] = Counter()
     budget.reached.clear()
-    assignments = AssignmentFinder(compiled, budget, rejections).assignments(search_unit)
-    if any(assignment is not None for assignment in assignments) or budget.reached:
+    assignments = find_assignments(search_unit, compiled, budget, rejections)
+    if any(assignment is not None for assignment in assignments) or budget.reached or not rejections:
         return None
-    between: Counter[Reason] = Counter()
-    for (_, reason), times in rejections.items():
-        if reason.between_groups:
-            between[reason] += times
-    if not between:
-        return None
-    reason = next((reason for reason in _OF_THE_TREE if reason in between), between.most_common(1)[0][0])
+    reason = next((reason for reason in _OF_THE_TREE if reason in rejections), rejections.most_common(1)[0][0])
     if reason not in {Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY}:
         return reason, None
     try:
-        variables = VariableBuilder(compiled).variables(search_unit, StepCounter(budget))
+        variables = build_variables(search_unit, compiled, StepCounter(budget))
     except StepLimitReached:
         return reason, None
     if reason is Reason.TOO_FEW_PROVIDERS:

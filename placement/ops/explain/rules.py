@@ -70,8 +70,8 @@ def rules(compiled: CompiledRequest) -> Iterator[Rule]:
     yield from dict.fromkeys(
         rule for requirement, suffixes in conditions for rule, _ in divide(requirement, suffixes) if rule.condition
     )
-    for condition in compiled.collective:
-        yield rule_of(condition, ('',))
+    for any_of in compiled.collective.sets:
+        yield rule_of(TraitCondition((any_of,)), ('',))
     yield from subtree_rules(request)
     equal: dict[object, list[str]] = {}
     for requirement in compiled.requirements:

@@ -20,7 +20,8 @@ from placement.ops.explain.stages import Shortfall, stages
 from placement.search.budget import Limit, SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import AggregateCondition, Reason, ResourceCondition, TraitCondition, TreeCondition
+from placement.search.requirements import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
+from placement.search.solver.variables import Reason
 
 #: Maximum numbers of rules to name, of groups to name, and of characters of a rule in a line of the log.
 _MAX_RULES, _MAX_GROUPS, _MAX_RULE_LENGTH = 3, 4, 200

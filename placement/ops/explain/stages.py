@@ -16,7 +16,7 @@ from placement.cache.partition import NameSet, Partition, or_by_tree
 from placement.cache.providers import Provider
 from placement.ops.explain.rules import Kind, Rule, divide, rule_of, subtree_rules
 from placement.search.prefilter import Prefilter
-from placement.search.requirements import Condition, Requirement, ResourceCondition
+from placement.search.requirements import Condition, Requirement, ResourceCondition, TraitCondition
 from placement.search.search_units import SharingIndex
 
 #: Maximum number of rules that are counted; a query may have thousands.
@@ -106,7 +106,8 @@ def _steps(prefilter: Prefilter) -> Iterator[_Step]:
             names_class = requirement.use_same_provider or isinstance(rule.condition, ResourceCondition)
             serving = '' if names_class else requirement.resources[0][0]
             yield _Step(rule, matched, _reached(prefilter, up_to), serving)
-    for condition in compiled.collective:
+    for any_of in compiled.collective.sets:
+        condition = TraitCondition((any_of,))
         matched = {partition: condition.matches(partition) for partition in partitions}
         yield _Step(rule_of(condition, ('',)), matched, _reached(prefilter, condition))
     requirement_of = {suffix: requirement for requirement, suffixes in compiled.suffixes.items() for suffix in suffixes}
@@ -129,7 +130,7 @@ def _steps(prefilter: Prefilter) -> Iterator[_Step]:
 
 def _accepted_sharing(prefilter: Prefilter, condition: Condition | Requirement) -> list[Provider]:
     """Return the sharing providers that satisfy a condition on one provider."""
-    return [provider for provider in prefilter.sharing.providers if condition.rejection(provider, None) is None]
+    return [provider for provider in prefilter.sharing.providers if condition.accepts(provider, None)]
 
 
 def _reached(prefilter: Prefilter, condition: Condition | Requirement) -> Callable[[NameSet], bool]:
@@ -161,8 +162,7 @@ def _any_topmost(requirements: Sequence[Requirement], index: SharingIndex, aggre
     """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``."""
     sharing = index.reaching(aggregates & index.aggregates)
     accepted = [
-        [provider for provider in sharing if requirement.rejection(provider, None) is None]
-        for requirement in requirements
+        [provider for provider in sharing if requirement.accepts(provider, None)] for requirement in requirements
     ]
     return any(
         all(any(top.id in (provider.id, *provider.ancestors) for provider in providers) for providers in accepted)

@@ -107,7 +107,8 @@ def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstima
             if max_searches == 0:
                 return FitEstimate(fit, False, on_disabled_hosts)
             max_searches -= 1
-            placed, limited = _place(SearchUnit(tree, sharing), prefilter.compiled, inventories)
+            bits = prefilter.compiled.bits_at(tree, sharing)
+            placed, limited = _place(SearchUnit(tree, sharing, bits), prefilter.compiled, inventories)
             if not placed:
                 complete &= not limited
                 break

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from placement.cache.providers import SHARING_TRAIT
 from placement.search.budget import StepCounter
-from placement.search.requirements import CompiledRequest, Reason, Rejections
+from placement.search.requirements import CompiledRequest
 from placement.search.search_units import Amounts, Assignment, Mappings, SearchUnit
 from placement.search.solver import infeasibility
-from placement.search.solver.variables import Variable
+from placement.search.solver.variables import Reason, Rejections, Variable
 
 #: After this number of steps without an assignment, a search pauses, and the other equivalence classes continue.
 TIME_SLICE = 1000
@@ -34,7 +34,7 @@ class PartialAssignment:
         #: The positions of the isolated variables.
         self.isolated: set[int] = set()
         self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
-        self._missing = [compiled.traits.all]
+        self._missing = [(1 << len(compiled.collective.sets)) - 1]
         self.with_mappings = compiled.request.with_mappings
         #: The positions of the variables of each group, by suffix.
         self._by_group: dict[str, list[int]] = {group.suffix: [] for group in compiled.request.groups}
@@ -200,7 +200,7 @@ def _next_allowed(
         if reason is None:
             return index
         if rejections is not None:
-            rejections[variable.requirement.group, reason] += 1
+            rejections[reason] += 1
         index += 1
     return None
 

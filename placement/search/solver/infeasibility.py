@@ -13,11 +13,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from placement.search.budget import StepCounter
-from placement.search.requirements import Reason
 from placement.search.search_units import Providers
 from placement.search.solver import subtree
 from placement.search.solver.subtree import Domain, Subtree
-from placement.search.solver.variables import Variable
+from placement.search.solver.variables import Reason, Variable
 
 #: Maximum number of positions that the tests of one search unit visit before they end without a result.
 _MAX_POSITIONS = 50_000

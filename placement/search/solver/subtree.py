@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from placement.search.budget import StepCounter
 from placement.search.search_units import SearchUnit
@@ -61,7 +61,7 @@ class Subtree:
         return tops, tops & self._placed[-1]
 
 
-def above(search_unit: SearchUnit) -> list[int]:
+def positions_above(search_unit: SearchUnit) -> list[int]:
     """Return for each position the set of the position and those above it."""
     tree, sharing = search_unit.tree, search_unit.sharing
     position_of = {provider.id: position for position, provider in enumerate(tree + sharing)}
@@ -86,44 +86,34 @@ def above(search_unit: SearchUnit) -> list[int]:
 
 
 def narrow(
-    conditions: Sequence[Sequence[int]], domains: Sequence[Domain], above: Sequence[int], counter: StepCounter
-) -> tuple[list[Domain], list[int]] | None:
-    """Remove from the domains the positions that no assignment can use, until nothing changes.
+    conditions: Sequence[Sequence[int]], domains: list[Domain], above: Sequence[int], counter: StepCounter
+) -> list[Subtree] | None:
+    """Remove from ``domains`` the positions that no assignment can use, until nothing changes.
 
     :param conditions: for each condition the numbers of its variables.
     :param domains: the domain of each variable.
-    :returns: the remaining domains, and the tops of each condition; None if a condition has no top.
+    :param above: from ``positions_above``.
+    :returns: the conditions with their tops; None if one has no top.
     :raises StepLimitReached: the steps of the request are used up.
     """
-    remaining = list(domains)
+    counter.count_setup(len(above))
     tops = [0] * len(conditions)
     changed = True
     while changed:
         changed = False
         for number, condition in enumerate(conditions):
-            counter.count_setup(sum([3 + len(remaining[variable]) for variable in condition]))
-            common = bits(position for variable in condition for position in remaining[variable])
+            counter.count_setup(sum([3 + len(domains[variable]) for variable in condition]))
+            common = bits(position for variable in condition for position in domains[variable])
             for variable in condition:
-                common &= functools.reduce(operator.or_, [above[position] for position in remaining[variable]], 0)
+                common &= functools.reduce(operator.or_, [above[position] for position in domains[variable]], 0)
             if not common:
                 return None
             tops[number] = common
             for variable in condition:
-                fit = tuple([position for position in remaining[variable] if above[position] & common])
-                if len(fit) < len(remaining[variable]):
-                    remaining[variable], changed = fit, True
-    return remaining, tops
-
-
-def members(conditions: Iterable[frozenset[str]], groups: Sequence[str]) -> list[list[int]]:
-    """Return the numbers of the variables of each condition, without conditions on a single variable.
-
-    :param conditions: the suffixes in each condition.
-    :param groups: the suffix of each variable.
-    """
-    number_of: Mapping[str, int] = {suffix: number for number, suffix in enumerate(groups)}
-    numbers = [sorted(number_of[suffix] for suffix in condition if suffix in number_of) for condition in conditions]
-    return [condition for condition in numbers if len(condition) > 1]
+                fit = tuple([position for position in domains[variable] if above[position] & common])
+                if len(fit) < len(domains[variable]):
+                    domains[variable], changed = fit, True
+    return [Subtree(above, common) for common in tops]
 
 
 def bits(positions: Iterable[int]) -> int:

@@ -5,22 +5,41 @@ Providers are given by position: first the tree, with its root at 0, then the sh
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import enum
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from placement.cache.providers import Provider
 from placement.search.budget import StepCounter
-from placement.search.requirements import CompiledRequest, Reason, Rejections, Requirement
-from placement.search.search_units import Providers, SearchUnit
+from placement.search.requirements import CompiledRequest, Requirement
+from placement.search.search_units import SearchUnit
 from placement.search.solver import subtree
 from placement.search.solver.subtree import Domain, Subtree
 from placement.search.solver.trait_coverage import Lookahead
 
 _NO_LOOKAHEAD = Lookahead()
 
-#: The steps of a search unit, and the additional ones for each group, and each class and ``same_subtree`` of a group.
+#: The steps of a search unit, and the additional ones for each of ``CompiledRequest.part_count``.
 _STEPS_PER_UNIT = 10
 _STEPS_PER_PART = 3
+
+
+class Reason(enum.Enum):
+    """Why the providers of a search unit cannot be assigned to all requirements together."""
+
+    COMBINED_AMOUNT = 'a provider has too little free capacity for the sum of several groups'
+    ISOLATED = 'a provider already serves another suffixed group'
+    SUBTREE = 'a provider is not in one subtree with the providers of other groups'
+    SAME_TREE = 'a provider is the second one of its tree (below 1.29)'
+    COLLECTIVE_TRAITS = 'no provider of the combination has a required trait'
+    OTHER_TREE = 'a provider is a sharing one, and the candidate would use no provider of the tree'
+    TOO_LITTLE_CAPACITY = 'the tree has too little of the class for all groups together'
+    TOO_FEW_WITH_CAPACITY = 'the tree has too few providers with enough capacity for all groups'
+    TOO_FEW_PROVIDERS = 'the tree has too few providers for isolated groups'
+
+
+#: The number of rejected search units and assignments, by reason.
+Rejections = Counter[Reason]
 
 
 @dataclass(eq=False, slots=True)
@@ -30,7 +49,8 @@ class Variable:
     Variables with equal domains share one tuple. Variables of the same ``symmetry_class`` request the same amounts from
     the same providers, so exchanging their providers gives the same candidate. With mappings each variable has its own
     class. No two ``isolated`` variables may have the same provider. The provider of a ``collective`` variable counts
-    for the traits that the unsuffixed group requires; ``provided_traits`` has the set of these traits by position.
+    for the traits that the unsuffixed group requires; ``provided_traits`` has for each position the set of these traits
+    as bits (``trait_coverage``).
 
     Three fields depend on the variables that are assigned after this one. ``lookahead`` knows which traits the
     collective ones can provide. ``tree_in_lookahead`` tells whether the domain of any of them has a provider of the
@@ -43,134 +63,48 @@ class Variable:
     isolated: bool
     collective: bool
     subtrees: tuple[tuple[Subtree, int], ...]
-    provided_traits: Mapping[int, int]
+    provided_traits: Sequence[int]
     lookahead: Lookahead = _NO_LOOKAHEAD
     tree_in_lookahead: bool = False
 
 
-class VariableBuilder:
-    """Builds the variables of one request. For other search units, it caches which sharing providers are in domains."""
-
-    #: The number of groups of sharing providers in this cache.
-    CACHED_GROUPS = 64
-
-    def __init__(self, compiled: CompiledRequest, rejections: Rejections | None = None) -> None:
-        self._compiled = compiled
-        self._rejections = rejections
-        self._distinct = tuple(compiled.suffixes)
-        indexes = {requirement: index for index, requirement in enumerate(self._distinct)}
-        #: For each requirement its index in ``_distinct``, which has equal requirements once.
-        self._indexes = [indexes[requirement] for requirement in compiled.requirements]
-        self._subtrees = subtree.members(
-            compiled.request.same_subtree, [requirement.group for requirement in compiled.requirements]
-        )
-        self._setup_steps = _STEPS_PER_PART * (
-            sum(1 + len(requirement.resources) for requirement in compiled.requirements) + sum(map(len, self._subtrees))
-        )
-        self._sharing_domains: dict[Providers, list[Domain]] = {}
-
-    def variables(self, search_unit: SearchUnit, counter: StepCounter) -> list[Variable]:
-        """Return the variables in the order of assignment: smallest domain first, then largest amounts.
-
-        There are none if the root is rejected, if no provider satisfies one of the requirements, or if a
-        ``same_subtree`` has no top.
-
-        :raises StepLimitReached: the steps of the request are used up.
-        """
-        compiled = self._compiled
-        counter.count_setup(_STEPS_PER_UNIT + len(compiled.root.conditions))
-        if search_unit.tree and compiled.root.rejection(search_unit.tree[0], None) is not None:
-            self._count_rejection('', Reason.ROOT)
-            return []
-        distinct = self._domains(search_unit, counter)
-        if not distinct:
-            return []
-        counter.count_setup(self._setup_steps)
-        domains = [distinct[index] for index in self._indexes]
-        subtrees: list[list[Subtree]] = [[] for _ in domains]
-        if self._subtrees:
-            above = subtree.above(search_unit)
-            counter.count_setup(len(above))
-            narrowed = subtree.narrow(self._subtrees, domains, above, counter)
-            if narrowed is None:
-                self._count_rejection('', Reason.SUBTREE)
-                return []
-            domains, tops = narrowed
-            for condition, condition_tops in zip(self._subtrees, tops, strict=True):
-                placed = Subtree(above, condition_tops)
-                for number in condition:
-                    subtrees[number].append(placed)
-        return _sorted_variables(compiled, search_unit, domains, subtrees)
-
-    def _domains(self, search_unit: SearchUnit, counter: StepCounter) -> list[Domain]:
-        """Return the domain of each distinct requirement; an empty list if any domain is empty."""
-        tree, sharing, tree_size = search_unit.tree, search_unit.sharing, search_unit.tree_size
-        of_sharing = self._sharing_domains.get(sharing)
-        if of_sharing is None:
-            if len(self._sharing_domains) >= self.CACHED_GROUPS:
-                self._sharing_domains.clear()
-            counter.count_setup(len(sharing) * sum(len(requirement.conditions) for requirement in self._distinct))
-            of_sharing = [self._domain(requirement, sharing, None) for requirement in self._distinct]
-            self._sharing_domains[sharing] = of_sharing
-        domains = []
-        for requirement, shared in zip(self._distinct, of_sharing, strict=True):
-            domain = self._domain(requirement, tree, tree[0]) if tree else ()
-            if shared:
-                domain += tuple([tree_size + index for index in shared])
-            steps_of_domain = len(domain) * max(len(requirement.resources), 1)
-            counter.count_setup(1 + tree_size * len(requirement.conditions) + steps_of_domain)
-            if not domain:
-                return []
-            domains.append(domain)
-        return domains
-
-    def _domain(self, requirement: Requirement, providers: Providers, root: Provider | None) -> Domain:
-        if self._rejections is None:
-            return tuple([i for i, provider in enumerate(providers) if requirement.rejection(provider, root) is None])
-        domain = []
-        for index, provider in enumerate(providers):
-            reason = requirement.rejection(provider, root)
-            if reason is None:
-                domain.append(index)
-            else:
-                self._count_rejection(requirement.group, reason)
-        return tuple(domain)
-
-    def _count_rejection(self, group: str, reason: Reason) -> None:
-        if self._rejections is not None:
-            self._rejections[group, reason] += 1
-
-
-def _sorted_variables(
-    compiled: CompiledRequest,
-    search_unit: SearchUnit,
-    domains: Sequence[Domain],
-    subtrees: Sequence[Sequence[Subtree]],
+def build_variables(
+    search_unit: SearchUnit, compiled: CompiledRequest, counter: StepCounter, rejections: Rejections | None = None
 ) -> list[Variable]:
-    """Make the variables in the order of assignment.
+    """Return the variables in the order of assignment: smallest domain first, then largest amounts.
 
-    :param domains: the domain of each requirement of the compiled request.
-    :param subtrees: the conditions ``same_subtree`` of each requirement.
+    There are none if no provider satisfies one of the requirements, or if a ``same_subtree`` has no top.
+
+    :param rejections: if given, counts the reason.
+    :raises StepLimitReached: the steps of the request are used up.
     """
+    bits = search_unit.bits()
+    domains = _domains(bits, compiled, counter)
+    if not domains:
+        return []
+    subtrees: list[list[tuple[Subtree, int]]] = [[] for _ in domains]
+    if compiled.subtrees:
+        narrowed = subtree.narrow(compiled.subtrees, domains, subtree.positions_above(search_unit), counter)
+        if narrowed is None:
+            if rejections is not None:
+                rejections[Reason.SUBTREE] += 1
+            return []
+        for condition, members in zip(narrowed, compiled.subtrees, strict=True):
+            for index in members:
+                subtrees[index].append((condition, 0))
     with_mappings, isolate = compiled.request.with_mappings, compiled.request.isolate
-    collective_traits = bool(compiled.collective)
+    traits = [provider_bits >> len(compiled.suffixes) for provider_bits in bits] if compiled.collective.sets else []
     classes: dict[Hashable, int] = {}
     same: dict[Domain, Domain] = {}
-    provided: dict[int, int] = {}
     variables: list[Variable] = []
     for requirement, own_domain, conditions in zip(compiled.requirements, domains, subtrees, strict=True):
         domain = same.setdefault(own_domain, own_domain)
         isolated = isolate and requirement.use_same_provider
-        collective = collective_traits and not requirement.use_same_provider
+        collective = bool(traits) and not requirement.use_same_provider
         # With mappings, exchanging providers gives another candidate.
-        key: Hashable = (requirement.resources, domain, isolated, collective)
-        symmetry_class = classes.setdefault(len(variables) if with_mappings else key, len(classes))
-        if collective:
-            for position in domain:
-                if position not in provided:
-                    provided[position] = compiled.traits.mask(search_unit.provider(position).traits)
-        without_later = tuple([(condition, 0) for condition in conditions])
-        variables.append(Variable(requirement, domain, symmetry_class, isolated, collective, without_later, provided))
+        key: Hashable = len(variables) if with_mappings else (requirement.resources, domain, isolated, collective)
+        symmetry_class = classes.setdefault(key, len(classes))
+        variables.append(Variable(requirement, domain, symmetry_class, isolated, collective, tuple(conditions), traits))
     variables.sort(
         key=lambda variable: (
             len(variable.domain),
@@ -180,6 +114,24 @@ def _sorted_variables(
     )
     _add_lookahead(search_unit.tree_size, variables)
     return variables
+
+
+def _domains(bits: Sequence[int], compiled: CompiledRequest, counter: StepCounter) -> list[Domain]:
+    """Return the domain of each requirement; an empty list if any domain is empty.
+
+    :param bits: those of the search unit.
+    """
+    counter.count_setup(_STEPS_PER_UNIT)
+    distinct: list[Domain] = []
+    for number, requirement in enumerate(compiled.suffixes):
+        bit = 1 << number
+        domain = tuple([position for position, provider_bits in enumerate(bits) if provider_bits & bit])
+        counter.count_setup(1 + len(bits) // 8 + len(domain) * max(len(requirement.resources), 1))
+        if not domain:
+            return []
+        distinct.append(domain)
+    counter.count_setup(_STEPS_PER_PART * compiled.part_count)
+    return [distinct[index] for index in compiled.indexes]
 
 
 def _add_lookahead(tree_size: int, variables: Sequence[Variable]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from placement.cache.providers import InventoryRecord, Provider
-from placement.search.assignments import search
+from placement.search import assignments
 from placement.search.budget import SearchBudget
 from placement.search.request import CandidateRequest, RequestGroup
-from placement.search.requirements import Rejections, compile_request
+from placement.search.requirements import CompiledRequest, compile_request
 from placement.search.search_units import CandidateSet, SearchUnit, SharingIndex
+from placement.search.solver.variables import Rejections
 from tests.support.search.oracle import RP, SHARES, Body, Group, Query, record
 
 Test = TypeVar('Test', bound=Callable[..., Any])
@@ -72,7 +73,8 @@ class Rows:
             sharing = tuple(provider for provider in self.sharing.reaching(touched) if provider.root_id != root_id)
             units.append(SearchUnit(tuple(members), sharing))
             reached.append(touched)
-        return units + list(self.sharing.shared_only_units(touched for touched in reached if len(touched) > 1))
+        groups = dict.fromkeys(self.sharing.reaching(touched) for touched in reached if len(touched) > 1)
+        return units + [SearchUnit((), group) for group in groups if group]
 
     def search(
         self, request: CandidateRequest, budget: SearchBudget | None = None, rejections: Rejections | None = None
@@ -88,9 +90,24 @@ class Rows:
         ]
 
 
+def with_bits(units: Iterable[SearchUnit], compiled: CompiledRequest) -> Iterator[SearchUnit]:
+    """The search units that the prefilter would yield, each with the bits of its providers."""
+    for unit in units:
+        if not unit.tree or compiled.root.accepts(unit.tree[0], unit.tree[0]):
+            unit._bits = compiled.bits_at(unit.tree, unit.sharing)
+            yield unit
+
+
+def search(
+    units: Iterable[SearchUnit], compiled: CompiledRequest, budget: SearchBudget, rejections: Rejections | None = None
+) -> Iterator[CandidateSet]:
+    """Search units that were made without the prefilter."""
+    return assignments.search(with_bits(units, compiled), compiled, budget, rejections)
+
+
 def with_key(unit: SearchUnit, request: CandidateRequest) -> SearchUnit:
     """The search unit with an equivalence key."""
-    return SearchUnit(unit.tree, unit.sharing, _key(unit, request))
+    return SearchUnit(unit.tree, unit.sharing, equivalence_key=_key(unit, request))
 
 
 def _key(unit: SearchUnit, request: CandidateRequest) -> Hashable:
@@ -98,7 +115,7 @@ def _key(unit: SearchUnit, request: CandidateRequest) -> Hashable:
     providers = unit.tree + unit.sharing
     roots = [unit.tree[0] for _ in unit.tree] + [None for _ in unit.sharing]
     able = [
-        [part.rejection(provider, root) is None for provider, root in zip(providers, roots, strict=True)]
+        [part.accepts(provider, root) for provider, root in zip(providers, roots, strict=True)]
         for part in compile_request(request).requirements
     ]
     of_tree = [[provider.root_id for provider in providers].index(member.root_id) for member in providers]

@@ -10,7 +10,7 @@ import pytest
 
 from placement import conf as placement_conf
 from placement.search import budget as budgets
-from placement.search.assignments import AssignmentFinder, search
+from placement.search.assignments import with_streams
 from placement.search.budget import Limit, SearchBudget
 from placement.search.request import CandidateRequest
 from placement.search.requirements import compile_request
@@ -19,7 +19,7 @@ from placement.search.selection import ResponseSize, select
 from tests.support.search import hard
 from tests.support.search.hard import Case
 from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, record
-from tests.support.search.topologies import Rows, request_of, with_key
+from tests.support.search.topologies import Rows, request_of, search, with_bits, with_key
 
 
 def defaults() -> SearchBudget:
@@ -157,9 +157,9 @@ def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
 
 
 def test_a_stream_holds_two_assignments_at_a_time() -> None:
-    finder = AssignmentFinder(compile_request(request_of(hard.wide(8)[1])), SearchBudget())
-    [search_unit] = Rows(hard.wide(8)[0]).search_units()
-    [(_, stream)] = finder.streams([search_unit])
+    compiled = compile_request(request_of(hard.wide(8)[1]))
+    [search_unit] = with_bits(Rows(hard.wide(8)[0]).search_units(), compiled)
+    [(_, stream)] = with_streams([search_unit], compiled, SearchBudget())
     for index in range(2**8):
         assert stream.find(index)
         assert len(stream.assignments) <= 2

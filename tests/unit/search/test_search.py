@@ -10,14 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from placement.search.assignments import AssignmentFinder, AssignmentStream, round_robin, search
+from placement.search.assignments import AssignmentStream, find_assignments, round_robin
 from placement.search.budget import SearchBudget
 from placement.search.request import CandidateRequest, RequestGroup
-from placement.search.requirements import Reason, Rejections, capacity_rejection, compile_request
+from placement.search.requirements import compile_request
 from placement.search.search_units import Assignment, CandidateSet, SearchUnit
 from placement.search.selection import select
+from placement.search.solver.variables import Reason, Rejections
 from tests.support.search.oracle import RP, record, rp
-from tests.support.search.topologies import Rows
+from tests.support.search.topologies import Rows, search, with_bits
 
 
 def numbered(
@@ -52,10 +53,6 @@ def first(
 
 def root(candidate: CandidateSet) -> str:
     return candidate.search_unit.tree[0].uuid
-
-
-def between_groups(rejections: Rejections) -> Rejections:
-    return Counter({key: n for key, n in rejections.items() if key[1].between_groups})
 
 
 def watched(search_units: Iterable[SearchUnit], seen: list[SearchUnit]) -> Iterator[SearchUnit]:
@@ -155,7 +152,7 @@ def test_different_groups_with_the_same_providers_take_few_rejections() -> None:
 def test_more_groups_than_fit_are_rejected_at_once(policy: str, count: int) -> None:
     rejections: Rejections = Counter()
     assert find(devices(1, 16, 1), numbered(count, policy), rejections) == []
-    assert between_groups(rejections) == {('', Reason.TOO_LITTLE_CAPACITY): 1}
+    assert rejections == {Reason.TOO_LITTLE_CAPACITY: 1}
 
 
 def unequal(amounts: Iterable[int], policy: str = 'none', rc: str = 'VGPU') -> CandidateRequest:
@@ -170,9 +167,8 @@ def test_more_large_groups_than_fit_are_rejected_at_once(devices_per_tree: int, 
     amounts = [first + number % (160 // fit - first) for number in range(devices_per_tree * fit + 1)]
     rejections: Rejections = Counter()
     assert find(devices(1, devices_per_tree, 160), unequal(sorted(amounts)), rejections) == []
-    reasons = between_groups(rejections)
-    assert reasons.keys() <= {('', Reason.TOO_FEW_WITH_CAPACITY), ('', Reason.TOO_LITTLE_CAPACITY)}
-    assert sum(reasons.values()) == 1
+    assert rejections.keys() <= {Reason.TOO_FEW_WITH_CAPACITY, Reason.TOO_LITTLE_CAPACITY}
+    assert sum(rejections.values()) == 1
     rows = Rows(devices(1, devices_per_tree, 160))
     assert next(search(rows.search_units(), compile_request(unequal(amounts[1:])), SearchBudget()))
 
@@ -184,7 +180,7 @@ def test_large_groups_with_few_suitable_providers_are_rejected_at_once() -> None
     slow = [RequestGroup(f'{n}', True, {'VGPU': 50 + n}) for n in range(6, 12)]
     rejections: Rejections = Counter()
     assert find(topology, CandidateRequest((*fast, *slow), 'none'), rejections) == []
-    assert between_groups(rejections) == {('', Reason.TOO_FEW_WITH_CAPACITY): 1}
+    assert rejections == {Reason.TOO_FEW_WITH_CAPACITY: 1}
     rows = Rows(topology)
     assert next(
         search(rows.search_units(), compile_request(CandidateRequest((*fast[1:], *slow), 'none')), SearchBudget())
@@ -194,7 +190,7 @@ def test_large_groups_with_few_suitable_providers_are_rejected_at_once() -> None
 def test_more_isolated_groups_than_providers_are_rejected_at_once() -> None:
     rejections: Rejections = Counter()
     assert find(devices(1, 16, 8), numbered(17, 'isolate'), rejections) == []
-    assert between_groups(rejections) == {('', Reason.TOO_FEW_PROVIDERS): 1}
+    assert rejections == {Reason.TOO_FEW_PROVIDERS: 1}
 
 
 def test_traits_that_no_combination_has_are_rejected_at_once() -> None:
@@ -207,7 +203,7 @@ def test_traits_that_no_combination_has_are_rejected_at_once() -> None:
     group = RequestGroup('', False, dict.fromkeys(classes, 1), required=frozenset(traits))
     rejections: Rejections = Counter()
     assert not find(topology, CandidateRequest((group,)), rejections)
-    assert between_groups(rejections) == {('', Reason.COLLECTIVE_TRAITS): 22}
+    assert rejections == {Reason.COLLECTIVE_TRAITS: 22}
     fewer = RequestGroup('', False, dict.fromkeys(classes, 1), required=frozenset(traits[1:]))
     rows = Rows(topology)
     assert next(search(rows.search_units(), compile_request(CandidateRequest((fewer,))), SearchBudget()))
@@ -232,10 +228,9 @@ def test_number_of_groups_is_not_bounded_by_recursion() -> None:
 def test_a_sharing_provider_alone_is_one_assignment_for_all_hosts() -> None:
     hosts = [rp(f'host{number}', aggregates='pool', VCPU=8) for number in range(50)]
     rows = Rows([rp('nfs', aggregates='pool', shares=True, DISK_GB=100), *hosts])
-    request = CandidateRequest((RequestGroup('', False, {'DISK_GB': 10}),))
+    compiled = compile_request(CandidateRequest((RequestGroup('', False, {'DISK_GB': 10}),)))
     assignments = [
-        list(AssignmentFinder(compile_request(request), SearchBudget()).assignments(unit))
-        for unit in rows.search_units()
+        list(find_assignments(unit, compiled, SearchBudget())) for unit in with_bits(rows.search_units(), compiled)
     ]
     assert sum(map(len, assignments)) == 1
 
@@ -309,7 +304,7 @@ def test_equal_amounts_with_different_traits_are_different_candidates() -> None:
 
 def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> None:
     rows = Rows(devices(2, 16, 8))
-    finder = AssignmentFinder(compile_request(numbered(8)), SearchBudget())
+    compiled = compile_request(numbered(8))
     pulled = 0
 
     def counted(stream: Iterator[Assignment | None]) -> Iterator[Assignment | None]:
@@ -319,40 +314,11 @@ def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> N
             yield assignment
 
     streams = [
-        (search_unit, AssignmentStream(counted(finder.assignments(search_unit)))) for search_unit in rows.search_units()
+        (search_unit, AssignmentStream(counted(find_assignments(search_unit, compiled, SearchBudget()))))
+        for search_unit in with_bits(rows.search_units(), compiled)
     ]
     assert len(list(itertools.islice(round_robin(streams), 1000))) == 1000
     assert pulled <= 1002
-
-
-def test_reasons_are_counted_on_request() -> None:
-    topology = [
-        rp('full', VCPU={'total': 4, 'used': 4}),
-        rp('minimum', VCPU={'total': 4, 'min_unit': 2}),
-        rp('small', VCPU={'total': 4, 'max_unit': 1, 'min_unit': 1, 'step_size': 1}),
-        rp('bare'),
-    ]
-    rejections: Rejections = Counter()
-    request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}, forbidden=frozenset({'CUSTOM_A'})),))
-    assert len(find(topology, request, rejections)) == 1
-    assert rejections == {
-        ('', Reason.NO_CAPACITY): 1,
-        ('', Reason.BELOW_MIN_UNIT): 1,
-        ('', Reason.NO_INVENTORY): 1,
-    }
-
-
-def test_all_reasons_of_one_inventory_are_counted() -> None:
-    inventory = Rows([RP('p', inventory={'VCPU': record(8, min_unit=2, max_unit=6, step_size=2, used=4)})])
-    [vcpu] = inventory.providers['p'].inventories.values()
-    assert [capacity_rejection(vcpu, n) for n in (1, 2, 3, 4, 6, 7)] == [
-        Reason.BELOW_MIN_UNIT,
-        None,
-        Reason.WRONG_STEP,
-        None,
-        Reason.NO_CAPACITY,
-        Reason.ABOVE_MAX_UNIT,
-    ]
 
 
 def hosts(count: int) -> tuple[list[CandidateSet], CandidateRequest]:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from placement.search.assignments import search
 from placement.search.budget import Limit, SearchBudget, StepCounter
 from placement.search.request import CandidateRequest, RequestGroup
 from placement.search.requirements import compile_request
@@ -16,7 +15,7 @@ from placement.search.search_units import CandidateSet, SearchUnit
 from placement.search.selection import select
 from placement.search.solver import subtree
 from tests.support.search.oracle import RP, rp
-from tests.support.search.topologies import Rows
+from tests.support.search.topologies import Rows, search
 
 NUMA = frozenset({'HW_NUMA_ROOT'})
 
@@ -59,20 +58,29 @@ def test_positions_above_each_provider_of_a_tree_and_of_sharing_providers() -> N
     tree = [rows.providers[name] for name in ('root', 'a', 'b', 'c')]
     store, child = rows.providers['s'], rows.providers['t']
     child.ancestors = frozenset({store.id})
-    assert subtree.above(SearchUnit(tuple(tree), (store, child))) == [0b1, 0b11, 0b111, 0b1001, 0b10000, 0b110000]
+    assert subtree.positions_above(SearchUnit(tuple(tree), (store, child))) == [
+        0b1,
+        0b11,
+        0b111,
+        0b1001,
+        0b10000,
+        0b110000,
+    ]
 
 
 def test_a_loop_of_parents_in_a_damaged_database_ends() -> None:
     rows = Rows([rp('root'), rp('a', 'root'), rp('b', 'a')])
     rows.providers['a'].parent_id = rows.providers['b'].id
-    assert len(subtree.above(SearchUnit(tuple(rows.providers.values()), ()))) == 3
+    assert len(subtree.positions_above(SearchUnit(tuple(rows.providers.values()), ()))) == 3
 
 
 def test_options_outside_of_every_subtree_are_removed() -> None:
     # 0 is the root of 1 and 2; 3 is below 1.
     above = [0b1, 0b11, 0b101, 0b1011]
     meter = StepCounter(SearchBudget())
-    assert subtree.narrow([[0, 1]], [(1, 2), (3,)], above, meter) == ([(1,), (3,)], [0b10])
+    domains: list[tuple[int, ...]] = [(1, 2), (3,)]
+    [condition] = subtree.narrow([[0, 1]], domains, above, meter) or []
+    assert (domains, condition.tops) == ([(1,), (3,)], 0b10)
     assert subtree.narrow([[0, 1]], [(2,), (3,)], above, meter) is None
     # What one condition removes, another one has to do without.
     assert subtree.narrow([[0, 1], [1, 2]], [(1,), (2, 3), (2,)], above, meter) is None
