@@ -24,7 +24,6 @@ from placement.ops.reports import capacity, provider_trees
 from placement.ops.reports.consumers import ConsumerReport, consumers_by_provider
 from placement.ops.reports.provider_trees import Tree
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
-from placement.ops.reports.tree_list import TreeRow, listing
 
 _DESCRIPTION = """\
 Draw provider trees. Each provider has its uuid and generation, its traits and aggregates, and for each inventory a bar
@@ -112,7 +111,8 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
         if args.consumers:
             consumers = consumers_by_provider(db, (provider.id for tree in trees for provider in tree.walk()))
     resource_class = next(iter(vars(args)['class']), None)
-    rows = listing(snapshot, choice, count=None, resource_class=resource_class).rows if args.list else ()
+    order = resource_class or capacity.FULLEST
+    rows = capacity.list_trees(snapshot, choice, order, count=None).rows if args.list else ()
     summary = capacity.summary(snapshot, choice) if args.summary else None
     if args.format == 'json':
         if summary is not None:
@@ -144,7 +144,7 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
 # As a list ------------------------------------------------------------------------------------------------
 
 
-def _list(rows: Iterable[TreeRow], resource_class: str | None, console: Console) -> Table:
+def _list(rows: Iterable[capacity.TreeRow], resource_class: str | None, console: Console) -> Table:
     """Make a table with one line for each tree: its usage of ``resource_class``, or of its fullest class if None."""
     table = output.table('Host', 'Share', f'Used of\n{resource_class}' if resource_class else 'Used of capacity')
     for row in rows:

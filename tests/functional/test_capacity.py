@@ -13,10 +13,9 @@ from placement.cache.snapshot import Snapshot
 from placement.db import tables
 from placement.db.api import Database
 from placement.ops.reports import capacity, consumers
-from placement.ops.reports.capacity import ClassFigures, Utilization
+from placement.ops.reports.capacity import NAME, ClassFigures, Utilization, list_trees
 from placement.ops.reports.consumers import MostCommonSize
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
-from placement.ops.reports.tree_list import Order, listing
 from tests.support import clouds
 from tests.support.clouds import Cloud, Provider, uuid_of
 
@@ -119,7 +118,7 @@ def test_hosts_with_a_problem_are_counted_and_can_be_selected(in_all_states: Sna
         summary = capacity.summary(in_all_states, hosts)
         inventories = [getattr(figures, f'providers_{inventory_state.value}') for figures in summary.classes]
         assert (summary.trees, sum(inventories)) == (len(names), len(names))
-        assert [row.name for row in listing(in_all_states, hosts, Order.NAME).rows] == names
+        assert [row.name for row in list_trees(in_all_states, hosts, NAME).rows] == names
 
 
 def test_hosts_without_capacity_for_a_size(nested: Snapshot) -> None:
@@ -127,7 +126,7 @@ def test_hosts_without_capacity_for_a_size(nested: Snapshot) -> None:
     hosts = [f'compute-{number}' for number in range(4)]
     for amount, names in ((1, []), (45, hosts[:1]), (60, hosts[:2]), (65, hosts)):
         lacking = TreeFilter(lacking={'VCPU': amount, 'MEMORY_MB': 1024, 'DISK_GB': 10})
-        assert [row.name for row in listing(nested, lacking, Order.NAME).rows] == names
+        assert [row.name for row in list_trees(nested, lacking, NAME).rows] == names
         assert capacity.summary(nested, lacking).trees == len(names)
     with pytest.raises(exception.ResourceClassNotFound):
         capacity.summary(nested, TreeFilter(lacking={'CUSTOM_NOTHING': 1}))
@@ -135,7 +134,7 @@ def test_hosts_without_capacity_for_a_size(nested: Snapshot) -> None:
 
 def test_reserved_hosts_supply_nothing(in_all_states: Snapshot) -> None:
     lacking = TreeFilter(lacking={'VCPU': 8})
-    assert [row.name for row in listing(in_all_states, lacking, Order.NAME).rows] == ['least', 'over', 'small']
+    assert [row.name for row in list_trees(in_all_states, lacking, NAME).rows] == ['least', 'over', 'small']
 
 
 @pytest.mark.usefixtures('nested')
@@ -186,12 +185,12 @@ def test_cells_without_inventory_are_empty(db: Database) -> None:
 
 
 def test_trees_are_listed_fullest_first(nested: Snapshot) -> None:
-    page = listing(nested)
+    page = list_trees(nested)
     assert page.trees == 5
     assert [row.name for row in page.rows] == ['compute-0', 'compute-1', 'compute-2', 'store', 'compute-3']
     assert [column.resource_class for column in page.rows[0].classes] == ['VCPU', 'MEMORY_MB', 'SRIOV_NET_VF']
-    assert [row.name for row in listing(nested, order=Order.NAME, first=3).rows] == ['compute-3', 'store']
-    assert [row.name for row in listing(nested, first=1, count=1).rows] == ['compute-1']
+    assert [row.name for row in list_trees(nested, order=NAME, first=3).rows] == ['compute-3', 'store']
+    assert [row.name for row in list_trees(nested, first=1, count=1).rows] == ['compute-1']
 
 
 def test_trees_are_listed_by_one_class(db: Database) -> None:
@@ -206,8 +205,8 @@ def test_trees_are_listed_by_one_class(db: Database) -> None:
     cloud.allocations = {f'of-{name}': {name: amounts} for name, amounts in allocated.items()}
     clouds.create_cloud(db, cloud)
     state = ProviderCache(db).up_to_date()
-    assert [row.name for row in listing(state).rows] == ['half', 'most', 'none']
-    assert [row.name for row in listing(state, resource_class='VCPU').rows] == ['most', 'half', 'none']
+    assert [row.name for row in list_trees(state).rows] == ['half', 'most', 'none']
+    assert [row.name for row in list_trees(state, order='VCPU').rows] == ['most', 'half', 'none']
 
 
 @pytest.mark.parametrize(
@@ -228,7 +227,7 @@ def test_trees_are_listed_by_one_class(db: Database) -> None:
     ],
 )
 def test_trees_are_found(nested: Snapshot, trees: TreeFilter, names: list[str], match: str | None) -> None:
-    page = listing(nested, trees, Order.NAME)
+    page = list_trees(nested, trees, NAME)
     assert [row.name for row in page.rows] == names
     assert page.trees == len(names)
     assert all((row.found is None) if match is None else str(row.found).endswith(match) for row in page.rows)

@@ -12,9 +12,8 @@ from placement import capacity as capacity_rule
 from placement.cache.providers import InventoryRecord, Provider
 from placement.cache.snapshot import KnownNames, Snapshot
 from placement.ops.reports import capacity
-from placement.ops.reports.capacity import ClassFigures, Utilization
+from placement.ops.reports.capacity import NAME, ClassFigures, Utilization, list_trees
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
-from placement.ops.reports.tree_list import Order, listing
 
 CLASSES = {0: 'VCPU', 1: 'MEMORY_MB', 2: 'DISK_GB'}
 AGGREGATES = [str(uuid.UUID(int=number)) for number in range(3)]
@@ -119,7 +118,7 @@ def test_figures_of_aggregates_and_trees(state: Snapshot) -> None:
         expected = [_utilization(_of_class(inside, name)) for name in heat.classes]
         shown = [utilization or Utilization(0, 0) for utilization in row.utilizations]
         assert (row.trees, shown) == (len(roots), expected)
-    for tree in listing(state, order=Order.NAME, count=None).rows:
+    for tree in list_trees(state, order=NAME, count=None).rows:
         (root_id,) = (provider.root_id for provider in providers if provider.uuid == tree.uuid)
         members = [provider for provider in providers if provider.root_id == root_id]
         expected = [_utilization(_of_class(members, column.resource_class)) for column in tree.classes]
@@ -138,7 +137,7 @@ def test_hosts_in_a_state(state: Snapshot, inventory_state: InventoryState) -> N
     ]
     assert sum(getattr(figures, f'providers_{inventory_state.value}') for figures in classes) == len(affected)
     names = [f'p{root_id:03}' for root_id in sorted({root_id for root_id, _ in affected})]
-    assert [row.name for row in listing(state, hosts, Order.NAME, count=None).rows] == names
+    assert [row.name for row in list_trees(state, hosts, NAME, count=None).rows] == names
 
 
 @given(clouds(), st.dictionaries(st.sampled_from(sorted(CLASSES.values())), st.integers(1, 12), min_size=1))
@@ -155,7 +154,7 @@ def test_hosts_without_capacity(state: Snapshot, size: dict[str, int]) -> None:
         )
         if all(supplied.values()) and not fits:
             names.append(f'p{root_id:03}')
-    assert [row.name for row in listing(state, hosts, Order.NAME, count=None).rows] == names
+    assert [row.name for row in list_trees(state, hosts, NAME, count=None).rows] == names
     assert capacity.summary(state, hosts).trees == len(names)
 
 

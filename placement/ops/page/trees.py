@@ -11,8 +11,8 @@ from placement.cache.snapshot import Snapshot
 from placement.ops.page import pictures
 from placement.ops.page.parameters import BadInput, Missing, Parameters
 from placement.ops.page.view import Pagination, Sources, View
-from placement.ops.reports import consumers, provider_trees, tree_list
-from placement.ops.reports.tree_list import Order, TreeRow
+from placement.ops.reports import capacity, consumers, provider_trees
+from placement.ops.reports.capacity import TreeRow
 
 #: The number of entries on one page of each list.
 _TREES, _PROVIDERS, _CONSUMERS = 50, 50, 25
@@ -22,12 +22,10 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
     """List the trees that match the parameters, the fullest first unless ``order`` is ``name`` or a resource class."""
     page, trees = parameters.page(), parameters.trees()
     snapshot = sources.provider_cache.up_to_date()
-    order = parameters.text('order') or Order.FULLEST.value
-    resource_class = None if order in {choice.value for choice in Order} else order
-    if resource_class is not None and resource_class not in snapshot.names.class_ids:
+    order = parameters.text('order') or capacity.FULLEST
+    if order not in (capacity.FULLEST, capacity.NAME, *snapshot.names.class_ids):
         raise BadInput(reason=f'“order” must be fullest, name or a resource class, not “{order}”.')
-    by = Order.FULLEST if resource_class else Order(order)
-    tree_page = tree_list.listing(snapshot, trees, by, (page - 1) * _TREES, _TREES, resource_class)
+    tree_page = capacity.list_trees(snapshot, trees, order, (page - 1) * _TREES, _TREES)
     pages = Pagination(page, _TREES, tree_page.trees)
     data = {
         'search': trees.name,

@@ -1,10 +1,11 @@
-"""Sums over inventories: by resource class, by aggregate and resource class, and by tree.
+"""Sums over inventories: by resource class, by aggregate and resource class, and a list of trees with their sums.
 
 The commands, the page and the metrics all show these figures.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import Partition
 from placement.cache.snapshot import Snapshot
-from placement.ops.reports.tree_filter import FULL, TreeFilter, inventory_states
+from placement.ops.reports.tree_filter import FULL, TreeFilter, inventory_states, name_matcher
 
 #: The maximum of a capacity or usage in a sum. Larger ones are cut to it, so that sums over a partition fit 64 bits.
 _LARGEST = 2**48
@@ -163,11 +164,12 @@ def heat_map(snapshot: Snapshot) -> HeatMap:
     for partition in snapshot.partitions:
         column = partition.tree_aggregates
         counts = np.bincount(column.codes, minlength=len(column.values))
-        sums = np.reshape([_by_set(partition, name) for name in classes], (len(classes), len(counts), len(_SUMMED)))
+        sums = [_sums(partition, name, column.codes, len(counts)) for name in classes]
+        by_set = np.reshape(sums, (len(classes), len(counts), len(_SUMMED)))
         for code, aggregates in enumerate(column.values):
             members = [numbers[uuid] for uuid in aggregates]
             trees[members] += counts[code]
-            totals[members] += sums[:, code]
+            totals[members] += by_set[:, code]
     rows = []
     fullest = shares(totals[:, :, 0], totals[:, :, 1]).max(axis=1, initial=0)
     for number in np.argsort(-fullest, kind='stable').tolist():
@@ -177,27 +179,16 @@ def heat_map(snapshot: Snapshot) -> HeatMap:
     return HeatMap(classes, rows)
 
 
-def _by_set(partition: Partition, name: str) -> NDArray[np.float64]:
-    """Return the sums over one class for each set of aggregates that trees of the partition have."""
-    size = len(partition.tree_aggregates.values)
+def _sums(partition: Partition, name: str, groups: NDArray[np.signedinteger[Any]], size: int) -> NDArray[np.float64]:
+    """Add up the amounts of one class in groups of trees. Row ``n`` has the sums of group ``n``, as in ``_SUMMED``.
+
+    :param groups: for each tree of the partition, the number of its group.
+    :param size: the number of groups.
+    """
     columns = partition.inventory_columns.get(name)
     if columns is None:
         return np.zeros((size, len(_SUMMED)))
-    sets = partition.tree_aggregates.codes[partition.tree_numbers[columns.positions]]
-    return _grouped(sets, columns, size)
-
-
-def tree_utilization(partition: Partition, name: str) -> NDArray[np.float64]:
-    """Return the capacity, usage and over-commitment of one class for each tree of a partition.
-
-    :param name: a class that a provider of the partition has.
-    """
-    columns = partition.inventory_columns[name]
-    return _grouped(partition.tree_numbers[columns.positions], columns, len(partition.roots))
-
-
-def _grouped(numbers: NDArray[np.signedinteger[Any]], columns: InventoryColumns, size: int) -> NDArray[np.float64]:
-    """Add up the amounts of the inventories that have the same number. Row ``n`` has the sums of number ``n``."""
+    numbers = groups[partition.tree_numbers[columns.positions]]
     sums = [np.bincount(numbers, weights=values, minlength=size) for values in _amounts(columns)]
     return np.stack(sums, axis=1).astype(np.float64)
 
@@ -205,3 +196,93 @@ def _grouped(numbers: NDArray[np.signedinteger[Any]], columns: InventoryColumns,
 def shares(capacity: NDArray[np.float64], used: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the used shares of capacities, by the rule of ``Utilization.share``."""
     return np.divide(used, capacity, out=(used > 0).astype(np.float64), where=capacity > 0)
+
+
+# Trees -----------------------------------------------------------------------------------------------------------
+
+#: The orders of a list of trees: by the used share of the fullest class, or by name.
+FULLEST, NAME = 'fullest', 'name'
+
+
+@dataclass(frozen=True)
+class ClassUtilization:
+    """The usage and capacity of one resource class, summed up over the providers of one tree."""
+
+    resource_class: str
+    utilization: Utilization
+
+
+@dataclass(frozen=True)
+class TreeRow:
+    """One tree, with name and uuid of its root. ``found`` names the provider that matched, if not the root."""
+
+    uuid: str
+    name: str
+    providers: int
+    classes: Sequence[ClassUtilization]
+    found: str | None = None
+
+
+@dataclass(frozen=True)
+class TreePage:
+    """One page of the selected trees; ``trees`` is the number on all pages."""
+
+    trees: int
+    rows: Sequence[TreeRow] = field(default_factory=list)
+
+
+def list_trees(
+    snapshot: Snapshot,
+    trees: TreeFilter | None = None,
+    order: str = FULLEST,
+    first: int = 0,
+    count: int | None = 25,
+) -> TreePage:
+    """List the selected trees.
+
+    :param trees: None for all.
+    :param order: ``FULLEST``, ``NAME``, or a resource class. With a class, the trees in which most of it is used come
+        first, and trees without it come last.
+    :param first: how many trees to skip.
+    :param count: maximum number of trees to return; None for all.
+    :raises ResourceClassNotFound: a class of ``trees`` does not exist.
+    :raises TraitNotFound: a trait of ``trees`` does not exist.
+    """
+    trees = trees or TreeFilter()
+    selections = [(partition, np.flatnonzero(included)) for partition, included in trees.select(snapshot)]
+    places = [(partition, number) for partition, numbers in selections for number in numbers.tolist()]
+    if order == NAME:
+        places.sort(key=lambda place: place[0].tree(place[1])[0].display_name)
+    elif places:
+        fullest = np.concatenate([_fullest_shares(partition, order)[numbers] for partition, numbers in selections])
+        places = [places[index] for index in np.argsort(-fullest, kind='stable').tolist()]
+    shown = places[first : None if count is None else first + count]
+    # Many rows may be of one partition.
+    sums = functools.cache(_sums_by_tree)
+    rows = []
+    for partition, number in shown:
+        tree = partition.tree(number)
+        names = {name for provider in tree for name in provider.inventories}
+        classes = [
+            ClassUtilization(name, Utilization(*map(int, sums(partition, name)[number].tolist())))
+            for name in sorted(names, key=snapshot.names.class_ids.__getitem__)
+        ]
+        match = next(filter(name_matcher(trees.name), tree), tree[0]) if trees.name else tree[0]
+        found = None if match is tree[0] else match.display_name
+        rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), classes, found))
+    return TreePage(len(places), rows)
+
+
+def _fullest_shares(partition: Partition, order: str) -> NDArray[np.float64]:
+    """Return for each tree the used share of its fullest class, or of the class ``order``; -1 if it has none."""
+    fullest = np.full(len(partition.roots), -1.0)
+    for name, columns in partition.inventory_columns.items():
+        if order in (FULLEST, name):
+            sums = _sums_by_tree(partition, name)
+            trees = np.unique(partition.tree_numbers[columns.positions])
+            fullest[trees] = np.maximum(fullest, shares(sums[:, 0], sums[:, 1]))[trees]
+    return fullest
+
+
+def _sums_by_tree(partition: Partition, name: str) -> NDArray[np.float64]:
+    return _sums(partition, name, np.arange(len(partition.roots)), len(partition.roots))
