@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from placement import exception
 from placement.db import sql
 from placement.db.errors import RetryTransaction
-from placement.db.types import UTC_NOW
 
 
 class ChangeKind(enum.IntEnum):
@@ -102,7 +101,7 @@ class Slot:
             ' SET sequence = {slot.sequence} + 1, token = {slot.next_token}, updated_at = {now}'
             ' WHERE id = {slot.slot_id} AND sequence = {slot.sequence} AND token = {slot.token}',
             slot=self,
-            now=UTC_NOW[dialect],
+            now=sql.UTC_NOW[dialect],
         )
         into = 'INSERT INTO placement_change_log (slot_id, sequence, token, provider_id, kind)'
         key = f'{self.slot_id}, {self.sequence + 1}, {self.next_token}'

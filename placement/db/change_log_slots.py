@@ -29,7 +29,6 @@ from placement import exception
 from placement.db import errors, sql, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot
 from placement.db.errors import RetryTransaction
-from placement.db.types import UTC_NOW, UtcNow
 
 LOG = log.getLogger(__name__)
 
@@ -160,7 +159,7 @@ class ChangeLogSlots:
         """
         with self._begin() as tx:
             updated_at, now = (
-                sql.microseconds(tx.dialect, moment) for moment in ('updated_at', UTC_NOW[tx.dialect.name])
+                sql.microseconds(tx.dialect, moment) for moment in ('updated_at', sql.UTC_NOW[tx.dialect.name])
             )
             # ABS: a time more than an hour in the future means that the clock was wrong.
             is_free = _slots.c.owner.is_(None) | sa.text(f'ABS({updated_at} - {now}) > {_MAX_SILENCE_MICROSECONDS}')
@@ -170,7 +169,7 @@ class ChangeLogSlots:
             row = tx.execute(query.limit(1)).first()
             if row is None:
                 return Slot(sql.new_id(tx.execute(_slots.insert().values(sequence=0, token=0, owner=owner))))
-            take = _slots.update().where(_slots.c.id == row.id, is_free).values(owner=owner, updated_at=UtcNow())
+            take = _slots.update().where(_slots.c.id == row.id, is_free).values(owner=owner, updated_at=sql.UtcNow())
             if not tx.execute(take).rowcount:
                 raise RetryTransaction
             return Slot(*row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import threading
 import time
@@ -15,13 +16,32 @@ from oslo_db import exception as db_exc
 from oslo_log import log
 
 from placement import exception
-from placement.db import errors, sessions, tables, types
+from placement.db import errors, sql, tables
 from placement.db.api import Database, SchemaMissing
 
 LOG = log.getLogger(__name__)
 
 #: The maximum time that callers wait for a check of the database.
 MAX_CHECK_SECONDS = 2.0
+#: How many seconds other connections have to close, or to begin to wait for our lock on the schema.
+_DISCONNECT_GRACE_SECONDS = 3
+
+#: By dialect, the query of the other connections, except those that wait for our lock to change the schema. SQLite has
+#: no list of connections.
+_QUERIES = {
+    'postgresql': (
+        'SELECT usename AS account, host(client_addr) AS address, application_name AS program,'
+        ' usename = current_user AS own FROM pg_stat_activity'
+        " WHERE datname = current_database() AND usename IS NOT NULL AND coalesce(backend_type, '') IN"
+        " ('client backend', '') AND pid <> pg_backend_pid()"
+        " AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
+    ),
+}
+_QUERIES['mysql'] = _QUERIES['mariadb'] = (
+    "SELECT user AS account, host AS address, '' AS program, user = substring_index(user(), '@', 1) AS own"
+    ' FROM information_schema.processlist WHERE db = database() AND id <> connection_id()'
+    " AND coalesce(state, '') <> 'User lock'"
+)
 
 
 def find_problem(db: Database) -> str | None:
@@ -113,10 +133,50 @@ def seconds_since_change(db: Database) -> float | None:
     When a process takes a slot that has been used before, this also counts as an entry.
     """
     slots = tables.change_log_slots.c
-    newest = sa.select(sa.func.max(slots.updated_at).label('at'), types.UtcNow().label('now')).where(slots.sequence > 0)
+    newest = sa.select(sa.func.max(slots.updated_at).label('at'), sql.UtcNow().label('now')).where(slots.sequence > 0)
     with db.reader() as connection:
         row = connection.execute(newest).one()
     return None if row.at is None else float((row.now - row.at).total_seconds())
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """One connection: its database account, the client's address and program. They are empty if unknown.
+
+    ``own`` tells whether it has the same account as the connection that reads this.
+    """
+
+    account: str
+    address: str
+    program: str
+    own: bool
+
+    def __str__(self) -> str:
+        where = f' from {self.address}' if self.address else ''
+        return f'{self.account}{where}' + (f' ({self.program})' if self.program else '')
+
+
+def list_sessions(connection: sa.Connection) -> list[Session]:
+    """Return the other connections that the account of ``connection`` may see, on this node of a cluster.
+
+    There are none on SQLite.
+    """
+    query = _QUERIES.get(connection.dialect.name)
+    if query is None:
+        return []
+    if connection.dialect.name == 'postgresql':
+        # Without this, PostgreSQL shows the same connections during the whole transaction.
+        connection.execute(sa.select(sa.func.pg_stat_clear_snapshot()))
+    rows = sql.execute_text(connection, query).all()
+    return [Session(row.account, row.address or '', row.program or '', bool(row.own)) for row in rows]
+
+
+def wait_for_disconnects(connection: sa.Connection) -> list[Session]:
+    """Wait for up to three seconds until there are no other connections, and return those that remain."""
+    deadline = time.monotonic() + _DISCONNECT_GRACE_SECONDS
+    while (others := list_sessions(connection)) and time.monotonic() <= deadline:
+        time.sleep(0.1)
+    return others
 
 
 class Connections(NamedTuple):
@@ -140,7 +200,7 @@ def connections(db: Database) -> list[Connections] | None:
         # MariaDB has addresses such as ``10.0.0.1:45678`` or ``localhost``. An IPv6 address has several colons.
         counts = Counter(
             (session.account, re.sub(r'^([^:]*):[0-9]+\Z', r'\1', session.address), session.program, session.own)
-            for session in sessions.list_others(connection)
+            for session in list_sessions(connection)
         )
     rows = (Connections(*place, connections=count) for place, count in counts.items())
     return sorted(rows, key=lambda row: (row.own, -row.connections, row))

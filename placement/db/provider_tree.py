@@ -1,4 +1,4 @@
-"""Creates, renames, moves and deletes providers, which form trees.
+"""Creates, renames, moves and deletes providers, which form trees, and finds the roots of these.
 
 A transaction that creates a provider below another one, or moves providers, locks the roots of the trees that it
 changes. Then it checks that the providers are still in these trees. So such transactions run one at a time on a tree.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -136,6 +136,28 @@ def delete(tx: sa.Connection, uuid: str) -> None:
     except db_exc.DBReferenceError as error:
         # A child, an allocation or another related row was inserted since the query above.
         raise errors.RetryTransaction from error
+
+
+def find_roots(parents: Mapping[int, int | None]) -> dict[int, int | None]:
+    """Return the id of the root of each provider, by provider id; None if its parents form a loop.
+
+    :param parents: the parent id of each provider by its id; None for a root. A provider whose parent is not in the
+        mapping counts as a root.
+    """
+    roots: dict[int, int | None] = {}
+    for provider_id in parents:
+        passed: dict[int, None] = {}
+        current = provider_id
+        while current not in roots and current not in passed:
+            passed[current] = None
+            parent_id = parents[current]
+            if parent_id is None or parent_id not in parents:
+                roots[current] = current
+            else:
+                current = parent_id
+        # If ``current`` still has no root, it was passed twice, so there is a loop.
+        roots.update(dict.fromkeys(passed, roots.get(current)))
+    return roots
 
 
 class _TreePosition(NamedTuple):

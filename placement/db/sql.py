@@ -1,4 +1,4 @@
-"""SQL that differs between databases, or that has to stay within the limits of a database."""
+"""SQL and types of columns that differ between databases, or that have to stay within the limits of a database."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 from oslo_utils import timeutils
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler, TypeCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 #: Maximum number of values of an IN list. PostgreSQL takes 65,535 parameters, SQLite 32,766. MariaDB converts a list of
 #: 1,000 values or more to a temporary table, and may read the whole other table to join them.
@@ -32,6 +35,52 @@ Moment = TypeVar('Moment', dt.datetime, dt.datetime | None)
 
 class TruncatedResult(RuntimeError):
     """The database returned only the beginning of the rows that it joined."""
+
+
+class Text(sa.String):
+    """A string of up to ``length`` code points, compared code point by code point.
+
+    This is the default of SQLite and PostgreSQL. The default of MySQL and MariaDB ignores case and trailing blanks, so
+    different names would be equal.
+    """
+
+    cache_ok = True
+    __visit_name__ = 'placement_text'
+
+
+@compiles(Text)
+def _plain(type_: Text, _compiler: TypeCompiler, **_kw: Any) -> str:
+    return f'VARCHAR({type_.length})'
+
+
+@compiles(Text, 'mysql')
+@compiles(Text, 'mariadb')
+def _mysql(type_: Text, compiler: TypeCompiler, **_kw: Any) -> str:
+    # MariaDB and MySQL 8 have different names for the collation that compares all bytes, including trailing blanks.
+    collation = 'utf8mb4_nopad_bin' if getattr(compiler.dialect, 'is_mariadb', False) else 'utf8mb4_0900_bin'
+    return f'VARCHAR({type_.length}) CHARACTER SET utf8mb4 COLLATE {collation}'
+
+
+#: By name of the dialect, the current time by the clock of the database, in UTC without a time zone. MySQL requires the
+#: parentheses in the default of a column.
+UTC_NOW = {
+    'sqlite': 'CURRENT_TIMESTAMP',
+    'postgresql': "timezone('utc', now())",
+    'mysql': '(utc_timestamp())',
+    'mariadb': '(utc_timestamp())',
+}
+
+
+class UtcNow(FunctionElement[Any]):
+    """``UTC_NOW`` as an expression, which can be the default of a column."""
+
+    inherit_cache = True
+    type = sa.DateTime()
+
+
+@compiles(UtcNow)
+def _utc_now(_element: UtcNow, compiler: SQLCompiler, **_kw: Any) -> str:
+    return UTC_NOW[compiler.dialect.name]
 
 
 def chunks(values: Sequence[V], size: int = MAX_VALUES_PER_STATEMENT) -> Iterator[Sequence[V]]:

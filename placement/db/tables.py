@@ -19,7 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_utils import timeutils
 
-from placement.db import types
+from placement.db import sql
 
 metadata = sa.MetaData()
 
@@ -54,8 +54,8 @@ def _id() -> sa.Column[int]:
 
 resource_providers = _with_unique_ids(
     'placement_resource_providers',
-    sa.Column('uuid', types.Text(36), nullable=False),
-    sa.Column('name', types.Text(200), nullable=True),
+    sa.Column('uuid', sql.Text(36), nullable=False),
+    sa.Column('name', sql.Text(200), nullable=True),
     sa.Column('generation', sa.Integer, nullable=False, default=0),
     # A root has its own id here. NULL exists only inside the transaction that creates or deletes a root: MySQL reports
     # the id of a row after the INSERT, and does not delete a row that refers to itself.
@@ -89,7 +89,7 @@ allocations = _table(
     'placement_allocations',
     _id(),
     sa.Column('resource_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=False),
-    sa.Column('consumer_id', types.Text(36), nullable=False),
+    sa.Column('consumer_id', sql.Text(36), nullable=False),
     sa.Column('resource_class_id', sa.Integer, nullable=False),
     sa.Column('used', sa.Integer, nullable=False),
     sa.Column('consumer_project_id', sa.Integer, nullable=True),
@@ -114,26 +114,26 @@ allocations = _table(
 
 projects = _with_unique_ids(
     'placement_projects',
-    sa.Column('external_id', types.Text(255), nullable=False),
+    sa.Column('external_id', sql.Text(255), nullable=False),
     sa.UniqueConstraint('external_id', name='uniq_projects0external_id'),
 )
 
 users = _with_unique_ids(
     'placement_users',
-    sa.Column('external_id', types.Text(255), nullable=False),
+    sa.Column('external_id', sql.Text(255), nullable=False),
     sa.UniqueConstraint('external_id', name='uniq_users0external_id'),
 )
 
 # Names that clients choose, such as INSTANCE. A write of a consumer inserts its type; types are never removed.
 consumer_types = _with_unique_ids(
     'placement_consumer_types',
-    sa.Column('name', types.Text(255), nullable=False),
+    sa.Column('name', sql.Text(255), nullable=False),
     sa.UniqueConstraint('name', name='uniq_consumer_types0name'),
 )
 
 consumers = _with_unique_ids(
     'placement_consumers',
-    sa.Column('uuid', types.Text(36), nullable=False),
+    sa.Column('uuid', sql.Text(36), nullable=False),
     sa.Column('project_id', sa.Integer, sa.ForeignKey('placement_projects.id'), nullable=False),
     sa.Column('user_id', sa.Integer, sa.ForeignKey('placement_users.id'), nullable=False),
     sa.Column('generation', sa.Integer, nullable=False, default=0, server_default='0'),
@@ -151,7 +151,7 @@ resource_classes = sa.Table(
     # No auto-increment: ids of standard classes begin at 0, and MySQL would replace a 0. The ids of custom classes come
     # from resource_class_sequence.
     sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
-    sa.Column('name', types.Text(255), nullable=False),
+    sa.Column('name', sql.Text(255), nullable=False),
     sa.Column('created_at', sa.DateTime, default=timeutils.utcnow),
     sa.Column('updated_at', sa.DateTime, onupdate=timeutils.utcnow),
     sa.UniqueConstraint('name', name='uniq_resource_classes0name'),
@@ -172,7 +172,7 @@ resource_class_sequence = sa.Table(
 
 traits = _with_unique_ids(
     'placement_traits',
-    sa.Column('name', types.Text(255), nullable=False),
+    sa.Column('name', sql.Text(255), nullable=False),
     sa.UniqueConstraint('name', name='uniq_traits0name'),
 )
 
@@ -191,7 +191,7 @@ resource_provider_traits = _table(
 
 placement_aggregates = _with_unique_ids(
     'placement_aggregates',
-    sa.Column('uuid', types.Text(36), nullable=False),
+    sa.Column('uuid', sql.Text(36), nullable=False),
     sa.UniqueConstraint('uuid', name='uniq_placement_aggregates0uuid'),
 )
 
@@ -220,7 +220,7 @@ change_log_slots = sa.Table(
     sa.Column('token', sa.BigInteger, nullable=False),
     # A random number that identifies a process; NULL if the slot is free.
     sa.Column('owner', sa.BigInteger, nullable=True),
-    sa.Column('updated_at', sa.DateTime, nullable=False, server_default=types.UtcNow()),
+    sa.Column('updated_at', sa.DateTime, nullable=False, server_default=sql.UtcNow()),
     sqlite_autoincrement=True,
     mysql_engine='InnoDB',
     mysql_charset='utf8mb4',

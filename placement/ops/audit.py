@@ -19,7 +19,7 @@ from oslo_utils import timeutils
 
 from placement import capacity, exception, units
 from placement.claims import consumers
-from placement.db import change_log, errors, roots, sql, tables
+from placement.db import change_log, errors, provider_tree, sql, tables
 from placement.db.api import Database
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -187,7 +187,7 @@ def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
     query = sa.select(columns.id, columns.uuid, columns.name, columns.parent_provider_id, columns.root_provider_id)
     rows = {row.id: row for row in tx.execute(query.order_by(columns.id))}
     parents: dict[int, int | None] = {id_: row.parent_provider_id for id_, row in rows.items()}
-    root_of = roots.find_roots(parents)
+    root_of = provider_tree.find_roots(parents)
     for id_, row in rows.items():
         root_id = root_of[id_]
         if root_id == row.root_provider_id:

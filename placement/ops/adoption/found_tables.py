@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from placement.db import sql, tables, types
+from placement.db import sql, tables
 from placement.ops.adoption.names import Names
 
 #: For the columns of each foreign key, the table whose id they refer to.
@@ -168,7 +168,7 @@ def _inspect(connection: sa.Connection, inspector: sa.Inspector, names: Names, t
 
 
 def _collated_columns(connection: sa.Connection, table: sa.Table, name: str, definition: str) -> Iterator[str]:
-    texts = [column.name for column in table.columns if isinstance(column.type, types.Text)]
+    texts = [column.name for column in table.columns if isinstance(column.type, sql.Text)]
     if sql.is_mysql(connection.dialect):
         query = sa.text(
             'SELECT column_name AS name, collation_name AS collation FROM information_schema.columns'
@@ -182,13 +182,13 @@ def _collated_columns(connection: sa.Connection, table: sa.Table, name: str, def
 
 
 def binary_collation(connection: sa.Connection) -> str:
-    """Return the name of the collation of ``types.Text`` on MySQL or MariaDB."""
-    return str(types.Text(1).compile(connection.dialect)).rpartition(' ')[2]
+    """Return the name of the collation of ``sql.Text`` on MySQL or MariaDB."""
+    return str(sql.Text(1).compile(connection.dialect)).rpartition(' ')[2]
 
 
 def is_expected(column: sa.Column[Any], type_: Any) -> bool:
     """Return whether ``type_`` can store what our ``column`` stores, if necessary after a step of the plan."""
-    if isinstance(column.type, types.Text):
+    if isinstance(column.type, sql.Text):
         # CHAR pads values with blanks; MySQL can index only a prefix of a TEXT.
         return isinstance(type_, sa.String) and not isinstance(type_, sa.CHAR | mysql.TEXT | mysql.CHAR)
     if isinstance(column.type, sa.Integer):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import sqlalchemy as sa
 
-from placement.db import sessions
+from placement.db import health
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ def run_steps(connection: sa.Connection, steps: Iterable[Step], report: Reporter
 
 def with_notes(connection: sa.Connection, plan: Plan) -> Plan:
     """Return the plan with a note for each other connection to the database."""
-    return dataclasses.replace(plan, notes=[*plan.notes, *map(_describe, sessions.list_others(connection))])
+    return dataclasses.replace(plan, notes=[*plan.notes, *map(_describe, health.list_sessions(connection))])
 
 
 def require_no_connections(connection: sa.Connection, plan: Plan, ignore_connections: bool) -> Plan:
@@ -54,8 +54,8 @@ def require_no_connections(connection: sa.Connection, plan: Plan, ignore_connect
     """
     if plan.problems or ignore_connections:
         return plan
-    return dataclasses.replace(plan, problems=[*map(_describe, sessions.wait_for_disconnects(connection))])
+    return dataclasses.replace(plan, problems=[*map(_describe, health.wait_for_disconnects(connection))])
 
 
-def _describe(other: sessions.Session) -> str:
+def _describe(other: health.Session) -> str:
     return f'There is a connection of the account {other}: stop the program.'

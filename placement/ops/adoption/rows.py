@@ -16,8 +16,7 @@ import os_traits
 import sqlalchemy as sa
 from oslo_utils import timeutils
 
-from placement.db import migration, sql, tables, types
-from placement.db import roots as tree_roots
+from placement.db import migration, provider_tree, sql, tables
 from placement.ops.adoption.found_tables import FoundTable
 from placement.ops.adoption.names import Names
 from placement.ops.adoption.plan import Step
@@ -73,7 +72,7 @@ def _equal(connection: sa.Connection, names: Names, existing: FoundTable) -> Ite
         binary = [
             sa.cast(column, sa.LargeBinary)
             for column in columns
-            if sql.is_mysql(connection.dialect) and isinstance(column.type, types.Text)
+            if sql.is_mysql(connection.dialect) and isinstance(column.type, sql.Text)
         ]
         duplicates = sa.select(*columns).group_by(*binary, *columns).having(sa.func.count() > 1)
         rows = connection.execute(duplicates.limit(_MAX_EXAMPLES)).all()
@@ -124,7 +123,7 @@ def _loops(connection: sa.Connection, names: Names) -> Iterator[str]:
     columns = names[tables.resource_providers].c
     rows = connection.execute(sa.select(columns.id, columns.parent_provider_id)).all()
     parents = {row.id: row.parent_provider_id for row in rows}
-    looping = sorted(id_ for id_, root_id in tree_roots.find_roots(parents).items() if root_id is None)
+    looping = sorted(id_ for id_, root_id in provider_tree.find_roots(parents).items() if root_id is None)
     if looping:
         yield f'The parents of {names.existing_name(tables.resource_providers)} form a loop: {_examples(looping)}.'
 
@@ -234,7 +233,7 @@ def _fill_roots(connection: sa.Connection) -> None:
         .where(_providers.c.id == sa.bindparam('provider'))
         .values(root_provider_id=sa.bindparam('root'), updated_at=_providers.c.updated_at)
     )
-    root_of = tree_roots.find_roots(parents)
+    root_of = provider_tree.find_roots(parents)
     connection.execute(change, [{'provider': id_, 'root': root_of[id_]} for id_ in rootless])
 
 

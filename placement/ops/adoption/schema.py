@@ -16,7 +16,7 @@ from alembic import migration
 from alembic.operations import Operations
 
 from placement import exception
-from placement.db import sql, tables, types
+from placement.db import sql, tables
 from placement.ops.adoption import found_tables
 from placement.ops.adoption.found_tables import FoundTable
 from placement.ops.adoption.plan import Step
@@ -173,7 +173,7 @@ def _altering(existing: FoundTable, column: str) -> Change:
     type_ = present['type']
     if column in existing.collated_columns or column in existing.short_columns():
         # A text column that is longer than ours keeps its length.
-        type_ = types.Text(max(ours.type.length, type_.length or 0))  # type: ignore[attr-defined]
+        type_ = sql.Text(max(ours.type.length, type_.length or 0))  # type: ignore[attr-defined]
     changes_null = column in (*existing.missing_not_null(), *existing.unwanted_not_null())
     default = sa.text(present['default']) if present['default'] is not None else None
 

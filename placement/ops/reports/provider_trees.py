@@ -13,7 +13,7 @@ from placement import exception, validation
 from placement.cache import loader
 from placement.cache.providers import SHARING_TRAIT, InventoryRecord, Provider
 from placement.cache.snapshot import Snapshot
-from placement.db import roots, sql, tables
+from placement.db import provider_tree, sql, tables
 from placement.db.api import Database
 from placement.ops.reports import inventory_history
 from placement.ops.reports.capacity import Utilization
@@ -198,7 +198,7 @@ def _trees(
     loop.
     """
     parents = {provider.id: provider.parent_id for provider in providers}
-    for start in [id_ for id_, root_id in roots.find_roots(parents).items() if root_id is None]:
+    for start in [id_ for id_, root_id in provider_tree.find_roots(parents).items() if root_id is None]:
         # The first provider that is reached twice on the way up becomes a root.
         passed: set[int] = set()
         id_: int | None = start
