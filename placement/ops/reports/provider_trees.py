@@ -1,24 +1,28 @@
-"""Provider trees as operators see them: built from the parents, with sums of allocations and sharing providers."""
+"""Provider trees as operators see them: built from the parents, with sharing providers, and with the times at which
+inventories and their allocations were written, which tell why an inventory is over-committed.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
+from oslo_utils import timeutils
 
-from placement import exception, validation
+from placement import exception, units, validation
 from placement.cache import loader
 from placement.cache.providers import SHARING_TRAIT, InventoryRecord, Provider
 from placement.cache.snapshot import Snapshot
+from placement.capacity import capacity_limit
 from placement.db import provider_tree, sql, tables
 from placement.db.api import Database
-from placement.ops.reports import inventory_history
 from placement.ops.reports.capacity import Utilization
-from placement.ops.reports.inventory_history import InventoryHistory
 
+_inventories, _allocations, _classes = tables.inventories.c, tables.allocations.c, tables.resource_classes.c
 _providers, _traits, _provider_traits = tables.resource_providers.c, tables.traits.c, tables.resource_provider_traits.c
 
 
@@ -28,6 +32,24 @@ class UnknownProvider(exception.NotFound):
 
 class ProviderIsConsumer(UnknownProvider):
     template = '{identifier} is a consumer, not a resource provider. See: placement-manage consumer {identifier}'
+
+
+@dataclasses.dataclass(frozen=True)
+class InventoryHistory:
+    """The aware times at which an inventory and its allocations were written; None if unknown.
+
+    ``updated_at`` is the time of the latest change of the inventory, or of its creation; claims do not change it.
+    ``allocated`` is the sum of all allocations, ``allocated_before`` the sum of those written before that time.
+    ``mismatch`` is ``allocated`` if the recorded usage differs, because another program has written to the database;
+    otherwise None.
+    """
+
+    updated_at: dt.datetime | None
+    allocations_from: dt.datetime | None
+    allocations_to: dt.datetime | None
+    allocated: int
+    allocated_before: int
+    mismatch: int | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,12 +84,35 @@ class Tree:
         return provider.inventories[resource_class].used if mismatch is None else mismatch
 
     def explain_over_commitment(self, provider: Provider, resource_class: str) -> str:
-        """Return when and why an inventory was over-committed; empty if it is not or if the times are unknown."""
+        """Return sentences about when and why an inventory was over-committed, as far as the times show it.
+
+        They are empty if it is not over-committed, or if the times are unknown.
+        """
         inventory = provider.inventories[resource_class]
         history = self.histories.get((provider.id, resource_class))
         if history is None or not inventory_utilization(inventory).over_committed:
             return ''
-        return history.explain_over_commitment(resource_class, inventory)
+        if not history.updated_at or not history.allocations_from or not history.allocations_to:
+            return ''
+        age = (timeutils.utcnow(with_timezone=True) - history.updated_at).total_seconds()
+        times = (
+            f'Inventory changed {units.ago(age)} ({units.moment(history.updated_at)}); allocations from'
+            f' {units.moment(history.allocations_from)} to {units.moment(history.allocations_to)}.'
+        )
+        # The inventory before its change, and allocations that were replaced, are not known. What follows is true
+        # whatever they were.
+        limit = max(inventory.capacity, 0)
+        if history.allocated_before > limit:
+            amount = units.amount(resource_class, history.allocated_before)
+            times += f' That change set the capacity below the {amount} that were already allocated.'
+            if inventory.reserved and inventory.total * inventory.allocation_ratio >= inventory.used:
+                times += ' With nothing reserved, the capacity would suffice.'
+            if inventory.allocation_ratio < 1 and inventory.total - inventory.reserved >= inventory.used:
+                times += ' With a ratio of 1, the capacity would suffice.'
+        elif history.allocated > limit and history.allocations_to > history.updated_at:
+            times += ' Allocations were written after that change: they replaced others of at least the same amount,'
+            times += ' which the service accepts, or another program wrote them.'
+        return times
 
     def provider_data(self, provider: Provider) -> dict[str, Any]:
         """Return a provider of the tree, with its inventories by class, as JSON documents show it."""
@@ -133,7 +178,7 @@ def load(db: Database, identifier: str | None = None) -> tuple[list[Tree], Snaps
             ids = members.union(_SELECT_SHARING)
         names = loader.load_names(tx)
         providers = list(loader.load_with_rootless(tx, names.classes, ids))
-        histories = inventory_history.read(tx, members)
+        histories = _read_histories(tx, members)
     sharing = [provider for provider in providers if SHARING_TRAIT in provider.traits]
     if uuid is not None:
         root_uuid = next(provider.root_provider_uuid for provider in providers if provider.uuid == uuid)
@@ -160,7 +205,7 @@ def tree_of(db: Database, snapshot: Snapshot, uuid: str) -> Tree:
         partition, number = snapshot.find_tree(provider.root_id)
         with db.reader() as tx:
             members = sa.select(_providers.id).where(_providers.root_provider_id == provider.root_id)
-            trees = _trees(partition.tree(number), snapshot.sharing, inventory_history.read(tx, members))
+            trees = _trees(partition.tree(number), snapshot.sharing, _read_histories(tx, members))
     # A tree with broken parent links becomes several trees.
     for tree in trees:
         if any(provider.uuid == uuid for provider in tree.walk()):
@@ -212,3 +257,46 @@ def _trees(
         parent_id = parents[provider.id]
         children[parent_id if parent_id in parents else None].append(provider)
     return [Tree(root, children, sharing, histories) for root in children[None]]
+
+
+def _read_histories(
+    tx: sa.Connection, members: sa.Select[tuple[int]] | None
+) -> dict[tuple[int, str], InventoryHistory]:
+    """Read the histories of inventories, by the id of the provider and the class, in one statement.
+
+    :param members: selects the ids of the providers. If None, only inventories that are over-committed or have a wrong
+        recorded usage are read, because no index has the times.
+    """
+    changed = sa.func.coalesce(_inventories.updated_at, _inventories.created_at)
+    written = sa.func.coalesce(_allocations.updated_at, _allocations.created_at)
+    query = (
+        sa.select(
+            _inventories.resource_provider_id,
+            _classes.name,
+            _inventories.used,
+            changed.label('changed'),
+            sa.func.min(written).label('oldest'),
+            sa.func.max(written).label('newest'),
+            sa.func.coalesce(sa.func.sum(_allocations.used), 0).label('allocated'),
+            sa.func.coalesce(sa.func.sum(sa.case((written < changed, _allocations.used))), 0).label('before'),
+        )
+        .join(tables.resource_classes, _classes.id == _inventories.resource_class_id)
+        .outerjoin(tables.allocations, tables.ALLOCATION_OF_INVENTORY)
+        .group_by(_inventories.id, _inventories.resource_provider_id, _classes.name, _inventories.used, changed)
+    )
+    if members is None:
+        is_over_committed = sa.and_(_inventories.used > capacity_limit(_inventories), _inventories.used > 0)
+        query = query.where(sa.or_(is_over_committed, _inventories.used != tables.ALLOCATED))
+    else:
+        query = query.where(_inventories.resource_provider_id.in_(members))
+    return {
+        (row.resource_provider_id, row.name): InventoryHistory(
+            sql.with_utc(row.changed),
+            sql.with_utc(row.oldest),
+            sql.with_utc(row.newest),
+            int(row.allocated),
+            int(row.before),
+            None if row.used == row.allocated else int(row.allocated),
+        )
+        for row in tx.execute(query)
+    }
