@@ -29,7 +29,6 @@ from placement.web import (
     health,
     policy,
     request_log,
-    request_metrics,
 )
 
 LOG = log.getLogger(__name__)
@@ -122,7 +121,7 @@ def _pipeline(
         )
         if conf.healthcheck.path
         else None,
-        functools.partial(request_metrics.RequestMetrics, metrics=db.metrics) if conf.metrics.bind else None,
+        functools.partial(request_log.RequestMetrics, metrics=db.metrics) if conf.metrics.bind else None,
         functools.partial(http_proxy_to_wsgi.HTTPProxyToWSGI, conf=conf)
         if conf.oslo_middleware.enable_proxy_headers_parsing
         else None,

@@ -22,8 +22,8 @@ from oslo_log import log
 from placement import conf as configuration
 from placement import deploy, exception, observability
 from placement.cache.refresh import CacheState
-from placement.cmd import command, exporter
-from placement.serving.master import Master
+from placement.cmd import command
+from placement.serving.master import ExporterProcess, Master
 
 LOG = log.getLogger(__name__)
 
@@ -145,9 +145,9 @@ class _Server(BaseApplication):
         #: Memory shared with the workers: 1 if the service is stopping (``master.Master``).
         self.stopping = mmap.mmap(-1, 1)
         #: The exporter, which the master restarts like workers; None without metrics.
-        self.exporter: exporter.ExporterProcess | None = None
+        self.exporter: ExporterProcess | None = None
         if self.conf.metrics.bind:
-            self.exporter = exporter.ExporterProcess(command.configuration_arguments(arguments))
+            self.exporter = ExporterProcess(command.configuration_arguments(arguments))
         try:
             self._cache_state = self._prepare(self.conf)
         except exception.PlacementError:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import functools
+import logging
 import os
-import shutil
-import subprocess
+import socket
 import sys
-import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from wsgiref.types import WSGIApplication
 
-from oslo_log import log
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import make_wsgi_app
 
 from placement import conf as configuration
 from placement import exception
@@ -20,13 +21,22 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import command
 from placement.db.api import Database
 from placement.db.health import TimedCheck
-
-LOG = log.getLogger(__name__)
+from placement.observability import processes
+from placement.ops import metrics
+from placement.serving.channel import ConnectionTable
+from placement.web.health import READY, HealthCheck
 
 PROGRAM = 'placement.cmd.exporter'
 _DIRECTORY_VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'
-#: The minimum time between two starts, because an exporter whose port is in use ends immediately.
-_RESTART_SECONDS = 5.0
+
+METRICS_PATH = '/metrics'
+HEALTH_PATH = '/healthcheck'
+PAGE_PATH = '/page'
+
+#: The limits for connections, like the limits of ``[server]`` for the API.
+_MAX_CONNECTIONS, _REQUEST_READ_TIMEOUT, _KEEPALIVE_TIMEOUT = 100, 5.0, 75.0
+_THREADS = 8
+
 DESCRIPTION = """
 Serve /metrics (for Prometheus), /healthcheck and /healthcheck/ready on the address in [metrics] bind.
 placement-api starts this automatically. Under another WSGI server run it beside the server, with the same configuration
@@ -53,11 +63,6 @@ def _serve(args: argparse.Namespace) -> int:
     if not os.path.isdir(directory):
         reason = f'{_DIRECTORY_VARIABLE} does not name the directory in which the service keeps its counts.'
         raise exception.ConfigurationInvalid(reason=reason)
-    # This import is not at the top, because prometheus_client reads PROMETHEUS_MULTIPROC_DIR when it is imported.
-    from placement.observability import processes
-    from placement.ops import metrics
-    from placement.serving import metrics_listener
-
     database = Database(conf)
     check = TimedCheck(database)
     registry = processes.registry(directory)
@@ -65,7 +70,7 @@ def _serve(args: argparse.Namespace) -> int:
     registry.register(metrics.DatabaseCollector(database, provider_cache, conf.metrics, check))
     page = None
     if conf.metrics.page:
-        # This is not at the top, because placement-api also imports this module: its start would take a tenth longer.
+        # Without the page, the exporter does not load the template engine.
         from placement.ops.page.application import Page, host_names
         from placement.ops.page.view import Sources, log_file
 
@@ -73,7 +78,7 @@ def _serve(args: argparse.Namespace) -> int:
         # If other machines can reach the address, the page accepts any host name.
         page = Page(sources, host_names(bind.rpartition(':')[0].strip('[]')))
     try:
-        metrics_listener.serve(metrics_listener.application(check.problem, registry, page), bind)
+        serve(application(check.problem, registry, page), bind)
     except (OSError, OverflowError) as error:
         problem = error.strerror if isinstance(error, OSError) else 'a port is a number below 65536'
         raise exception.ConfigurationInvalid(reason=f'Cannot listen on {bind}: {problem}.') from error
@@ -82,38 +87,48 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
-class ExporterProcess:
-    """The exporter as a child process of a server, and the directory with the metrics of the server's processes.
+def application(
+    check: Callable[[], str | None], registry: CollectorRegistry, page: WSGIApplication | None = None
+) -> WSGIApplication:
+    """Return the application for ``/metrics``, ``/healthcheck`` and ``/healthcheck/ready``; 404 for anything else.
 
-    Make it before prometheus_client is imported, because it sets ``PROMETHEUS_MULTIPROC_DIR``.
-
-    :param arguments: the server's arguments that select the configuration.
+    :param check: returns a sentence that says why the database cannot be used, or None.
+    :param registry: the registry that ``/metrics`` shows.
+    :param page: the application for the paths below ``/page``; None for no page.
     """
+    metrics_app: WSGIApplication = make_wsgi_app(registry)
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self._command = [sys.executable, '-m', PROGRAM, *arguments]
-        self._directory = tempfile.mkdtemp(prefix='placement-metrics-')
-        self._process: subprocess.Popen[bytes] | None = None
-        self._started = -_RESTART_SECONDS
-        os.environ[_DIRECTORY_VARIABLE] = self._directory
+    def route(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ['PATH_INFO'] == METRICS_PATH:
+            return metrics_app(environ, start_response)
+        if page is not None and f'{environ["PATH_INFO"]}/'.startswith(f'{PAGE_PATH}/'):
+            environ['SCRIPT_NAME'] += PAGE_PATH
+            environ['PATH_INFO'] = environ['PATH_INFO'].removeprefix(PAGE_PATH)
+            return page(environ, start_response)
+        body = b'Not found. Try /metrics, /healthcheck or /healthcheck/ready.\n'
+        start_response('404 Not Found', [('Content-Type', 'text/plain'), ('Content-Length', str(len(body)))])
+        return [body]
 
-    def keep_running(self) -> None:
-        """Start the process unless it runs. It reports errors, such as a port in use, on standard error."""
-        now = time.monotonic()
-        if (self._process and self._process.poll() is None) or now - self._started < _RESTART_SECONDS:
-            return
-        if self._process:
-            LOG.warning('The exporter of the metrics (pid: %d) has ended and is started again', self._process.pid)
-        self._started = now
-        # In its own session it does not get the SIGINT of Ctrl-C; the server stops it.
-        self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+    return HealthCheck(route, HEALTH_PATH, check)
 
-    def stop(self) -> None:
-        """Stop the process, wait until it has ended, and delete the directory."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
-        shutil.rmtree(self._directory, ignore_errors=True)
+
+def serve(app: WSGIApplication, bind: str) -> None:
+    """Serve ``app`` on ``bind`` (``host:port`` or ``[v6]:port``) until the parent process has ended.
+
+    :raises OSError: the address cannot be listened on.
+    """
+    parent = os.getppid()
+    host, _, port = bind.rpartition(':')
+    family = socket.AF_INET6 if ':' in host else socket.AF_INET
+    connections = ConnectionTable(_MAX_CONNECTIONS, _REQUEST_READ_TIMEOUT, _KEEPALIVE_TIMEOUT)
+    # waitress warns whenever a request waits for a thread.
+    logging.getLogger('waitress.queue').setLevel(logging.ERROR)
+    with socket.create_server((host.strip('[]'), int(port)), family=family) as listener:
+        server = connections.listen(app, [listener], _THREADS, (HEALTH_PATH, HEALTH_PATH + READY))
+        while os.getppid() == parent:
+            connections.sockets.run_once(1.0)
+            connections.reap()
+            server.task_dispatcher.watch()
 
 
 if __name__ == '__main__':

@@ -32,7 +32,7 @@ from placement.db import (
 )
 from placement.db.change_log_slots import CommitUnknown, Outcome
 from placement.db.errors import RetryTransaction
-from placement.observability.timing import DATABASE
+from placement.observability import DATABASE
 
 T = TypeVar('T')
 

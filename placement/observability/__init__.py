@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     # The first import of prometheus_client reads PROMETHEUS_MULTIPROC_DIR, which determines where values are stored.
     from placement.observability.metrics import Metrics
 
+#: The phases of a request: waiting for a connection to the database, for the database, and for the validation of a
+#: token.
+CONNECTION, DATABASE, KEYSTONE = PHASES = ('connection', 'database', 'keystone')
+
 #: The ``result`` of a claim that succeeded.
 ACCEPTED = 'accepted'
 

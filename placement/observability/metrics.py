@@ -14,13 +14,14 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
+from sqlalchemy import event
 
 from placement import exception
-from placement.observability import ACCEPTED, timing
+from placement.observability import ACCEPTED, CONNECTION, DATABASE, PHASES
 from placement.observability.processes import ProcessNumber
 
 if directory := os.environ.get('PROMETHEUS_MULTIPROC_DIR'):
@@ -56,18 +57,68 @@ class _ResponseMetrics(NamedTuple):
     phases: Mapping[str, Counter]
 
 
+class PhaseTimes(threading.local):
+    """The seconds that the request of this thread has spent so far, by phase."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        #: The ``time.perf_counter`` at which the current statement was sent; 0 between statements.
+        self.sent_at = 0.0
+
+    def clear(self) -> None:
+        for phase in PHASES:
+            self.seconds[phase] = 0.0
+
+    def add_time_since(self, phase: str, started: float) -> None:
+        """Add the time since ``started``, a value of ``time.perf_counter``."""
+        self.seconds[phase] += time.perf_counter() - started
+
+
+class ThreadCount:
+    """A number of threads. Any thread may change it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def change_by(self, number: int) -> None:
+        """Add ``number``, which may be negative."""
+        with self._lock:
+            self.count += number
+
+
+class Span:
+    """A context manager that adds the time of its block to ``phase``. In the block, ``threads`` counts the thread."""
+
+    def __init__(self, times: PhaseTimes, phase: str, threads: ThreadCount | None = None) -> None:
+        self._times = times
+        self._phase = phase
+        self._threads = threads
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        if self._threads is not None:
+            self._threads.change_by(1)
+        self._started = time.perf_counter()
+
+    def __exit__(self, *_error: object) -> None:
+        self._times.add_time_since(self._phase, self._started)
+        if self._threads is not None:
+            self._threads.change_by(-1)
+
+
 class Metrics:
     """Counts events, with a method for each, in ``registry``. doc/observability.md explains each metric."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         #: The number of threads that wait for a connection, by pool.
-        self.waiting_threads: dict[str, timing.ThreadCount] = {}
-        self._busy_threads = timing.ThreadCount()
+        self.waiting_threads: dict[str, ThreadCount] = {}
+        self._busy_threads = ThreadCount()
         self._engines: dict[str, tuple[sa.Engine, int]] = {}
         self._updating = False
         self._lock = threading.Lock()
-        self._phase_times = timing.PhaseTimes()
+        self._phase_times = PhaseTimes()
         #: By route, method, microversion and status. Otherwise looking up the metrics would take as long as counting.
         self._responses: dict[tuple[str, str, str, int], _ResponseMetrics] = {}
 
@@ -140,7 +191,7 @@ class Metrics:
         """
         for route, method in operations:
             self._request_duration.labels(route, method)
-            for phase in timing.PHASES:
+            for phase in PHASES:
                 self._request_phases.labels(route, method, phase)
             for status in ('500', '503'):
                 self._errors.labels(route, status)
@@ -172,7 +223,7 @@ class Metrics:
             response = self._responses[key] = _ResponseMetrics(
                 self._requests.labels(route, method, microversion, str(status)),
                 self._request_duration.labels(route, method),
-                {phase: self._request_phases.labels(route, method, phase) for phase in timing.PHASES},
+                {phase: self._request_phases.labels(route, method, phase) for phase in PHASES},
             )
         response.counter.inc()
         response.duration.observe(seconds)
@@ -196,8 +247,8 @@ class Metrics:
         :param pool: the label of its connection pool.
         :param limit: the maximum number of connections that it opens.
         """
-        timing.time_statements(engine, self._phase_times)
-        self.waiting_threads[pool] = timing.ThreadCount()
+        time_statements(engine, self._phase_times)
+        self.waiting_threads[pool] = ThreadCount()
         self._engines[pool] = (engine, limit)
 
     def update_saturation(self) -> None:
@@ -214,11 +265,11 @@ class Metrics:
 
     def connection_wait(self, pool: str) -> contextlib.AbstractContextManager[None]:
         """Return a context manager for a block that waits for a connection of ``pool``, a label from ``instrument``."""
-        return timing.Span(self._phase_times, timing.CONNECTION, self.waiting_threads[pool])
+        return Span(self._phase_times, CONNECTION, self.waiting_threads[pool])
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager for a block whose time belongs to the phase ``name``, one of ``timing.PHASES``."""
-        return timing.Span(self._phase_times, name)
+        """Return a context manager for a block whose time belongs to the phase ``name``, one of ``PHASES``."""
+        return Span(self._phase_times, name)
 
     def token_not_cached(self) -> None:
         """Count a token that Keystone validated and memcached did not keep."""
@@ -278,3 +329,20 @@ def _update(reference: weakref.ref[Metrics]) -> None:
         metrics.update_saturation()
         del metrics
         time.sleep(UPDATE_INTERVAL_SECONDS)
+
+
+def time_statements(engine: sa.Engine, times: PhaseTimes) -> None:
+    """Add the time of each statement on ``engine``, even if it fails, to the phase ``DATABASE``."""
+
+    def start(*_arguments: Any) -> None:
+        times.sent_at = time.perf_counter()
+
+    def end(*_arguments: Any) -> None:
+        if times.sent_at:
+            times.add_time_since(DATABASE, times.sent_at)
+            times.sent_at = 0.0
+
+    event.listen(engine, 'before_cursor_execute', start)
+    event.listen(engine, 'after_cursor_execute', end)
+    # After a failed statement there is a rollback, but no after_cursor_execute.
+    event.listen(engine, 'rollback', end)

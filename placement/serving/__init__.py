@@ -1,7 +1,7 @@
-"""The HTTP servers of placement-api: one for the API, one for the metrics.
+"""The HTTP server of placement-api.
 
 gunicorn starts and stops the processes for the API (``master``). In each, waitress reads the requests, and passes a
 request to a thread only after it has arrived completely. ``worker`` has the process, ``threads`` its threads,
-``socket_map`` the loop over its sockets, and ``channel`` a connection with its limits and timeouts.
-``metrics_listener`` serves the metrics.
+``socket_map`` the loop over its sockets, and ``channel`` a connection with its limits and timeouts. The exporter
+(``cmd.exporter``) uses the same connections.
 """

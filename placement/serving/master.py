@@ -1,16 +1,32 @@
-"""The master process of gunicorn, which starts, monitors and stops the workers, and its logger."""
+"""The master process of gunicorn, which starts, monitors and stops the workers and the exporter, and its logger."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
 from types import FrameType
 
 from gunicorn import glogging
 from gunicorn.arbiter import Arbiter
 from gunicorn.config import Config
+from oslo_log import log
+
+LOG = log.getLogger(__name__)
 
 #: The signals with which the master stops a worker.
 WORKER_STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGQUIT, signal.SIGINT})
+
+
+#: The module of the exporter.
+_EXPORTER = 'placement.cmd.exporter'
+#: The minimum time between two starts, because an exporter whose port is in use ends immediately.
+_RESTART_SECONDS = 5.0
 
 
 class Master(Arbiter):
@@ -67,6 +83,40 @@ class Master(Arbiter):
         if not (self.systemd or self.reexec_pid or self.master_pid):
             self.app.stopping[0] = 1
         super().stop(graceful)
+
+
+class ExporterProcess:
+    """The exporter as a child process of a server, and the directory with the metrics of the server's processes.
+
+    Make it before prometheus_client is imported, because it sets ``PROMETHEUS_MULTIPROC_DIR``.
+
+    :param arguments: the server's arguments that select the configuration.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._command = [sys.executable, '-m', _EXPORTER, *arguments]
+        self._directory = tempfile.mkdtemp(prefix='placement-metrics-')
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = -_RESTART_SECONDS
+        os.environ['PROMETHEUS_MULTIPROC_DIR'] = self._directory
+
+    def keep_running(self) -> None:
+        """Start the process unless it runs. It reports errors, such as a port in use, on standard error."""
+        now = time.monotonic()
+        if (self._process and self._process.poll() is None) or now - self._started < _RESTART_SECONDS:
+            return
+        if self._process:
+            LOG.warning('The exporter of the metrics (pid: %d) has ended and is started again', self._process.pid)
+        self._started = now
+        # In its own session it does not get the SIGINT of Ctrl-C; the server stops it.
+        self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+
+    def stop(self) -> None:
+        """Stop the process, wait until it has ended, and delete the directory."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 class ServiceLogger(glogging.Logger):

@@ -19,7 +19,7 @@ from oslo_middleware import request_id
 from webob import exc
 
 from placement import exception
-from placement.observability.timing import KEYSTONE
+from placement.observability import KEYSTONE
 from placement.web import error_document, request_log
 from placement.web.context import ENVIRON_KEY, RequestContext
 

@@ -1,17 +1,20 @@
-"""The request log: one line per request with method, URL, status, length, microversion and time."""
+"""The request log, with a line for each request, and the metrics of requests."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib import parse
 from wsgiref.types import WSGIApplication
 
 from oslo_log import log
 
-from placement.observability.timing import KEYSTONE
+from placement.observability import KEYSTONE
 from placement.web import microversion
+
+if TYPE_CHECKING:
+    from placement.observability.metrics import Metrics
 
 LOG = log.getLogger(__name__)
 
@@ -20,6 +23,9 @@ _MAX_LENGTH = 2048
 #: Characters other than letters and digits that are logged unchanged. All others, such as newlines, are encoded.
 _URL_CHARACTERS = "/:@!$&'()*+,;=?%~-._"
 
+#: The methods that the metrics distinguish, and the label for any other method, path or microversion.
+_METHODS = frozenset({'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'})
+_NONE = 'none'
 
 #: Keys of the WSGI environment. Authentication, which comes before the log, sets the time (``time.perf_counter``) at
 #: which the request began, and the seconds of the token's validation. A search sets the number of its candidates.
@@ -84,3 +90,38 @@ def quote(text: str) -> str:
     """Shorten text of a request to 2048 characters, and percent-encode it for a log line."""
     quoted = parse.quote(text[:_MAX_LENGTH].encode('latin-1', 'replace'), safe=_URL_CHARACTERS)
     return quoted if len(text) <= _MAX_LENGTH else f'{quoted}...'
+
+
+class RequestMetrics:
+    """WSGI middleware that reports each request to ``metrics``, even if other middleware responds to it.
+
+    Clients can send any path and method, and each new label value would start a time series. So the label is the
+    matching declared path (``placement.route``, set by the dispatcher), or ``none`` for unknown ones.
+    """
+
+    def __init__(self, app: WSGIApplication, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        started = time.perf_counter()
+        self._metrics.request_started()
+        statuses: list[str] = []
+
+        def start(status: str, *rest: Any) -> Any:
+            statuses.append(status)
+            return start_response(status, *rest)
+
+        try:
+            return self._app(environ, start)
+        finally:
+            # When the application raised an exception, the server answers with 500.
+            status = int(statuses[-1].split(' ', 1)[0]) if statuses else 500
+            method = environ['REQUEST_METHOD']
+            self._metrics.request_finished(
+                environ.get('placement.route', _NONE),
+                method if method in _METHODS else _NONE,
+                str(environ.get(microversion.ENVIRON_KEY, _NONE)),
+                status,
+                time.perf_counter() - started,
+            )

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from placement import deploy, observability
 from placement.cache.refresh import ProviderCache
+from placement.cmd import exporter
 from placement.db import health as database_health
 from placement.db import migration
 from placement.db.api import Database
@@ -29,7 +30,6 @@ from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.observability.processes import Processes, ProcessNumber
 from placement.ops.metrics import DatabaseCollector
-from placement.serving import metrics_listener
 from placement.web.context import RequestContext
 from placement.web.health import HealthCheck
 from tests.support import applications, fixtures, preforked
@@ -172,7 +172,7 @@ def _listener(db: Database, conf: cfg.ConfigOpts, registry: CollectorRegistry | 
     registry = registry or CollectorRegistry()
     check = TimedCheck(db)
     registry.register(DatabaseCollector(db, ProviderCache(db), conf.metrics, check))
-    return metrics_listener.application(check.problem, registry)
+    return exporter.application(check.problem, registry)
 
 
 def _scrape(app: Any, path: str = '/metrics') -> webob.Response:
@@ -230,7 +230,7 @@ def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) ->
 
 
 def test_other_paths_of_the_listener_are_404(counted: deploy.Application) -> None:
-    listener = metrics_listener.application(TimedCheck(counted.db).problem, CollectorRegistry())
+    listener = exporter.application(TimedCheck(counted.db).problem, CollectorRegistry())
     assert _scrape(listener, '/healthcheck').text == 'OK\n'
     assert _scrape(listener, '/healthcheck/ready').status_code == 200
     assert _scrape(listener, '/resource_providers').status_code == 404

@@ -12,7 +12,7 @@ import webob
 from placement import conf as placement_conf
 from placement import exception
 from placement.observability.metrics import CLAIM_REJECTIONS, Metrics
-from placement.web.request_metrics import RequestMetrics
+from placement.web.request_log import RequestMetrics
 
 
 def test_an_application_that_fails_counts_as_500() -> None:
