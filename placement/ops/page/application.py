@@ -18,8 +18,7 @@ from placement import exception
 from placement.db.api import SchemaMissing
 from placement.db.health import DatabaseSilent
 from placement.ops.page import consumers, health, overview, rendering, trees, why
-from placement.ops.page.parameters import BadInput, Missing, Parameters
-from placement.ops.page.view import Sources, View
+from placement.ops.page.view import BadInput, Missing, Parameters, Sources, View
 
 LOG = log.getLogger(__name__)
 

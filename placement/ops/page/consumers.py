@@ -6,8 +6,7 @@ from collections import Counter
 from typing import Any
 
 from placement import validation
-from placement.ops.page.parameters import BadInput, Missing, Parameters
-from placement.ops.page.view import Pagination, Sources, View
+from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
 from placement.ops.reports import capacity, consumers
 from placement.ops.reports.tree_filter import TreeFilter
 
@@ -48,13 +47,7 @@ def consumer_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     for allocation in consumer.allocations:
         totals[allocation.resource_class] += allocation.amount
     data = {
-        'uuid': consumer.uuid,
-        'project': consumer.project,
-        'user': consumer.user,
-        'generation': consumer.generation,
-        'type': consumer.type,
-        'created_at': consumer.created_at,
-        'updated_at': consumer.updated_at,
+        **vars(consumer),
         'totals': totals,
         'allocations': consumer.allocations[pages.first : pages.last],
         **pages.data(),

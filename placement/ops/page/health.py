@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from placement.db import health as database_health
 from placement.observability import ACCEPTED
 from placement.ops import audit
-from placement.ops.page.parameters import Parameters
-from placement.ops.page.view import Sources, View
+from placement.ops.page.view import Parameters, Sources, View
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -82,49 +81,45 @@ def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
 
 def _activity(registry: CollectorRegistry) -> dict[str, Any]:
     """Return the counts of all processes since the start of the service; the routes with most requests come first."""
+    samples = collections.defaultdict(list)
+    for family in registry.collect():
+        for sample in family.samples:
+            samples[sample.name].append(sample)
+
+    def counts(name: str, label: str) -> dict[str, int]:
+        """Return the counts above 0 by the value of a label."""
+        return {sample.labels[label]: int(sample.value) for sample in samples[name] if sample.value}
+
+    # By method and route, the numbers of requests by the first digit of the status.
     statuses: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    seconds: dict[tuple[str, str], float] = {}
-    claims: collections.Counter[str] = collections.Counter()
-    retries: collections.Counter[str] = collections.Counter()
-    searches = empty_searches = 0
-    checked = None
-    for sample in (sample for family in registry.collect() for sample in family.samples):
-        match sample.name, sample.labels:
-            case 'placement_requests_total', {'method': method, 'route': route, 'status': status}:
-                statuses[method, route][status[0]] += int(sample.value)
-            case 'placement_request_duration_seconds_sum', {'method': method, 'route': route}:
-                seconds[method, route] = sample.value
-            case 'placement_claims_total', {'result': result}:
-                claims[result] += int(sample.value)
-            case 'placement_transaction_retries_total', {'reason': reason}:
-                retries[reason] += int(sample.value)
-            case 'placement_allocation_candidates_returned_count', _:
-                searches = int(sample.value)
-            case 'placement_allocation_candidates_returned_bucket', {'le': '0.0'}:
-                empty_searches = int(sample.value)
-            case 'placement_cache_checked_timestamp_seconds', _:
-                checked = sample.value
+    for sample in samples['placement_requests_total']:
+        statuses[sample.labels['method'], sample.labels['route']][sample.labels['status'][0]] += int(sample.value)
+    durations = samples['placement_request_duration_seconds_sum']
+    seconds = {(sample.labels['method'], sample.labels['route']): sample.value for sample in durations}
     routes = [
         {
             'route': route,
             'method': method,
-            'requests': counts.total(),
-            'client_errors': counts['4'],
-            'server_errors': counts['5'],
-            'mean': seconds.get((method, route), 0.0) / counts.total(),
+            'requests': requests.total(),
+            'client_errors': requests['4'],
+            'server_errors': requests['5'],
+            'mean': seconds.get((method, route), 0.0) / requests.total(),
         }
-        for (method, route), counts in sorted(statuses.items(), key=lambda item: (-item[1].total(), item[0]))
+        for (method, route), requests in sorted(statuses.items(), key=lambda item: (-item[1].total(), item[0]))
     ]
+    claims = counts('placement_claims_total', 'result')
+    returned = 'placement_allocation_candidates_returned'
+    checked = samples['placement_cache_checked_timestamp_seconds']
     return {
         'requests': sum(route['requests'] for route in routes),
         'server_errors': sum(route['server_errors'] for route in routes),
         'routes': routes[:_ROUTES],
         'claims_accepted': claims.pop(ACCEPTED, 0),
-        'claims_rejected': +claims,
-        'transactions_retried': +retries,
-        'searches': searches,
-        'empty_searches': empty_searches,
-        'cache_checked': checked,
+        'claims_rejected': claims,
+        'transactions_retried': counts('placement_transaction_retries_total', 'reason'),
+        'searches': sum(int(sample.value) for sample in samples[f'{returned}_count']),
+        'empty_searches': counts(f'{returned}_bucket', 'le').get('0.0', 0),
+        'cache_checked': checked[-1].value if checked else None,
     }
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from placement.cache.snapshot import Snapshot
-from placement.ops.page.parameters import Parameters
-from placement.ops.page.view import Pagination, Sources, View
+from placement.ops.page.view import Pagination, Parameters, Sources, View
 from placement.ops.reports import capacity, consumers
 from placement.ops.reports.fit_estimate import FitEstimate, Size, estimate_fit
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter

@@ -9,8 +9,7 @@ import os_traits
 from placement import validation
 from placement.cache.snapshot import Snapshot
 from placement.ops.page import pictures
-from placement.ops.page.parameters import BadInput, Missing, Parameters
-from placement.ops.page.view import Pagination, Sources, View
+from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
 from placement.ops.reports import capacity, consumers, provider_trees
 from placement.ops.reports.capacity import TreeRow
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from placement import exception
 from placement.ops.explain import explanation, searches_in_text, sentences
-from placement.ops.page.parameters import Parameters
-from placement.ops.page.view import Sources, View
+from placement.ops.page.view import Parameters, Sources, View
 from placement.search.budget import SearchBudget
 
 #: For one explanation, the maximum numbers of steps of the search and of candidates.
