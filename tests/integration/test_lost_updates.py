@@ -9,7 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import pathlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -19,8 +19,12 @@ from oslo_config import cfg
 from placement.db import change_log, tables
 from placement.ops import audit
 from tests.support import applications, corruption, logs
+from tests.support.history.check import link_problems
 from tests.support.http_client import create_provider
-from tests.support.locking import Answer, Service
+from tests.support.locking import Service
+
+#: Method, path, body and microversion.
+Step = tuple[str, str, Any, str]
 
 
 @pytest.fixture(scope='module', params=logs.SERVERS)
@@ -67,41 +71,80 @@ def test_a_reader_sees_one_snapshot(service: Service) -> None:
 # Two writes with one consumer generation -------------------------------------------------------------------
 
 
-def claim(amounts: dict[str, int], generation: int | None, project: str = 'project') -> dict[str, Any]:
-    """The body of a claim of VCPU by host."""
+def claim(amounts: Mapping[str, int], generation: int | None, project: str = 'project') -> dict[str, Any]:
+    """The body of a claim of VCPU by host; amounts of 0 are left out."""
     return {
-        'allocations': {host: {'resources': {'VCPU': amount}} for host, amount in amounts.items()},
+        'allocations': {host: {'resources': {'VCPU': amount}} for host, amount in amounts.items() if amount},
         'project_id': project,
         'user_id': 'user',
         'consumer_generation': generation,
     }
 
 
+def leave_only_the_record(service: Service, consumers: list[str]) -> None:
+    """Delete the allocations of the only consumers that have any, as another deployment may leave them."""
+
+    def work(tx: sa.Connection) -> None:
+        tx.execute(tables.allocations.delete().where(tables.allocations.c.consumer_id.in_(consumers)))
+        tx.execute(tables.inventories.update().values(used=0))
+        change_log.record_reload(tx)
+
+    service.app.db.write(work)
+
+
 @pytest.mark.parametrize(
-    ('first', 'second'), [([5, 0], [0, 7]), ([2, 0], [2, 0]), ([5, 0], [0, 0]), ([0, 0], [5, 0]), ([2, 4], [2, 7])]
+    ('count', 'held', 'first', 'second'),
+    [
+        (1, True, (5, 0), (0, 7)),
+        (1, True, (2, 0), (2, 0)),
+        (1, True, (5, 0), (0, 0)),
+        (1, True, (0, 0), (5, 0)),
+        (1, True, (2, 4), (2, 7)),
+        (1, False, (5, 0), (0, 7)),
+        (1, False, (5, 0), (0, 0)),
+        (2, False, (5, 0), (7, 0)),
+        (2, False, (5, 0), (0, 0)),
+    ],
 )
-def test_two_writes_of_one_consumer(service: Service, first: list[int], second: list[int]) -> None:
-    """The consumer holds 2 of one host; both writes send its generation. Amounts are by host; all 0 clears it."""
-    hosts, consumer = [make_host(service), make_host(service)], str(uuid.uuid4())
-    path = f'/allocations/{consumer}'
-    assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
-    allocations = [by_host(hosts, amounts) for amounts in (first, second)]
-    with service.lock('placement_consumers', 'uuid', consumer):
-        responses = [service.begin_blocked('PUT', path, claim(amounts, 1)) for amounts in allocations]
-    check_one_won(service, consumer, hosts, responses, allocations)
+def test_two_writes_of_the_same_consumers(
+    service: Service, count: int, held: bool, first: tuple[int, int], second: tuple[int, int]
+) -> None:
+    """Both send the consumers' generation, each with another project: one is accepted, the other changes nothing.
 
-
-@pytest.mark.parametrize('second', [[0, 7], [0, 0]])
-def test_two_writes_of_a_consumer_without_allocations(service: Service, second: list[int]) -> None:
-    """Another deployment left such a record. There are no allocations whose deletion would show the other write."""
-    hosts, consumer = [make_host(service), make_host(service)], str(uuid.uuid4())
-    path = f'/allocations/{consumer}'
-    assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
-    leave_only_the_record(service, consumer)
-    allocations = [by_host(hosts, amounts) for amounts in ([5, 0], second)]
-    with service.lock('placement_consumers', 'uuid', consumer):
-        responses = [service.begin_blocked('PUT', path, claim(amounts, 1)) for amounts in allocations]
-    check_one_won(service, consumer, hosts, responses, allocations)
+    :param count: one consumer is written by PUT, several by POST.
+    :param held: whether the consumers hold 2 of the first host; otherwise there is no row of theirs to delete.
+    :param first: the amounts of one write by host; if both are 0, it clears the consumers.
+    """
+    hosts, consumers = [make_host(service), make_host(service)], [str(uuid.uuid4()) for _ in range(count)]
+    projects = ('first', 'second')
+    # The last project stays; the others are stored already, so no write waits for them.
+    for project in (*projects, 'project'):
+        for consumer in consumers:
+            service.call('DELETE', f'/allocations/{consumer}')
+            body = claim({hosts[0]: 2}, None, project)
+            assert service.call('PUT', f'/allocations/{consumer}', body).status_int == 204
+    if not held:
+        leave_only_the_record(service, consumers)
+    claims = [
+        claim(dict(zip(hosts, amounts, strict=True)), 1, project)
+        for amounts, project in zip((first, second), projects, strict=True)
+    ]
+    with service.lock('placement_consumers', 'uuid', consumers[0]):
+        if count == 1:
+            responses = [service.begin_blocked('PUT', f'/allocations/{consumers[0]}', body) for body in claims]
+        else:
+            bodies = [dict.fromkeys(consumers, body) for body in claims]
+            responses = [service.begin_blocked('POST', '/allocations', body) for body in bodies]
+    statuses = [response.result().status_int for response in responses]
+    assert sorted(statuses) == [204, 409], [response.result().text for response in responses]
+    rejected = responses[statuses.index(409)].result()
+    assert rejected.json['errors'][0]['code'] == 'placement.concurrent_update'
+    won = (first, second)[statuses.index(204)]
+    assert [usage(service, host) for host in hosts] == [count * amount for amount in won]
+    for consumer in consumers:
+        state = service.call('GET', f'/allocations/{consumer}').json
+        assert state.get('consumer_generation') == (2 if any(won) else None)
+        assert state.get('project_id') == (projects[statuses.index(204)] if any(won) else None)
 
 
 def test_a_post_that_clears_a_consumer_without_allocations(service: Service) -> None:
@@ -109,7 +152,7 @@ def test_a_post_that_clears_a_consumer_without_allocations(service: Service) -> 
     host, consumer, other = make_host(service), str(uuid.uuid4()), str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({host: 2}, None)).status_int == 204
-    leave_only_the_record(service, consumer)
+    leave_only_the_record(service, [consumer])
     cleared = {consumer: claim({}, 1), other: claim({host: 1}, None)}
     with service.lock('placement_consumers', 'uuid', consumer):
         put = service.begin_blocked('PUT', path, claim({host: 5}, 1))
@@ -118,75 +161,6 @@ def test_a_post_that_clears_a_consumer_without_allocations(service: Service) -> 
     assert sorted(statuses) == [204, 409], [put.result().text, post.result().text]
     assert service.call('GET', path).json.get('consumer_generation') == (2 if statuses[0] == 204 else None)
     assert usage(service, host) == (5 if statuses[0] == 204 else 1)
-
-
-def leave_only_the_record(service: Service, consumer: str) -> None:
-    """Delete the allocations of the only consumer that has any, as another deployment may have left it."""
-    of_consumer = tables.allocations.c.consumer_id == consumer
-
-    def work(tx: sa.Connection) -> None:
-        tx.execute(tables.allocations.delete().where(of_consumer))
-        tx.execute(tables.inventories.update().values(used=0))
-        change_log.record_reload(tx)
-
-    service.app.db.write(work)
-
-
-def by_host(hosts: list[str], amounts: list[int]) -> dict[str, int]:
-    """The requested amounts, by host."""
-    return {host: amount for host, amount in zip(hosts, amounts, strict=True) if amount}
-
-
-def check_one_won(
-    service: Service, consumer: str, hosts: list[str], responses: list[Answer], allocations: list[dict[str, int]]
-) -> None:
-    """One of two claims was accepted and took effect; the other got a conflict and changed nothing."""
-    statuses = [response.result().status_int for response in responses]
-    assert sorted(statuses) == [204, 409], [response.result().text for response in responses]
-    rejected = responses[statuses.index(409)].result()
-    assert rejected.json['errors'][0]['code'] == 'placement.concurrent_update'
-    won = allocations[statuses.index(204)]
-    state = service.call('GET', f'/allocations/{consumer}').json
-    assert {host: allocation['resources']['VCPU'] for host, allocation in state['allocations'].items()} == won
-    assert state.get('consumer_generation') == (2 if won else None)
-    assert [usage(service, host) for host in hosts] == [won.get(host, 0) for host in hosts]
-
-
-def test_two_writes_that_change_the_project(service: Service) -> None:
-    """The claims differ only in the project: the rejected one does not change it."""
-    host, consumer = make_host(service), str(uuid.uuid4())
-    path = f'/allocations/{consumer}'
-    assert service.call('PUT', path, claim({host: 2}, None)).status_int == 204
-    projects = ['first', 'second']
-    for number, project in enumerate(projects):
-        # The projects are stored already, so no write waits for them.
-        assert service.call('PUT', path, claim({host: 2}, 1 + number, project)).status_int == 204
-    with service.lock('placement_consumers', 'uuid', consumer):
-        responses = [service.begin_blocked('PUT', path, claim({host: 2}, 3, project)) for project in projects]
-    statuses = [response.result().status_int for response in responses]
-    assert sorted(statuses) == [204, 409]
-    state = service.call('GET', path).json
-    assert (state['project_id'], state['consumer_generation']) == (projects[statuses.index(204)], 4)
-
-
-@pytest.mark.parametrize('second', [7, 0])
-def test_two_posts_of_consumers_without_allocations(service: Service, second: int) -> None:
-    """As above with several consumers in one request, which one statement updates or deletes."""
-    host, consumers = make_host(service), [str(uuid.uuid4()) for _ in range(2)]
-    for consumer in consumers:
-        assert service.call('PUT', f'/allocations/{consumer}', claim({host: 2}, None)).status_int == 204
-        leave_only_the_record(service, consumer)
-    allocations = [{host: 5}, {host: second} if second else {}]
-    bodies = [{consumer: claim(amounts, 1) for consumer in consumers} for amounts in allocations]
-    with service.lock('placement_consumers', 'uuid', consumers[0]):
-        responses = [service.begin_blocked('POST', '/allocations', body) for body in bodies]
-    statuses = [response.result().status_int for response in responses]
-    assert sorted(statuses) == [204, 409], [response.result().text for response in responses]
-    won = allocations[statuses.index(204)]
-    assert usage(service, host) == 2 * won.get(host, 0)
-    for consumer in consumers:
-        state = service.call('GET', f'/allocations/{consumer}').json
-        assert state.get('consumer_generation') == (2 if won else None)
 
 
 def test_two_claims_that_are_the_first_of_their_project(service: Service) -> None:
@@ -223,142 +197,117 @@ def test_two_reshapes_of_one_provider(service: Service) -> None:
 
 # Trees -----------------------------------------------------------------------------------------------------
 
-
-def move(service: Service, provider: str, parent: str | None) -> Answer:
-    """Move a provider and all below it to another parent, which has to wait for a lock."""
-    return service.begin_blocked(
-        'PUT', f'/resource_providers/{provider}', {'name': provider, 'parent_provider_uuid': parent}, '1.37'
-    )
-
-
-def make_child(service: Service, parent: str) -> str:
-    """A new provider below another one; its id is greater than those of earlier ones."""
-    child = str(uuid.uuid4())
-    body = {'name': child, 'uuid': child, 'parent_provider_uuid': parent}
-    assert service.call('POST', '/resource_providers', body).status_int == 200
-    return child
+#: The trees of each test: parents by name, in the order of the ids.
+FOREST = {
+    'root': None,
+    'other': None,
+    'third': None,
+    'top': 'root',
+    'leaf': 'top',
+    'side': 'root',
+    'tip': 'side',
+    'sprout': 'third',
+}
 
 
-def place(service: Service, provider: str) -> tuple[str | None, str]:
-    """The parent and the root of a provider."""
-    shown = service.call('GET', f'/resource_providers/{provider}').json
-    return shown['parent_provider_uuid'], shown['root_provider_uuid']
+def create(name: str, parent: str | None) -> Step:
+    return 'POST', '/resource_providers', {'name': name, 'uuid': name, 'parent_provider_uuid': parent}, '1.29'
 
 
-def test_a_child_is_created_in_a_tree_that_moves(service: Service) -> None:
-    """The tree has joined another one when the child is stored, so the child has the new root."""
-    tree, other = make_host(service), make_host(service)
-    child = str(uuid.uuid4())
-    with service.lock('placement_resource_providers', 'uuid', other):
+def move(name: str, parent: str | None) -> Step:
+    """Move a provider and all below it to another parent."""
+    return 'PUT', f'/resource_providers/{name}', {'name': name, 'parent_provider_uuid': parent}, '1.37'
+
+
+def delete(name: str) -> Step:
+    return 'DELETE', f'/resource_providers/{name}', None, '1.29'
+
+
+class Forest:
+    """Providers with the names of ``FOREST``, and a new one, in the database of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.uuids = {name: str(uuid.uuid4()) for name in (*FOREST, 'child')}
+        for name, parent in FOREST.items():
+            assert service.call(*self.translated(create(name, parent))).status_int == 200
+
+    def translated(self, step: Step) -> Step:
+        """A request with uuids in place of the names."""
+        method, path, body, version = step
+        start, _, name = path.rpartition('/')
+        members = {key: self.uuids.get(value, value) for key, value in (body or {}).items()}
+        return method, f'{start}/{self.uuids.get(name, name)}', members or None, version
+
+    def links(self) -> dict[str, tuple[str | None, str]]:
+        """The names of parent and root of each provider that there is."""
+        names = {uuid: name for name, uuid in self.uuids.items()}
+        shown = self.service.call('GET', '/resource_providers').json['resource_providers']
+        return {
+            names[row['uuid']]: (names.get(row['parent_provider_uuid']), names[row['root_provider_uuid']])
+            for row in shown
+            if row['uuid'] in names
+        }
+
+
+@pytest.mark.parametrize(
+    ('locked', 'steps', 'outcomes'),
+    [
         # The move has locked the root of its own tree, whose id is smaller, and waits for the other root.
-        moved = move(service, tree, other)
-        created = service.begin_blocked(
-            'POST', '/resource_providers', {'name': child, 'uuid': child, 'parent_provider_uuid': tree}
-        )
-    assert [moved.result().status_int, created.result().status_int] == [200, 200]
-    assert place(service, tree) == (other, other)
-    assert place(service, child) == (tree, other)
+        ('other', [move('root', 'other'), create('child', 'root')], {(200, 200): {'child': ('root', 'other')}}),
+        ('other', [move('root', 'other'), move('third', 'root')], {(200, 200): {'sprout': ('third', 'other')}}),
+        (
+            'root',
+            [move('root', 'other'), move('other', 'root')],
+            {(200, 400): {'root': ('other', 'other')}, (400, 200): {'other': ('root', 'root')}},
+        ),
+        # The root that was read for the child is a root still, but no longer that of its parent.
+        ('root', [move('top', 'other'), create('child', 'leaf')], {(200, 200): {'child': ('leaf', 'other')}}),
+        ('root', [move('top', 'other'), move('side', 'leaf')], {(200, 200): {'tip': ('side', 'other')}}),
+        # Neither changes a provider that the other one refers to.
+        (
+            'root',
+            [move('top', 'tip'), move('side', 'leaf')],
+            {(200, 400): {'top': ('tip', 'root')}, (400, 200): {'side': ('leaf', 'root')}},
+        ),
+        ('root', [move('top', None), move('side', 'leaf')], {(200, 200): {'side': ('leaf', 'top')}}),
+        # The root that was read for the child is a root still, and so is its parent, but of another tree.
+        ('root', [move('top', None), create('child', 'top')], {(200, 200): {'child': ('top', 'top')}}),
+        (
+            'other',
+            [delete('other'), move('top', 'other')],
+            {(204, 400): {'top': ('root', 'root')}, (409, 200): {'top': ('other', 'other')}},
+        ),
+        # The second request changes nothing, if it comes first.
+        ('leaf', [move('leaf', 'side'), move('leaf', 'top')], {(200, 200): {'tip': ('side', 'root')}}),
+    ],
+)
+def test_two_changes_of_trees(
+    service: Service, locked: str, steps: list[Step], outcomes: dict[tuple[int, int], dict[str, tuple[str, str]]]
+) -> None:
+    """Each tree has one root and no loop afterwards.
 
-
-def test_a_tree_that_joins_a_tree_that_moves(service: Service) -> None:
-    """The same with a whole tree instead of a child."""
-    tree, other, third = make_host(service), make_host(service), make_host(service)
-    leaf = str(uuid.uuid4())
-    below = {'name': leaf, 'uuid': leaf, 'parent_provider_uuid': third}
-    assert service.call('POST', '/resource_providers', below).status_int == 200
-    with service.lock('placement_resource_providers', 'uuid', other):
-        moved = move(service, tree, other)
-        joined = move(service, third, tree)
-    assert [moved.result().status_int, joined.result().status_int] == [200, 200]
-    assert place(service, tree) == (other, other)
-    assert place(service, third) == (tree, other)
-    assert place(service, leaf) == (third, other)
-
-
-def test_two_trees_that_join_each_other(service: Service) -> None:
-    """Only one of them succeeds; the other would create a loop."""
-    first, second = make_host(service), make_host(service)
-    with service.lock('placement_resource_providers', 'uuid', first):
-        responses = [move(service, first, second), move(service, second, first)]
-    statuses = [response.result().status_int for response in responses]
-    assert sorted(statuses) == [200, 400], [response.result().text for response in responses]
-    root = second if statuses[0] == 200 else first
-    assert [place(service, provider)[1] for provider in (first, second)] == [root, root]
-    assert place(service, root)[0] is None
-
-
-def test_a_child_is_created_below_a_provider_that_leaves_the_tree(service: Service) -> None:
-    """The root that was read for the child is a root still, but no longer that of its parent."""
-    root, other = make_host(service), make_host(service)
-    top = make_child(service, root)
-    leaf = make_child(service, top)
-    child = str(uuid.uuid4())
-    with service.lock('placement_resource_providers', 'uuid', root):
-        moved = move(service, top, other)
-        body = {'name': child, 'uuid': child, 'parent_provider_uuid': leaf}
-        created = service.begin_blocked('POST', '/resource_providers', body)
-    assert [moved.result().status_int, created.result().status_int] == [200, 200]
-    assert place(service, child) == (leaf, other)
-    assert place(service, leaf) == (top, other)
-
-
-def test_a_provider_moves_below_one_that_leaves_the_tree(service: Service) -> None:
-    root, other = make_host(service), make_host(service)
-    top, wanderer = make_child(service, root), make_child(service, root)
-    leaf = make_child(service, top)
-    with service.lock('placement_resource_providers', 'uuid', root):
-        responses = [move(service, top, other), move(service, wanderer, leaf)]
-    assert [response.result().status_int for response in responses] == [200, 200]
-    assert place(service, wanderer) == (leaf, other)
-
-
-def test_two_branches_of_a_tree_that_move_below_each_other(service: Service) -> None:
-    """Neither changes a provider that the other one refers to."""
-    root = make_host(service)
-    first, second = make_child(service, root), make_child(service, root)
-    leaves = {first: make_child(service, first), second: make_child(service, second)}
-    with service.lock('placement_resource_providers', 'uuid', root):
-        responses = [move(service, first, leaves[second]), move(service, second, leaves[first])]
-    statuses = [response.result().status_int for response in responses]
-    assert sorted(statuses) == [200, 400], [response.result().text for response in responses]
-    rejected = responses[statuses.index(400)].result()
-    assert rejected.json['errors'][0]['detail'].endswith('creating loop in the provider tree is not allowed.')
-    moved, stayed = (first, second) if statuses[0] == 200 else (second, first)
-    assert place(service, moved) == (leaves[stayed], root)
-    assert place(service, stayed) == (root, root)
-
-
-def test_an_ancestor_becomes_a_root_while_a_provider_moves(service: Service) -> None:
-    root = make_host(service)
-    top, wanderer = make_child(service, root), make_child(service, root)
-    leaf = make_child(service, top)
-    with service.lock('placement_resource_providers', 'uuid', root):
-        responses = [move(service, top, None), move(service, wanderer, leaf)]
-    assert [response.result().status_int for response in responses] == [200, 200]
-    assert place(service, top) == (None, top)
-    assert place(service, wanderer) == (leaf, top)
-
-
-def test_a_child_is_created_below_a_provider_that_becomes_a_root(service: Service) -> None:
-    """The root that was read for the child is a root still, and so is its parent, but of another tree."""
-    root = make_host(service)
-    top = make_child(service, root)
-    child = str(uuid.uuid4())
-    with service.lock('placement_resource_providers', 'uuid', root):
-        moved = move(service, top, None)
-        body = {'name': child, 'uuid': child, 'parent_provider_uuid': top}
-        created = service.begin_blocked('POST', '/resource_providers', body)
-    assert [moved.result().status_int, created.result().status_int] == [200, 200]
-    assert place(service, top) == (None, top)
-    assert place(service, child) == (top, top)
+    :param outcomes: for the statuses that the answers may have, the parent and the root of a provider.
+    """
+    forest = Forest(service)
+    requests = [forest.translated(step) for step in steps]
+    with service.lock('placement_resource_providers', 'uuid', forest.uuids[locked]):
+        answers = [service.begin_blocked(*request) for request in requests]
+    responses = [answer.result() for answer in answers]
+    statuses = tuple(response.status_int for response in responses)
+    assert statuses in outcomes, [response.text for response in responses]
+    links = forest.links()
+    assert outcomes[statuses].items() <= links.items()
+    assert link_problems(links) == []
+    for (_, _, body, version), response in zip(requests, responses, strict=True):
+        if version == '1.37' and response.status_int == 200:
+            assert response.json['parent_provider_uuid'] == body['parent_provider_uuid']
 
 
 def test_a_root_is_repaired_while_an_ancestor_becomes_a_root(service: Service) -> None:
     """The parents led to another root when the audit looked at them, which is a root still."""
-    root, other = make_host(service), make_host(service)
-    top = make_child(service, root)
-    leaf = make_child(service, top)
-    database = service.app.db.engine.url
+    forest, database = Forest(service), service.app.db.engine.url
+    root, other, leaf = (forest.uuids[name] for name in ('root', 'other', 'leaf'))
     (other_id,) = corruption.column(database, f"SELECT id FROM placement_resource_providers WHERE uuid = '{other}'")
     corruption.plant(
         database, f"UPDATE placement_resource_providers SET root_provider_id = {other_id} WHERE uuid = '{leaf}'"
@@ -367,40 +316,13 @@ def test_a_root_is_repaired_while_an_ancestor_becomes_a_root(service: Service) -
     assert finding.subject['resource_provider'] == leaf
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         with service.lock('placement_resource_providers', 'uuid', root):
-            moved = move(service, top, None)
+            moved = service.begin_blocked(*forest.translated(move('top', None)))
             repaired = pool.submit(audit.repair, service.app.db, finding)
         repaired.result()
     assert moved.result().status_int == 200, moved.result().text
-    assert place(service, top) == (None, top)
-    assert place(service, leaf) == (top, top)
+    assert forest.links()['top'] == (None, 'top')
+    assert forest.links()['leaf'] == ('top', 'top')
     assert audit.find(service.app.db, cfg.ConfigOpts(), 'invalid_tree') == []
-
-
-def test_the_new_parent_is_deleted(service: Service) -> None:
-    """Either the move is too late, or the deletion."""
-    root, other = make_host(service), make_host(service)
-    top = make_child(service, root)
-    make_child(service, top)
-    with service.lock('placement_resource_providers', 'uuid', other):
-        removed = service.begin_blocked('DELETE', f'/resource_providers/{other}')
-        moved = move(service, top, other)
-    statuses = [moved.result().status_int, removed.result().status_int]
-    assert statuses in ([400, 204], [200, 409]), [moved.result().text, removed.result().text]
-    if statuses[0] == 400:
-        assert moved.result().json['errors'][0]['detail'].endswith('parent provider UUID does not exist')
-    assert place(service, top) == ((root, root) if statuses[0] == 400 else (other, other))
-
-
-def test_the_same_parent_while_another_one_is_set(service: Service) -> None:
-    """The request that changes nothing is answered with the parent that it names."""
-    root = make_host(service)
-    first, second = make_child(service, root), make_child(service, root)
-    child = make_child(service, first)
-    with service.lock('placement_resource_providers', 'uuid', child):
-        responses = [move(service, child, second), move(service, child, first)]
-    shown = [response.result().json['parent_provider_uuid'] for response in responses]
-    assert shown == [second, first]
-    assert place(service, child) in ((first, root), (second, root))
 
 
 # Allocations without an inventory --------------------------------------------------------------------------
