@@ -245,67 +245,25 @@ def test_the_data_can_be_in_another_directory_and_is_kept(tmp_path: pathlib.Path
     assert not (tmp_path / 'placement-dev.sqlite').exists()
 
 
+_CHUNKED = ('Content-Type: application/json', 'Transfer-Encoding: chunked')
+
+
 @pytest.mark.parametrize(
-    ('request_bytes', 'statuses'),
+    ('request_bytes', 'status'),
     [
-        (_request('GET', '/' + 'x' * 1_000_000, b''), {400, 404, 414, 431}),
-        (_request('GET', '/' + 'x' * 8000, b''), {404}),
-        (_request('G{}T', '/', b''), {400, 405}),
-        (_request('\xff', '/', b''), {400, 405}),
-        (_request('FOO', '/', b''), {405}),
-        (_request('GET', '/traits/%00', b''), {404}),
-        (_request('GET', '/traits/%FF%FE', b''), {404}),
-        (_request('GET', '/resource_providers/x%2Finventories', b''), {404}),
-        (_request('GET', '//traits', b''), {404}),
-        (_request('GET', '/', b'', 'Content-Length: x'), {400}),
-        (_request('GET', '/', b'', 'Content-Length: -1'), {400}),
-        (_request('GET', '/', b'', 'SCRIPT_NAME: /x', 'X-Forwarded-Proto: https'), {200, 400}),
-        (
-            _request(
-                'POST',
-                '/resource_providers',
-                b'{"name": "half"',
-                'Content-Type: application/json',
-                'Content-Length: 99',
-            ),
-            {400},
-        ),
-        (_request('POST', '/resource_providers', b' ' * 1048577), {413}),
-        (
-            _request(
-                'POST',
-                '/resource_providers',
-                b'100001\r\n' + b' ' * 0x100001 + b'\r\n0\r\n\r\n',
-                'Content-Type: application/json',
-                'Transfer-Encoding: chunked',
-            ),
-            {413},
-        ),
-        (
-            _request(
-                'POST',
-                '/resource_providers',
-                b'd\r\n{"name": "c1"\r\n1\r\n}\r\n0\r\n\r\n',
-                'Content-Type: application/json',
-                'Transfer-Encoding: chunked',
-            ),
-            {200},
-        ),
-        (
-            _request(
-                'POST',
-                '/resource_providers',
-                b'nonsense\r\n',
-                'Content-Type: application/json',
-                'Transfer-Encoding: chunked',
-            ),
-            {400},
-        ),
+        (_request('GET', '/' + 'x' * 1_000_000, b''), 431),
+        (_request('\xff', '/', b''), 405),
+        (_request('GET', '/traits/%FF%FE', b''), 404),
+        (_request('GET', '/', b'', 'Content-Length: x'), 400),
+        (_request('POST', '/resource_providers', b'{', 'Content-Type: application/json', 'Content-Length: 99'), 400),
+        (_request('POST', '/resource_providers', b'100001\r\n' + b' ' * 0x100001 + b'\r\n0\r\n\r\n', *_CHUNKED), 413),
+        (_request('POST', '/resource_providers', b'd\r\n{"name": "c1"\r\n1\r\n}\r\n0\r\n\r\n', *_CHUNKED), 200),
+        (_request('POST', '/resource_providers', b'nonsense\r\n', *_CHUNKED), 400),
     ],
-    ids=range(17),
+    ids=range(8),
 )
-def test_malformed_requests_get_an_error_document(dev: _Service, request_bytes: bytes, statuses: set[int]) -> None:
-    assert _status(dev.send(request_bytes)) in statuses
+def test_malformed_requests_leave_no_traceback(dev: _Service, request_bytes: bytes, status: int) -> None:
+    assert _status(dev.send(request_bytes)) == status
     assert _status(dev.get('/')) == 200
     assert 'Traceback' not in dev.log.read_text()
 
