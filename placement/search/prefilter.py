@@ -162,7 +162,7 @@ class SharingGroups:
 
     def bits(self, group: Providers) -> BitRows:
         """Return the bits that the providers have together in other trees: one row, without the first axis."""
-        return self._rows([functools.reduce(operator.or_, self.bits_of_each(group), 0)])[0]
+        return self._rows([functools.reduce(operator.or_, map(self._bits_of, group), 0)])[0]
 
     def number(self, group: Providers) -> int:
         """Return the number of a group. Its key has the same data as ``Prefilter._key_columns``.

@@ -6,7 +6,7 @@ import itertools
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,53 +37,35 @@ class AllocationCandidates:
 
         :returns: for each partition, the positions of these providers, ascending.
         """
+        used = self._used_providers()
         if not self.request.nested_aware:
-            return {partition: sorted(positions) for partition, positions in self._used().items()}
+            return {partition: sorted(positions) for partition, positions in used.items()}
         listed = {}
-        for partition, numbers in self._trees().items():
-            is_used = np.zeros(len(partition.roots), np.bool_)
-            is_used[list(numbers)] = True
-            listed[partition] = np.flatnonzero(is_used[partition.tree_numbers]).tolist()
+        for partition, positions in used.items():
+            in_used_tree = np.zeros(len(partition.roots), np.bool_)
+            in_used_tree[partition.tree_numbers[list(positions)]] = True
+            listed[partition] = np.flatnonzero(in_used_tree[partition.tree_numbers]).tolist()
         return listed
 
-    def _trees(self) -> Mapping[Partition, set[int]]:
-        """Return for each partition the numbers of the trees from which candidates use providers."""
-        tree_numbers: defaultdict[Partition, set[int]] = defaultdict(set)
-        shared: set[int] = set()
-        for candidate_set in self.candidate_sets:
-            unit, amounts = candidate_set.search_unit, candidate_set.assignment.amounts
-            # If the providers of the tree serve only groups without resources, the tree has no summaries.
-            if isinstance(unit, TreeSearchUnit) and amounts[0][0] < unit.tree_size:
-                tree_numbers[unit.partition].update(unit.numbers)
-            if amounts[-1][0] >= unit.tree_size:
-                shared.update([provider.root_id for provider in _shared(candidate_set)])
-        for root_id in shared:
-            partition, number = self.snapshot.find_tree(root_id)
-            tree_numbers[partition].add(number)
-        return tree_numbers
-
-    def _used(self) -> Mapping[Partition, set[int]]:
-        """Return for each partition the positions of the providers that candidates use."""
+    def _used_providers(self) -> Mapping[Partition, set[int]]:
+        """Return for each partition the positions of providers that candidates use: from 1.29 on, one of each tree."""
         used: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[Provider] = set()
         for candidate_set in self.candidate_sets:
-            unit, amounts = candidate_set.search_unit, candidate_set.assignment.amounts
+            unit, size = candidate_set.search_unit, candidate_set.search_unit.tree_size
+            # If the providers of the tree serve only groups without resources, no position is in the tree.
+            positions = dict.fromkeys([position for position, _, _ in candidate_set.assignment.amounts])
+            in_tree = [position for position in positions if position < size]
             if isinstance(unit, TreeSearchUnit):
-                for position in {index for index, _, _ in amounts if index < unit.tree_size}:
+                for position in in_tree[:1] if self.request.nested_aware else in_tree:
                     used[unit.partition].update([first + position for first in unit.firsts])
-            shared.update(_shared(candidate_set))
+            if len(in_tree) < len(positions):
+                indexes = [position - size for position in positions if position >= size]
+                shared.update([sharing[index] for sharing in unit.sharing_of_each() for index in indexes])
         for provider in shared:
             partition, position = self.snapshot.find_position(provider.root_id, provider.id)
             used[partition].add(position)
         return used
-
-
-def _shared(candidate_set: CandidateSet) -> list[Provider]:
-    """Return the sharing providers of other trees that candidates use. The list may have duplicates."""
-    size = candidate_set.search_unit.tree_size
-    positions = dict.fromkeys([position for position, _, _ in candidate_set.assignment.amounts])
-    used = [position - size for position in positions if position >= size]
-    return [sharing[index] for sharing in candidate_set.search_unit.sharing_of_each() for index in used]
 
 
 def select(
@@ -101,7 +83,8 @@ def select(
     :param rng: selects a sample; None selects the first candidates.
     """
     if rng is not None:
-        return _sample(candidate_sets, request, budget, rng)
+        candidates = list(itertools.chain.from_iterable(candidate_sets))
+        candidate_sets = iter(rng.sample(candidates, min(request.limit or len(candidates), len(candidates))))
     selected: list[CandidateSet] = []
     remaining, size_remaining, entries = request.limit or sys.maxsize, budget.max_size, max_entries(request)
     for candidate_set in candidate_sets:
@@ -110,13 +93,12 @@ def select(
         size_remaining -= len(selected[-1]) * (entries + candidate_set.search_unit.tree_size)
         if size_remaining < 0:
             # The sum of the upper bounds is too large, so compute the exact size.
-            candidates = itertools.chain.from_iterable(itertools.chain(selected, candidate_sets))
-            selected = _within_size(candidates, ResponseSize(request), request, budget)
+            selected = _within_size(itertools.chain(selected, candidate_sets), request, budget)
             remaining = (request.limit or sys.maxsize) - len(selected)
             break
         if not remaining:
             break
-    if not remaining:
+    if not remaining and rng is None:
         budget.reached.clear()
     return selected
 
@@ -128,48 +110,22 @@ def max_entries(request: CandidateRequest) -> int:
 
 
 def _within_size(
-    candidates: Iterator[CandidateSet], size: ResponseSize, request: CandidateRequest, budget: SearchBudget
+    candidate_sets: Iterable[CandidateSet], request: CandidateRequest, budget: SearchBudget
 ) -> list[CandidateSet]:
-    """Return the first candidates, up to the limit of the request and the size of the response.
-
-    :param candidates: sets of one candidate.
-    """
+    """Return the first candidates, as sets of one, up to the limit of the request and the size of the response."""
     selected: list[CandidateSet] = []
-    for candidate in itertools.islice(candidates, request.limit):
-        size.count_candidate(candidate, 1)
+    size = ResponseSize(request)
+    for candidate in itertools.islice(itertools.chain.from_iterable(candidate_sets), request.limit):
+        size.add_candidate(candidate)
         if size.total > budget.max_size and selected:
-            size.count_candidate(candidate, -1)
             budget.reached.add(Limit.RESPONSE_SIZE)
             break
         selected.append(candidate)
     return selected
 
 
-def _sample(
-    candidate_sets: Iterator[CandidateSet], request: CandidateRequest, budget: SearchBudget, rng: random.Random
-) -> list[CandidateSet]:
-    """Sample with a reservoir. This reads all candidates, but keeps only the sample."""
-    candidates = itertools.chain.from_iterable(candidate_sets)
-    size = ResponseSize(request)
-    selected = _within_size(candidates, size, request, budget)
-    for count, candidate in enumerate(candidates, start=len(selected) + 1):
-        place = rng.randrange(count)
-        if place < len(selected):
-            former = selected[place]
-            size.count_candidate(former, -1)
-            size.count_candidate(candidate, 1)
-            if size.total <= budget.max_size:
-                selected[place] = candidate
-            else:
-                budget.reached.add(Limit.RESPONSE_SIZE)
-                size.count_candidate(candidate, -1)
-                size.count_candidate(former, 1)
-    rng.shuffle(selected)
-    return selected
-
-
 class ResponseSize:
-    """The size of a response to ``request``, updated as candidates are added and removed.
+    """The size of a response to ``request``, updated as candidates are added.
 
     ``total`` counts each pair of provider and class of each candidate, each provider in its mappings, and each provider
     that a candidate uses, because it has a summary. From 1.29 on it also counts the rest of the search unit's tree, if
@@ -179,28 +135,22 @@ class ResponseSize:
     def __init__(self, request: CandidateRequest) -> None:
         self.total = 0
         self._whole_trees = request.nested_aware
-        self._users: dict[Hashable, int] = {}
+        self._root_ids: set[int] = set()
+        self._provider_ids: set[int] = set()
 
-    def count_candidate(self, candidate: CandidateSet, by: int) -> None:
-        """Add a candidate (``by`` is 1) or remove it (-1).
+    def add_candidate(self, candidate: CandidateSet) -> None:
+        """Add a candidate.
 
         :param candidate: a set of one candidate.
         """
         unit, amounts = candidate.search_unit, candidate.assignment.amounts
-        self.total += by * (len(amounts) + sum(map(len, candidate.assignment.mappings)))
+        self.total += len(amounts) + sum(map(len, candidate.assignment.mappings))
         counted = 0
         if self._whole_trees and amounts[0][0] < unit.tree_size:
             counted = unit.tree_size
-            self._use(('tree', unit.tree[0].id), counted, by)
-        for position in {position for position, _, _ in amounts if position >= counted}:
-            self._use(unit.provider(position).id, 1, by)
-
-    def _use(self, key: Hashable, weight: int, by: int) -> None:
-        users = self._users.get(key, 0) + by
-        if users == 0:
-            del self._users[key]
-            self.total -= weight
-            return
-        if users == by:
-            self.total += weight
-        self._users[key] = users
+            if unit.tree[0].id not in self._root_ids:
+                self._root_ids.add(unit.tree[0].id)
+                self.total += counted
+        added = {unit.provider(position).id for position, _, _ in amounts if position >= counted} - self._provider_ids
+        self._provider_ids |= added
+        self.total += len(added)

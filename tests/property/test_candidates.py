@@ -136,7 +136,7 @@ def test_the_size_of_an_answer_counts_its_contents(topology: list[RP], query: Qu
     size = ResponseSize(request)
     candidates = list(search(rows.search_units(), compile_request(request), SearchBudget()))
     for candidate in candidates:
-        size.count_candidate(candidate, 1)
+        size.add_candidate(candidate)
     bodies = set(rows.bodies(candidates))
     holds = sum(map(len, bodies)) + len(Oracle(topology).summaries(query, bodies))
     sharing = [rp for rp in topology if SHARES in rp.traits]
@@ -144,6 +144,3 @@ def test_the_size_of_an_answer_counts_its_contents(topology: list[RP], query: Qu
     # The trees of sharing providers are not counted, and those that also serve their own tree count twice.
     assert size.total <= holds + len(sharing)
     assert size.total <= sum(max_entries(request) + candidate.search_unit.tree_size for candidate in candidates)
-    for candidate in candidates:
-        size.count_candidate(candidate, -1)
-    assert size.total == 0

@@ -341,26 +341,6 @@ def test_sample_is_uniform_and_shuffled() -> None:
     assert len(orders) > 80
 
 
-def test_sample_holds_no_more_than_its_size() -> None:
-    instances: set[int] = set()
-    max_instances = 0
-
-    class Item(CandidateSet):
-        def __init__(self, like: CandidateSet) -> None:
-            super().__init__(like.search_unit, like.assignment)
-            nonlocal max_instances
-            instances.add(id(self))
-            max_instances = max(max_instances, len(instances))
-
-        def __del__(self) -> None:
-            instances.discard(id(self))
-
-    [like], request = hosts(1)
-    candidates = select((Item(like) for _ in range(1000)), replace(request, limit=5), SearchBudget(), random.Random(1))
-    assert len(candidates) == 5
-    assert max_instances < 10
-
-
 def test_the_first_candidates_of_a_stream_can_be_taken() -> None:
     rows = Rows(devices(1, 16, 8))
     candidates = search(rows.search_units(), compile_request(numbered(8, 'isolate')), SearchBudget())
