@@ -1,4 +1,4 @@
-"""JSON Schemas of request bodies and query strings, one module per resource, and of responses (``responses``).
+"""JSON Schemas of request bodies and query strings, one module per resource, of responses, and their common parts.
 
 Each schema is a constant for one window (range) of microversions. If there are several windows, they are a ``Windows``
 table, newest first, and ``for_version`` chooses from it.
@@ -6,12 +6,49 @@ table, newest first, and ``for_version`` chooses from it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 Schema = dict[str, Any]
 #: A microversion as two numbers.
 Version = tuple[int, int]
 Windows = tuple[tuple[Version, Schema], ...]
+
+# Patterns end in \Z because $ would let a trailing newline pass.
+CUSTOM_NAME_PATTERN = r'^CUSTOM_[A-Z0-9_]+\Z'
+RESOURCE_CLASS_PATTERN = r'^[A-Z0-9_]+\Z'
+CONSUMER_TYPE_PATTERN = r'^[A-Z0-9_]+\Z'
+#: A key with the characters and the length of a uuid. Handlers check whether it is a uuid.
+UUID_KEY_PATTERN = r'^[0-9a-fA-F-]{36}\Z'
+
+TEXT: Schema = {'type': 'string'}
+UUID: Schema = {'type': 'string', 'format': 'uuid'}
+UUID_OR_NULL: Schema = {'type': ['string', 'null'], 'format': 'uuid'}
+GENERATION: Schema = {'type': 'integer'}
+CUSTOM_NAME: Schema = {'type': 'string', 'maxLength': 255, 'pattern': CUSTOM_NAME_PATTERN}
+EXTERNAL_ID: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 255}
+
+
+def object_of(members: dict[str, Schema], required: Sequence[str] | None = None) -> Schema:
+    """Return the schema of an object with these members and no others.
+
+    :param required: the members that it must have; by default all.
+    """
+    # The order of the keywords is the order in which a value is checked.
+    schema: Schema = {'type': 'object', 'properties': members}
+    if required is None or required:
+        schema['required'] = list(members if required is None else required)
+    return {**schema, 'additionalProperties': False}
+
+
+def by_uuid(value: Schema, minimum: int = 1) -> Schema:
+    """Return the schema of an object from uuid to ``value``, with at least ``minimum`` members."""
+    return {
+        'type': 'object',
+        'minProperties': minimum,
+        'patternProperties': {UUID_KEY_PATTERN: value},
+        'additionalProperties': False,
+    }
 
 
 def with_members(since: Version, schema: Schema, *added: tuple[Version, dict[str, Schema]]) -> Windows:

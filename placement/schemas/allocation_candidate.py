@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from placement.schemas import Schema, Version, Windows, common
+from placement.schemas import TEXT, Schema, Version, Windows
 
 _POLICIES = ['none', 'isolate']
 
@@ -21,7 +21,7 @@ class Parameter(NamedTuple):
 
     name: str
     since: Version
-    schema: Schema = common.TEXT
+    schema: Schema = TEXT
     of_group: bool = False
 
 
@@ -63,7 +63,7 @@ def _schema(version: Version) -> Schema:
             'properties': {parameter.name: parameter.schema for parameter in parameters},
         }
     single = {rf'^{parameter.name}\Z': parameter.schema for parameter in parameters if not parameter.of_group}
-    patterns = {_group_key(parameters, suffix): common.TEXT, **single}
+    patterns = {_group_key(parameters, suffix): TEXT, **single}
     return {'type': 'object', 'additionalProperties': False, 'patternProperties': patterns}
 
 

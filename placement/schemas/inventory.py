@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from placement import capacity
-from placement.schemas import Schema, common
+from placement.schemas import GENERATION, RESOURCE_CLASS_PATTERN, Schema, object_of
 
 MAX_RATIO = 3.40282e38
 
@@ -23,41 +23,23 @@ _RECORD_PROPERTIES: Schema = {
     'max_unit': _integer(1),
     'step_size': _integer(1),
     'allocation_ratio': {'type': 'number', 'minimum': -sys.float_info.max, 'maximum': MAX_RATIO},
-    'resource_provider_generation': common.GENERATION,
+    'resource_provider_generation': GENERATION,
 }
 
-RECORD: Schema = {
-    'type': 'object',
-    'properties': _RECORD_PROPERTIES,
-    'required': ['total'],
-    'additionalProperties': False,
-}
+RECORD: Schema = object_of(_RECORD_PROPERTIES, required=['total'])
 
-POST_ONE: Schema = {
-    'type': 'object',
-    'properties': {
-        'resource_class': {'type': 'string', 'pattern': common.RESOURCE_CLASS_PATTERN},
-        **_RECORD_PROPERTIES,
-    },
-    'required': ['resource_class', 'total'],
-    'additionalProperties': False,
-}
+POST_ONE: Schema = object_of(
+    {'resource_class': {'type': 'string', 'pattern': RESOURCE_CLASS_PATTERN}, **_RECORD_PROPERTIES},
+    required=['resource_class', 'total'],
+)
 
-PUT_ONE: Schema = {
-    'type': 'object',
-    'properties': _RECORD_PROPERTIES,
-    'required': ['resource_provider_generation', 'total'],
-    'additionalProperties': False,
-}
+PUT_ONE: Schema = object_of(_RECORD_PROPERTIES, required=['resource_provider_generation', 'total'])
 
 # Keys have no pattern: a key that cannot be the name of a class gets the error of an unknown class
-# (api-ref/inventories.md).
-PUT_ALL: Schema = {
-    'type': 'object',
-    'properties': {
-        'resource_provider_generation': common.GENERATION,
+# (api-ref/inventories.md, api-ref/reshaper.md#post-reshaper).
+PUT_ALL: Schema = object_of(
+    {
+        'resource_provider_generation': GENERATION,
         'inventories': {'type': 'object', 'additionalProperties': RECORD},
-    },
-    'required': ['resource_provider_generation', 'inventories'],
-    'additionalProperties': False,
-}
+    }
+)

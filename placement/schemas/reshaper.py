@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from placement.schemas import Schema, Windows, allocation, common, inventory
-
-# The keys of the inner object have no pattern: a key that cannot be the name of a class gets the error of an unknown
-# class (api-ref/reshaper.md#post-reshaper).
-_INVENTORIES: Schema = {
-    'type': 'object',
-    'minProperties': 1,
-    'patternProperties': {
-        common.UUID_KEY_PATTERN: {
-            'type': 'object',
-            'properties': {
-                'resource_provider_generation': common.GENERATION,
-                'inventories': {'type': 'object', 'additionalProperties': inventory.RECORD},
-            },
-            'required': ['resource_provider_generation', 'inventories'],
-            'additionalProperties': False,
-        },
-    },
-    'additionalProperties': False,
-}
+from placement.schemas import Schema, Windows, allocation, by_uuid, inventory, object_of
 
 
-def _with_consumers(entry: Schema) -> Schema:
-    return {
-        'type': 'object',
-        'properties': {'inventories': _INVENTORIES, 'allocations': allocation.by_consumer(entry, min_consumers=0)},
-        'required': ['inventories', 'allocations'],
-        'additionalProperties': False,
-    }
+def _body(consumer: Schema) -> Schema:
+    return object_of({'inventories': by_uuid(inventory.PUT_ALL), 'allocations': by_uuid(consumer, minimum=0)})
 
 
 #: A consumer is described as in POST /allocations at the same microversion.
-POST: Windows = tuple((max(since, (1, 30)), _with_consumers(entry)) for since, entry in allocation.CONSUMER)
+POST: Windows = tuple((max(since, (1, 30)), _body(consumer)) for since, consumer in allocation.CONSUMER)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from placement.schemas import Schema, Windows, common, with_members
+from placement.schemas import TEXT, UUID, UUID_OR_NULL, Schema, Windows, object_of, with_members
 
 _NUMBER: Schema = {'type': 'integer'}
 LINKS: Schema = {
     'type': 'array',
-    'items': {
-        'type': 'object',
-        'properties': {'rel': common.TEXT, 'href': common.TEXT},
-        'required': ['rel', 'href'],
-        'additionalProperties': False,
-    },
+    'items': object_of({'rel': TEXT, 'href': TEXT}),
 }
 
 
 def _object(**members: Schema) -> Schema:
     """Return the schema of an object with exactly these members."""
-    return {'type': 'object', 'properties': members, 'required': list(members), 'additionalProperties': False}
+    return object_of(members)
 
 
 def _by_name(value: Schema) -> Schema:
@@ -30,27 +25,23 @@ def _list_of(value: Schema) -> Schema:
 
 
 _AMOUNTS = _by_name(_NUMBER)
-_OWNED: Schema = {'project_id': common.TEXT, 'user_id': common.TEXT}
+_OWNED: Schema = {'project_id': TEXT, 'user_id': TEXT}
 
 # The version document -----------------------------------------------------------------------------------------
 
-VERSIONS = _object(
-    versions=_list_of(
-        _object(id=common.TEXT, max_version=common.TEXT, min_version=common.TEXT, status=common.TEXT, links=LINKS)
-    )
-)
+VERSIONS = _object(versions=_list_of(_object(id=TEXT, max_version=TEXT, min_version=TEXT, status=TEXT, links=LINKS)))
 
 # Resource classes and traits ------------------------------------------------------------------------------------
 
-RESOURCE_CLASS = _object(name=common.TEXT, links=LINKS)
+RESOURCE_CLASS = _object(name=TEXT, links=LINKS)
 RESOURCE_CLASSES = _object(resource_classes=_list_of(RESOURCE_CLASS))
-TRAITS = _object(traits=_list_of(common.TEXT))
-PROVIDER_TRAITS = _object(traits=_list_of(common.TEXT), resource_provider_generation=_NUMBER)
+TRAITS = _object(traits=_list_of(TEXT))
+PROVIDER_TRAITS = _object(traits=_list_of(TEXT), resource_provider_generation=_NUMBER)
 
 # Resource providers ---------------------------------------------------------------------------------------------
 
-_PROVIDER: Schema = {'uuid': common.UUID, 'name': common.TEXT, 'generation': _NUMBER, 'links': LINKS}
-_TREE: Schema = {'parent_provider_uuid': common.UUID_OR_NULL, 'root_provider_uuid': common.UUID}
+_PROVIDER: Schema = {'uuid': UUID, 'name': TEXT, 'generation': _NUMBER, 'links': LINKS}
+_TREE: Schema = {'parent_provider_uuid': UUID_OR_NULL, 'root_provider_uuid': UUID}
 
 PROVIDER_1_14 = _object(**_PROVIDER, **_TREE)
 PROVIDER_1_0 = _object(**_PROVIDER)
@@ -77,25 +68,20 @@ USAGES: Windows = (((1, 38), _object(usages=_by_name(_GROUP))), ((1, 9), _object
 # Aggregates -----------------------------------------------------------------------------------------------------
 
 AGGREGATES: Windows = (
-    ((1, 19), _object(aggregates=_list_of(common.UUID), resource_provider_generation=_NUMBER)),
-    ((1, 1), _object(aggregates=_list_of(common.UUID))),
+    ((1, 19), _object(aggregates=_list_of(UUID), resource_provider_generation=_NUMBER)),
+    ((1, 1), _object(aggregates=_list_of(UUID))),
 )
 
 # Allocations ----------------------------------------------------------------------------------------------------
 
 # Only ``allocations`` is required: the response for an unknown consumer has no owner and no generation.
-_OF_CONSUMER: Schema = {
-    'type': 'object',
-    'properties': {'allocations': _by_name(_object(generation=_NUMBER, resources=_AMOUNTS))},
-    'required': ['allocations'],
-    'additionalProperties': False,
-}
+_OF_CONSUMER: Schema = object_of({'allocations': _by_name(_object(generation=_NUMBER, resources=_AMOUNTS))})
 CONSUMER_ALLOCATIONS = with_members(
     (1, 0),
     _OF_CONSUMER,
     ((1, 12), _OWNED),
     ((1, 28), {'consumer_generation': {'type': ['integer', 'null']}}),
-    ((1, 38), {'consumer_type': common.TEXT}),
+    ((1, 38), {'consumer_type': TEXT}),
 )
 
 PROVIDER_ALLOCATIONS: Windows = (
@@ -112,12 +98,12 @@ PROVIDER_ALLOCATIONS: Windows = (
 # Allocation candidates ------------------------------------------------------------------------------------------
 
 _SUMMARY: Schema = {'resources': _by_name(_object(capacity=_NUMBER, used=_NUMBER))}
-_SUMMARY_1_17: Schema = {**_SUMMARY, 'traits': _list_of(common.TEXT)}
+_SUMMARY_1_17: Schema = {**_SUMMARY, 'traits': _list_of(TEXT)}
 _AS_LIST = _object(
-    allocations=_list_of(_object(resource_provider=_object(uuid=common.UUID), resources=_AMOUNTS)),
+    allocations=_list_of(_object(resource_provider=_object(uuid=UUID), resources=_AMOUNTS)),
 )
 _AS_OBJECT = _object(allocations=_by_name(_object(resources=_AMOUNTS)))
-_WITH_MAPPINGS = _object(allocations=_by_name(_object(resources=_AMOUNTS)), mappings=_by_name(_list_of(common.UUID)))
+_WITH_MAPPINGS = _object(allocations=_by_name(_object(resources=_AMOUNTS)), mappings=_by_name(_list_of(UUID)))
 
 
 def _candidates(request: Schema, summary: Schema) -> Schema:

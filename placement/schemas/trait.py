@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from placement.schemas import Schema, common
+from placement.schemas import CUSTOM_NAME, GENERATION, TEXT, Schema, object_of
 
-CUSTOM_TRAIT_NAME: Schema = common.CUSTOM_NAME
+CUSTOM_TRAIT_NAME: Schema = CUSTOM_NAME
 
-PUT_FOR_PROVIDER: Schema = {
-    'type': 'object',
-    'properties': {
+PUT_FOR_PROVIDER: Schema = object_of(
+    {
         'traits': {'type': 'array', 'items': {'type': 'string', 'minLength': 1, 'maxLength': 255}},
-        'resource_provider_generation': common.GENERATION,
-    },
-    'required': ['traits', 'resource_provider_generation'],
-    'additionalProperties': False,
-}
+        'resource_provider_generation': GENERATION,
+    }
+)
 
-LIST: Schema = {
-    'type': 'object',
-    'properties': {
-        'name': common.TEXT,
-        'associated': common.TEXT,
-    },
-    'additionalProperties': False,
-}
+LIST: Schema = object_of({'name': TEXT, 'associated': TEXT}, required=[])
