@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import logging
 import pathlib
@@ -16,15 +15,14 @@ import pytest
 from placement.cache.background_refresh import BackgroundRefresh
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
-from placement.capacity import InventoryRecord
 from placement.db import change_log
 from placement.db.api import Database
-from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import applications
-from tests.support.cache_equality import assert_same, compare
+from tests.support.cache_equality import assert_same
 from tests.support.event_hooks import listening
-from tests.support.objects import claim, create_provider, set_inventories
+from tests.support.fixtures import Counter
+from tests.support.objects import claim, create_provider
 from tests.support.waiting import wait_until
 
 SECONDS = 60
@@ -76,43 +74,28 @@ def test_a_cache_that_nobody_searches_is_refreshed(
     assert_same(provider_cache.state.snapshot, ProviderCache(context.db).up_to_date())
 
 
-def test_a_cache_that_was_not_loaded_is_loaded(db: Database, run: Callable[..., BackgroundRefresh]) -> None:
-    provider_cache = ProviderCache(db)
-    run(provider_cache, 0.02)
-    wait_until(lambda: provider_cache.is_loaded)
+class Turns(threading.Event):
+    """Ends the background thread after three turns, between which it does not wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delays: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.delays.append(timeout)
+        return len(self.delays) > 3
 
 
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize('searched', [False, True])
-def test_an_idle_process_sends_one_small_statement_per_interval(
-    provider_cache: ProviderCache, db: Database, run: Callable[..., BackgroundRefresh], searched: bool
+@pytest.mark.parametrize(('interval', 'statements'), [(0, 3), (1000, 0)])
+def test_a_turn_sends_one_small_statement_unless_a_search_has_checked_the_cache_meanwhile(
+    provider_cache: ProviderCache, queries: Counter, interval: float, statements: int
 ) -> None:
-    """None while it is searched."""
-    interval = 0.5
-    sent: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        if threading.current_thread() in running():
-            sent.append(statement)
-
-    provider_cache.up_to_date()
-    with listening(db.engine, 'before_cursor_execute', note):
-        started = searched_at = time.monotonic()
-        longest_pause = 0.0
-        run(provider_cache, interval)
-        while time.monotonic() < started + 2 * interval or not (sent or searched):
-            if searched:
-                provider_cache.up_to_date()
-                longest_pause = max(longest_pause, time.monotonic() - searched_at)
-                searched_at = time.monotonic()
-            time.sleep(0.005)
-        statements, elapsed = list(sent), time.monotonic() - started
-    assert set(statements) <= {change_log.CHECK}
-    if searched:
-        # On a busy machine this thread may have been stopped for longer than an interval.
-        assert not statements or longest_pause > interval
-    else:
-        assert len(statements) <= elapsed / interval + 1
+    refresh = BackgroundRefresh(provider_cache, interval)
+    turns = refresh._stopping = Turns()
+    with queries(at_most=statements) as seen:
+        refresh._run()
+    assert seen == [change_log.CHECK] * statements
+    assert turns.delays[-1] == pytest.approx(interval, abs=SECONDS)
 
 
 def test_an_outage_is_logged_once(
@@ -171,36 +154,6 @@ def test_a_search_does_not_wait_for_a_check_in_the_background(
         answered.set()
         for thread in running():
             thread.join(SECONDS)
-
-
-def test_searches_and_the_background_while_a_provider_is_deleted_and_created_again(
-    provider_cache: ProviderCache, context: RequestContext, run: Callable[..., BackgroundRefresh]
-) -> None:
-    """A thread finds its own last write, whoever refreshes."""
-
-    def act(_number: int) -> None:
-        uuid = create_provider(context, VCPU=8).uuid
-        for turn in range(8):
-            consumer = claim(context, {uuid: {'VCPU': 3}})
-            if turn % 2:
-                provider_cache.up_to_date()
-                assert used(provider_cache, uuid) == 3
-            claim(context, {}, consumer)
-            ResourceProvider.destroy(context, uuid)
-            if turn % 3:
-                assert provider_cache.up_to_date().find_provider(uuid) is None
-            again = ResourceProvider.create(context, name=uuid, uuid=uuid, parent_provider_uuid=None)
-            set_inventories(again, ('VCPU', InventoryRecord(8)))
-            provider = provider_cache.up_to_date().find_provider(uuid)
-            assert provider is not None
-            assert provider.inventories['VCPU'].used == 0
-            time.sleep(0.003)
-
-    background = run(provider_cache, 0.002)
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        list(pool.map(act, range(3)))
-    background.stop()
-    compare(provider_cache, context.db)
 
 
 def test_nothing_runs_unless_it_is_started(app: Any, provider_cache: ProviderCache) -> None:

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
-from placement.db import errors
 from tests.support import applications, error_details
 from tests.support.event_hooks import listening
 from tests.support.http_client import create_provider, send_request
@@ -131,29 +129,3 @@ def test_a_read_is_retried_when_the_database_was_locked(app: Any, retries: int) 
     with listening(app.db.engine, 'do_execute', fail):
         assert send_request(app, 'GET', '/traits').status_int == 200
     assert len(conflicts) == retries
-
-
-def test_a_table_that_is_locked_in_a_shared_cache_is_a_conflict(tmp_path: pathlib.Path) -> None:
-    """SQLITE_LOCKED, which is not SQLITE_BUSY."""
-    url = f'file:{tmp_path}/shared.sqlite?cache=shared'
-    with contextlib.ExitStack() as stack:
-        writer, reader = (
-            stack.enter_context(contextlib.closing(sqlite3.connect(url, uri=True, isolation_level=None)))
-            for _ in range(2)
-        )
-        writer.execute('CREATE TABLE numbers (number INTEGER)')
-        writer.execute('BEGIN IMMEDIATE')
-        writer.execute('INSERT INTO numbers VALUES (1)')
-        with pytest.raises(sqlite3.OperationalError) as caught:
-            reader.execute('SELECT * FROM numbers').fetchall()
-    assert caught.value.sqlite_errorname.startswith('SQLITE_LOCKED')
-    assert errors.is_conflict(sa.exc.OperationalError('SELECT', None, caught.value))
-
-
-@pytest.mark.parametrize('generation', [2**31, 2**63, 2**64, 10**30])
-def test_a_generation_that_no_provider_can_have_is_409(app: Any, generation: int) -> None:
-    host = create_provider(app)
-    body = {'resource_provider_generation': generation, 'aggregates': []}
-    response = send_request(app, 'PUT', f'/resource_providers/{host}/aggregates', body)
-    assert response.status_int == 409
-    assert response.json['errors'][0]['code'] == 'placement.concurrent_update'

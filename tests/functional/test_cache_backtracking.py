@@ -15,7 +15,7 @@ from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.search_units import Assignment, SearchUnit
 from tests.support.search.cached import NAMES, find, records_of
-from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, assert_candidates, record
+from tests.support.search.oracle import RP, SHARES, Group, Query, record
 from tests.support.search.topologies import request_of
 
 HOSTS = 1000
@@ -84,73 +84,6 @@ def test_hosts_with_room_for_different_sums_are_searched_several_times(searched:
     mixed = state(*(tree(number, used=number % 6) for number in range(60)))
     assert count(mixed, ANYWHERE_TWICE) == 50 * 3 + 10 * 1
     assert 2 <= len(searched) <= 6
-
-
-def test_traits_that_the_request_does_not_name_cause_no_extra_search(searched: list[SearchUnit]) -> None:
-    names = (frozenset[str](), frozenset(['CUSTOM_RED']))
-    several = state(*(tree(number, traits=names[number % 2]) for number in range(HOSTS)))
-    assert count(several, NODE_AND_MEMORY) == HOSTS * 2
-    assert len(searched) == 1
-    searched.clear()
-    red = Query([Group('', {'VCPU': 2}, required={'CUSTOM_RED'})])
-    assert count(several, red) == HOSTS
-    assert len(searched) == 1
-
-
-def test_hosts_without_room_are_not_searched(searched: list[SearchUnit]) -> None:
-    full = state(*(tree(number, used=8) for number in range(HOSTS)))
-    assert count(full, NODE_AND_MEMORY) == 0
-    assert searched == []
-
-
-# Trees that differ in one thing. Whichever is searched first, the other must not get its assignments.
-
-
-def shared(name: str, parent: str | None, resource_class: str, *aggregates: str) -> RP:
-    """A sharing provider of one class."""
-    return RP(name, parent, {resource_class: record(100)}, {SHARES}, set(aggregates))
-
-
-def check(topology: list[RP], query: Query) -> None:
-    """Compare with the oracle, with the trees in both orders."""
-    families: dict[str, list[RP]] = {}
-    for rp in topology:
-        families.setdefault(rp.parent or rp.name, []).append(rp)
-    expected = Oracle(topology).candidates(query)
-    assert expected
-    for order in (list(families.values()), list(families.values())[::-1]):
-        bodies = find(Snapshot.build(NAMES, records_of([rp for family in order for rp in family])), query)
-        assert_candidates(bodies, expected)
-
-
-def test_a_tree_that_shares_and_one_that_does_not() -> None:
-    """Two sharing providers that together meet the request are found from both, and are one candidate."""
-    plain = RP('plain', None, {'DISK_GB': record(100)}, aggregates={'north'})
-    topology = [plain, shared('one', None, 'DISK_GB', 'north')]
-    topology += [shared(name, None, 'DISK_GB', 'south') for name in ('two', 'three')]
-    check(topology, Query([Group('1', {'DISK_GB': 1}), Group('2', {'DISK_GB': 1})], policy='none'))
-
-
-def test_sharing_providers_of_one_tree_and_of_two() -> None:
-    """Below 1.29 no candidate has two providers of one tree."""
-    hosts = [RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={name}) for name in ('north', 'south')]
-    topology = [*hosts, RP('rack', None)]
-    topology += [
-        shared('disk of rack', 'rack', 'DISK_GB', 'north'),
-        shared('memory of rack', 'rack', 'MEMORY_MB', 'north'),
-    ]
-    topology += [shared('disk', None, 'DISK_GB', 'south'), shared('memory', None, 'MEMORY_MB', 'south')]
-    check(topology, Query([Group('', {'VCPU': 1, 'DISK_GB': 1, 'MEMORY_MB': 1})], minor=28))
-
-
-def test_a_tree_with_a_sharing_provider_of_its_own() -> None:
-    """Another tree of the same aggregate can use one sharing provider more."""
-    topology = []
-    for name, aggregates in (('open', {'north'}), ('closed', set())):
-        topology.append(RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={'north'}))
-        topology.append(shared(f'disk of {name}', f'host {name}', 'DISK_GB', *aggregates))
-    topology.append(shared('disks', None, 'DISK_GB', 'north'))
-    check(topology, Query([Group('', {'VCPU': 1, 'DISK_GB': 1})]))
 
 
 def test_a_provider_whose_root_is_no_root_is_known_and_not_searched() -> None:

@@ -24,7 +24,6 @@ from placement.cache import refresh
 from placement.cache.providers import Provider
 from placement.cache.refresh import CacheState, ProviderCache
 from placement.cache.snapshot import Snapshot
-from placement.capacity import InventoryRecord
 from placement.db import change_log, tables
 from placement.db.api import Database
 from placement.objects.resource_class import ResourceClass
@@ -35,7 +34,7 @@ from tests.support import applications
 from tests.support.cache_equality import assert_same, compare
 from tests.support.event_hooks import listening
 from tests.support.fixtures import Counter
-from tests.support.objects import claim, create_provider, set_inventories, set_traits
+from tests.support.objects import claim, create_provider, set_traits
 from tests.support.waiting import wait_until
 
 
@@ -156,19 +155,6 @@ def test_the_state_of_a_lagging_node_is_not_taken(
     assert provider_cache.builds == 1
 
 
-def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
-    provider_cache: Counting, context: RequestContext, older: Database
-) -> None:
-    newest = provider_cache.up_to_date()
-    for db in (older, context.db):
-        provider_cache._db = db
-        assert provider_cache.up_to_date() is newest
-    let_grace_pass(provider_cache)
-    provider_cache._db = older
-    assert provider_cache.up_to_date() is newest
-    assert provider_cache.builds == 1
-
-
 def test_the_cache_is_loaded_again_when_a_database_stays_older(
     provider_cache: Counting, older: Database, reasons: Reasons
 ) -> None:
@@ -230,21 +216,6 @@ def test_changes_by_hand_are_seen_after_invalidate_caches(
 # Other processes and threads -----------------------------------------------------------------------------
 
 
-def test_names_changed_by_another_process_are_followed(
-    provider_cache: Counting, other_process: RequestContext, db: Database
-) -> None:
-    ResourceClass.create(other_process, 'CUSTOM_ONE').rename('CUSTOM_OTHER')
-    Trait.create(other_process, 'CUSTOM_ONE')
-    names = provider_cache.up_to_date().names
-    assert 'CUSTOM_OTHER' in names.class_ids
-    assert 'CUSTOM_ONE' not in names.class_ids
-    assert 'CUSTOM_ONE' in names.traits
-    ResourceClass.destroy(other_process, 'CUSTOM_OTHER')
-    Trait.destroy(other_process, 'CUSTOM_ONE')
-    compare(provider_cache, db)
-    assert 'CUSTOM_OTHER' not in provider_cache.up_to_date().names.class_ids
-
-
 def test_a_refresh_reads_new_names_only(
     provider_cache: Counting, other_process: RequestContext, db: Database, queries: Counter
 ) -> None:
@@ -282,23 +253,6 @@ def test_threads_that_wait_share_one_refresh_of_the_cache(
     assert {name_in(state, host) for state in snapshots} == {'renamed'}
     assert len({id(state) for state in snapshots}) == 1
     assert provider_cache.steps == 1
-
-
-def test_a_thread_finds_its_own_last_write(
-    provider_cache: Counting, context: RequestContext, host: ResourceProvider
-) -> None:
-    """Threads write and search at the same time."""
-
-    def act(number: int) -> None:
-        provider = create_provider(context, f'own-{number}')
-        for turn in range(15):
-            provider.rename(f'own-{number}-{turn}')
-            assert name_in(provider_cache.up_to_date(), provider) == f'own-{number}-{turn}'
-
-    with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        list(pool.map(act, range(6)))
-    assert provider_cache.builds == 1
-    compare(provider_cache, context.db)
 
 
 # Faults --------------------------------------------------------------------------------------------------
@@ -419,42 +373,6 @@ def test_a_damaged_state_is_loaded_again_at_the_next_search(
 # The cost of a check -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('slots', [5, 500, 2000])
-def test_a_check_is_one_statement_whatever_the_number_of_slots(
-    provider_cache: Counting, context: RequestContext, host: ResourceProvider, queries: Counter, slots: int
-) -> None:
-    """It returns one row. A refresh of many slots takes one statement more than of few."""
-    with context.db.engine.begin() as tx:
-        rows = [{'id': id_, 'sequence': 0, 'token': 0, 'owner': 1} for id_ in range(2, slots + 1)]
-        tx.execute(tables.change_log_slots.insert(), rows)
-    provider_cache.up_to_date()
-    with queries(at_most=1) as seen:
-        provider_cache.up_to_date()
-    assert len(seen) == 1
-    assert context.db.read(change_log.read_sums).slots == slots
-    claim_one(context, host)
-    with queries(at_most=4 + (slots > 64)):
-        provider_cache.up_to_date()
-    assert provider_cache.builds == 1
-    compare(provider_cache, context.db)
-
-
-@pytest.mark.parametrize('claims', [1, 40])
-def test_a_refresh_after_claims_is_two_statements(
-    provider_cache: Counting, context: RequestContext, queries: Counter, claims: int
-) -> None:
-    """The check, and one for all that changed."""
-    hosts = [create_provider(context, VCPU=8, MEMORY_MB=64, DISK_GB=8) for _ in range(claims)]
-    provider_cache.up_to_date()
-    for host in hosts:
-        claim(context, {host.uuid: {'VCPU': 1, 'MEMORY_MB': 2, 'DISK_GB': 3}})
-    with queries(at_most=2) as seen:
-        provider_cache.up_to_date()
-    assert len(seen) == 2
-    assert provider_cache.builds == 1
-    compare(provider_cache, context.db)
-
-
 def test_a_refresh_after_many_entries_of_the_log_is_a_transaction(
     provider_cache: Counting, context: RequestContext, queries: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -470,18 +388,6 @@ def test_a_refresh_after_many_entries_of_the_log_is_a_transaction(
             provider_cache.up_to_date()
         assert len(seen) == statements
         assert_same(provider_cache.up_to_date(), scratch(context.db))
-    assert provider_cache.builds == 1
-
-
-def test_a_refresh_after_claims_under_a_new_slot(
-    provider_cache: Counting, context: RequestContext, db: Database, host: ResourceProvider
-) -> None:
-    """The statement for claims does not select the entries of an unknown slot."""
-    with applications.database(db.engine.url) as other:
-        for _ in range(2):
-            claim_one(applications.administrator(other), host)
-            claim_one(context, host)
-            assert_same(provider_cache.up_to_date(), scratch(db))
     assert provider_cache.builds == 1
 
 
@@ -509,35 +415,3 @@ def test_providers_that_a_write_does_not_change_are_kept(
 
     assert list(after.partitions[0].fragments('generation', both, write)) == [b'2', b'1']
     assert written == [host.uuid]
-
-
-def test_a_snapshot_shows_its_own_usage_also_when_it_is_read_late(
-    provider_cache: Counting, context: RequestContext, host: ResourceProvider
-) -> None:
-    """Whichever of the later ones was read before."""
-    snapshots = [provider_cache.up_to_date()]
-    for _ in range(4):
-        claim_one(context, host)
-        snapshots.append(provider_cache.up_to_date())
-    assert provider_cache.builds == 1
-    for number in (3, 0, 4, 1, 2):
-        record = snapshots[number].find_provider(host.uuid)
-        assert record is not None
-        assert (record.generation, record.inventories['VCPU'].used) == (1 + number, number)
-        assert snapshots[number].find_provider(host.uuid) is record
-    assert_same(snapshots[-1], scratch(context.db))
-
-
-@pytest.mark.parametrize('last', [2, 19], ids=['a range of ids', 'a list of ids'])
-def test_a_provider_between_those_of_claims_is_refreshed_on_its_own(
-    db: Database, context: RequestContext, last: int
-) -> None:
-    hosts = [create_provider(context, VCPU=100) for _ in range(20)]
-    provider_cache = Counting(db)
-    provider_cache.up_to_date()
-    # Not the same kind of change: the cache has no column yet for its usage of this class.
-    set_inventories(hosts[1], ('DISK_GB', InventoryRecord(7)))
-    claim(context, {hosts[0].uuid: {'VCPU': 1}, hosts[last].uuid: {'VCPU': 2}})
-    claim(context, {hosts[1].uuid: {'DISK_GB': 3}})
-    assert_same(provider_cache.up_to_date(), scratch(db))
-    assert (provider_cache.builds, provider_cache.steps) == (1, 1)

@@ -122,13 +122,3 @@ def test_a_change_is_seen_in_every_form(app: Any, start: Start, name: str) -> No
     assert after[1] == after[2]
     assert before[0] == before[1]
     assert (before[0] == after[0]) == (name == 'class that is new')
-
-
-def test_fragments_of_few_forms_are_kept(app: Any) -> None:
-    (block,) = app.provider_cache.up_to_date().partitions
-    for number in range(100):
-        form = ('form', number)
-        assert list(block.fragments(form, [0, 1], lambda record: record.uuid.encode())) == [
-            record.uuid.encode() for record in block.providers[:2]
-        ]
-    assert len(block._fragments) < 10

@@ -15,7 +15,7 @@ from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.selection import AllocationCandidates, select
-from tests.support.search.cached import NAMES, records_of, single_trees
+from tests.support.search.cached import NAMES, records_of
 from tests.support.search.oracle import RP, SHARES, Group, Query, record
 from tests.support.search.topologies import request_of
 
@@ -92,54 +92,3 @@ def test_a_candidate_of_a_family_takes_no_function_call(
     assert respond(400) == 400
     calls = {limit: function_calls(lambda limit=limit: respond(limit)) for limit in (10, 400)}  # type: ignore[misc]
     assert (calls[400] - calls[10]) / 390 <= at_most
-
-
-# Neighbouring hosts that differ in one thing ---------------------------------------------------------------------
-
-FULL = {'VCPU': record(64, used=64)}
-
-Tree = list[tuple[str, str | None, dict[str, Any], set[str]]]
-
-
-def _pair(first: dict[str, Any], other: dict[str, Any], parent: str = '', traits: frozenset[str] = frozenset()) -> Tree:
-    """A host with two providers below it: name, parent, inventory and traits of each."""
-    return [('', None, {}, set()), ('a', '', first, set(traits)), ('b', parent, other, set())]
-
-
-TWICE = Query([Group('1', {'VCPU': 2}), Group('2', {'VCPU': 2})], 'none')
-NEIGHBOURS: dict[str, tuple[Tree, Tree, Query]] = {
-    'provider that is full': (_pair(HOST, FULL), _pair(FULL, HOST), Query([Group('', {'VCPU': 2})])),
-    'headroom': (_pair({'VCPU': record(3)}, HOST), _pair(HOST, HOST), TWICE),
-    'parent': (
-        _pair(HOST, HOST),
-        _pair(HOST, HOST, parent='a'),
-        replace(TWICE, policy='isolate', minor=36, same_subtree=[{'1', '2'}]),
-    ),
-    'trait': (
-        _pair(HOST, HOST),
-        _pair(HOST, HOST, traits=frozenset({'CUSTOM_RED'})),
-        Query([Group('', {'VCPU': 2, 'MEMORY_MB': 2}, forbidden={'CUSTOM_RED'})]),
-    ),
-    'size': (_pair(HOST, HOST), _pair(HOST, HOST)[:2], Query([Group('', {'VCPU': 2})])),
-}
-
-
-@pytest.mark.parametrize('order', ['AABB', 'ABAB', 'BAAAB'])
-@pytest.mark.parametrize('difference', NEIGHBOURS)
-def test_hosts_that_differ_are_in_different_sets(difference: str, order: str) -> None:
-    first, second, query = NEIGHBOURS[difference]
-    topology = [
-        RP(f'h{number}{name}', None if parent is None else f'h{number}{parent}', inventory, traits)
-        for number, kind in enumerate(order)
-        for name, parent, inventory, traits in (first if kind == 'A' else second)
-    ]
-    request, results = request_of(query), []
-    for alike in (True, False):
-        prefilter = Prefilter(Snapshot.build(NAMES, records_of(topology)), request)
-        units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
-        candidate_sets = list(search(units, prefilter.compiled, SearchBudget()))
-        results.append(
-            [(candidate.amounts, candidate.mappings) for candidate_set in candidate_sets for candidate in candidate_set]
-        )
-    assert results[0]
-    assert results[0] == results[1]

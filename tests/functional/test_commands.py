@@ -49,35 +49,30 @@ def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == f'placement {metadata.version("placement")}\n'
 
 
-@pytest.mark.parametrize('options', [[], ['--max-count', '50']])
-def test_there_are_no_online_data_migrations(
-    options: list[str],
+@pytest.mark.parametrize(
+    ('command', 'output'),
+    [
+        (['db', 'version'], f'{migration.head()}\n'),
+        (['db', 'online_data_migrations', '--max-count', '50'], 'There is nothing to do: '),
+    ],
+)
+def test_a_command_needs_the_schema(
+    command: list[str],
+    output: str,
     tmp_path: pathlib.Path,
     point_commands_at: PointCommandsAt,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
-    assert manage.main(['db', 'online_data_migrations', *options]) == manage.FAILED
-    assert 'placement-manage db sync' in capsys.readouterr().err
-    assert manage.main(['db', 'sync']) == 0
-    capsys.readouterr()
-    assert manage.main(['db', 'online_data_migrations', *options]) == 0
-    assert capsys.readouterr().out.startswith('There is nothing to do: ')
-
-
-def test_db_version_fails_without_a_schema(
-    tmp_path: pathlib.Path, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
-) -> None:
-    point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
-    assert manage.main(['db', 'version']) == manage.FAILED
+    assert manage.main(command) == manage.FAILED
     captured = capsys.readouterr()
     assert captured.out == ''
     assert 'The database does not have the tables of this service. Create them with' in captured.err
     assert captured.err.endswith('placement-manage db sync\n')
     assert manage.main(['db', 'sync']) == 0
-    capsys.readouterr()
-    assert manage.main(['db', 'version']) == 0
-    assert capsys.readouterr().out == f'{migration.head()}\n'
+    assert f'at revision {migration.head()},' in capsys.readouterr().out
+    assert manage.main(command) == 0
+    assert capsys.readouterr().out.startswith(output)
 
 
 @pytest.mark.parametrize(('run', 'code'), _COMMANDS)
@@ -88,8 +83,6 @@ def test_db_version_fails_without_a_schema(
         ('sqlite://user:pass@word:secret@host/database', 'the port is not a number'),
         ('sqlite:////nonexistent/directory/file', 'The database is not available at the moment. unable to open'),
         ('sqlite:///{directory}/file?timeout=long', 'connection cannot be used: timeout must be a number of seconds'),
-        ('sqlite:///{directory}/file?timeout=-1', 'connection cannot be used: timeout must be a number of seconds'),
-        ('sqlite:///{directory}/file?timeout=1&timeout=2', 'timeout must be a number of seconds, at most 999999'),
     ],
 )
 def test_a_failure_is_one_line(
@@ -134,8 +127,7 @@ def test_an_interrupt_is_one_line(
 
 
 @pytest.mark.parametrize('main', [manage.main, status.main])
-@pytest.mark.parametrize('position', [0, 1, 2])
-@pytest.mark.parametrize('option', ['--config-file', '--config-dir'])
+@pytest.mark.parametrize(('position', 'option'), [(0, '--config-file'), (1, '--config-dir'), (2, '--config-file')])
 def test_the_configuration_may_be_given_anywhere(
     main: Callable[[list[str]], int],
     position: int,
@@ -155,8 +147,7 @@ def test_the_configuration_may_be_given_anywhere(
     assert main(arguments) == 0
 
 
-@pytest.mark.parametrize('program', ['placement-manage', 'placement-status'])
-@pytest.mark.parametrize('position', [0, 1, 2])
+@pytest.mark.parametrize(('program', 'position'), [('placement-manage', 0), ('placement-status', 1)])
 def test_the_log_may_be_asked_for_anywhere(
     program: str, position: int, conf: cfg.ConfigOpts, db: Database, tmp_path: pathlib.Path
 ) -> None:
@@ -216,15 +207,7 @@ def test_manage_finds_the_database_of_dev_in_its_directory(
     assert captured.err == (
         f'placement-manage: no database is configured, so {tmp_path}/placement-dev.sqlite is used\n'
     )
-
-
-def test_manage_uses_only_the_configuration_when_there_is_one(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    # With a configuration that names no database, this one is not used.
     (tmp_path / 'placement.conf').write_text('[placement_database]\n')
-    (tmp_path / 'placement-dev.sqlite').touch()
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.delenv('OS_PLACEMENT_DATABASE__CONNECTION', raising=False)
-    monkeypatch.chdir(tmp_path)
     assert manage.main(['tree']) == manage.FAILED
     assert '[placement_database] connection is not set' in capsys.readouterr().err

@@ -16,39 +16,14 @@ from placement.db import migration, tables
 from placement.db.api import Database
 from placement.objects import aggregate
 from placement.objects.inventory import Inventory, InventoryList, read_inventories
-from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import TraitList, read_traits
 from placement.web.context import RequestContext
 from tests.support import corruption, lasting_ids
-from tests.support.objects import create_provider, set_traits
 
 
 def test_no_id_is_given_twice(context: RequestContext) -> None:
     lasting_ids.check(context)
-
-
-def test_ids_of_classes_continue_after_rows_inserted_by_others(context: RequestContext) -> None:
-    with context.db.engine.begin() as connection:
-        connection.execute(tables.resource_classes.insert(), {'id': 20000, 'name': 'CUSTOM_OTHERS'})
-    assert ResourceClass.create(context, 'CUSTOM_OURS').id == 20001
-
-
-def test_a_rename_of_a_deleted_class_is_rejected(context: RequestContext) -> None:
-    resource_class = ResourceClass.create(context, 'CUSTOM_A')
-    ResourceClass.destroy(context, 'CUSTOM_A')
-    ResourceClass.create(context, 'CUSTOM_B')
-    with pytest.raises(exception.ResourceClassNotFound):
-        resource_class.rename('CUSTOM_C')
-    assert ResourceClass.get_by_name(context, 'CUSTOM_B').name == 'CUSTOM_B'
-
-
-def test_a_rename_of_a_class_renamed_meanwhile_is_rejected(context: RequestContext) -> None:
-    resource_class = ResourceClass.create(context, 'CUSTOM_A')
-    ResourceClass.get_by_name(context, 'CUSTOM_A').rename('CUSTOM_B')
-    with pytest.raises(exception.ResourceClassNotFound):
-        resource_class.rename('CUSTOM_C')
-    assert ResourceClass.get_by_name(context, 'CUSTOM_B').id == resource_class.id
 
 
 def inventory_writer(write: Callable[..., object]) -> Callable[[RequestContext, str], Callable[[], object]]:
@@ -94,14 +69,6 @@ def test_a_write_does_not_change_a_new_provider_with_the_same_uuid(
     assert aggregate.get_with_provider(context, fresh.uuid)[1] == []
     now = ResourceProvider.get_by_uuid(context, identity)
     assert (now.id, now.name, now.generation) == (fresh.id, 'provider', 0)
-
-
-def test_setting_the_same_traits_at_an_old_generation_is_rejected(context: RequestContext) -> None:
-    provider = create_provider(context)
-    write = trait_writer('HW_CPU_X86_VMX')(context, provider.uuid)
-    set_traits(provider, ['HW_CPU_X86_VMX'])
-    with pytest.raises(exception.ConcurrentProviderUpdate):
-        write()
 
 
 def test_a_foreign_key_error_is_a_conflict(context: RequestContext) -> None:

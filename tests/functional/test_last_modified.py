@@ -90,11 +90,6 @@ def test_last_modified_of_one_thing(service: Service) -> None:
         assert service.modified(path) == day(5), path
 
 
-def test_last_modified_of_a_put_that_confirms_a_trait(service: Service) -> None:
-    service.date(tables.traits, 3, 5)
-    assert service.call('PUT', f'/traits/{TRAIT}').last_modified == day(5).replace(tzinfo=dt.UTC)
-
-
 @pytest.mark.parametrize('newest', [0, 1])
 @pytest.mark.parametrize('updated', [False, True])
 def test_last_modified_of_lists(service: Service, newest: int, updated: bool) -> None:
@@ -119,15 +114,6 @@ def test_last_modified_of_lists(service: Service, newest: int, updated: bool) ->
         else:
             service.date(table, 9, None, condition)
         assert service.modified(path) == day(9), path
-
-
-def test_only_what_is_listed_counts(service: Service) -> None:
-    service.date(tables.resource_providers, 3, 4)
-    service.date(tables.resource_providers, 3, 9, provider(service, 0))
-    assert service.modified(f'/resource_providers?uuid={service.hosts[1]}') == day(4)
-    service.date(tables.traits, 3, 9)
-    service.date(tables.traits, 3, 4, tables.traits.c.name.in_([TRAIT, 'HW_CPU_X86_AVX']))
-    assert service.modified(f'/resource_providers/{service.hosts[0]}/traits') == day(4)
 
 
 def test_a_claim_is_no_modification_of_the_inventory(service: Service) -> None:
@@ -177,10 +163,7 @@ UPDATES: dict[str, tuple[str, str, dict[str, Any], list[sa.Table]]] = {
         {'inventories': {'VCPU': {'total': 9}, 'MEMORY_MB': {'total': 9}}},
         [PROVIDERS, INVENTORIES],
     ),
-    'one inventory': ('PUT', '/inventories/VCPU', {'total': 9}, [PROVIDERS, INVENTORIES]),
-    'no inventories': ('PUT', '/inventories', {'inventories': {}}, [PROVIDERS]),
     'traits': ('PUT', '/traits', {'traits': []}, [PROVIDERS]),
-    'aggregates': ('PUT', '/aggregates', {'aggregates': []}, [PROVIDERS]),
     'a name': ('PUT', '', {'name': 'renamed'}, [PROVIDERS]),
     'a parent': ('PUT', '', {'name': 'renamed', 'parent_provider_uuid': '{other}'}, [PROVIDERS]),
 }

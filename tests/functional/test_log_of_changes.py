@@ -11,7 +11,6 @@ from oslo_config import cfg
 
 from placement import exception
 from placement.capacity import InventoryRecord
-from placement.claims.claim import delete_allocations
 from placement.cmd import manage, manage_audit
 from placement.db import change_log, generation, tables
 from placement.db.api import Database
@@ -19,13 +18,11 @@ from placement.db.batch import StatementBatch
 from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation
 from placement.db.errors import RetryTransaction
 from placement.db.generation import ProviderGeneration
-from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
-from placement.objects.trait import Trait
 from placement.web.context import RequestContext
 from tests.support import corruption, logs
 from tests.support.fixtures import PointCommandsAt
-from tests.support.objects import claim, create_provider, set_inventories, set_traits
+from tests.support.objects import create_provider, set_inventories, set_traits
 
 Logged = Callable[[], dict[int, int]]
 
@@ -64,29 +61,6 @@ def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext,
     assert logged() == {child.id: ChangeKind.PROVIDER}
 
 
-def test_claims(context: RequestContext, logged: Logged) -> None:
-    host, other = create_provider(context, VCPU=8), create_provider(context, VCPU=8)
-    logged()
-    consumer = claim(context, {host.uuid: {'VCPU': 1}})
-    assert logged() == {host.id: ChangeKind.USAGE}
-    claim(context, {other.uuid: {'VCPU': 1}}, consumer)
-    assert logged() == {host.id: ChangeKind.USAGE, other.id: ChangeKind.USAGE}
-    delete_allocations(context.db, consumer)
-    assert logged() == {other.id: ChangeKind.USAGE}
-
-
-def test_names(context: RequestContext, logged: Logged) -> None:
-    trait, resource_class = Trait.create(context, 'CUSTOM_ONE'), ResourceClass.create(context, 'CUSTOM_ONE')
-    created = logged()
-    assert set(created.values()) == {ChangeKind.NAMES}
-    assert change_log.new_names(created) == ([resource_class.id], [trait.id])
-    resource_class.rename('CUSTOM_OTHER')
-    assert logged() == {NO_PROVIDER: ChangeKind.NAMES}
-    Trait.destroy(context, trait.name)
-    ResourceClass.destroy(context, 'CUSTOM_OTHER')
-    assert logged() == {NO_PROVIDER: ChangeKind.NAMES}
-
-
 def test_provider_entry_replaces_usage_entry(db: Database, logged: Logged) -> None:
     def work(tx: sa.Connection) -> None:
         change_log.record_providers(tx, [1, 2])
@@ -105,15 +79,6 @@ def test_provider_entry_replaces_usage_entry(db: Database, logged: Logged) -> No
         4: ChangeKind.USAGE,
         NO_PROVIDER: ChangeKind.RELOAD,
     }
-
-
-def test_invalidate_caches_is_logged(
-    conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
-) -> None:
-    point_commands_at(conf.placement_database.connection)
-    assert manage.main(['db', 'invalidate-caches']) == 0
-    assert capsys.readouterr().out.endswith('before its next search.\n')
-    assert logged() == {NO_PROVIDER: ChangeKind.RELOAD}
 
 
 def test_a_repair_is_logged(conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt) -> None:
@@ -184,33 +149,6 @@ def test_numbers_have_no_gaps(db: Database) -> None:
     db.write(lambda tx: change_log.record_usage(tx, [1]))
     ((slot, number),) = before.items()
     assert newest(db) == {slot: number + 2}
-
-
-def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -> None:
-    """Its entry was inserted before the COMMIT failed. The next attempt inserts it again, with the same number."""
-    provider = create_provider(context, 'host')
-    attempts = 0
-
-    def work(tx: sa.Connection) -> None:
-        nonlocal attempts
-        attempts += 1
-        change_log.record_providers(tx, [provider.id])
-        if attempts < 3:
-            # A foreign key error, which SQLite reports only at COMMIT.
-            tx.exec_driver_sql('PRAGMA defer_foreign_keys = ON')
-            row = {'resource_provider_id': provider.id, 'aggregate_id': 77}
-            tx.execute(tables.resource_provider_aggregates.insert(), row)
-
-    with db.reader() as tx:
-        before = change_log.read_log_position(tx)
-        numbers = logs.sequences(tx)
-    db.write(work)
-    db.write(work)
-    assert attempts == 4
-    with db.reader() as tx:
-        after = change_log.read_log_position(tx)
-        assert change_log.read_since(tx, before, after) == {provider.id: ChangeKind.PROVIDER}
-        assert logs.sequences(tx) == {slot: number + 2 for slot, number in numbers.items()}
 
 
 @pytest.fixture
@@ -305,12 +243,6 @@ def test_relations() -> None:
     assert relation(_1=None, _99=Position(1, 1)) is Relation.DIVERGED
     # The sums of the numbers are equal.
     assert relation(_1=Position(6, 51), _2=Position(6, 71)) is Relation.DIVERGED
-
-
-def test_the_log_of_hundreds_of_slots_is_read(db: Database, logged: Logged) -> None:
-    with db.engine.begin() as tx:
-        add_slots(tx, 1000, 1250)
-    assert logged() == dict.fromkeys(range(1000, 1251), ChangeKind.USAGE)
 
 
 def test_a_write_with_more_entries_than_one_statement_takes(db: Database, logged: Logged) -> None:

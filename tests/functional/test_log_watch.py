@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 
 import pytest
 import sqlalchemy as sa
 
-from placement.capacity import InventoryRecord
 from placement.db import change_log
 from placement.objects.resource_provider import ResourceProvider
-from placement.objects.trait import Trait
 from placement.web.context import RequestContext
 from tests.support.log_watch import Watch
-from tests.support.objects import claim, create_provider, set_inventories, set_traits
+from tests.support.objects import claim, create_provider
 
 
 @pytest.fixture
@@ -52,25 +49,3 @@ def test_a_claim_that_does_not_note_one_provider(
     omit_last(monkeypatch, 'record_usage')
     claim_of_both(context, hosts)
     assert seen(watch) == [f'provider {hosts[1].id} changed (USAGE)']
-
-
-def test_a_change_noted_only_as_usage(
-    watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(change_log, 'record_providers', change_log.record_usage)
-    set_traits(hosts[0], ['HW_CPU_X86_AVX2'])
-    hosts[0].set_aggregates([str(uuid.uuid4())], increment_generation=True)
-    set_inventories(hosts[0], ('VCPU', InventoryRecord(9)))
-    hosts[0].rename('renamed')
-    assert seen(watch) == [f'provider {hosts[0].id} changed (PROVIDER)'] * 4
-
-
-def test_names(watch: Watch, context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_log.PendingChanges, 'verify_recorded', lambda _pending: None)
-    Trait.create(context, 'CUSTOM_ONE')
-    assert seen(watch) == []
-    monkeypatch.setattr(change_log, 'record_names', lambda tx: change_log.record_usage(tx, [7]))
-    monkeypatch.setattr(change_log, 'record_new_trait', change_log.record_new_class)
-    Trait.create(context, 'CUSTOM_TWO')
-    Trait.destroy(context, 'CUSTOM_ONE')
-    assert seen(watch) == ['names changed (NAMES)'] * 2

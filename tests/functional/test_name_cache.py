@@ -10,7 +10,6 @@ import webob
 from oslo_config import cfg
 
 from placement import exception
-from placement.capacity import InventoryRecord
 from placement.db import change_log
 from placement.db.api import Database
 from placement.objects.resource_class import ResourceClass
@@ -19,23 +18,11 @@ from placement.web.context import RequestContext
 from tests.support import applications, name_lists
 from tests.support.fixtures import Counter
 from tests.support.http_client import demand
-from tests.support.objects import create_provider, set_inventories
 
 
 def _id(db: Database, kind: type[ResourceClass | Trait], name: str) -> int:
     names = db.traits if kind is Trait else db.resource_classes
     return db.write(lambda tx: names.lock_ids(tx, [name]))[name]
-
-
-def test_a_class_renamed_by_another_process(context: RequestContext, other_process: RequestContext) -> None:
-    resource_class = ResourceClass.create(context, 'CUSTOM_A')
-    assert _id(context.db, ResourceClass, 'CUSTOM_A') == resource_class.id
-    ResourceClass.get_by_name(other_process, 'CUSTOM_A').rename('CUSTOM_B')
-    with pytest.raises(exception.ResourceClassNotFound):
-        _id(context.db, ResourceClass, 'CUSTOM_A')
-    assert _id(context.db, ResourceClass, 'CUSTOM_B') == resource_class.id
-    fresh = ResourceClass.create(other_process, 'CUSTOM_A')
-    assert _id(context.db, ResourceClass, 'CUSTOM_A') == fresh.id != resource_class.id
 
 
 @pytest.mark.parametrize(
@@ -56,15 +43,6 @@ def test_a_name_deleted_by_another_process(
     assert _id(context.db, kind, 'CUSTOM_A') == fresh.id != named.id
 
 
-def test_a_name_created_by_another_process_is_found_at_once(
-    context: RequestContext, other_process: RequestContext
-) -> None:
-    with pytest.raises(exception.ResourceClassNotFound):
-        _id(context.db, ResourceClass, 'CUSTOM_A')
-    resource_class = ResourceClass.create(other_process, 'CUSTOM_A')
-    assert _id(context.db, ResourceClass, 'CUSTOM_A') == resource_class.id
-
-
 def test_standard_names_are_read_from_the_database_once(context: RequestContext, queries: Counter) -> None:
     # The first write of a process reads the revision of the schema and takes a slot of the change log.
     Trait.create(context, 'CUSTOM_FIRST')
@@ -72,18 +50,6 @@ def test_standard_names_are_read_from_the_database_once(context: RequestContext,
         assert _id(context.db, ResourceClass, 'VCPU') == 0
     with queries(at_most=0):
         assert _id(context.db, ResourceClass, 'MEMORY_MB') == 1
-
-
-def test_a_write_with_a_name_deleted_elsewhere_is_rejected(
-    context: RequestContext, other_process: RequestContext
-) -> None:
-    """A whole write: a name that another process deleted is unknown, however often this process used it before."""
-    ResourceClass.create(context, 'CUSTOM_A')
-    host = create_provider(context, CUSTOM_A=1)
-    set_inventories(host)
-    ResourceClass.destroy(other_process, 'CUSTOM_A')
-    with pytest.raises(exception.ResourceClassNotFound):
-        set_inventories(host, ('CUSTOM_A', InventoryRecord(1)))
 
 
 def test_lists_have_what_another_process_wrote(app: Any, conf: cfg.ConfigOpts) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,21 +22,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from placement import deploy, observability
 from placement.cache.refresh import ProviderCache
 from placement.cmd import exporter
-from placement.db import health as database_health
 from placement.db import migration
 from placement.db.api import Database
-from placement.db.errors import RetryTransaction
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.observability.processes import Processes, ProcessNumber
 from placement.ops.metrics import DatabaseCollector
 from placement.web.context import RequestContext
-from placement.web.health import HealthCheck
-from tests.support import applications, fixtures, preforked
+from tests.support import applications, http_client, preforked
 from tests.support.objects import create_provider
 from tests.support.pages import section
-
-HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29', 'Content-Type': 'application/json'}
 
 AGGREGATE = 'a0000000-0000-4000-8000-000000000000'
 
@@ -51,16 +46,10 @@ def load(tmp_path: Path) -> Load:
 
 
 @pytest.fixture
-def counted(load: Load, tmp_path: Path) -> Iterable[deploy.Application]:
-    """An application with metrics."""
-    fixtures.prepare(tmp_path / 'placement.sqlite')
-    app = deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'}))
-    yield app
-    app.db.dispose()
-
-
-def _send(app: Any, method: str, path: str, **values: Any) -> webob.Response:
-    return webob.Request.blank(path, method=method, headers=HEADERS, **values).get_response(app)
+def conf(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
+    """Options of an application with metrics."""
+    conf.set_override('bind', '127.0.0.1:1', group='metrics')
+    return conf
 
 
 def _values(app: deploy.Application, name: str) -> dict[tuple[str, ...], float]:
@@ -78,80 +67,43 @@ def _beyond_zero(app: deploy.Application, name: str) -> dict[tuple[str, ...], fl
     return {labels: value for labels, value in _values(app, name).items() if value}
 
 
-def test_requests_are_counted_by_route_method_microversion_and_status(counted: deploy.Application) -> None:
-    _send(counted, 'GET', '/')
+def test_requests_are_counted_by_route_method_microversion_and_status(app: deploy.Application) -> None:
+    http_client.send_request(app, 'GET', '/')
     for uuid in ('a', 'b'):
-        _send(counted, 'GET', f'/resource_providers/{uuid}')
-    _send(counted, 'POST', '/traits')
-    assert _values(counted, 'placement_requests_total') == {
+        http_client.send_request(app, 'GET', f'/resource_providers/{uuid}')
+    http_client.send_request(app, 'POST', '/traits')
+    # Values that clients invent are no labels.
+    http_client.send_request(app, 'GET', '/no/such/thing')
+    http_client.send_request(app, 'PURR', '/traits')
+    webob.Request.blank('/traits').get_response(app)
+    assert _values(app, 'placement_requests_total') == {
         ('/', 'GET', '1.29', '200'): 1,
         ('/resource_providers/{uuid}', 'GET', '1.29', '404'): 2,
         ('/traits', 'POST', '1.29', '405'): 1,
+        ('none', 'GET', '1.29', '404'): 1,
+        ('/traits', 'none', '1.29', '405'): 1,
+        ('none', 'GET', 'none', '401'): 1,
     }
-    assert _values(counted, 'placement_request_duration_seconds_count')['/resource_providers/{uuid}', 'GET'] == 2
+    assert _values(app, 'placement_request_duration_seconds_count')['/resource_providers/{uuid}', 'GET'] == 2
 
 
-def test_values_invented_by_clients_are_no_labels(counted: deploy.Application) -> None:
-    _send(counted, 'GET', '/no/such/thing')
-    _send(counted, 'PURR', '/traits')
-    webob.Request.blank('/traits').get_response(counted)
-    assert set(_values(counted, 'placement_requests_total')) == {
-        ('none', 'GET', '1.29', '404'),
-        ('/traits', 'none', '1.29', '405'),
-        ('none', 'GET', 'none', '401'),
-    }
-
-
-def test_claims_and_searches_are_counted(counted: deploy.Application) -> None:
-    provider = _send(counted, 'POST', '/resource_providers', json={'name': 'host'}).json['uuid']
-    inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4, 'max_unit': 3}}}
-    assert _send(counted, 'PUT', f'/resource_providers/{provider}/inventories', json=inventory).status_code == 200
-    for consumer, amount in ((1, 3), (2, 3), (3, 4)):
-        claim = {
+def test_claims_and_searches_are_counted(app: deploy.Application, conf: cfg.ConfigOpts) -> None:
+    conf.set_override('max_allocation_candidates', 1, 'placement')
+    provider, _other = (http_client.create_provider(app, VCPU=4) for _ in range(2))
+    for number, amount in enumerate((3, 3)):
+        body = {
             'allocations': {provider: {'resources': {'VCPU': amount}}},
             'project_id': 'p',
             'user_id': 'u',
             'consumer_generation': None,
         }
-        _send(counted, 'PUT', f'/allocations/00000000-0000-4000-8000-{consumer:012}', json=claim)
-    assert _beyond_zero(counted, 'placement_claims_total') == {('accepted',): 1, ('capacity',): 1, ('units',): 1}
+        http_client.send_request(app, 'PUT', f'/allocations/00000000-0000-4000-8000-{number:012}', body)
+    assert _beyond_zero(app, 'placement_claims_total') == {('accepted',): 1, ('capacity',): 1}
     for amount in (1, 2):
-        _send(counted, 'GET', f'/allocation_candidates?resources=VCPU:{amount}')
-    assert _values(counted, 'placement_allocation_candidates_returned_sum') == {(): 1}
-    assert _values(counted, 'placement_allocation_candidates_duration_seconds_count') == {(): 2}
-
-
-def test_searches_that_reach_a_bound_are_counted_by_bound(load: Load) -> None:
-    app = deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'}, placement={'max_allocation_candidates': 1}))
-    for number in range(2):
-        assert _beyond_zero(app, 'placement_allocation_candidates_truncated_total') == {}
-        provider = _send(app, 'POST', '/resource_providers', json={'name': f'host{number}'}).json['uuid']
-        inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
-        assert _send(app, 'PUT', f'/resource_providers/{provider}/inventories', json=inventory).status_code == 200
-        _send(app, 'GET', '/allocation_candidates?resources=VCPU:1')
+        http_client.demand(app, 'GET', f'/allocation_candidates?resources=VCPU:{amount}')
+    assert _values(app, 'placement_allocation_candidates_returned_sum') == {(): 2}
+    assert _values(app, 'placement_allocation_candidates_duration_seconds_count') == {(): 2}
     assert _beyond_zero(app, 'placement_allocation_candidates_truncated_total') == {('candidates',): 1}
-    app.db.dispose()
-
-
-def test_retries_are_counted_by_reason(counted: deploy.Application) -> None:
-    attempts = []
-
-    def work(_connection: object) -> None:
-        attempts.append(1)
-        if len(attempts) < 3:
-            raise RetryTransaction
-
-    counted.db.write(work)
-    assert sum(_values(counted, 'placement_transaction_retries_total').values()) == 2
-
-
-def test_two_applications_count_separately(load: Load) -> None:
-    first, second = (deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'})) for _ in range(2))
-    _send(first, 'GET', '/')
-    assert _values(first, 'placement_requests_total') == {('/', 'GET', '1.29', '200'): 1}
-    assert _values(second, 'placement_requests_total') == {}
-    first.db.dispose()
-    second.db.dispose()
 
 
 def test_without_configuration_nothing_is_counted_and_the_library_is_not_loaded(load: Load, tmp_path: Path) -> None:
@@ -179,10 +131,10 @@ def _scrape(app: Any, path: str = '/metrics') -> webob.Response:
     return webob.Request.blank(path).get_response(app)
 
 
-def _samples(answer: webob.Response) -> dict[str, dict[tuple[str, ...], float]]:
+def _samples(response: webob.Response) -> dict[str, dict[tuple[str, ...], float]]:
     """The samples of a scrape: by name, then by the values of their labels in the order of their names."""
     samples: dict[str, dict[tuple[str, ...], float]] = {}
-    for family in text_string_to_metric_families(answer.text):
+    for family in text_string_to_metric_families(response.text):
         for sample in family.samples:
             samples.setdefault(sample.name, {})[tuple(sample.labels[name] for name in sorted(sample.labels))] = (
                 sample.value
@@ -191,27 +143,19 @@ def _samples(answer: webob.Response) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 def test_a_scrape_takes_few_statements_and_none_within_the_interval(
-    counted: deploy.Application, db: Database, load: Load, queries: Any
+    app: deploy.Application, db: Database, load: Load, queries: Any
 ) -> None:
     # The database of the application, through the engine of which ``queries`` counts the statements.
     listener = _listener(db, load(metrics={'inventory_refresh_interval': 1000}))
-    for number in range(3):
-        provider = _send(counted, 'POST', '/resource_providers', json={'name': f'host-{number}'}).json['uuid']
-        body = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 8, 'allocation_ratio': 1.5}}}
-        assert _send(counted, 'PUT', f'/resource_providers/{provider}/inventories', json=body).status_code == 200
+    for _ in range(3):
+        http_client.create_provider(app, VCPU=8)
     with queries(at_most=13):
         samples = _samples(_scrape(listener))
-    assert samples['placement_inventory_units']['capacity', 'VCPU'] == 36
+    assert samples['placement_inventory_units']['capacity', 'VCPU'] == 24
     assert samples['placement_database_up'] == {(): 1}
-    _send(counted, 'POST', '/resource_providers', json={'name': 'later'})
+    http_client.create_provider(app)
     with queries(at_most=1):
         assert _samples(_scrape(listener))['placement_resource_providers'] == {(): 3}
-
-
-def test_an_aggregate_that_is_named_twice_is_shown_once(counted: deploy.Application, load: Load) -> None:
-    listener = _listener(counted.db, load(metrics={'aggregates': [AGGREGATE, AGGREGATE.upper()]}))
-    lines = [line for line in _scrape(listener).text.splitlines() if line.startswith('placement_aggregate_trees')]
-    assert lines == [f'placement_aggregate_trees{{aggregate="{AGGREGATE}"}} 0.0']
 
 
 def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) -> None:
@@ -219,9 +163,9 @@ def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) ->
     counts = Metrics()
     with counts.claim():
         pass
-    answer = _scrape(_listener(Database(conf), conf, counts.registry))
-    assert answer.status_code == 200
-    samples = _samples(answer)
+    response = _scrape(_listener(Database(conf), conf, counts.registry))
+    assert response.status_code == 200
+    samples = _samples(response)
     assert samples['placement_database_up'] == {(): 0}
     assert samples['placement_claims_total']['accepted',] == 1
     assert 'placement_inventory_units' not in samples
@@ -229,8 +173,8 @@ def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) ->
     assert samples['placement_build_info'] == {(migration.head(), metadata.version('placement')): 1}
 
 
-def test_other_paths_of_the_listener_are_404(counted: deploy.Application) -> None:
-    listener = exporter.application(TimedCheck(counted.db).problem, CollectorRegistry())
+def test_other_paths_of_the_listener_are_404(app: deploy.Application) -> None:
+    listener = exporter.application(TimedCheck(app.db).problem, CollectorRegistry())
     assert _scrape(listener, '/healthcheck').text == 'OK\n'
     assert _scrape(listener, '/healthcheck/ready').status_code == 200
     assert _scrape(listener, '/resource_providers').status_code == 404
@@ -242,7 +186,7 @@ def test_other_paths_of_the_listener_are_404(counted: deploy.Application) -> Non
 def test_health_paths_are_unknown_unless_configured(load: Load) -> None:
     app = deploy.loadapp(load())
     assert webob.Request.blank('/healthcheck').get_response(app).status_code == 401
-    assert _send(app, 'GET', '/healthcheck').status_code == 404
+    assert http_client.send_request(app, 'GET', '/healthcheck').status_code == 404
     app.db.dispose()
 
 
@@ -250,9 +194,9 @@ def test_health_paths_are_unknown_unless_configured(load: Load) -> None:
 @pytest.mark.parametrize('path', ['/health', '/health/ready'])
 def test_health_is_answered_without_token(load: Load, method: str, path: str) -> None:
     app = deploy.loadapp(load(healthcheck={'path': '/health'}))
-    answer = webob.Request.blank(path, method=method).get_response(app)
-    assert (answer.status_code, answer.text) == (200, 'OK\n' if method == 'GET' else '')
-    assert answer.headers['Content-Length'] == '3'
+    response = webob.Request.blank(path, method=method).get_response(app)
+    assert (response.status_code, response.text) == (200, 'OK\n' if method == 'GET' else '')
+    assert response.headers['Content-Length'] == '3'
     assert webob.Request.blank(path, method='POST').get_response(app).status_code == 401
     app.db.dispose()
 
@@ -278,17 +222,6 @@ def test_not_ready_while_the_providers_cannot_be_loaded(load: Load, tmp_path: Pa
         tx.exec_driver_sql('ALTER TABLE away RENAME TO placement_aggregates')
     assert webob.Request.blank('/health/ready').get_response(app).status_code == 200
     app.db.dispose()
-
-
-def test_ready_with_a_read_only_database() -> None:
-    """Reads and searches go on, so load balancers must not take the process out."""
-    health = HealthCheck(webob.exc.HTTPNotFound(), '/health', lambda: None, is_read_only=lambda: True)
-    ready = webob.Request.blank('/health/ready').get_response(health)
-    assert (ready.status_code, ready.text) == (200, 'The database is read-only.\n')
-
-
-def test_ready_with_a_synchronized_database(context: RequestContext) -> None:
-    assert database_health.find_problem(context.db) is None
 
 
 def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
-import inspect
-import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,7 +20,6 @@ from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.ops import audit
-from placement.ops import page as views
 from placement.ops.page import health
 from placement.ops.page.application import Page
 from placement.ops.page.view import Sources
@@ -86,32 +82,37 @@ def get(page: Page, address: str, **environ: Any) -> webob.Response:
 
 
 def json(page: Page, address: str) -> Any:
-    answer = get(page, address + ('&' if '?' in address else '?') + 'format=json')
-    assert (answer.status_int, answer.content_type) == (200, 'application/json')
-    return answer.json
+    response = get(page, address + ('&' if '?' in address else '?') + 'format=json')
+    assert (response.status_int, response.content_type) == (200, 'application/json')
+    return response.json
 
 
-@pytest.mark.parametrize('address', NESTED_VIEWS)
-def test_every_view_is_answered_as_html_and_as_json(nested_page: Page, address: str) -> None:
-    answer = get(nested_page, address)
-    assert (answer.status_int, answer.content_type) == (200, 'text/html')
-    assert answer.text.startswith('<!doctype html>')
-    assert 'None' not in re.sub('<[^>]*>', '', answer.text).replace('None in the log', '')
-    assert isinstance(json(nested_page, address), dict)
-
-
-@pytest.mark.parametrize('address', ['/', '/?size=VCPU:1', '/trees', '/trees?q=x', '/consumers', '/why', '/health'])
-def test_views_of_an_empty_cloud(page: Page, address: str) -> None:
-    assert get(page, address).status_int == 200
-    json(page, address)
+@pytest.mark.parametrize('address', [*NESTED_VIEWS, '/nowhere', '/page.css', '/icon.svg'])
+def test_every_view_is_a_document_without_scripts_and_an_object(nested_page: Page, address: str) -> None:
+    response = get(nested_page, address)
+    policy = dict(part.strip().split(' ', 1) for part in response.headers['Content-Security-Policy'].split(';'))
+    own, none = dict.fromkeys(('style-src', 'img-src', 'form-action'), "'self'"), ('default-src', 'base-uri')
+    assert policy == own | dict.fromkeys((*none, 'frame-ancestors'), "'none'")
+    assert response.headers['X-Content-Type-Options'] == 'nosniff'
+    assert response.headers['Referrer-Policy'] == 'no-referrer'
+    # What that policy would block, and files of other origins.
+    assert not re.search(r'<script|<style|\sstyle=|\son[a-z]+=|(src|href)="(https?:)?//|@import|url\(', response.text)
+    if address in NESTED_VIEWS:
+        assert (response.status_int, response.content_type) == (200, 'text/html')
+        assert response.text.startswith('<!doctype html>')
+        assert 'None' not in re.sub('<[^>]*>', '', response.text).replace('None in the log', '')
+        assert isinstance(json(nested_page, address), dict)
+        head = get(nested_page, address, method='HEAD')
+        assert (head.status_int, head.body, head.content_length) == (200, b'', len(response.body))
 
 
 @pytest.mark.parametrize(
     ('address', 'message'),
     [
         ('/', 'A compute service creates the provider of its host when it starts'),
+        ('/?size=VCPU:1', 'A compute service creates the provider of its host when it starts'),
         ('/trees', 'A compute service creates the provider of its host when it starts'),
-        ('/why', 'A compute service creates the provider of its host when it starts'),
+        ('/trees?q=x', 'A compute service creates the provider of its host when it starts'),
         ('/why?query=resources=VCPU:1', 'A compute service creates the provider of its host when it starts'),
         ('/health', 'A compute service creates the provider of its host when it starts'),
         ('/consumers', 'The first one appears when an instance is scheduled'),
@@ -120,26 +121,14 @@ def test_views_of_an_empty_cloud(page: Page, address: str) -> None:
 )
 def test_with_nothing_stored_the_views_say_what_to_do_next(page: Page, address: str, message: str) -> None:
     assert message in get(page, address).text
+    json(page, address)
 
 
 def test_the_overview_has_the_figures_of_the_reports(nested_page: Page) -> None:
     data = json(nested_page, '/?size=VCPU:4,DISK_GB:10')
     assert (data['providers'], data['trees']) == (21, 5)
-    assert data['classes'][0] == {
-        'resource_class': 'VCPU',
-        'providers': 8,
-        'total': 128,
-        'reserved': 0,
-        'capacity': 512,
-        'used': 164,
-        'free': 348,
-        'over_committed': 0,
-        'max_allocatable': 64,
-        'full': 1,
-        'providers_fully_allocated': 1,
-        'providers_reserved': 0,
-        'providers_over_committed': 0,
-    }
+    vcpu = data['classes'][0]
+    assert (vcpu['resource_class'], vcpu['capacity'], vcpu['used'], vcpu['full']) == ('VCPU', 512, 164, 1)
     assert data['fit_estimate']['estimate'] == {'fit': 87, 'complete': True, 'on_disabled_hosts': 32}
     fits = data['heat_map']['fits']
     assert list(fits) == [row['aggregate'] for row in data['heat_map']['rows']]
@@ -247,33 +236,14 @@ def test_amounts_have_units_and_the_number_as_title(nested_page: Page) -> None:
     assert 'VCPU 16' in consumer
 
 
-@pytest.mark.usefixtures('nested')
-def test_a_tree_has_one_table_of_inventories_and_folds_traits(page: Page, db: Database) -> None:
-    address = f'/trees/{uuid_of("compute-0")}'
-    shown = get(page, address).text
-    assert shown.count('<table class="inventories stack"') == 1
-    for heading in ('min_unit', 'max_unit', 'step_size'):
-        assert f'scope="col" class="n">{heading}</th>' in shown
-        assert f'data-label="{heading}"' in shown
-    assert json(page, address)['providers'][1]['inventories'][0]['max_unit'] == 2**31 - 1
-    assert '<summary>2 traits</summary>' in shown
-    disabled = get(page, f'/trees/{uuid_of("compute-3")}').text
-    assert '>COMPUTE_STATUS_DISABLED</a>' in disabled.split('<details>')[0].split('id="providers"')[1]
-    # The parent's name is left out in the picture and in the tables.
-    assert re.search('<text class="name"[^>]*>numa0</text>', shown)
-    assert '<bdi>nic0</bdi>' in shown
-
-
 @pytest.mark.parametrize(
     ('text', 'total'),
     [
         (uuid_of('machine-3'), 1),
-        (uuid_of('machine-3').upper(), 1),
-        (uuid_of('machine-3').replace('-', ''), 1),
+        (uuid_of('machine-3').upper().replace('-', ''), 1),
         (uuid_of('machine-3')[:7], 1),
         ('project-blue', 17),
         ('user-ada', 17),
-        ('project', 0),
         ('%', 0),
         ('compute-0', 0),
     ],
@@ -311,22 +281,8 @@ PARAMETERS = {
 @pytest.mark.parametrize('address', VIEWS)
 def test_an_unknown_parameter_is_ignored_whatever_its_name(nested_page: Page, address: str) -> None:
     """Also when it is the name of an argument of a function of the page, as links keep the parameters."""
-    modules = [
-        importlib.import_module(info.name) for info in pkgutil.iter_modules(views.__path__, f'{views.__name__}.')
-    ]
-    functions = [
-        function
-        for module in modules
-        for scope in (module, *(item for item in vars(module).values() if inspect.isclass(item)))
-        for function in vars(scope).values()
-        if inspect.isfunction(function)
-    ]
-    names = sorted({name for function in functions for name in inspect.signature(function).parameters} - PARAMETERS)
-    assert {'path', 'self', 'values', 'view'} <= set(names)
-    for first in range(0, len(names), 40):
-        answer = get(nested_page, f'{address}?{parse.urlencode(dict.fromkeys(names[first : first + 40], "x"))}')
-        assert answer.status_int == 200
-        assert "default-src 'none'" in answer.headers['Content-Security-Policy']
+    for name in ('path', 'self', 'values', 'view', 'sources', 'prefix', 'request', 'query_string', 'name', 'uuid'):
+        assert get(nested_page, f'{address}?{name}=x').status_int == 200, name
 
 
 @pytest.mark.parametrize('address', VIEWS)
@@ -334,8 +290,8 @@ def test_no_value_of_a_parameter_makes_the_page_fail(nested_page: Page, address:
     values = ['-1', '\0é%', f'VCPU:{10**14}', '!A,B', '*?[(]', 'resources=&limit=0']
     for name in sorted(PARAMETERS):
         for value in values:
-            answer = get(nested_page, f'{address}?{parse.urlencode({name: value})}')
-            assert answer.status_int in (200, 400, 404), (name, value)
+            response = get(nested_page, f'{address}?{parse.urlencode({name: value})}')
+            assert response.status_int in (200, 400, 404), (name, value)
 
 
 def test_projects_are_listed_and_an_instance_in_the_search_for_trees_leads_to_consumers(nested_page: Page) -> None:
@@ -376,32 +332,19 @@ def test_a_tree_is_drawn_with_a_bar_for_each_class(nested_page: Page) -> None:
     assert f'/trees/{uuid_of("store")}' in shown
 
 
-def test_why_shows_the_explanation_and_its_sentence(nested_page: Page) -> None:
-    data = json(nested_page, '/why?query=resources%3DVCPU:999%26required%3DHW_CPU_X86_AVX2')['explanation']
-    assert data['candidates'] == 0
-    assert [(stage['rule'], stage['trees']) for stage in data['stages']] == [('resources', 0), ('required', 0)]
-    assert data['sentence'] in get(nested_page, '/why?query=resources%3DVCPU:999%26required%3DHW_CPU_X86_AVX2').text
-
-
-@pytest.mark.usefixtures('nested')
-def test_why_shows_every_parameter_of_1_39(conf: cfg.ConfigOpts, page: Page) -> None:
+def test_why_shows_the_sentence_and_a_rule_of_each_parameter(conf: cfg.ConfigOpts, page: Page, db: Database) -> None:
+    clouds.create_cloud(db, clouds.nested())
     conf.set_override('max_microversion', applications.NEWEST_MICROVERSION, group='placement')
-    parameters = {
-        'resources_A': 'VCPU:1',
-        'in_tree_A': uuid_of('compute-0'),
-        'required_B': 'in:HW_CPU_X86_AVX2,HW_CPU_X86_VMX',
-        'member_of_B': f'!{uuid_of("rack-b")}',
-        'root_required': '!COMPUTE_STATUS_DISABLED',
-        'same_subtree': '_A,_B',
-        'group_policy': 'none',
-    }
-    address = '/why?query=' + parse.quote(parse.urlencode(parameters))
-    data = json(page, address)['explanation']
+    query = (
+        f'resources_A=VCPU:1&in_tree_A={uuid_of("compute-0")}&required_B=in:HW_CPU_X86_AVX2,HW_CPU_X86_VMX'
+        f'&member_of_B=!{uuid_of("rack-b")}&root_required=!COMPUTE_STATUS_DISABLED&same_subtree=_A,_B&group_policy=none'
+    )
+    data = json(page, f'/why?query={parse.quote(query)}')['explanation']
     rules = ['root_required', 'resources', 'in_tree', 'required', 'member_of', 'same_subtree']
     assert [stage['rule'] for stage in data['stages']] == rules
-    shown = get(page, address).text
-    assert 'in:HW_CPU_X86_AVX2,HW_CPU_X86_VMX' in shown
-    assert 'same_subtree _A,_B' in shown
+    shown = get(page, f'/why?query={parse.quote(query)}').text
+    for words in ('in:HW_CPU_X86_AVX2,HW_CPU_X86_VMX', 'same_subtree _A,_B', data['sentence']):
+        assert words in shown
 
 
 def test_why_shows_the_candidates_that_there_are(nested_page: Page) -> None:
@@ -434,14 +377,14 @@ def test_why_counts_rejections_and_dims_the_rules_after_the_first_zero(nested_pa
 
 
 def test_a_query_that_is_not_valid_stays_in_the_form(nested_page: Page) -> None:
-    answer = get(
+    response = get(
         nested_page, '/why?query=GET /allocation_candidates%3Fresources%3DVCPU:1%26requird%3D<b>&microversion=1.20'
     )
-    assert answer.status_int == 400
-    assert 'requird is not a parameter of GET /allocation_candidates.' in answer.text
-    assert '>GET /allocation_candidates?resources=VCPU:1&amp;requird=&lt;b&gt;</textarea>' in answer.text
-    assert 'name="microversion" value="1.20"' in answer.text
-    assert 'Latest searches without candidates' in answer.text
+    assert response.status_int == 400
+    assert 'requird is not a parameter of GET /allocation_candidates.' in response.text
+    assert '>GET /allocation_candidates?resources=VCPU:1&amp;requird=&lt;b&gt;</textarea>' in response.text
+    assert 'name="microversion" value="1.20"' in response.text
+    assert 'Latest searches without candidates' in response.text
 
 
 def test_health_has_the_counts_since_the_start_of_the_service(sources: Sources) -> None:
@@ -473,17 +416,12 @@ def test_health_has_the_counts_since_the_start_of_the_service(sources: Sources) 
 def test_searches_without_result_are_read_from_the_log(sources: Sources, tmp_path: Path) -> None:
     log = tmp_path / 'service.log'
     log.write_text(f'2026-01-02 03:04:05.006 7 INFO x [-] No allocation candidates for {EMPTY_QUERY}: resources\n')
-    data = json(Page(Sources(sources.conf, sources.db, sources.provider_cache, sources.check, log)), '/why')[
-        'empty_searches'
-    ]
-    (pattern,) = data['patterns']
+    page = Page(dataclasses.replace(sources, log=log))
+    (pattern,) = json(page, '/why')['empty_searches']['patterns']
     latest = {'latest_query': EMPTY_QUERY, 'latest_at': '2026-01-02 03:04:05'}
     assert pattern == {'pattern': 'resources=VCPU', 'count': 1, **latest}
     log.unlink()
-    assert (
-        'cannot be read'
-        in get(Page(Sources(sources.conf, sources.db, sources.provider_cache, sources.check, log)), '/why').text
-    )
+    assert 'cannot be read' in get(page, '/why').text
 
 
 def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None:
@@ -504,28 +442,14 @@ def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None
     assert '<span class="warn">allocations: 2</span>' in get(page, f'/trees/{corruption.ROOT}').text
 
 
-def test_a_negative_usage_is_shown_and_named(page: Page, conf: cfg.ConfigOpts) -> None:
-    corruption.plant(
-        conf.placement_database.connection, *corruption.SOUND, 'UPDATE placement_inventories SET used = -8 WHERE id = 1'
-    )
-    for address in ('/', '/trees', '/trees?class=VCPU'):
-        assert get(page, address).status_int == 200
-    shown = get(page, f'/trees/{corruption.CHILD}').text
-    problem = 'Usage mismatch: -8 VCPU recorded as used, but the allocations add up to 2.'
-    assert problem in re.sub('<[^>]*>', '', shown)
-    assert json(page, f'/trees/{corruption.ROOT}')['providers'][0]['inventories'][0]['used'] == -8
-
-
-def test_the_type_of_a_consumer_is_shown(page: Page, conf: cfg.ConfigOpts) -> None:
-    corruption.plant(conf.placement_database.connection, *corruption.SOUND)
-    address = f'/consumers/{corruption.HOLDER}'
-    assert json(page, address)['type'] is None
-    assert '<dt>Type</dt>' not in get(page, address).text
+def test_a_consumer_has_its_type(page: Page, conf: cfg.ConfigOpts) -> None:
     corruption.plant(
         conf.placement_database.connection,
+        *corruption.SOUND,
         "INSERT INTO placement_consumer_types (id, name) VALUES (1, 'INSTANCE')",
         'UPDATE placement_consumers SET consumer_type_id = 1',
     )
+    address = f'/consumers/{corruption.HOLDER}'
     assert json(page, address)['type'] == 'INSTANCE'
     assert '<dt>Type</dt><dd><bdi>INSTANCE</bdi></dd>' in get(page, address).text
 
@@ -544,15 +468,11 @@ def test_every_check_of_the_audit_has_a_title() -> None:
         ('/trees/compute-0', 400, '“compute-0” is not the uuid of a provider'),
         ('/consumers/%00', 400, 'is not the uuid of a consumer'),
         ('/?page=0', 400, '“page” must be a number'),
-        ('/trees?page=%D9%A3', 400, '“page” must be a number'),
-        ('/?trait=CUSTOM_NOTHING', 400, 'No such trait(s): CUSTOM_NOTHING.'),
         ('/?size=VCPU:0', 400, 'A size has the form'),
-        ('/?size=CUSTOM_NOTHING:1', 400, 'No such resource class CUSTOM_NOTHING'),
         ('/?aggregate=rack-a', 400, '“aggregate” must be a uuid, not “rack-a”'),
         ('/trees?order=random', 400, '“order” must be fullest, name or a resource class, not “random”.'),
         ('/trees?state=broken', 400, '“state” must be one of any, available'),
         ('/trees?lacking=VCPU', 400, 'A size has the form'),
-        ('/trees?class=CUSTOM_NOTHING', 400, 'No such resource class CUSTOM_NOTHING'),
         ('/?format=xml', 400, '“format” must be one of html, json'),
         ('/?trait=%ff', 400, 'not encoded in UTF-8'),
         ('/?' + 'a' * 30000, 400, 'longer than'),
@@ -566,55 +486,27 @@ def test_every_check_of_the_audit_has_a_title() -> None:
     ],
 )
 def test_invalid_addresses_are_errors_with_a_reason(nested_page: Page, address: str, status: int, message: str) -> None:
-    answer = get(nested_page, address)
-    assert answer.status_int == status
-    assert message in answer.text
+    response = get(nested_page, address)
+    assert response.status_int == status
+    assert message in response.text
     if 'format' not in address and '%ff' not in address and len(address) < 100:
         as_json = get(nested_page, address + ('&' if '?' in address else '?') + 'format=json')
         assert as_json.status_int == status
         assert message in as_json.json['error']['detail']
 
 
-@pytest.mark.parametrize('method', ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'TRACE'])
+@pytest.mark.parametrize('method', ['POST', 'OPTIONS', 'TRACE'])
 def test_methods_other_than_get_and_head_are_405(page: Page, method: str) -> None:
-    answer = get(page, '/', method=method)
-    assert (answer.status_int, answer.headers['Allow']) == (405, 'GET, HEAD')
+    response = get(page, '/', method=method)
+    assert (response.status_int, response.headers['Allow']) == (405, 'GET, HEAD')
 
 
-def test_head_is_get_without_the_body(page: Page) -> None:
-    answer, whole = get(page, '/', method='HEAD'), get(page, '/')
-    assert (answer.status_int, answer.body, answer.content_length) == (200, b'', len(whole.body))
-
-
-@pytest.mark.parametrize('host', ['localhost', 'localhost:8779', '127.0.0.1:1', '[::1]:8779', 'LOCALHOST'])
-def test_host_headers_of_this_machine_are_answered(page: Page, host: str) -> None:
-    assert get(page, '/', environ={'HTTP_HOST': host}).status_int == 200
-
-
-@pytest.mark.parametrize(
-    'host', ['evil.example', 'localhost.evil.example:80', '10.0.0.1', '', '[::2]:80', 'localhost:x']
-)
-def test_other_host_headers_are_421(page: Page, sources: Sources, host: str) -> None:
-    assert get(page, '/', environ={'HTTP_HOST': host}).status_int == 421
-    assert get(Page(sources, hosts=None), '/', environ={'HTTP_HOST': host or 'x'}).status_int == 200
-
-
-@pytest.mark.parametrize('address', [*NESTED_VIEWS, '/nowhere', '/page.css', '/icon.svg'])
-def test_the_content_security_policy_allows_only_own_styles_and_images(nested_page: Page, address: str) -> None:
-    answer = get(nested_page, address)
-    policy = dict(part.strip().split(' ', 1) for part in answer.headers['Content-Security-Policy'].split(';'))
-    assert policy == {
-        'default-src': "'none'",
-        'style-src': "'self'",
-        'img-src': "'self'",
-        'form-action': "'self'",
-        'base-uri': "'none'",
-        'frame-ancestors': "'none'",
-    }
-    assert answer.headers['X-Content-Type-Options'] == 'nosniff'
-    assert answer.headers['Referrer-Policy'] == 'no-referrer'
-    # What that policy would block, and files of other origins.
-    assert not re.search(r'<script|<style|\sstyle=|\son[a-z]+=|(src|href)="(https?:)?//|@import|url\(', answer.text)
+def test_only_host_headers_of_this_machine_are_answered_unless_others_are_allowed(page: Page, sources: Sources) -> None:
+    for host in ('localhost', 'localhost:8779', '127.0.0.1:1', '[::1]:8779', 'LOCALHOST'):
+        assert get(page, '/', environ={'HTTP_HOST': host}).status_int == 200
+    for host in ('evil.example', 'localhost.evil.example:80', '10.0.0.1', '', '[::2]:80', 'localhost:x'):
+        assert get(page, '/', environ={'HTTP_HOST': host}).status_int == 421
+        assert get(Page(sources, hosts=None), '/', environ={'HTTP_HOST': host or 'x'}).status_int == 200
 
 
 def test_names_are_escaped(page: Page, db: Database) -> None:
@@ -670,57 +562,51 @@ def test_a_large_tree_is_drawn_partly(page: Page, db: Database) -> None:
         ),
         corruption.ALL['no root'].statements,
         corruption.ALL['wrong root'].statements,
+        ('UPDATE placement_inventories SET used = -8 WHERE id = 1',),
     ],
-    ids=['loop', 'no root', 'wrong root'],
+    ids=['loop', 'no root', 'wrong root', 'negative usage'],
 )
-def test_a_damaged_tree_is_shown(page: Page, conf: cfg.ConfigOpts, damage: tuple[str, ...]) -> None:
+def test_a_damaged_database_is_shown(page: Page, conf: cfg.ConfigOpts, damage: tuple[str, ...]) -> None:
     corruption.plant(conf.placement_database.connection, *corruption.SOUND, *damage)
     for uuid in (corruption.ROOT, corruption.CHILD, corruption.FLAT):
         assert uuid in {provider['uuid'] for provider in json(page, f'/trees/{uuid}')['providers']}
         assert get(page, f'/trees/{uuid}').status_int == 200
+    for address in ('/', '/trees', '/trees?class=VCPU'):
+        assert get(page, address).status_int == 200
 
 
-def test_an_unreachable_database_is_503(tmp_path: Path) -> None:
-    unreachable = applications.options(tmp_path / 'not' / 'there.sqlite')
-    db = Database(unreachable)
-    for address in ('/', '/trees', f'/trees/{corruption.ROOT}', f'/consumers/{corruption.ROOT}', '/health'):
-        answer = get(Page(Sources(unreachable, db, ProviderCache(db), TimedCheck(db))), address)
-        assert answer.status_int == 503
-        assert 'The database is unavailable' in answer.text
-    db.dispose()
-
-
-def test_a_database_without_our_tables(tmp_path: Path) -> None:
-    empty = applications.options(tmp_path / 'empty.sqlite')
-    db = Database(empty)
-    for address in ('/', f'/trees/{corruption.ROOT}', '/health'):
-        answer = get(Page(Sources(empty, db, ProviderCache(db), TimedCheck(db))), address)
-        assert answer.status_int == 503
-        assert 'The database does not have the tables of this service' in answer.text
-        assert 'A table of the service is not in the database: ' in answer.text
-    db.dispose()
+@pytest.mark.parametrize(
+    ('file', 'message'),
+    [
+        ('not/there.sqlite', 'The database is unavailable'),
+        ('empty.sqlite', 'The database does not have the tables of this service'),
+    ],
+)
+def test_without_the_database_or_its_tables_the_page_is_503(tmp_path: Path, file: str, message: str) -> None:
+    conf = applications.options(tmp_path / file)
+    with applications.database(tmp_path / file) as db:
+        for address in ('/', '/trees', f'/trees/{corruption.ROOT}', f'/consumers/{corruption.ROOT}', '/health'):
+            response = get(Page(Sources(conf, db, ProviderCache(db), TimedCheck(db))), address)
+            assert response.status_int == 503
+            assert message in response.text
 
 
 @pytest.mark.usefixtures('nested')
 @pytest.mark.parametrize(
     ('address', 'max_statements'),
-    [('/', 3), ('/trees', 2), ('/consumers', 2), ('/why?query=resources%3DVCPU:1', 2), ('/health', 6)],
+    [
+        ('/', 3),
+        ('/trees', 2),
+        (f'/trees/{uuid_of("compute-0")}', 7),
+        ('/consumers', 2),
+        ('/consumers?q=0', 8),
+        (f'/consumers/{uuid_of("machine-3")}', 3),
+        ('/why?query=resources%3DVCPU:1', 2),
+        ('/health', 6),
+    ],
 )
-def test_views_of_the_whole_cloud_take_few_statements(
-    page: Page, queries: Counter, address: str, max_statements: int
-) -> None:
+def test_views_take_few_statements(page: Page, queries: Counter, address: str, max_statements: int) -> None:
     """One is the check whether the database responds."""
     get(page, address)
     with queries(at_most=max_statements):
         get(page, address)
-
-
-@pytest.mark.usefixtures('nested')
-def test_views_of_a_tree_and_a_consumer_take_few_statements(page: Page, queries: Counter) -> None:
-    get(page, '/trees')
-    with queries(at_most=7):
-        get(page, f'/trees/{uuid_of("compute-0")}')
-    with queries(at_most=3):
-        get(page, f'/consumers/{uuid_of("machine-3")}')
-    with queries(at_most=8):
-        get(page, '/consumers?q=0')

@@ -20,7 +20,6 @@ from oslo_db import exception as db_exc
 from placement import deploy, exception
 from placement.observability.metrics import Metrics
 from placement.observability.processes import Processes, ProcessNumber
-from tests.support.http_client import send_request
 from tests.support.waiting import wait_until
 
 SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i){} FROM n'
@@ -94,16 +93,6 @@ def test_the_time_of_a_commit_is_spent_on_the_database(
     assert _phase(counted, 'database') >= 0.1
 
 
-def test_the_parts_of_a_request_are_not_counted_for_the_next(counted: deploy.Application) -> None:
-    send_request(counted, 'GET', '/traits')
-    before = _phase(counted, 'database')
-    assert before > 0
-    counted.db.metrics.request_started()
-    _answered(counted)
-    assert _phase(counted, 'database') == before
-    assert _phase(counted, 'keystone') == 0
-
-
 def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately(counted: deploy.Application) -> None:
     def waits() -> None:
         counted.db.metrics.request_started()
@@ -130,13 +119,6 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
     assert _phase(counted, 'database') < 0.5
 
 
-def test_the_load_of_a_process_is_sampled_by_a_thread(counted: deploy.Application) -> None:
-    send_request(counted, 'GET', '/traits')
-    registry, labels = _metrics(counted).registry, {'pool': 'database', 'field': 'in_use'}
-    with counted.db.engine.connect():
-        wait_until(lambda: registry.get_sample_value('placement_database_connections', labels) == 1)
-
-
 def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Application) -> None:
     assert _value(counted, 'placement_server_errors_total', route='/allocations', status='503') == 0
     assert _value(counted, 'placement_request_duration_seconds_count', route='/allocations', method='POST') == 0
@@ -144,13 +126,6 @@ def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Applica
     assert _value(counted, 'placement_transaction_retries_total', reason='DBDeadlock') == 0
     assert _value(counted, 'placement_allocation_candidates_truncated_total', limit='request_steps') == 0
     assert _phase(counted, 'keystone') == 0
-
-
-def test_errors_are_counted_by_route_and_status(counted: deploy.Application) -> None:
-    with counted.db.engine.connect():
-        answer = send_request(counted, 'GET', '/allocation_candidates?resources=VCPU:1')
-    assert answer.status_code == 503
-    assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
 
 
 def test_the_gauges_of_an_ended_process_are_removed_and_its_counts_continue(tmp_path: Path) -> None:

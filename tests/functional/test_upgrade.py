@@ -8,25 +8,14 @@ import pytest
 from oslo_config import cfg
 
 from placement import deploy
-from placement.cmd import manage
 from placement.db import migration
 from tests.support import applications, first_schema
-from tests.support.fixtures import PointCommandsAt
 
 
-def test_a_start_creates_the_schema(conf: cfg.ConfigOpts, point_commands_at: PointCommandsAt) -> None:
-    url = point_commands_at(conf.placement_database.connection)
+def test_a_start_creates_the_schema(conf: cfg.ConfigOpts) -> None:
     deploy.loadapp(conf).db.dispose()
-    with applications.database(url) as db:
+    with applications.database(conf.placement_database.connection) as db:
         assert db.schema_revision() == migration.head()
-
-
-def test_db_sync_creates_the_schema(
-    conf: cfg.ConfigOpts, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
-) -> None:
-    point_commands_at(conf.placement_database.connection)
-    assert manage.main(['db', 'sync']) == 0
-    assert f'at revision {migration.head()},' in capsys.readouterr().out
 
 
 def test_a_schema_of_a_later_release_is_not_upgraded(tmp_path: pathlib.Path) -> None:
