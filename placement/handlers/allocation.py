@@ -11,7 +11,7 @@ from webob import exc
 from placement import exception, validation
 from placement.claims import claim
 from placement.claims.request import UNSET, ConsumerClaim
-from placement.objects.allocation import AllocationList
+from placement.objects.allocation import Allocation
 from placement.objects.consumer import Consumer
 from placement.schemas import allocation as schema
 from placement.schemas import responses
@@ -94,7 +94,7 @@ def list_consumer_allocations(req: webob.Request, context: RequestContext) -> we
 )
 def list_resource_provider_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the allocations on a provider, by consumer."""
-    provider, allocations = AllocationList.get_with_provider(context, util.path_variable(req, 'uuid'))
+    provider, allocations = Allocation.get_all_with_provider(context, util.path_variable(req, 'uuid'))
     with_generation = microversion.requested(req) >= (1, 28)
     entries: dict[str, dict[str, Any]] = {}
     for allocation in allocations:

@@ -12,7 +12,7 @@ from placement import exception, validation
 from placement.capacity import FIELDS, InventoryRecord
 from placement.handlers.resource_provider import require_provider
 from placement.objects.base import ProviderGeneration
-from placement.objects.inventory import Inventory, InventoryList, read_inventories
+from placement.objects.inventory import Inventory, read_inventories
 from placement.schemas import inventory as schema
 from placement.schemas import responses
 from placement.web import error_document, microversion, util
@@ -64,7 +64,7 @@ def _checked(
 )
 def list_resource_provider_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show all inventories of a provider."""
-    provider, inventories = InventoryList.get_with_provider(context, util.path_variable(req, 'uuid'))
+    provider, inventories = Inventory.get_all_with_provider(context, util.path_variable(req, 'uuid'))
     by_class = {inventory.resource_class: inventory for inventory in inventories}
     return util.json_response(req, _collection(provider, by_class), last_modified=util.last_modified(inventories))
 
@@ -123,7 +123,7 @@ def replace_resource_provider_inventories(
     provider, present = read_inventories(context, util.path_variable(req, 'uuid'))
     provider.raise_unless_equal(data['resource_provider_generation'])
     inventories = {name: _checked(req, provider, name, entry) for name, entry in data['inventories'].items()}
-    provider = InventoryList.replace(context, provider, present, inventories)
+    provider = Inventory.replace_all(context, provider, present, inventories)
     return util.json_response(req, _collection(provider, inventories), last_modified=util.now())
 
 
@@ -138,7 +138,7 @@ def replace_resource_provider_inventories(
 def delete_resource_provider_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all inventories of a provider."""
     provider, present = read_inventories(context, util.path_variable(req, 'uuid'))
-    InventoryList.replace(context, provider, present, {})
+    Inventory.replace_all(context, provider, present, {})
     return util.empty_response(req, 204)
 
 

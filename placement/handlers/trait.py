@@ -13,7 +13,7 @@ from webob.multidict import MultiDict
 
 from placement import exception, validation
 from placement.objects.base import ProviderGeneration
-from placement.objects.trait import ASSOCIATED, NOT_ASSOCIATED, Trait, TraitList, read_traits
+from placement.objects.trait import ASSOCIATED, NOT_ASSOCIATED, Trait, read_traits
 from placement.schemas import responses
 from placement.schemas import trait as schema
 from placement.web import util
@@ -43,7 +43,7 @@ def _for_provider(req: webob.Request, provider: ProviderGeneration, traits: Sequ
 )
 def list_resource_provider_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the traits of a provider."""
-    provider, traits = TraitList.get_with_provider(context, util.path_variable(req, 'uuid'))
+    provider, traits = Trait.get_all_with_provider(context, util.path_variable(req, 'uuid'))
     return _for_provider(req, provider, traits)
 
 
@@ -60,14 +60,14 @@ def replace_resource_provider_traits(
     """Replace the traits of a provider by the set in the body."""
     provider, rows = read_traits(context, util.path_variable(req, 'uuid'), data['traits'])
     provider.raise_unless_equal(data['resource_provider_generation'])
-    return _for_provider(req, *TraitList.replace(context, provider, rows, data['traits']))
+    return _for_provider(req, *Trait.replace_all(context, provider, rows, data['traits']))
 
 
 @operation(Microversions('1.6'), RequiresPolicy('placement:resource_providers:traits:delete'), responses={204: None})
 def delete_resource_provider_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all traits from a provider."""
     provider, rows = read_traits(context, util.path_variable(req, 'uuid'))
-    TraitList.replace(context, provider, rows, [])
+    Trait.replace_all(context, provider, rows, [])
     return util.empty_response(req, 204)
 
 

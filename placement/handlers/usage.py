@@ -9,7 +9,7 @@ import webob
 from webob.multidict import MultiDict
 
 from placement.exception import BadQuery
-from placement.objects.usage import Usage, UsageGroup, UsageList
+from placement.objects.usage import Usage, UsageGroup
 from placement.schemas import responses
 from placement.schemas import usage as schema
 from placement.web import microversion, util
@@ -28,7 +28,7 @@ def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
 )
 def list_resource_provider_usages(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the amount consumed of each inventory of a provider."""
-    provider, usages = UsageList.get_with_provider(context, util.path_variable(req, 'uuid'))
+    provider, usages = Usage.get_all_with_provider(context, util.path_variable(req, 'uuid'))
     body = {'resource_provider_generation': provider.generation, 'usages': _by_class(usages)}
     return util.json_response(req, body, last_modified=util.now())
 
@@ -60,5 +60,5 @@ def list_usages(req: webob.Request, context: RequestContext, params: MultiDict) 
         groups = UsageGroup.get_all(context, project, user, params.get('consumer_type'))
         usages = {group.consumer_type: {'consumer_count': group.consumer_count, **group.usages} for group in groups}
     else:
-        usages = _by_class(UsageList.get_all_by_project_user(context, project, user))
+        usages = _by_class(Usage.get_all_by_project_user(context, project, user))
     return util.json_response(req, {'usages': usages}, last_modified=util.now())

@@ -8,7 +8,6 @@ from placement.objects import base
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
 _classes = tables.resource_classes
 
-
 #: The fields of an ``Allocation``, with its provider, its class and its consumer.
 COLUMNS = (
     _allocations.c.used,
@@ -30,21 +29,7 @@ class Allocation(base.Timestamped):
     """
 
     VERSION = '1.0'
-
-    resource_provider_uuid: str
-    resource_provider_generation: int
-    consumer_uuid: str
-    consumer_generation: int
-    resource_class: str
-    used: int
-
-
-@base.register
-class AllocationList(base.ObjectList[Allocation]):
-    """Allocations in order of id. ``Consumer.get_with_allocations`` reads the allocations of a consumer."""
-
-    VERSION = '1.0'
-
+    #: In order of id. ``Consumer.get_with_allocations`` reads the allocations of a consumer.
     WITH_PROVIDER = base.with_provider(
         _providers.outerjoin(_allocations, _allocations.c.resource_provider_id == _providers.c.id)
         .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
@@ -53,3 +38,10 @@ class AllocationList(base.ObjectList[Allocation]):
         *COLUMNS,
         order=_allocations.c.id,
     )
+
+    resource_provider_uuid: str
+    resource_provider_generation: int
+    consumer_uuid: str
+    consumer_generation: int
+    resource_class: str
+    used: int

@@ -15,7 +15,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -48,8 +48,6 @@ def _without_messaging() -> Iterator[None]:
 with _without_messaging():
     from oslo_versionedobjects import base as ovo_base
     from oslo_versionedobjects import fields as ovo_fields
-
-P = TypeVar('P', bound='PlacementObject')
 
 register = ovo_base.VersionedObjectRegistry.register
 
@@ -84,6 +82,9 @@ class PlacementObject(ovo_base.VersionedObject):
     OBJ_PROJECT_NAMESPACE = 'placement'
     OBJ_SERIAL_NAMESPACE = 'placement_object'
 
+    #: The query made by ``with_provider``, if the objects belong to a provider.
+    WITH_PROVIDER: ClassVar[sa.Executable]
+
     _context: Context
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -101,10 +102,10 @@ class PlacementObject(ovo_base.VersionedObject):
     @classmethod
     def from_row(cls, context: Context, row: sa.Row[Any]) -> Self:
         """Make an object from ``row``. Columns that have no field of their name are ignored."""
-        return cls.from_each(context, [row])[0]
+        return cls.from_rows(context, [row])[0]
 
     @classmethod
-    def from_each(cls, context: Context, rows: Sequence[sa.Row[Any]]) -> list[Self]:
+    def from_rows(cls, context: Context, rows: Sequence[sa.Row[Any]]) -> list[Self]:
         """Make one object from each row; all rows come from one query."""
         columns = enumerate(rows[0]._fields) if rows else ()
         # The values go directly to the attributes in which oslo.versionedobjects keeps them. The setters would take
@@ -114,6 +115,16 @@ class PlacementObject(ovo_base.VersionedObject):
         for object_, row in zip(objects, rows, strict=True):
             object_.__dict__.update({attribute: row[index] for attribute, index in attributes})
         return objects
+
+    @classmethod
+    def get_all_with_provider(cls, context: Context, uuid: str) -> tuple[ProviderGeneration, list[Self]]:
+        """Read a provider and its objects of this class.
+
+        :param uuid: a canonical uuid.
+        :raises ResourceProviderNotFound: no such provider.
+        """
+        provider, rows = read_with_provider(context, cls.WITH_PROVIDER, uuid)
+        return provider, cls.from_rows(context, rows)
 
 
 class Timestamped(PlacementObject):
@@ -126,39 +137,6 @@ class Timestamped(PlacementObject):
     def modified(self) -> dt.datetime:
         """The aware time of the last update, or of the creation if there was none; now if neither is recorded."""
         return sql.with_utc(self.updated_at or self.created_at or timeutils.utcnow())
-
-
-class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
-    """A list of objects of one class, with iteration, index and length, such as ``ObjectList[Trait]``."""
-
-    #: The class of the objects in the list.
-    MEMBER: ClassVar[type[PlacementObject]]
-    #: The query made by ``with_provider``, if the objects belong to a provider.
-    WITH_PROVIDER: ClassVar[sa.Executable]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        (itself,) = cls.__dict__['__orig_bases__']
-        (cls.MEMBER,) = typing.get_args(itself)
-        cls.fields = {'objects': ovo_fields.ListOfObjectsField(cls.MEMBER.__name__)}
-
-    @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[ProviderGeneration, Self]:
-        """Read a provider and its objects of this class.
-
-        :param uuid: a canonical uuid.
-        :raises ResourceProviderNotFound: no such provider.
-        """
-        provider, rows = read_with_provider(context, cls.WITH_PROVIDER, uuid)
-        return provider, cls.from_rows(context, rows)
-
-    @classmethod
-    def from_rows(cls, context: Context, rows: Sequence[sa.Row[Any]]) -> Self:
-        """Make a list with one object from each row; all rows come from one query."""
-        list_ = cls(context)
-        # The setter would check each object again.
-        list_.__dict__['_obj_objects'] = cls.MEMBER.from_each(context, rows)
-        return list_
 
 
 # One statement reads a provider and its related rows (inventories, traits, aggregates, allocations or usages). This

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from placement.db import sql, tables
 from placement.objects import allocation, base
-from placement.objects.allocation import AllocationList
+from placement.objects.allocation import Allocation
 from placement.objects.base import Context
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
@@ -33,7 +33,7 @@ class Consumer(base.PlacementObject):
     consumer_type: str
 
     @classmethod
-    def get_with_allocations(cls, context: Context, uuid: str) -> tuple[Consumer | None, AllocationList]:
+    def get_with_allocations(cls, context: Context, uuid: str) -> tuple[Consumer | None, list[Allocation]]:
         """Read a consumer and its allocations.
 
         ``consumer_type`` is ``UNKNOWN_TYPE`` for a consumer without a type.
@@ -43,8 +43,8 @@ class Consumer(base.PlacementObject):
         """
         rows = context.db.fetch_all(_WITH_ALLOCATIONS, {'sought': uuid}) if sql.storable(uuid) else []
         if not rows:
-            return None, AllocationList(context)
-        return cls.from_row(context, rows[0]), AllocationList.from_rows(context, rows)
+            return None, []
+        return cls.from_row(context, rows[0]), Allocation.from_rows(context, rows)
 
 
 _WITH_ALLOCATIONS = (

@@ -30,6 +30,14 @@ class Inventory(base.Timestamped):
     """The inventory of one class on one provider. ``used`` is the sum of the allocations of all consumers."""
 
     VERSION = '1.1'
+    #: In order of class id: standard classes first. The driver takes time for each column, so only the necessary ones
+    #: are read.
+    WITH_PROVIDER = base.with_provider(
+        JOINED,
+        _classes.c.id,
+        *(_inventories.c[name] for name in (*FIELDS, 'used', 'created_at', 'updated_at')),
+        _classes.c.name.label('resource_class'),
+    )
 
     resource_class: str
     total: int
@@ -51,15 +59,15 @@ class Inventory(base.Timestamped):
         :raises InventoryNotFound: it has no inventory of the class, or there is no such class.
         """
         # This reads all inventories: one statement that also shows whether the provider exists.
-        provider, rows = base.read_with_provider(context, InventoryList.WITH_PROVIDER, uuid)
+        provider, rows = base.read_with_provider(context, cls.WITH_PROVIDER, uuid)
         for row in rows:
             if row.resource_class == resource_class:
                 return provider, cls.from_row(context, row)
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
 
-    # Each of the writes below, and ``InventoryList.replace``, first takes a shared lock on the custom classes that it
-    # names. Then it increments the generation of the provider, which locks its row. From then on no claim can add to
-    # ``used``, because it would have to lock that row first. A claim that only releases does not always lock it.
+    # Each of the writes below first takes a shared lock on the custom classes that it names. Then it increments the
+    # generation of the provider, which locks its row. From then on no claim can add to ``used``, because it would have
+    # to lock that row first. A claim that only releases does not always lock it.
     #
     # ``present`` has the rows that ``read_inventories`` returned with ``provider``. Every change of inventories and
     # every claim that adds to ``used`` increments the generation. So as long as the generation is the same, ``present``
@@ -142,29 +150,15 @@ class Inventory(base.Timestamped):
 
         context.db.write(work)
 
-
-@base.register
-class InventoryList(base.ObjectList[Inventory]):
-    """The inventories of one provider, in order of class id: standard classes first."""
-
-    VERSION = '1.1'
-    # The driver takes time for each column, so only the necessary ones are read.
-    WITH_PROVIDER = base.with_provider(
-        JOINED,
-        _classes.c.id,
-        *(_inventories.c[name] for name in (*FIELDS, 'used', 'created_at', 'updated_at')),
-        _classes.c.name.label('resource_class'),
-    )
-
     @classmethod
-    def replace(
+    def replace_all(
         cls,
         context: Context,
         provider: ProviderGeneration,
         present: Sequence[sa.Row[Any]],
         inventories: Mapping[str, InventoryRecord],
     ) -> ProviderGeneration:
-        """Replace all inventories of the provider by ``inventories``. See the comment above ``Inventory.create``.
+        """Replace all inventories of the provider by ``inventories``.
 
         :param inventories: by class name.
         :raises ResourceClassNotFound: no such class.

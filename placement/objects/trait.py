@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,7 +18,6 @@ from placement.objects.base import Context
 _traits, _providers = tables.traits, tables.resource_providers
 _provider_traits = tables.resource_provider_traits
 
-
 _JOINED = _providers.outerjoin(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id).outerjoin(
     _traits, _traits.c.id == _provider_traits.c.trait_id
 )
@@ -30,6 +29,8 @@ class Trait(named_resource.NamedResource):
 
     VERSION = '1.0'
     TABLE = _traits
+    #: In order of id.
+    WITH_PROVIDER = base.with_provider(_JOINED, _traits.c.id, *_traits.c)
     USES = sa.select(_provider_traits.c.trait_id).where(_provider_traits.c.trait_id == sa.bindparam('sought')).limit(1)
     ERRORS = named_resource.ErrorFactories(
         not_found=lambda name: exception.TraitNotFound(names=name),
@@ -54,44 +55,51 @@ class Trait(named_resource.NamedResource):
         except db_exc.DBDuplicateEntry as error:
             raise exception.TraitExists(name=name) from error
 
-
-#: Conditions for ``Trait.get_names``: at least one provider has the trait, or no provider has it.
-ASSOCIATED = 'EXISTS (SELECT 1 FROM placement_resource_provider_traits WHERE trait_id = placement_traits.id)'
-NOT_ASSOCIATED = f'NOT {ASSOCIATED}'
-
-
-@base.register
-class TraitList(base.ObjectList[Trait]):
-    """Traits in order of id."""
-
-    VERSION = '1.0'
-    WITH_PROVIDER = base.with_provider(_JOINED, _traits.c.id, *_traits.c)
-
     @classmethod
-    def replace(
+    def replace_all(
         cls, context: Context, provider: ProviderGeneration, rows: Sequence[sa.Row[Any]], names: Iterable[str]
-    ) -> tuple[ProviderGeneration, TraitList]:
+    ) -> tuple[ProviderGeneration, list[Trait]]:
         """Give the provider exactly these traits. Increment the generation only if its traits change.
 
-        :param rows: the rows that ``read_traits`` returned for ``names``, together with ``provider``.
+        :param rows: the rows that ``read_traits`` returned for ``names``, together with ``provider``. They are valid as
+            long as the generation of the provider stays the same, except that custom traits may be deleted.
         :returns: the changed provider and its new traits.
         :raises TraitNotFound: some do not exist; the error names them all.
         :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
-        diff = TraitDiff(rows, sorted(set(names)))
-        if diff.missing:
-            raise exception.TraitNotFound(names=', '.join(diff.missing))
+        desired = sorted(set(names))
+        by_name = {row.name: row for row in rows}
+        missing = [name for name in desired if name not in by_name]
+        if missing:
+            raise exception.TraitNotFound(names=', '.join(missing))
+        present = {row.name: row.id for row in rows if row.present}
+        removed = sorted(present[name] for name in present.keys() - desired)
+        added = {name: by_name[name].id for name in desired if name not in present}
 
         def work(tx: sa.Connection) -> None:
+            # The custom traits may have been deleted since they were read. ``lock_ids`` takes a shared lock.
+            custom = context.db.traits.lock_ids(tx, [name for name in added if name_cache.is_custom(name)])
             batch = StatementBatch(tx)
-            diff.add_statements(batch, context.db.traits, provider)
+            generation.increment_one(batch, provider)
+            for chunk in sql.chunks(removed):
+                template = 'DELETE FROM {table} WHERE resource_provider_id = ? AND trait_id IN ({ids})'
+                text = sql.statement(template, table=_provider_traits.name, ids=sql.placeholders(len(chunk)))
+                batch.add_statement(text, provider.id, *chunk)
+            new_rows = [(provider.id, id_) for id_ in sorted((added | custom).values())]
+            columns = 'resource_provider_id, trait_id'
+            for text, values in sql.bulk_insert(tx, _provider_traits.name, columns, new_rows):
+                batch.add_statement(text, *values)
             batch.execute_final()
 
-        if not diff.is_empty:
+        if removed or added:
             context.db.write(work)
-            provider = provider.incremented()
-        return provider, cls.from_rows(context, diff.result)
+        traits = cls.from_rows(context, sorted([by_name[name] for name in desired], key=lambda row: row.id))
+        return provider.incremented() if removed or added else provider, traits
 
+
+#: Conditions for ``Trait.get_names``: at least one provider has the trait, or no provider has it.
+ASSOCIATED = 'EXISTS (SELECT 1 FROM placement_resource_provider_traits WHERE trait_id = placement_traits.id)'
+NOT_ASSOCIATED = f'NOT {ASSOCIATED}'
 
 _NAMED = _providers.outerjoin(_traits, _traits.c.name.in_(sa.bindparam('names', expanding=True)))
 #: Selects the traits of a provider, and the traits that a request names.
@@ -114,43 +122,3 @@ def read_traits(context: Context, uuid: str, names: Sequence[str] = ()) -> tuple
         chunk_rows = base.read_with_provider(context, _WITH_NAMED, uuid, names=chunk)[1]
         rows += [row for row in chunk_rows if not row.present]
     return provider, rows
-
-
-class TraitDiff:
-    """The difference between the traits that a provider has and ``names``.
-
-    :param rows: the rows that ``read_traits`` returned for ``names``. They are valid as long as the generation of the
-        provider stays the same, except that custom traits which are to be added may be deleted.
-    """
-
-    def __init__(self, rows: Sequence[sa.Row[Any]], names: Collection[str]) -> None:
-        present = {row.name: row for row in rows if row.present}
-        by_name = {row.name: row for row in rows}
-        #: The names that do not exist, in the order of ``names``.
-        self.missing = [name for name in names if name not in by_name]
-        #: The rows of the traits that the provider is to have, in order of id.
-        self.result = sorted((by_name[name] for name in names if name in by_name), key=lambda row: row.id)
-        self._removed = sorted(row.id for name, row in present.items() if name not in names)
-        self._added = {row.name: row.id for row in self.result if row.name not in present}
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no trait is added or removed."""
-        return not (self._removed or self._added)
-
-    def add_statements(self, batch: StatementBatch, traits: name_cache.NameCache, provider: ProviderGeneration) -> None:
-        """Take a shared lock on the custom traits to be added. Add the changes and the new generation to ``batch``.
-
-        :raises TraitNotFound: some of the custom traits were deleted meanwhile; the error names them all.
-        """
-        custom = [name for name in self._added if name_cache.is_custom(name)]
-        added = self._added | traits.lock_ids(batch.tx, custom)
-        generation.increment_one(batch, provider)
-        for chunk in sql.chunks(self._removed):
-            template = 'DELETE FROM {table} WHERE resource_provider_id = ? AND trait_id IN ({ids})'
-            text = sql.statement(template, table=_provider_traits.name, ids=sql.placeholders(len(chunk)))
-            batch.add_statement(text, provider.id, *chunk)
-        rows = [(provider.id, id_) for id_ in sorted(added.values())]
-        columns = 'resource_provider_id, trait_id'
-        for text, values in sql.bulk_insert(batch.tx, 'placement_resource_provider_traits', columns, rows):
-            batch.add_statement(text, *values)

@@ -22,16 +22,6 @@ class Usage(base.PlacementObject):
     """The amount of one class that is used."""
 
     VERSION = '1.0'
-
-    resource_class: str
-    usage: int
-
-
-@base.register
-class UsageList(base.ObjectList[Usage]):
-    """Usages in order of class id, each class once."""
-
-    VERSION = '1.0'
     #: The usages of a provider: one (perhaps 0) for each class of its inventories.
     WITH_PROVIDER = base.with_provider(
         inventory.JOINED,
@@ -40,15 +30,20 @@ class UsageList(base.ObjectList[Usage]):
         _inventories.c.used.label('usage'),
     )
 
+    resource_class: str
+    usage: int
+
     @classmethod
-    def get_all_by_project_user(cls, context: Context, project_id: str, user_id: str | None = None) -> UsageList:
-        """Read the usage of the consumers of a project, or of one of its users, without unused classes.
+    def get_all_by_project_user(cls, context: Context, project_id: str, user_id: str | None = None) -> list[Usage]:
+        """Read the usage of the consumers of a project, or of one of its users, in order of class id.
+
+        Classes without usage are left out.
 
         :param project_id: external id of the project.
         :param user_id: external id of the user; None for all users.
         """
         if not all(sql.storable(text) for text in (project_id, user_id or '')):
-            return cls.from_rows(context, [])
+            return []
         query = _totals(of_user=user_id is not None)
         return cls.from_rows(context, context.db.fetch_all(query, {'project': project_id, 'user': user_id}))
 

@@ -58,7 +58,9 @@ class AllocationCandidates:
             in_tree = [position for position in positions if position < size]
             if isinstance(unit, TreeSearchUnit):
                 for position in in_tree[:1] if self.request.nested_aware else in_tree:
-                    used[unit.partition].update([first + position for first in unit.firsts] if position else unit.firsts)
+                    used[unit.partition].update(
+                        [first + position for first in unit.firsts] if position else unit.firsts
+                    )
             if len(in_tree) < len(positions):
                 indexes = [position - size for position in positions if position >= size]
                 shared.update([sharing[index] for sharing in unit.sharing_of_each() for index in indexes])

@@ -12,12 +12,12 @@ from placement.claims.claim import replace_allocations
 from placement.claims.request import ConsumerClaim
 from placement.db import sql
 from placement.objects import aggregate
-from placement.objects.allocation import AllocationList
+from placement.objects.allocation import Allocation
 from placement.objects.consumer import Consumer
-from placement.objects.inventory import InventoryList
+from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
-from placement.objects.trait import Trait, TraitList
+from placement.objects.trait import Trait
 from placement.ops import audit
 from placement.search import filter_providers
 from placement.search.request import RequestGroup
@@ -52,7 +52,7 @@ def claims(providers: list[ResourceProvider], amount: int) -> list[ConsumerClaim
 
 
 def usages(context: RequestContext, provider: ResourceProvider) -> set[int]:
-    return {inventory.used for inventory in InventoryList.get_with_provider(context, provider.uuid)[1]}
+    return {inventory.used for inventory in Inventory.get_all_with_provider(context, provider.uuid)[1]}
 
 
 def nothing_is_wrong(context: RequestContext) -> bool:
@@ -63,7 +63,7 @@ def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> N
     for amount in (1, 2, 0):
         replace_allocations(context.db, claims(providers, amount))
         assert [usages(context, provider) for provider in providers] == [{amount * COUNT}] * COUNT
-        assert len(AllocationList.get_with_provider(context, providers[-1].uuid)[1]) == (
+        assert len(Allocation.get_all_with_provider(context, providers[-1].uuid)[1]) == (
             COUNT * len(CLASSES) if amount else 0
         )
         assert nothing_is_wrong(context)
@@ -93,7 +93,7 @@ def test_rejections(context: RequestContext, providers: list[ResourceProvider]) 
 
 def test_inventories_and_their_removal(context: RequestContext, providers: list[ResourceProvider]) -> None:
     set_inventories(providers[0], (CLASSES[3], InventoryRecord(4)))
-    inventories = InventoryList.get_with_provider(context, providers[0].uuid)[1]
+    inventories = Inventory.get_all_with_provider(context, providers[0].uuid)[1]
     assert [(row.resource_class, row.total) for row in inventories] == [(CLASSES[3], 4)]
     with pytest.raises(exception.ResourceClassNotFound, match='CUSTOM_NONE'):
         set_inventories(providers[0], *[(name, InventoryRecord(1)) for name in [*CLASSES, 'CUSTOM_NONE']])
@@ -111,6 +111,6 @@ def test_traits_and_aggregates(context: RequestContext, providers: list[Resource
     listed = filter_providers(context.provider_cache.up_to_date(), group)
     assert [block.providers[row].uuid for block, rows in listed for row in rows] == [provider.uuid]
     set_traits(provider, CLASSES[:1])
-    assert [trait.name for trait in TraitList.get_with_provider(context, provider.uuid)[1]] == CLASSES[:1]
+    assert [trait.name for trait in Trait.get_all_with_provider(context, provider.uuid)[1]] == CLASSES[:1]
     with pytest.raises(exception.TraitNotFound, match='CUSTOM_NONE, CUSTOM_NOTHING'):
         set_traits(provider, ['CUSTOM_NONE', *CLASSES, 'CUSTOM_NOTHING'])

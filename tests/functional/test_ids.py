@@ -15,9 +15,9 @@ from placement.capacity import InventoryRecord
 from placement.db import migration, tables
 from placement.db.api import Database
 from placement.objects import aggregate
-from placement.objects.inventory import Inventory, InventoryList, read_inventories
+from placement.objects.inventory import Inventory, read_inventories
 from placement.objects.resource_provider import ResourceProvider
-from placement.objects.trait import TraitList, read_traits
+from placement.objects.trait import Trait, read_traits
 from placement.web.context import RequestContext
 from tests.support import corruption, lasting_ids
 
@@ -39,7 +39,7 @@ def trait_writer(*names: str) -> Callable[[RequestContext, str], Callable[[], ob
     """The same for a write that sets these traits."""
 
     def read(context: RequestContext, uuid: str) -> Callable[[], object]:
-        return functools.partial(TraitList.replace, context, *read_traits(context, uuid, names), names)
+        return functools.partial(Trait.replace_all, context, *read_traits(context, uuid, names), names)
 
     return read
 
@@ -48,7 +48,7 @@ VCPU = ('VCPU', InventoryRecord(4))
 #: The writes that a request can make to a provider that it has looked up.
 WRITES = {
     'add inventory': inventory_writer(lambda context, provider, _present: Inventory.create(context, provider, *VCPU)),
-    'set inventories': inventory_writer(functools.partial(InventoryList.replace, inventories=dict([VCPU]))),
+    'set inventories': inventory_writer(functools.partial(Inventory.replace_all, inventories=dict([VCPU]))),
     'set traits': trait_writer('HW_CPU_X86_VMX'),
 }
 
@@ -64,8 +64,8 @@ def test_a_write_does_not_change_a_new_provider_with_the_same_uuid(
     fresh = ResourceProvider.create(context, name='provider', uuid=identity)
     with pytest.raises(exception.ConcurrentProviderUpdate):
         write()
-    assert len(InventoryList.get_with_provider(context, fresh.uuid)[1]) == 0
-    assert len(TraitList.get_with_provider(context, fresh.uuid)[1]) == 0
+    assert len(Inventory.get_all_with_provider(context, fresh.uuid)[1]) == 0
+    assert len(Trait.get_all_with_provider(context, fresh.uuid)[1]) == 0
     assert aggregate.get_with_provider(context, fresh.uuid)[1] == []
     now = ResourceProvider.get_by_uuid(context, identity)
     assert (now.id, now.name, now.generation) == (fresh.id, 'provider', 0)

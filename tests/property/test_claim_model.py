@@ -26,7 +26,7 @@ from placement.claims.request import UNSET, ConsumerClaim, ReshapedProvider, Uns
 from placement.db import tables
 from placement.db.api import Database
 from placement.objects.consumer import UNKNOWN_TYPE, Consumer
-from placement.objects.inventory import InventoryList
+from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support.objects import set_inventories
@@ -282,7 +282,7 @@ class Topology:
             }
         assert self.stored_usage() == {key: self.model.used(key) for key in self.model.inventories}
         for name, uuid_ in self.uuids.items():
-            provider, stored = InventoryList.get_with_provider(self.context, uuid_)
+            provider, stored = Inventory.get_all_with_provider(self.context, uuid_)
             assert provider.generation == self.model.provider_generations[name]
             assert {
                 (name, inventory.resource_class): Record(

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from placement.capacity import InventoryRecord
 from placement.claims.claim import replace_allocations
 from placement.claims.request import ConsumerClaim
-from placement.objects.inventory import InventoryList, read_inventories
+from placement.objects.inventory import Inventory, read_inventories
 from placement.objects.resource_provider import ResourceProvider
-from placement.objects.trait import TraitList, read_traits
+from placement.objects.trait import Trait, read_traits
 from placement.web.context import RequestContext
 
 
@@ -36,13 +36,13 @@ def set_inventories(provider: ResourceProvider, *inventories: tuple[str, Invento
     """Make these all inventories of a provider."""
     context = provider._context
     stored, present = read_inventories(context, provider.uuid)
-    provider.generation = InventoryList.replace(context, stored, present, dict(inventories)).generation
+    provider.generation = Inventory.replace_all(context, stored, present, dict(inventories)).generation
 
 
-def set_traits(provider: ResourceProvider, names: Iterable[str]) -> TraitList:
+def set_traits(provider: ResourceProvider, names: Iterable[str]) -> list[Trait]:
     """Give a provider exactly these traits; returns them."""
     context, names = provider._context, sorted(names)
     stored, rows = read_traits(context, provider.uuid, names)
-    stored, traits = TraitList.replace(context, stored, rows, names)
+    stored, traits = Trait.replace_all(context, stored, rows, names)
     provider.generation = stored.generation
     return traits
