@@ -13,8 +13,7 @@ from placement.cmd.command import CommandParser
 from placement.db import migration
 from placement.db.api import Database
 from placement.ops import audit
-from placement.ops.adoption import adopt, leave
-from placement.ops.adoption.plan import Plan, Step
+from placement.ops.adoption import Plan, Step, adopt
 from placement.units import plural
 
 PROBLEMS_FOUND = 127
@@ -86,8 +85,8 @@ def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Data
 
 def _leave(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     if not args.yes:
-        return _print_plan(leave.plan(db.engine), 'leave')
-    plan = leave.return_database(db.engine, _print, args.ignore_connections)
+        return _print_plan(adopt.plan_return(db.engine), 'leave')
+    plan = adopt.return_database(db.engine, _print, args.ignore_connections)
     if plan.problems:
         return _print_problems(plan.problems)
     print('The tables have their previous names again. To adopt the database again: placement-manage db adopt')

@@ -17,8 +17,7 @@ from placement import deploy
 from placement.cmd import manage, manage_audit
 from placement.db import migration, tables
 from placement.db.api import Database
-from placement.ops.adoption import adopt
-from placement.ops.adoption.plan import Step
+from placement.ops.adoption import Step, adopt
 from placement.ops.adoption.schema import shortest
 from tests.support import adopted, corruption, legacy_database
 from tests.support.fixtures import PointCommandsAt

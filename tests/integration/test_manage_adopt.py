@@ -13,8 +13,7 @@ from placement import conf as placement_conf
 from placement.cmd import manage, manage_audit
 from placement.db import migration
 from placement.db.api import Database
-from placement.ops.adoption import adopt, leave, names
-from placement.ops.adoption.plan import Reporter, Step
+from placement.ops.adoption import Reporter, Step, adopt, names
 from tests.support import adopted, corruption, databases, legacy_database
 from tests.support.legacy_service import WRITES, Busy, ForeignService
 from tests.support.waiting import wait_until
@@ -297,7 +296,7 @@ def test_an_interrupted_leave_on_mariadb_is_finished_by_another(theirs: sa.URL, 
     for after in (0, 1):
         db = Database(placement_conf.load(config_files=[]))
         with pytest.raises(InterruptedError):
-            leave.return_database(db.engine, _Interrupting(after))
+            adopt.return_database(db.engine, _Interrupting(after))
         db.dispose()
     assert run('db', 'leave', '--yes') == 0
     after_all = corruption.contents(theirs)

@@ -1,21 +1,30 @@
-"""Adopts the database of another Placement service: inspects it, makes a plan, applies it.
+"""Adopts the database of another Placement service, or returns it: inspects it, makes a plan, applies it.
 
-The plan has only the steps that remain. MySQL and MariaDB commit each change of the schema immediately, so an
-interrupted adoption is finished by running it again.
+The plan has only the steps that remain. MySQL and MariaDB commit each change of the schema immediately, so what was
+interrupted is finished by running it again.
+
+To return a database, the tables are renamed, and the change log is dropped. Columns, constraints and rows that the
+adoption added stay. They do not affect the other service.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import change_log_slots, migration, tables
-from placement.ops.adoption import found_tables, rows, schema
+from placement.db import change_log_slots, health, migration, sql, tables
+from placement.ops.adoption import Plan, Reporter, Step, found_tables, rows, schema
 from placement.ops.adoption.found_tables import FoundTable
 from placement.ops.adoption.names import Names, lock_tables
-from placement.ops.adoption.plan import Plan, Reporter, Step, require_no_connections, run_steps, with_notes
+
+#: The tables of this service that are dropped when the database is returned.
+_OWN_TABLES = (tables.change_log.name, tables.change_log_slots.name, migration.VERSION_TABLE)
+_MADE_HERE = (
+    'There is no table alembic_version: this service made the database, and another one may not know how to use it.'
+)
 
 
 class NothingToAdopt(exception.PlacementError):
@@ -24,6 +33,10 @@ class NothingToAdopt(exception.PlacementError):
 
 class AdoptedAlready(exception.PlacementError):
     template = 'The database has the schema of this service already, at revision {revision}.'
+
+
+class NothingToLeave(exception.PlacementError):
+    template = 'The database has no schema of this service, so there is nothing to return.'
 
 
 def plan(engine: sa.Engine, project: str, user: str) -> Plan:
@@ -35,7 +48,7 @@ def plan(engine: sa.Engine, project: str, user: str) -> Plan:
     :raises AdoptedAlready: the database is one of this service.
     """
     with migration.locked(engine) as connection:
-        return with_notes(connection, _plan(connection, project, user))
+        return _with_notes(connection, _plan(connection, project, user))
 
 
 def adopt_database(
@@ -53,17 +66,17 @@ def adopt_database(
     :raises BrokenReferences: on SQLite, a row refers to a row that does not exist. Nothing was changed.
     """
     with migration.locked(engine) as connection:
-        plan = require_no_connections(connection, _plan(connection, project, user), ignore_connections)
+        plan = _require_no_connections(connection, _plan(connection, project, user), ignore_connections)
         if plan.problems:
             return plan
         names = Names(connection)
         lock_tables(connection, names)
-        run_steps(connection, names.add_prefix(), report)
+        _run_steps(connection, names.add_prefix(), report)
         plan = _plan(connection, project, user)
         if plan.problems:
-            run_steps(connection, names.rename_back(), lambda _step: None)
+            names.rename_back(connection)
             return plan
-        run_steps(connection, plan.steps, report)
+        _run_steps(connection, plan.steps, report)
         if connection.dialect.name == 'sqlite':
             schema.check_references(connection)
         return plan
@@ -79,7 +92,7 @@ def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
     existing_tables = found_tables.read(connection, names)
     problems = list(names.problems())
     problems = problems or [
-        *_log_problems(connection),
+        *_log_problems(connection, names),
         *schema.problems(connection, existing_tables),
         *schema.id_problems(connection, existing_tables),
     ]
@@ -87,11 +100,8 @@ def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
     problems = problems or list(rows.problems(connection, names, existing_tables))
     if problems:
         return Plan([], problems)
-    return Plan(
-        list(_steps(connection, names, existing_tables, project, user)),
-        [],
-        list(rows.notes(connection, names, existing_tables)),
-    )
+    steps = list(_steps(connection, names, existing_tables, project, user))
+    return Plan(steps, [], list(rows.notes(connection, names, existing_tables)))
 
 
 def _steps(
@@ -119,13 +129,11 @@ def _steps(
     yield Step(sentence, lambda connection: migration.stamp_on(connection, head))
 
 
-def _log_problems(connection: sa.Connection) -> Iterator[str]:
+def _log_problems(connection: sa.Connection, names: Names) -> Iterator[str]:
     """Yield a problem for each table that has the name of a table of the change log, but other columns."""
-    inspector = sa.inspect(connection)
-    present = set(inspector.get_table_names())
     for table in tables.LOG:
-        if table.name in present:
-            columns = {column['name'] for column in inspector.get_columns(table.name)}
+        if table.name in names.present:
+            columns = {column['name'] for column in sa.inspect(connection).get_columns(table.name)}
             if columns != set(table.columns.keys()):
                 yield f'The table {table.name} does not have the columns of this service: rename it first.'
 
@@ -134,3 +142,84 @@ def _create_log(connection: sa.Connection) -> None:
     tables.metadata.create_all(connection, tables=list(tables.LOG))
     # If the tables existed already, processes may be reading them.
     change_log_slots.append_reload(connection)
+
+
+# Returning a database --------------------------------------------------------------------------------------------
+
+
+def plan_return(engine: sa.Engine) -> Plan:
+    """Return what would be done, or the problems that prevent it. Changes nothing.
+
+    :raises NothingToLeave: the database is not one of this service.
+    :raises WrongSchema: its schema belongs to another release.
+    """
+    with migration.locked(engine) as connection:
+        return _with_notes(connection, _plan_of_return(connection))
+
+
+def return_database(engine: sa.Engine, report: Reporter, ignore_connections: bool = False) -> Plan:
+    """Return the database to the other service. If there are problems, change nothing.
+
+    On SQLite and PostgreSQL this is one transaction. On MySQL and MariaDB, running it again finishes it if it was
+    interrupted. Errors are as for ``plan_return``.
+
+    :param report: called before each step.
+    :param ignore_connections: do not check whether there are other connections.
+    :returns: the plan that was applied, or the problems.
+    """
+    with migration.locked(engine) as connection:
+        plan = _require_no_connections(connection, _plan_of_return(connection), ignore_connections)
+        if not plan.problems:
+            lock_tables(connection, Names(connection))
+            _run_steps(connection, plan.steps, report)
+        return plan
+
+
+def _plan_of_return(connection: sa.Connection) -> Plan:
+    revision = migration.recorded_revision_on(connection)
+    if revision is None:
+        raise NothingToLeave
+    if revision != migration.head():
+        raise migration.WrongSchema(present=revision, head=migration.head())
+    names = Names(connection)
+    problems = list(names.problems())
+    if problems:
+        return Plan([], problems)
+    notes = [] if 'alembic_version' in names.present else [_MADE_HERE]
+    drop = Step(f'Drop the tables {", ".join(_OWN_TABLES)}.', _drop)
+    # This service chooses the ids of classes itself, so PostgreSQL's sequence for them may be below the largest id.
+    return Plan([*rows.sequences(connection, names), *names.remove_prefix(), drop], [], notes)
+
+
+def _drop(connection: sa.Connection) -> None:
+    for name in _OWN_TABLES:
+        sql.execute_text(connection, f'DROP TABLE IF EXISTS {name}')
+
+
+# Plans -----------------------------------------------------------------------------------------------------------
+
+
+def _run_steps(connection: sa.Connection, steps: Iterable[Step], report: Reporter) -> None:
+    """Run ``steps``. Before each, call ``report`` with it."""
+    for step in steps:
+        report(step)
+        step.run(connection)
+
+
+def _with_notes(connection: sa.Connection, plan: Plan) -> Plan:
+    """Return the plan with a note for each other connection to the database."""
+    return dataclasses.replace(plan, notes=[*plan.notes, *map(_describe, health.list_sessions(connection))])
+
+
+def _require_no_connections(connection: sa.Connection, plan: Plan, ignore_connections: bool) -> Plan:
+    """Return the plan with a problem for each other connection: the service that uses it may have to be stopped.
+
+    :param ignore_connections: do not look for other connections.
+    """
+    if plan.problems or ignore_connections:
+        return plan
+    return dataclasses.replace(plan, problems=[*map(_describe, health.wait_for_disconnects(connection))])
+
+
+def _describe(other: health.Session) -> str:
+    return f'There is a connection of the account {other}: stop the program.'

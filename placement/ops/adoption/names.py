@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import sqlalchemy as sa
 
 from placement.db import errors, sql, tables
-from placement.ops.adoption.plan import Step
+from placement.ops.adoption import Step
 
 #: Seconds that a change of the schema waits for other transactions to end.
 _LOCK_TIMEOUT_SECONDS = 10
@@ -75,34 +75,28 @@ class Names:
 
     def add_prefix(self) -> Iterator[Step]:
         """Yield the step that gives the tables our names, unless they have them."""
-        renamed = self._foreign()
-        if renamed:
-            sentence = (
-                f'Rename the tables {", ".join(sorted(renamed))}: add the prefix placement_, so that the other service'
-                ' can no longer write.'
-            )
-            yield Step(sentence, functools.partial(_rename, renamed))
+        reason = 'add the prefix placement_, so that the other service can no longer write'
+        yield from _renaming({name: table.name for table, name in self._names.items()}, reason)
 
-    def rename_back(self) -> Iterator[Step]:
-        """Yield the step that undoes ``add_prefix``."""
-        renamed = {ours: name for name, ours in self._foreign().items()}
-        if renamed:
-            yield Step('Rename the tables back.', functools.partial(_rename, renamed))
-
-    def _foreign(self) -> dict[str, str]:
-        return {name: table.name for table, name in self._names.items() if name != table.name}
+    def rename_back(self, connection: sa.Connection) -> None:
+        """Undo the step of ``add_prefix``."""
+        _rename({table.name: name for table, name in self._names.items() if name != table.name}, connection)
 
     def remove_prefix(self) -> Iterator[Step]:
-        """Yield the step that gives the tables the names that another service has for them."""
-        renamed = {name: tables.UPSTREAM_NAMES[table] for table, name in self._names.items()}
-        renamed = {old: new for old, new in renamed.items() if old != new}
-        if renamed:
-            sentence = f'Rename the tables {", ".join(sorted(renamed))}: remove the prefix placement_.'
-            yield Step(sentence, functools.partial(_rename, renamed))
+        """Yield the step that gives the tables the names that another service has for them, unless they have them."""
+        names = {name: tables.UPSTREAM_NAMES[table] for table, name in self._names.items()}
+        yield from _renaming(names, 'remove the prefix placement_')
+
+
+def _renaming(names: Mapping[str, str], reason: str) -> Iterator[Step]:
+    """Yield the step that renames tables; none if they have the new names already."""
+    renamed = {old: new for old, new in names.items() if old != new}
+    if renamed:
+        yield Step(f'Rename the tables {", ".join(sorted(renamed))}: {reason}.', functools.partial(_rename, renamed))
 
 
 def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
-    if sql.is_mysql(connection.dialect):
+    if names and sql.is_mysql(connection.dialect):
         # MySQL commits each change of the schema immediately. One statement renames either all tables or none.
         renames = ', '.join(f'{old} TO {new}' for old, new in names.items())
         sql.execute_text(connection, f'SET SESSION lock_wait_timeout = {_LOCK_TIMEOUT_SECONDS}')

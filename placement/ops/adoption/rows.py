@@ -17,9 +17,9 @@ import sqlalchemy as sa
 from oslo_utils import timeutils
 
 from placement.db import migration, provider_tree, sql, tables
+from placement.ops.adoption import Step
 from placement.ops.adoption.found_tables import FoundTable
 from placement.ops.adoption.names import Names
-from placement.ops.adoption.plan import Step
 from placement.units import plural
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories

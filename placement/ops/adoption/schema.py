@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,9 +18,8 @@ from alembic.operations import Operations
 
 from placement import exception
 from placement.db import sql, tables
-from placement.ops.adoption import found_tables
+from placement.ops.adoption import Step, found_tables
 from placement.ops.adoption.found_tables import FoundTable
-from placement.ops.adoption.plan import Step
 
 _NEW_RATIO = 'placement_allocation_ratio'
 
@@ -110,7 +110,7 @@ def columns(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]
         changes = list(_column_changes(connection, existing))
         if changes:
             what = '; '.join(sentence for sentence, _ in changes)
-            yield Step(f'Alter the table {name}: {what}.', _each(change for _, change in changes))
+            yield _step(f'Alter the table {name}: {what}.', *(change for _, change in changes))
         if existing.single_precision():
             sentence = f'Convert {name}.allocation_ratio to double precision.'
             yield Step(sentence, _ratio_on_mysql if existing.engine else _ratio_on_postgresql)
@@ -119,31 +119,28 @@ def columns(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]
 Change = Callable[[Operations], None]
 
 
-def _each(changes: Iterable[Change]) -> Callable[[sa.Connection], None]:
-    changes = list(changes)
+def _step(sentence: str, *changes: Change) -> Step:
+    """Return the step that makes ``changes`` of the schema."""
 
     def run(connection: sa.Connection) -> None:
         operations = Operations(migration.MigrationContext.configure(connection))
         for change in changes:
             change(operations)
 
-    return run
+    return Step(sentence, run)
 
 
 def _column_changes(connection: sa.Connection, existing: FoundTable) -> Iterator[tuple[str, Change]]:
     name = existing.table.name
     if existing.engine is not None and existing.engine.lower() != 'innodb':
-        yield 'move it to InnoDB', lambda op: op.execute(f'ALTER TABLE {name} ENGINE=InnoDB')
+        yield 'move it to InnoDB', operator.methodcaller('execute', f'ALTER TABLE {name} ENGINE=InnoDB')
     if existing.collated_columns:
         # The row formats of old tables limit index entries too much for texts with four bytes per character.
-        yield 'use the dynamic row format', lambda op: op.execute(f'ALTER TABLE {name} ROW_FORMAT=DYNAMIC')
+        change = operator.methodcaller('execute', f'ALTER TABLE {name} ROW_FORMAT=DYNAMIC')
+        yield 'use the dynamic row format', change
     for column in existing.missing_columns():
-        yield (
-            f'add the column {column}',
-            functools.partial(
-                Operations.add_column, table_name=name, column=_column_to_add(existing.table.columns[column])
-            ),
-        )
+        added = _column_to_add(existing.table.columns[column])
+        yield f'add the column {column}', operator.methodcaller('add_column', name, added)
     for column in (column.name for column in existing.table.columns):
         words = list(_words(connection, existing, column))
         if words:
@@ -175,43 +172,41 @@ def _altering(existing: FoundTable, column: str) -> Change:
         # A text column that is longer than ours keeps its length.
         type_ = sql.Text(max(ours.type.length, type_.length or 0))  # type: ignore[attr-defined]
     changes_null = column in (*existing.missing_not_null(), *existing.unwanted_not_null())
-    default = sa.text(present['default']) if present['default'] is not None else None
-
-    def change(op: Operations) -> None:
-        op.alter_column(
-            existing.table.name,
-            column,
-            type_=type_ if type_ is not present['type'] else None,
-            nullable=ours.nullable if changes_null else present['nullable'],
-            existing_type=type_,
-            existing_nullable=present['nullable'],
-            existing_server_default=default,
-        )
-
-    return change
+    return operator.methodcaller(
+        'alter_column',
+        existing.table.name,
+        column,
+        type_=type_ if type_ is not present['type'] else None,
+        nullable=ours.nullable if changes_null else present['nullable'],
+        existing_type=type_,
+        existing_nullable=present['nullable'],
+        existing_server_default=sa.text(present['default']) if present['default'] is not None else None,
+    )
 
 
 def constraints(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
     """Yield steps that add missing indexes and, except on SQLite, missing unique constraints and foreign keys."""
     for name, existing in existing_tables.items():
         for unique in existing.missing_unique_constraints() if connection.dialect.name != 'sqlite' else ():
-            columns = unique.columns.keys()
-            sentence = f'Add a unique constraint on {name}.{", ".join(columns)}.'
-            yield _step(sentence, Operations.create_unique_constraint, existing.free_name(unique.name), name, columns)
+            columns, constraint_name = unique.columns.keys(), existing.free_name(unique.name)
+            yield _step(
+                f'Add a unique constraint on {name}.{", ".join(columns)}.',
+                operator.methodcaller('create_unique_constraint', constraint_name, name, columns),
+            )
         for index in existing.missing_indexes():
             columns = index.columns.keys()
-            sentence = f'Create an index on {name}({", ".join(columns)}).'
-            yield _step(sentence, Operations.create_index, existing.free_name(index.name), name, columns)
+            yield _step(
+                f'Create an index on {name}({", ".join(columns)}).',
+                operator.methodcaller('create_index', existing.free_name(index.name), name, columns),
+            )
     # Foreign keys come after all indexes: MySQL would create an additional index for each key that has none.
     for name, existing in existing_tables.items():
         for key in existing.missing_foreign_keys() if connection.dialect.name != 'sqlite' else ():
-            sentence = f'Add a foreign key from {name}.{", ".join(key.column_keys)} to {key.referred_table.name}.'
-            referred = key.referred_table.name
-            yield _step(sentence, Operations.create_foreign_key, None, name, referred, list(key.column_keys), ['id'])
-
-
-def _step(sentence: str, operation: Callable[..., Any], *arguments: Any) -> Step:
-    return Step(sentence, _each([lambda op: operation(op, *arguments)]))
+            columns, referred = list(key.column_keys), key.referred_table.name
+            yield _step(
+                f'Add a foreign key from {name}.{", ".join(columns)} to {referred}.',
+                operator.methodcaller('create_foreign_key', None, name, referred, columns, ['id']),
+            )
 
 
 # SQLite --------------------------------------------------------------------------------------------------
