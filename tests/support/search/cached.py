@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 
 from placement.cache.providers import InventoryRecord, Provider
-from placement.cache.snapshot import KnownNames, Snapshot
+from placement.cache.snapshot import PROVIDERS_PER_PARTITION, KnownNames, Snapshot
 from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
@@ -17,6 +17,15 @@ from tests.support.search.topologies import CLASSES, TRAITS, request_of, root_of
 CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
 NAMES = KnownNames({number: name for name, number in CLASS_IDS.items()}, frozenset([*TRAITS, SHARES]))
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+def snapshot_of(topology: list[RP], size: int = PROVIDERS_PER_PARTITION) -> Snapshot:
+    """The snapshot of a topology, with the classes and traits of the topology and of the generated queries."""
+    classes = dict.fromkeys([*CLASSES, *(name for rp in topology for name in rp.inventory)])
+    class_ids = {name: number for number, name in enumerate(classes)}
+    traits = frozenset([*TRAITS, SHARES]).union(*(rp.traits for rp in topology))
+    names = KnownNames(dict(enumerate(classes)), traits)
+    return Snapshot.build(names, records_of(topology, class_ids=class_ids), size)
 
 
 def records_of(topology: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[Provider]:
