@@ -105,7 +105,7 @@ class ProviderCache:
     def _schema_problem(self) -> str | None:
         """Return the problem of the schema; None if there is no problem or the schema cannot be read."""
         try:
-            self._db.check_schema()
+            migration.check_revision(self._db.engine)
         except migration.WrongSchema as error:
             return str(error)
         except errors.DATABASE_ERRORS:

@@ -22,6 +22,7 @@ from placement.cmd import (
     manage_page,
     manage_tree,
 )
+from placement.db import migration
 from placement.db.api import Database
 
 #: Exit code of a command that failed.
@@ -80,7 +81,7 @@ def _run_with_database(args: argparse.Namespace) -> int:
     db = Database(conf)
     try:
         if args.needs_schema:
-            db.check_schema()
+            migration.check_revision(db.engine)
         return int(args.run(args, conf, db))
     finally:
         db.dispose()

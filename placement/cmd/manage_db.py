@@ -63,16 +63,16 @@ def _sync(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int
 
 
 def _online_data_migrations(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    db.check_schema()
+    migration.check_revision(db.engine)
     print('There is nothing to do: db sync and db adopt leave no data to be migrated later.')
     return 0
 
 
 def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    revision = db.schema_revision()
+    revision = migration.recorded_revision(db.engine)
     if revision is None:
         # This raises an error that names the command to create or adopt the schema.
-        db.check_schema()
+        migration.check_revision(db.engine)
     print(revision)
     return 0
 
@@ -84,6 +84,6 @@ def _invalidate_caches(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Dat
 
 
 def _stamp(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    db.stamp(args.revision)
-    print(f'The schema is now recorded as revision {db.schema_revision()}.')
+    migration.stamp(db.engine, args.revision)
+    print(f'The schema is now recorded as revision {migration.recorded_revision(db.engine)}.')
     return 0

@@ -62,7 +62,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _schema(self) -> upgradecheck.Result:
         try:
-            self._db.check_schema()
+            migration.check_revision(self._db.engine)
         except migration.WrongSchema as error:
             return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
         return upgradecheck.Result(upgradecheck.Code.SUCCESS)
@@ -70,7 +70,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _other_tables(self) -> upgradecheck.Result:
         if self._schema().code != upgradecheck.Code.SUCCESS:
             return _SKIPPED
-        foreign = self._db.foreign_tables()
+        foreign = migration.foreign_tables(self._db.engine)
         if not foreign:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
         details = (
@@ -133,7 +133,7 @@ def _check(args: argparse.Namespace) -> int:
     db = Database(conf)
     try:
         # If the database is unavailable, this fails with one line. A check would print a traceback.
-        db.schema_revision()
+        migration.recorded_revision(db.engine)
         # oslo.upgradecheck parses a command line itself. It gets one made from ours, which has better help.
         arguments = ['upgrade', 'check', *(['--json'] if args.format == 'json' else [])]
         worst = upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), arguments, [])

@@ -40,8 +40,6 @@ T = TypeVar('T')
 _MIN_RETRY_DELAY_SECONDS = 0.002
 _MAX_RETRY_DELAY_SECONDS = 0.25
 
-#: The name of the pool of connections in the metrics.
-_POOL = 'database'
 #: A statement on a connection that was already broken fails within this time. It is shorter than any timeout of a
 #: connection, which is at least one second.
 _MAX_STALE_SECONDS = 0.9
@@ -51,16 +49,6 @@ _MAX_READ_RETRIES = 5
 
 class StaleConnection(exception.DatabaseUnavailable):
     """The connection broke before the database answered the first statement of a transaction: nothing was written."""
-
-
-class SchemaMissing(exception.DatabaseUnavailable):
-    """A table of the service is not in the database, for example after ``placement-manage db leave``."""
-
-    @property
-    def for_operators(self) -> str:
-        """The text for the log, which names the table."""
-        reason = str(self.__cause__ or '').partition('\n')[0]
-        return f'A table of the service is not in the database: {reason}'
 
 
 class RollbackAndDiagnose(Exception):
@@ -87,11 +75,10 @@ class Database:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._options = conf.placement_database
         self._engine = connections.create_engine(self._options)
-        change_log.observe(self._engine)
-        batch.prepare(self._engine)
+        sa.event.listen(self._engine, 'after_cursor_execute', change_log.observe)
         #: Counts retries, claims and searches; does nothing unless metrics are configured.
         self.metrics = observability.create(conf)
-        self.metrics.instrument(_POOL, self._engine, self._options.max_pool_size + self._options.max_overflow)
+        self.metrics.instrument(self._engine, self._options.max_pool_size + self._options.max_overflow)
         self.availability = availability.Availability()
         #: The id of the process that owns the connections.
         self._pid = os.getpid()
@@ -135,7 +122,7 @@ class Database:
                     _raise_if_stale(error, started)
                     raise
 
-        with self.availability.observe(), _translated_errors(conflicts=True):
+        with self.availability.observe(), errors.translated(conflicts=True):
             return errors.retry(
                 attempt,
                 lambda error: isinstance(error, StaleConnection) or errors.is_conflict(error),
@@ -185,7 +172,10 @@ class Database:
                         raise
                     self.metrics.transaction_retried(type(error).__name__)
                     if retries == self._options.max_transaction_retries:
-                        raise _exhausted(error) from error
+                        if isinstance(error, RetryTransaction):
+                            raise error.error from error
+                        canceled = errors.is_canceled(error)
+                        raise exception.SingleFailure if canceled else exception.ConcurrentProviderUpdate from error
                     retries, is_reconnected = retries + 1, False
                     max_delay = min(_MIN_RETRY_DELAY_SECONDS * 2**retries, _MAX_RETRY_DELAY_SECONDS)
                     time.sleep(random.uniform(0, max_delay))  # noqa: S311
@@ -249,7 +239,7 @@ class Database:
             return connection
 
         with (
-            _translated_errors(conflicts=begin == connections.SNAPSHOT),
+            errors.translated(conflicts=begin == connections.SNAPSHOT),
             errors.retry(begun, lambda error: isinstance(error, StaleConnection), retries=1) as connection,
         ):
             try:
@@ -268,7 +258,7 @@ class Database:
 
     def _connection(self, begin: str) -> sa.Connection:
         engine = self.engine
-        with self.metrics.connection_wait(_POOL):
+        with self.metrics.connection_wait():
             return engine.connect().execution_options(**{connections.BEGIN: begin})
 
     def try_to_write(self) -> None:
@@ -290,8 +280,7 @@ class Database:
         # A change of the schema may take longer than a request.
         engine = connections.create_engine(self._options, time_limits=False)
         try:
-            with _translated_errors():
-                migration.sync(engine)
+            migration.sync(engine)
         finally:
             engine.dispose()
 
@@ -304,34 +293,6 @@ class Database:
         # Without this condition, every start would take a slot of the change log.
         if not complete:
             self.write(insert_standard_names)
-
-    def schema_revision(self) -> str | None:
-        """Return the revision of the schema; None if this service neither made nor adopted the database."""
-        with _translated_errors():
-            return migration.recorded_revision(self.engine)
-
-    def check_schema(self) -> None:
-        """Make sure that the schema is at the revision of this code.
-
-        :raises WrongSchema: it is not.
-        :raises DatabaseUnavailable: the database cannot be reached.
-        """
-        with _translated_errors():
-            migration.check_revision(self.engine)
-
-    def foreign_tables(self) -> list[str]:
-        """Return the names of the tables in the database that belong to another Placement service."""
-        with _translated_errors(), self.engine.connect() as connection:
-            return sorted(tables.FOREIGN & set(sa.inspect(connection).get_table_names()))
-
-    def stamp(self, revision: str) -> None:
-        """Record ``revision`` as the revision of the schema, and change nothing else.
-
-        :raises UnknownRevision: there is no such revision.
-        :raises ForeignSchema: the tables belong to another Placement service.
-        """
-        with _translated_errors():
-            migration.stamp(self.engine, revision)
 
     def dispose(self) -> None:
         """Free the slots of the change log, and close all pooled connections."""
@@ -346,32 +307,3 @@ def _raise_if_stale(error: BaseException, started: float) -> None:
     """
     if errors.is_disconnect(error) and time.monotonic() - started < _MAX_STALE_SECONDS:
         raise StaleConnection from error
-
-
-@contextlib.contextmanager
-def _translated_errors(*, conflicts: bool = False) -> Iterator[None]:
-    """Raise ``DatabaseUnavailable`` if the database is unavailable, lacks a table, or canceled a statement.
-
-    :param conflicts: whether to raise it also for conflicts, because no caller retries them.
-    """
-    try:
-        yield
-    except Exception as error:
-        if errors.is_read_only(error):
-            raise exception.DatabaseReadOnly from error
-        if errors.is_unavailable(error):
-            raise exception.DatabaseUnavailable from error
-        if conflicts if errors.is_conflict(error) else errors.is_canceled(error):
-            raise exception.SingleFailure from error
-        if errors.is_missing_table(error):
-            raise SchemaMissing from error
-        raise
-
-
-def _exhausted(error: Exception) -> Exception:
-    """Return the exception that the caller gets for the conflict in the last attempt of a transaction."""
-    if isinstance(error, RetryTransaction):
-        return error.error
-    if errors.is_canceled(error):
-        return exception.SingleFailure()
-    return exception.ConcurrentProviderUpdate()

@@ -20,12 +20,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import event
 
 from placement.db import change_log, connections, errors, sql
-
-#: Execution option of a text with several statements: the list to append the row count of each statement to.
-_COUNTS = 'placement_counts'
 
 
 class _Statement(NamedTuple):
@@ -100,7 +96,7 @@ class StatementBatch:
         text = '; '.join(statement.text for statement in statements)
         values = [value for statement in statements for value in statement.values]
         try:
-            sql.execute_text(self.tx, text, *values, options={_COUNTS: counts})
+            sql.execute_text(self.tx, text, *values, options={connections.ROW_COUNTS: counts})
         except Exception as error:
             # A wrong count before the failed statement takes precedence, because it may have caused the error.
             if not errors.is_disconnect(error):
@@ -112,20 +108,3 @@ class StatementBatch:
 def _check(statements: list[_Statement], counts: list[int]) -> None:
     for statement, count in zip(statements, counts, strict=False):
         statement.check(count)
-
-
-def prepare(engine: sa.Engine) -> None:
-    """Make ``engine`` collect the row counts of all statements in one text, and on MySQL send a pending BEGIN first."""
-
-    is_mysql = sql.is_mysql(engine.dialect)
-
-    @event.listens_for(engine, 'do_execute')
-    def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-        counts = context.execution_options.get(_COUNTS)
-        if is_mysql:
-            connections.execute(cursor, statement, parameters, context)
-        if counts is not None:
-            counts.append(cursor.rowcount)
-            while cursor.nextset():
-                counts.append(cursor.rowcount)
-        return is_mysql

@@ -251,12 +251,8 @@ def pending_changes(tx: sa.Connection) -> PendingChanges:
     return pending
 
 
-def observe(engine: sa.Engine) -> None:
-    """Make ``engine`` record in ``PendingChanges`` which tables its statements change."""
-    sa.event.listen(engine, 'after_cursor_execute', _observe)
-
-
-def _observe(tx: sa.Connection, cursor: Any, statement: str, *_rest: Any) -> None:
+def observe(tx: sa.Connection, cursor: Any, statement: str, *_rest: Any) -> None:
+    """Record in ``PendingChanges`` which table a statement has changed. The engine calls this after each statement."""
     pending: PendingChanges | None = tx.get_execution_options().get(_PENDING)
     if pending is not None:
         pending.answered = True

@@ -38,6 +38,10 @@ WRITE_EAGER = 'write, BEGIN at once'
 #: A value of ``BEGIN``: the transaction sees one state of the database. BEGIN is sent immediately.
 SNAPSHOT = 'snapshot'
 
+#: Execution option of a text with several statements, which only MySQL and MariaDB get: the list to which the row count
+#: of each statement is appended.
+ROW_COUNTS = 'placement_row_counts'
+
 #: Key of ``Connection.info``: whether the server is a node of a Galera cluster.
 GALERA = 'placement_galera'
 #: Key of ``Connection.info``: BEGIN is pending and will be sent together with the next statement.
@@ -298,6 +302,7 @@ def _set_up_mysql(engine: sa.Engine, options: Any, lock_wait_timeout: int) -> No
     if options.mysql_wsrep_sync_wait is not None:
         texts.append(f'SET SESSION wsrep_sync_wait = {int(options.mysql_wsrep_sync_wait)}')
     _set_up_each(engine, [*texts, "SHOW VARIABLES LIKE 'wsrep_on'"])
+    event.listen(engine, 'do_execute', _execute)
     event.listen(engine, 'do_executemany', _begin_before)
     event.listen(engine, 'do_execute_no_params', _begin_before)
 
@@ -357,14 +362,20 @@ def _roll_back(connection: sa.Connection) -> None:
         LOG.warning('A connection to the database was closed because ROLLBACK failed: %s', reason)
 
 
-def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> None:
-    """Execute ``statement`` on MySQL, together with a pending BEGIN. The cursor has the result of ``statement``."""
+def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    """Execute ``statement`` on MySQL, together with a pending BEGIN. Return True, so that SQLAlchemy does not do it."""
     connection: sa.Connection = context.root_connection
     if connection.in_transaction() and connection.info.pop(_PENDING_BEGIN, False):
         cursor.execute(f'BEGIN; {statement}', parameters)
         cursor.nextset()
     else:
         cursor.execute(statement, parameters)
+    counts = context.execution_options.get(ROW_COUNTS)
+    if counts is not None:
+        counts.append(cursor.rowcount)
+        while cursor.nextset():
+            counts.append(cursor.rowcount)
+    return True
 
 
 def _begin_before(cursor: Any, *arguments: Any) -> None:

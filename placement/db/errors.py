@@ -6,10 +6,11 @@ identifies the others. Messages do not, because their language varies.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from oslo_db import exception as db_exc
@@ -21,6 +22,16 @@ T = TypeVar('T')
 
 #: The exceptions that a transaction raises if the database is unavailable, rejects it, or lacks our tables.
 DATABASE_ERRORS = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
+
+
+class SchemaMissing(exception.DatabaseUnavailable):
+    """A table of the service is not in the database, for example after ``placement-manage db leave``."""
+
+    @property
+    def for_operators(self) -> str:
+        """The text for the log, which names the table."""
+        reason = str(self.__cause__ or '').partition('\n')[0]
+        return f'A table of the service is not in the database: {reason}'
 
 
 class RetryTransaction(Exception):
@@ -51,6 +62,26 @@ def retry(
                 raise
         retries -= 1
         time.sleep(random.uniform(0.5, 1.5) * interval)  # noqa: S311
+
+
+@contextlib.contextmanager
+def translated(*, conflicts: bool = False) -> Iterator[None]:
+    """Raise ``DatabaseUnavailable`` if the database is unavailable, lacks a table, or canceled a statement.
+
+    :param conflicts: whether to raise it also for conflicts, because no caller retries them.
+    """
+    try:
+        yield
+    except Exception as error:
+        if is_read_only(error):
+            raise exception.DatabaseReadOnly from error
+        if is_unavailable(error):
+            raise exception.DatabaseUnavailable from error
+        if conflicts if is_conflict(error) else is_canceled(error):
+            raise exception.SingleFailure from error
+        if is_missing_table(error):
+            raise SchemaMissing from error
+        raise
 
 
 class _Codes(NamedTuple):

@@ -17,7 +17,7 @@ from oslo_log import log
 
 from placement import exception
 from placement.db import errors, sql, tables
-from placement.db.api import Database, SchemaMissing
+from placement.db.api import Database
 
 LOG = log.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def find_problem(db: Database) -> str | None:
     try:
         with db.reader() as connection:
             connection.execute(sa.select(tables.resource_providers.c.id).limit(1))
-    except SchemaMissing:
+    except errors.SchemaMissing:
         return 'The database does not have the expected tables.'
     except (exception.DatabaseUnavailable, db_exc.DBNonExistentDatabase):
         return 'The database cannot be reached.'

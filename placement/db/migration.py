@@ -1,5 +1,7 @@
 """Upgrades the schema of a database, reads and records its revision, and inserts the standard names.
 
+The functions with an engine raise ``DatabaseUnavailable`` if the database cannot be reached.
+
 The revision is in our own table, so an adopted database keeps the revision of the service that made it.
 """
 
@@ -59,6 +61,7 @@ class UnknownRevision(exception.PlacementError):
     template = 'There is no schema revision {revision}. Known revisions: {known}'
 
 
+@errors.translated()
 def sync(engine: sa.Engine) -> None:
     """Create the schema, or upgrade it to the newest revision. Concurrent processes wait for one another.
 
@@ -105,12 +108,14 @@ def _create_tables(connection: sa.Connection) -> None:
         connection.execute(sequence.insert().values(id=1, last=tables.FIRST_CUSTOM_CLASS_ID - 1))
 
 
+@errors.translated()
 def recorded_revision(engine: sa.Engine) -> str | None:
     """Return the revision that is recorded in the database; None if it does not have our schema."""
     with engine.connect() as connection:
         return recorded_revision_on(connection)
 
 
+@errors.translated()
 def check_revision(engine: sa.Engine) -> None:
     """Make sure that the schema is at the revision of this code.
 
@@ -127,11 +132,19 @@ def check_revision(engine: sa.Engine) -> None:
         raise WrongSchema(present=present, head=head())
 
 
+@errors.translated()
+def foreign_tables(engine: sa.Engine) -> list[str]:
+    """Return the names of the tables in the database that belong to another Placement service."""
+    with engine.connect() as connection:
+        return sorted(tables.FOREIGN & set(sa.inspect(connection).get_table_names()))
+
+
 def head() -> str:
     """Return the newest revision that this code knows."""
     return _resolve('head')
 
 
+@errors.translated()
 def stamp(engine: sa.Engine, revision: str) -> None:
     """Record ``revision`` as the revision of the schema, and change nothing else.
 

@@ -29,6 +29,8 @@ if directory := os.environ.get('PROMETHEUS_MULTIPROC_DIR'):
 
 DURATION_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 CANDIDATE_COUNT_BUCKETS = (0, 1, 10, 100, 1000, 10000, 100000)
+#: The label of the pool of connections.
+_POOL = 'database'
 #: A thread sets the gauges of threads and connections at this interval, so that requests do not spend time on them.
 UPDATE_INTERVAL_SECONDS = 1.0
 
@@ -112,10 +114,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        #: The number of threads that wait for a connection, by pool.
-        self.waiting_threads: dict[str, ThreadCount] = {}
+        #: The number of threads that wait for a connection.
+        self.waiting_threads = ThreadCount()
         self._busy_threads = ThreadCount()
-        self._engines: dict[str, tuple[sa.Engine, int]] = {}
+        self._engine: sa.Engine | None = None
+        self._max_connections = 0
         self._updating = False
         self._lock = threading.Lock()
         self._phase_times = PhaseTimes()
@@ -241,31 +244,28 @@ class Metrics:
         """Set the number of requests that wait for a thread of this process."""
         self._requests_waiting.set(count)
 
-    def instrument(self, pool: str, engine: sa.Engine, limit: int) -> None:
+    def instrument(self, engine: sa.Engine, limit: int) -> None:
         """Measure the connections of ``engine``, and the time that its statements take, from now on.
 
-        :param pool: the label of its connection pool.
         :param limit: the maximum number of connections that it opens.
         """
         time_statements(engine, self._phase_times)
-        self.waiting_threads[pool] = ThreadCount()
-        self._engines[pool] = (engine, limit)
+        self._engine, self._max_connections = engine, limit
 
     def update_saturation(self) -> None:
         """Set the gauges of busy threads and connections to the current values."""
         self._threads_busy.set(self._busy_threads.count)
-        for pool, threads in tuple(self.waiting_threads.items()):
-            self._connections_waiting.labels(pool).set(threads.count)
-        for pool, (engine, limit) in tuple(self._engines.items()):
-            connections = cast('sa.QueuePool', engine.pool)
+        if self._engine is not None:
+            connections = cast('sa.QueuePool', self._engine.pool)
             in_use = connections.checkedout()
-            self._connections.labels(pool, 'in_use').set(in_use)
-            self._connections.labels(pool, 'open').set(in_use + connections.checkedin())
-            self._connections.labels(pool, 'limit').set(limit)
+            self._connections.labels(_POOL, 'in_use').set(in_use)
+            self._connections.labels(_POOL, 'open').set(in_use + connections.checkedin())
+            self._connections.labels(_POOL, 'limit').set(self._max_connections)
+            self._connections_waiting.labels(_POOL).set(self.waiting_threads.count)
 
-    def connection_wait(self, pool: str) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager for a block that waits for a connection of ``pool``, a label from ``instrument``."""
-        return Span(self._phase_times, CONNECTION, self.waiting_threads[pool])
+    def connection_wait(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context manager for a block that waits for a connection."""
+        return Span(self._phase_times, CONNECTION, self.waiting_threads)
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Return a context manager for a block whose time belongs to the phase ``name``, one of ``PHASES``."""

@@ -211,7 +211,7 @@ def inventory_samples(db: Database, provider_cache: ProviderCache, aggregates: S
     :param aggregates: uuids of the aggregates to report. If an aggregate does not exist, its figures are 0.
     :raises errors.DATABASE_ERRORS: the database cannot be read.
     """
-    schema = db.schema_revision() or 'none'
+    schema = migration.recorded_revision(db.engine) or 'none'
     snapshot = provider_cache.up_to_date()
     with db.reader() as tx:
         consumers, allocations = tx.execute(_COUNTS).one()

@@ -137,7 +137,7 @@ def test_the_configuration_may_be_given_anywhere(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert db.schema_revision()
+    assert migration.recorded_revision(db.engine)
     monkeypatch.delenv('OS_PLACEMENT_DATABASE__CONNECTION', raising=False)
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     path = tmp_path / 'given.conf'
@@ -152,7 +152,7 @@ def test_the_log_may_be_asked_for_anywhere(
     program: str, position: int, conf: cfg.ConfigOpts, db: Database, tmp_path: pathlib.Path
 ) -> None:
     """As oslo.log's options of the commands of other services. In a process of its own, whose log is set up."""
-    assert db.schema_revision()
+    assert migration.recorded_revision(db.engine)
     file = tmp_path / 'command.log'
     arguments = ['db', 'sync'] if program == 'placement-manage' else ['upgrade', 'check']
     arguments[position:position] = ['--log-file', str(file), '-d' if position else '--debug']

@@ -248,7 +248,7 @@ def _exercised(db: Database) -> Metrics:
     """Counters in which each metric has counted something, so that each has its labels."""
     counts = Metrics()
     counts.initialize([('/', 'GET')], ['candidates'])
-    counts.instrument('database', db.engine, 1)
+    counts.instrument(db.engine, 1)
     counts.request_started()
     counts.request_finished('/', 'GET', '1.0', 200, 0.1)
     counts.update_saturation()

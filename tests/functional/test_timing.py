@@ -104,7 +104,7 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
     with counted.db.engine.connect():
         waiter = threading.Thread(target=waits)
         waiter.start()
-        wait_until(lambda: metrics.waiting_threads['database'].count)
+        wait_until(lambda: metrics.waiting_threads.count)
         metrics.update_saturation()
         assert _value(counted, 'placement_database_connections_waiting', pool='database') == 1
         assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 1

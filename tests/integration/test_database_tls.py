@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
+from placement.db import migration
 from placement.db.api import Database
 from tests.support import applications, databases, local_servers
 
@@ -60,7 +61,9 @@ def _database(url: sa.URL, parameters: str) -> Database:
 def _rejected(server: local_servers.PrivateServer, parameters: str, host: str = 'localhost') -> str:
     """The message to the operator when it cannot be connected."""
     with pytest.raises(exception.DatabaseUnavailable) as caught:
-        _database(server.url.set(host=host, database=DATABASES[server.name]), parameters).schema_revision()
+        migration.recorded_revision(
+            _database(server.url.set(host=host, database=DATABASES[server.name]), parameters).engine
+        )
     return caught.value.for_operators
 
 
@@ -75,7 +78,9 @@ def _ca(server: local_servers.PrivateServer) -> pathlib.Path:
 def test_a_file_that_cannot_be_read_is_named(path: str, reason: str) -> None:
     # No server is needed: PyMySQL reads the files before it connects.
     with pytest.raises(exception.DatabaseUnavailable) as caught:
-        _database(sa.make_url('mysql+pymysql://user@127.0.0.1:1/name'), f'ssl_ca={path}').schema_revision()
+        migration.recorded_revision(
+            _database(sa.make_url('mysql+pymysql://user@127.0.0.1:1/name'), f'ssl_ca={path}').engine
+        )
     assert f'ssl_ca={path} cannot be read: {reason}' in caught.value.for_operators
 
 

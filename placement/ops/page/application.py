@@ -15,7 +15,7 @@ from oslo_log import log
 from sqlalchemy import exc as sa_exc
 
 from placement import exception
-from placement.db.api import SchemaMissing
+from placement.db.errors import SchemaMissing
 from placement.db.health import DatabaseSilent
 from placement.ops.page import consumers, health, overview, rendering, trees, why
 from placement.ops.page.view import BadInput, Missing, Parameters, Sources, View
