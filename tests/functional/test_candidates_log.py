@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tracemalloc
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -14,7 +13,7 @@ from placement.ops.explain import searches_in_text
 from placement.web import context
 from tests.support.search import hard
 from tests.support.search.examples import TOPOLOGIES
-from tests.support.search.oracle import flat, rp
+from tests.support.search.oracle import flat
 from tests.support.search.store import Stored
 
 
@@ -83,16 +82,6 @@ def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     assert len(_logged(caplog, 'Stopped at [placement] max_search_steps = 3000 for')) == 1
 
 
-def test_a_complete_answer_is_not_logged_as_incomplete(
-    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
-) -> None:
-    topology, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 4, easy=[3])
-    conf.set_override('max_search_steps_per_tree', 5000, 'placement')
-    stored = Stored(app, topology)
-    assert len(stored.candidates(query)['allocation_requests']) == 1
-    assert not _logged(caplog, 'Stopped at')
-
-
 # Searches without result ------------------------------------------------------------------------------------
 
 
@@ -105,13 +94,6 @@ def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: p
     caplog.clear()
     stored.candidates('resources=VCPU:1')
     assert not _logged(caplog, 'No allocation candidates')
-
-
-def test_groups_that_do_not_fit_together_are_explained_with_a_tree(app: Any, caplog: pytest.LogCaptureFixture) -> None:
-    stored = Stored(app, TOPOLOGIES['X5'])
-    stored.candidates('resources1=VCPU:1&resources2=MEMORY_MB:512&group_policy=isolate')
-    [line] = _logged(caplog, 'No allocation candidates')
-    assert 'conflicting groups: in the tree of host1 (and 1 more) groups 1, 2 need 2 different providers' in line
 
 
 def test_the_same_empty_search_is_explained_once_per_interval(
@@ -138,17 +120,6 @@ def test_queries_of_empty_searches_are_evicted(monkeypatch: pytest.MonkeyPatch) 
     assert [searches.count_search(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
 
 
-def test_long_queries_of_empty_searches_do_not_stay_in_memory() -> None:
-    searches = context.EmptySearches(None)
-    tracemalloc.start()
-    try:
-        for number in range(100):
-            assert searches.count_search(f'resources=VCPU:{number}{"0" * 60_000}') == 0
-        assert tracemalloc.get_traced_memory()[0] < 500_000
-    finally:
-        tracemalloc.stop()
-
-
 def test_the_explain_command_accepts_lines_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     stored = Stored(app, TOPOLOGIES['X1'])
     stored.candidates('resources=VCPU:100&member_of=in:x,y&limit=5')
@@ -167,18 +138,3 @@ def test_a_long_query_is_shortened_in_the_log(app: Any, conf: cfg.ConfigOpts, ca
     lines = [*_logged(caplog, 'No allocation candidates'), *_logged(caplog, 'max_allocation_candidates')]
     assert len(lines) == 2
     assert all('resources=VCPU%3A1&member_of=' in line and len(line) < 4096 for line in lines), list(map(len, lines))
-
-
-@pytest.mark.parametrize('query', ['resources=VCPU:1', 'resources=VCPU:100', 'resources=VCPU:1&limit=3'])
-def test_the_log_does_not_grow_with_the_providers(
-    app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, query: str
-) -> None:
-    lengths = []
-    for count in (2, 60):
-        stored = Stored(app, [rp(f'host{count}-{n}', VCPU=8) for n in range(count)])
-        monkeypatch.setattr(context, 'LOG_INTERVAL_SECONDS', 0)
-        caplog.clear()
-        stored.candidates(query)
-        # With more providers the numbers in a line have more digits, but the lines are as many.
-        lengths.append(len(caplog.records))
-    assert lengths[0] == lengths[1] <= 2

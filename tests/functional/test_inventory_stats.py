@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.ops.metrics import allocation_samples, inventory_samples
 from tests.support import cloud
 from tests.support.http_client import create_provider, demand
-
-
-@pytest.mark.parametrize('inventory', cloud.INVENTORIES, ids=str)
-def test_figures_follow_the_capacity_rule(db: Database, inventory: cloud.Inventory) -> None:
-    cloud.assert_numbers(db, inventory)
 
 
 def test_counts_trees_aggregates_and_usage_mismatches(db: Database) -> None:

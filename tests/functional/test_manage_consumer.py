@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import re
 from typing import Any
 
@@ -12,21 +11,18 @@ from oslo_config import cfg
 
 from placement.cmd import manage
 from placement.db.api import Database
-from placement.ops.reports.consumers import consumers_by_provider
 from tests.support import clouds, corruption
 from tests.support.clouds import uuid_of
+from tests.support.fixtures import PointCommandsAt
 
 MACHINE = uuid_of('machine-3')
 
 
 @pytest.fixture
-def url(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> str:
+def url(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) -> str:
     """The URL of a database with the nested cloud; commands that the test runs use it."""
     clouds.create_cloud(db, clouds.nested())
-    url: str = conf.placement_database.connection
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url)
-    return url
+    return point_commands_at(conf.placement_database.connection)
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -118,23 +114,6 @@ def test_a_tree_has_the_consumers_of_each_provider(url: str, capsys: pytest.Capt
     assert (allocation['resource_class'], allocation['amount']) == ('SRIOV_NET_VF', 2)
     (tree,) = printed_json(capsys, 'tree', 'compute-0')['trees']
     assert 'consumers' not in tree['providers'][0]
-
-
-def test_many_consumers_take_few_statements(url: str, db: Database, queries: Any) -> None:
-    cloud = clouds.nested()
-    with queries(at_most=3):
-        consumers = consumers_by_provider(db, range(1, len(cloud.providers) + 1))
-    amounts = {
-        (uuid, allocation.resource_class): allocation.amount
-        for uuid, reports in consumers.items()
-        for report in reports
-        for allocation in report.allocations
-        if report.uuid == MACHINE
-    }
-    expected = cloud.allocations['machine-3'].items()
-    assert amounts == {
-        (uuid_of(name), class_): amount for name, amounts_of in expected for class_, amount in amounts_of.items()
-    }
 
 
 def test_tree_of_a_consumer_names_the_command(url: str, capsys: pytest.CaptureFixture[str]) -> None:
