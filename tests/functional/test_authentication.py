@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import pathlib
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,16 +23,6 @@ def test_identity_headers_of_a_client_do_not_make_an_administrator(app: Any) -> 
     claims = {name: value for name, value in CLAIMS.items() if name != 'X-Roles'}
     req = webob.Request.blank('/resource_providers', headers={**claims, 'X-Auth-Token': 'user'})
     assert req.get_response(app).status_code == 403
-
-
-def test_noauth2_does_not_import_keystonemiddleware() -> None:
-    program = (
-        'import sys, placement.deploy, placement.conf\n'
-        'overrides = {"api": {"auth_strategy": "noauth2"}, "placement_database": {"connection": "sqlite://"}}\n'
-        'placement.deploy.loadapp(placement.conf.load(environ={}, config_files=[], overrides=overrides))\n'
-        'sys.exit("keystonemiddleware" in sys.modules)\n'
-    )
-    assert subprocess.run([sys.executable, '-W', 'error', '-c', program], check=False, timeout=120).returncode == 0
 
 
 @pytest.fixture
@@ -127,6 +115,7 @@ def test_keystone_decides_who_is_admitted(tmp_path: pathlib.Path, keystone_url: 
     assert _send(app, '/resource_providers', 'good-admin').status_code == 200
     assert _send(app, '/resource_providers', 'good-member').status_code == 403
     assert _send(app, '/resource_providers', 'good-member', **CLAIMS).status_code == 403
+    assert _send(app, '/resource_providers', 'without-user').status_code == 401
     for token in (None, 'bad', '', '\xff'):
         response = _send(app, '/resource_providers', token, **CLAIMS)
         assert response.status_code == 401
@@ -135,12 +124,6 @@ def test_keystone_decides_who_is_admitted(tmp_path: pathlib.Path, keystone_url: 
         assert (error['status'], error['title']) == (401, 'Unauthorized')
         assert error['request_id'] == response.headers['x-openstack-request-id']
         assert 'OpenStack-API-Version' not in response.headers
-    app.db.dispose()
-
-
-def test_a_valid_token_without_a_user_is_401(tmp_path: pathlib.Path, keystone_url: str) -> None:
-    app = _application(tmp_path, keystone_url)
-    assert _send(app, '/resource_providers', 'without-user').status_code == 401
     app.db.dispose()
 
 

@@ -64,7 +64,7 @@ def test_a_failed_read_keeps_the_value_and_is_repeated_before_the_interval_is_ov
     error: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    outcomes: Iterator[Any] = iter([error, error, 1, error, 2])
+    outcomes: Iterator[Any] = iter([error, error, 1])
 
     def read() -> int:
         outcome = next(outcomes)
@@ -78,8 +78,3 @@ def test_a_failed_read_keeps_the_value_and_is_repeated_before_the_interval_is_ov
     assert (query.result, query.succeeded_at > 0) == (1, True)
     assert [record.levelname for record in caplog.records] == ['WARNING', 'INFO']
     assert caplog.messages[0].startswith('Collector numbers failed; its last values stay: ')
-    query = BackgroundQuery('numbers', read, 0)
-    query.result = 1
-    for result in (1, 2):
-        refresh([query])
-        assert query.result == result

@@ -13,7 +13,6 @@ from placement.claims.request import ConsumerClaim
 from placement.db import sql
 from placement.objects import aggregate
 from placement.objects.allocation import Allocation
-from placement.objects.consumer import Consumer
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
@@ -67,17 +66,6 @@ def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> N
             COUNT * len(CLASSES) if amount else 0
         )
         assert nothing_is_wrong(context)
-
-
-def test_projects_and_users(context: RequestContext, providers: list[ResourceProvider]) -> None:
-    """More users than projects, some known and some not."""
-    batch = claims(providers, 1)
-    replace_allocations(context.db, batch[:2])
-    replace_allocations(context.db, batch)
-    for claim in batch:
-        consumer, _ = Consumer.get_with_allocations(context, claim.consumer_uuid)
-        assert consumer is not None
-        assert (consumer.project_id, consumer.user_id) == (claim.project_id, claim.user_id)
 
 
 def test_rejections(context: RequestContext, providers: list[ResourceProvider]) -> None:

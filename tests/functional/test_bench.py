@@ -12,8 +12,7 @@ import sys
 import pytest
 
 from bench import __main__ as command
-from bench import compute, costs, databases, lines, results, shapes
-from bench.results import Result
+from bench import compute, costs, databases, lines, results
 
 _TINY = [
     *('--flat', '30', '--nested', '2', '--shared', '3', '--symmetric', '1', '--workers', '1'),
@@ -65,12 +64,6 @@ def test_the_sources_of_another_checkout_are_measured_in_the_same_rounds(
     assert re.fullmatch(r'[\d.]+ to [\d.]+', cells['Ratios of rounds'])
 
 
-def test_a_directory_without_sources_is_no_checkout(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command.main(['--against', str(tmp_path)])
-    assert 'has no directory placement' in capsys.readouterr().err
-
-
 @pytest.mark.bench
 def test_only_clouds_that_a_wanted_line_needs_are_made(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(['--line', 'symmetric-none', '--requests', '3', '--rounds', '1', '--workers', '1']) == 0
@@ -100,29 +93,8 @@ def test_a_request_that_fails_is_one_line(capsys: pytest.CaptureFixture[str], mo
     assert re.match(r'bench: GET /allocation_candidates\S+ HTTP/1.1: the response was 406', line)
 
 
-def test_one_flat_host_in_thirty_has_two_traits_and_the_aggregate() -> None:
-    cloud = shapes.flat(10_000)
-    having = [{id_ for id_, name in cloud.traits if name == trait} for trait in shapes.CPU_TRAITS[1:]]
-    members = {id_ for id_, aggregate in cloud.members if aggregate == len(cloud.aggregates)}
-    assert len(set.intersection(members, *having)) == 333
-
-
-def test_results_are_written_between_the_marks_of_a_page(tmp_path: pathlib.Path) -> None:
-    page = tmp_path / 'page.md'
-    page.write_text('before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n')
-    results.write_section(page, 'new')
-    results.write_section(page, 'newer')
-    assert page.read_text() == 'before\n<!-- bench: begin -->\nnewer\n<!-- bench: end -->\nafter\n'
-
-
 def test_the_page_of_the_documentation_has_the_marks(tmp_path: pathlib.Path) -> None:
     copy = tmp_path / 'performance.md'
     copy.write_text(command.PAGE.read_text())
     results.write_section(copy, 'table')
     assert '\ntable\n' in copy.read_text()
-
-
-def test_the_ratio_is_the_median_of_those_of_the_rounds() -> None:
-    measured = [Result('10 flat', 'limit-10', 'search', 'ms', [2.0, 3.0, 8.0], [4.0, 3.0, 4.0])]
-    row = results.table(measured).splitlines()[-1]
-    assert row == '| 10 flat | `limit-10` | search | 3.00 ms | 2.00 to 8.00 | 4.00 ms | 1.00 | 0.50 to 2.00 |  |  |'

@@ -371,12 +371,6 @@ def test_pipelined_requests_are_not_processed_while_much_is_unread(services: Any
     assert responses.count(b'Connection: close') == 1
 
 
-def test_a_long_answer_is_received_whole(services: Any) -> None:
-    service = services()
-    with service.connect(b'GET /long HTTP/1.0\r\n\r\n') as connection:
-        assert len(service.answer(connection).partition(b'\r\n\r\n')[2]) == 8_000_000
-
-
 def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, '_IDLE_SECONDS_AT_STOP', SHORT)
     service = services()
@@ -385,12 +379,6 @@ def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch
         active.sendall(WHOLE)
         assert b'Connection: close' in service.answer(active)
         assert service.answer(idle) == b''
-
-
-def test_a_url_may_have_bytes_that_should_be_percent_encoded(services: Any) -> None:
-    service = services()
-    with service.connect('GET /traits/é HTTP/1.1\r\nHost: x\r\n\r\n'.encode()) as connection:
-        assert service.answer(connection, until=b'/traits').endswith('\r\n\r\n/traits/é'.encode())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import Any, get_args
 
 import pytest
 
-from placement import exception
 from placement.cache.partition import DictionaryColumn
 from placement.cache.providers import InventoryRecord, Provider
 from placement.cache.snapshot import KnownNames, Snapshot
@@ -122,16 +121,6 @@ def test_a_search_ends_when_its_steps_are_used_wherever_that_is(
     assert evaluations.total() <= 2 * MAX_STEPS
 
 
-def test_what_was_found_before_the_steps_were_used_is_returned(snapshot: Snapshot) -> None:
-    request = parsing.parse('resources=VCPU:1&required=!CUSTOM_T1', (1, 39))
-    complete, budget = SearchBudget(), SearchBudget()
-    everything = find_candidates(snapshot, request, complete)
-    budget.max_steps = complete.steps_taken // 2
-    candidates = find_candidates(snapshot, request, budget)
-    assert budget.reached == {Limit.REQUEST_STEPS}
-    assert 0 < sum(map(len, candidates.candidate_sets)) < sum(map(len, everything.candidate_sets))
-
-
 @pytest.mark.parametrize('name', CONDITIONS)
 def test_the_conditions_of_a_list_are_evaluated_once(snapshot: Snapshot, evaluations: Counter[str], name: str) -> None:
     [group] = parsing.parse(f'resources=VCPU:1{CONDITIONS[name]}', (1, 39)).groups
@@ -146,8 +135,3 @@ def test_an_explanation_tries_each_sharing_provider_once_for_each_rule(
     request = parsing.parse(text, (1, 39))
     assert 'member_of !' in explain_empty(snapshot, request, SearchBudget(), frozenset())
     assert evaluations['providers'] <= 50 * 10 * 3
-
-
-def test_a_query_has_a_maximum_length() -> None:
-    with pytest.raises(exception.BadQuery, match='longer than 65536 bytes'):
-        parsing.parse('resources=VCPU:1' + '&' * 65536, (1, 39))

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from placement.db.api import Database
-from placement.ops.reports import provider_trees
 from tests.support import applications
 from tests.support.http_client import create_provider, demand, send_request
 
@@ -53,23 +51,6 @@ def test_a_put_below_what_is_used(app: Any, caplog: pytest.LogCaptureFixture) ->
     records = {'VCPU': {'total': 4}, 'DISK_GB': {'total': 1}}
     demand(app, 'PUT', path, {'resource_provider_generation': 3, 'inventories': records})
     assert warnings(caplog) == [f'Resource provider {host} is now over-committed: VCPU (5 used of 4)']
-
-
-def test_a_lower_ratio_is_the_cause_also_after_a_migration(app: Any, db: Database) -> None:
-    """The consumer of a migration takes over the allocations, so these are later than the change."""
-    host, consumers = create_provider(app, VCPU=10), [str(uuid.uuid4()) for _ in range(3)]
-    for consumer in consumers:
-        demand(app, 'PUT', f'/allocations/{consumer}', claim(host, 3))
-    path, records = f'/resource_providers/{host}/inventories', {'VCPU': {'total': 10, 'allocation_ratio': 0.5}}
-    demand(app, 'PUT', path, {'resource_provider_generation': 4, 'inventories': records})
-    taken_over = {consumers[0]: claim(host, 0, 1), str(uuid.uuid4()): claim(host, 3)}
-    demand(app, 'POST', '/allocations', taken_over)
-    (tree,), _ = provider_trees.load(db, host)
-    words = tree.explain_over_commitment(tree.root, 'VCPU')
-    assert words.endswith(
-        ' That change set the capacity below the 6 that were already allocated.'
-        ' With a ratio of 1, the capacity would suffice.'
-    )
 
 
 def test_a_reshape_counts_what_it_releases_itself(app: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -88,10 +88,6 @@ def test_wheel_has_its_licence_and_python_versions(wheel: zipfile.ZipFile) -> No
     assert any(name.endswith('/licenses/LICENSE') for name in wheel.namelist())
 
 
-def test_wheel_has_type_hints(wheel: zipfile.ZipFile) -> None:
-    assert 'placement/py.typed' in wheel.namelist()
-
-
 @pytest.mark.parametrize(
     ('commands', 'version'),
     [
@@ -173,11 +169,6 @@ def test_import_prints_nothing_and_leaves_eventlet_out() -> None:
     command = [sys.executable, '-c', code]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
-
-
-def test_setup_py_is_only_an_entry() -> None:
-    statements = [line for line in (ROOT / 'setup.py').read_text().splitlines() if line and not line.startswith('"""')]
-    assert statements == ['from setuptools import setup', 'setup()']
 
 
 def test_ci_runs_the_command_that_the_readme_gives() -> None:

@@ -45,24 +45,6 @@ def test_the_line_of_a_search_has_the_number_of_candidates(app: Any, lines: Line
     assert re.search(r' status: 400 .* time: \d+\.\d{6}$', invalid)
 
 
-@pytest.mark.parametrize(
-    ('path', 'method', 'token', 'status'),
-    [
-        ('/', 'GET', None, 200),
-        ('/traits', 'GET', None, 401),
-        ('/resource_providers', 'GET', 'user', 403),
-        ('/nowhere', 'GET', 'admin', 404),
-        ('/traits', 'HEAD', 'admin', 405),
-    ],
-)
-def test_rejections_are_logged_too(
-    app: Any, lines: Lines, path: str, method: str, token: str | None, status: int
-) -> None:
-    _send(app, path, method, token)
-    (line,) = lines()
-    assert f'"{method} {path}" status: {status} ' in line
-
-
 def test_a_request_cannot_forge_a_line(app: Any, lines: Lines) -> None:
     _send(app, '/a%0Ab%22%1b', 'GE\nT', QUERY_STRING='x=\r\n"')
     (line,) = lines()
@@ -74,9 +56,3 @@ def test_a_line_has_a_bounded_length_and_no_token(app: Any, lines: Lines) -> Non
     (line,) = lines()
     assert len(line) < 3000
     assert 'secret' not in line
-
-
-def test_nothing_is_logged_above_info(app: Any, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, 'placement.web.request_log')
-    assert _send(app, '/').status_code == 200
-    assert caplog.records == []
