@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.blockers import Blocker, NearMiss, find_blocker
 from placement.ops.explain.combination_failures import CombinationFailure, combination_failures
-from placement.ops.explain.rules import Kind, Rule, rules, without, without_all
+from placement.ops.explain.rules import Kind, Rule, rules, without
 from placement.ops.explain.stages import Stage, count_flags, stages
 from placement.search import find_candidates
 from placement.search.assignments import search
@@ -100,8 +100,8 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
     candidates = list(itertools.chain.from_iterable(find_candidates(snapshot, request, budget).candidate_sets))
     prefilter = Prefilter(snapshot, request)
     all_rules = list(rules(prefilter.compiled))
-    trials = _Trials(snapshot, budget, min(len(all_rules), _MAX_RULES))
-    what_ifs = [WhatIf(rule, *trials.search(without(request, rule))) for rule in all_rules[:_MAX_RULES]]
+    trials = _Trials(snapshot, request, budget, min(len(all_rules), _MAX_RULES))
+    what_ifs = [WhatIf(rule, *trials.search_without(rule)) for rule in all_rules[:_MAX_RULES]]
     result = Explanation(
         trees=count_flags(partition.has_root for partition in snapshot.partitions),
         candidates=len(candidates),
@@ -112,9 +112,7 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
         rules_not_tried=len(all_rules) - len(what_ifs),
         first_candidates=[_supplies(candidate) for candidate in candidates[:_MAX_SHOWN]],
     )
-    if candidates or not snapshot.partitions:
-        return result
-    return _complete_empty(request, trials, result)
+    return result if candidates or not snapshot.partitions else _complete_empty(result, trials)
 
 
 def _supplies(candidate: CandidateSet) -> list[Supply]:
@@ -128,13 +126,15 @@ def _supplies(candidate: CandidateSet) -> list[Supply]:
 
 
 class _Trials:
-    """Searches with changed requests. Together they may take the steps of one search.
+    """Searches without some rules of a request. Together they may take the steps of one search.
 
+    :param budget: the budget of the search with all rules.
     :param count: the number of searches without one rule.
     """
 
-    def __init__(self, snapshot: Snapshot, budget: SearchBudget, count: int) -> None:
+    def __init__(self, snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, count: int) -> None:
         self.snapshot = snapshot
+        self.request = request
         self._total = budget
         self._max_candidates = min(_MAX_CANDIDATES, _MAX_TOTAL_CANDIDATES // max(count, 1))
         self._used: list[SearchBudget] = []
@@ -145,15 +145,15 @@ class _Trials:
         self._used.append(SearchBudget(self._max_candidates, steps, self._total.max_tree_steps // 10))
         return self._used[-1]
 
-    def search(self, request: CandidateRequest | None) -> tuple[list[CandidateSet] | None, bool]:
+    def search_without(self, *left_out: Rule) -> tuple[list[CandidateSet] | None, bool]:
         """Return the first candidates, without regard to the request's limit, and whether there may be more.
 
-        Without a request the candidates are None.
+        The candidates are None when the request would be empty without these rules.
         """
+        request = without(self.request, *left_out)
         if request is None:
             return None, False
-        budget = self.next_budget()
-        prefilter = Prefilter(self.snapshot, request)
+        budget, prefilter = self.next_budget(), Prefilter(self.snapshot, request)
         candidate_sets = search(prefilter.search_units(), prefilter.compiled, budget)
         return list(itertools.chain.from_iterable(candidate_sets)), bool(budget.reached)
 
@@ -164,12 +164,14 @@ class _Trials:
 _BETWEEN_GROUPS = (Kind.GROUP_POLICY, Kind.SAME_SUBTREE, Kind.MICROVERSION, Kind.GROUP)
 
 
-def _complete_empty(request: CandidateRequest, trials: _Trials, result: Explanation) -> Explanation:
+def _complete_empty(result: Explanation, trials: _Trials) -> Explanation:
     """Complete the explanation of a request that finds nothing."""
-    helping = [(what_if.rule, what_if.found) for what_if in _most_helpful_first(result) if what_if.found]
+    snapshot, request = trials.snapshot, trials.request
     if result.satisfiable:
-        failures = combination_failures(trials.snapshot, request, trials.next_budget())
+        failures = combination_failures(snapshot, request, trials.next_budget())
         result = replace(result, combination_failures=failures)
+    # The rules without which something is found, with what is found.
+    helping = [(what_if.rule, what_if.found) for what_if in _most_helpful_first(result) if what_if.found]
     if helping:
         blocking = [helping[0][0]]
         explained = [(rule, request) for rule, _ in helping[: 1 if result.satisfiable else _MAX_NAMED]]
@@ -181,14 +183,13 @@ def _complete_empty(request: CandidateRequest, trials: _Trials, result: Explanat
             for near in _trees(candidates, [rule])
         ]
     else:
-        blocking, candidates = _blocking_together(request, trials)
+        blocking, candidates = _blocking_together(trials)
+        # Each of them is explained as if the others were left out.
         explained = [
-            (rule, without_all(request, [other for other in blocking if other != rule]) or request) for rule in blocking
+            (rule, without(request, *(other for other in blocking if other != rule)) or request) for rule in blocking
         ]
         near_misses = _trees(candidates, blocking)
-    blockers = [
-        find_blocker(trials.snapshot, base, rule, trials.next_budget()) for rule, base in explained if rule.condition
-    ]
+    blockers = [find_blocker(snapshot, base, rule, trials.next_budget()) for rule, base in explained if rule.condition]
     if len(blocking) == 1:
         near_misses = [near for blocker in blockers for near in blocker.near_misses] + near_misses
     return replace(result, blocking_rules=blocking, blockers=blockers, near_misses=near_misses)
@@ -234,13 +235,13 @@ def _trees(candidates: Sequence[CandidateSet], rules_left_out: Sequence[Rule]) -
     return list(named.values())[:_MAX_NAMED]
 
 
-def _blocking_together(request: CandidateRequest, trials: _Trials) -> tuple[list[Rule], Sequence[CandidateSet]]:
+def _blocking_together(trials: _Trials) -> tuple[list[Rule], Sequence[CandidateSet]]:
     """Leave out one rule after another until something is found, then put back the rules that make no difference.
 
     :returns: the rules left out, and the candidates found without them; no rules when nothing was found.
     """
     blocking: list[Rule] = []
-    rest = request
+    rest = trials.request
     for _ in range(_MAX_BLOCKING_RULES):
         prefilter = Prefilter(trials.snapshot, rest)
         candidate_rules = list(itertools.islice(rules(prefilter.compiled), _MAX_RULES))
@@ -251,14 +252,14 @@ def _blocking_together(request: CandidateRequest, trials: _Trials) -> tuple[list
         if reduced is None:
             return blocking, []
         rest = reduced
-        candidates, _ = trials.search(rest)
+        candidates, _ = trials.search_without(*blocking)
         if candidates:
-            return _minimal(request, trials, blocking, candidates)
+            return _minimal(trials, blocking, candidates)
     return [], []
 
 
 def _minimal(
-    request: CandidateRequest, trials: _Trials, blocking: Sequence[Rule], candidates: Sequence[CandidateSet]
+    trials: _Trials, blocking: Sequence[Rule], candidates: Sequence[CandidateSet]
 ) -> tuple[list[Rule], Sequence[CandidateSet]]:
     """Put back each rule with which something is still found. Return the others, and what is found without them."""
     minimal = list(blocking)
@@ -266,7 +267,7 @@ def _minimal(
         before = len(minimal)
         for rule in list(minimal):
             fewer = [other for other in minimal if other != rule]
-            again, _ = trials.search(without_all(request, fewer)) if fewer else (None, False)
+            again, _ = trials.search_without(*fewer) if fewer else (None, False)
             if again:
                 minimal, candidates = fewer, again
         # A same_subtree may be harder to satisfy without one of its groups. So some rules can be put back only after

@@ -141,12 +141,19 @@ def subtree_rules(request: CandidateRequest) -> Iterator[Rule]:
             yield Rule(Kind.SAME_SUBTREE, (), ','.join(sorted(subtree)))
 
 
-def without(request: CandidateRequest, rule: Rule) -> CandidateRequest | None:
-    """Return the request without one rule; None when no group with resources would be left.
+def without(request: CandidateRequest, *left_out: Rule) -> CandidateRequest | None:
+    """Return the request without some of its rules; None when no group with resources would be left.
 
     A group that loses all its resources is removed with all its rules. A ``same_subtree`` that names a removed group
     still applies to the other groups. If a ``same_subtree`` is left out, its groups without resources remain.
     """
+    rest: CandidateRequest | None = request
+    for rule in left_out:
+        rest = _without_one(rest, rule) if rest else None
+    return rest
+
+
+def _without_one(request: CandidateRequest, rule: Rule) -> CandidateRequest | None:
     if rule.kind is Kind.ROOT_REQUIRED and isinstance(rule.condition, TraitCondition):
         if rule.condition.forbidden:
             return replace(request, root_forbidden=request.root_forbidden.difference(*rule.condition.sets))
@@ -185,11 +192,3 @@ def _reduced(group: RequestGroup, condition: Condition) -> RequestGroup:
         case TreeCondition():
             return replace(group, in_tree=None)
     raise TypeError(condition)
-
-
-def without_all(request: CandidateRequest, left_out: Sequence[Rule]) -> CandidateRequest | None:
-    """Return the request without several rules; None when no group with resources would be left."""
-    rest: CandidateRequest | None = request
-    for rule in left_out:
-        rest = without(rest, rule) if rest else None
-    return rest

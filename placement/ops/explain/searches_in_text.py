@@ -20,7 +20,7 @@ from placement.search.request import CandidateRequest
 from placement.web import microversion
 
 #: The microversion that introduced candidates.
-_FIRST = (1, 10)
+_FIRST = '1.10'
 
 _NOT_IN_A_QUERY = r'[^\s"\'<>]'
 #: Patterns that find a query string in a longer text; the first one that matches is used.
@@ -59,10 +59,13 @@ def read(text: str, version: str | None, conf: cfg.ConfigOpts) -> PastedSearch:
     :raises BadQuery: the text has no search, or the API would reject it.
     """
     newest = conf.placement.max_microversion
+    served = microversion.served(newest)
     query, version_in_text = find_query(text)
     version = version or version_in_text or newest
-    numbers = _numbers(version, newest)
-    unknown = unknown_parameter(query, numbers, _numbers(newest, newest))
+    if version not in served[served.index(_FIRST) :]:
+        raise BadQuery(f'A search for candidates has a microversion from {_FIRST} to {newest}, not {version}')
+    numbers = microversion.parse_version_string(version)
+    unknown = unknown_parameter(query, numbers, microversion.parse_version_string(newest))
     if unknown:
         raise BadQuery(unknown)
     return PastedSearch(query, version, parsing.parse(query, numbers))
@@ -96,15 +99,6 @@ def find_query(text: str) -> tuple[str, str | None]:
         )
     version = _VERSION.search(text)
     return query, version[1] if version else None
-
-
-def _numbers(version: str, newest: str) -> tuple[int, int]:
-    major, _dot, minor = version.partition('.')
-    if version not in microversion.served(newest) or (int(major), int(minor)) < _FIRST:
-        raise BadQuery(
-            f'A search for candidates has a microversion from {_FIRST[0]}.{_FIRST[1]} to {newest}, not {version}'
-        )
-    return int(major), int(minor)
 
 
 def unknown_parameter(query: str, version: Version, newest: Version) -> str | None:
