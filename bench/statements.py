@@ -25,7 +25,7 @@ class Counter:
             'api': {'auth_strategy': 'noauth2'},
             'placement': {'max_microversion': client.MAX_MICROVERSION},
         }
-        self._application = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+        self._application = deploy.loadapp(placement_conf.load(config_files=[], overrides=overrides))
         self._microversion = microversion
         self._statements = 0
         sa.event.listen(self._application.db.engine, 'before_cursor_execute', self._count)

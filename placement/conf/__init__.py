@@ -99,27 +99,24 @@ COUNTERPARTS = {
 
 def load(
     argv: Sequence[str] = (),
-    environ: Mapping[str, str] | None = None,
     config_files: Sequence[str] | None = None,
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> cfg.ConfigOpts:
     """Make a new, independent configuration, with all options registered and checked.
 
     :param argv: command line arguments of oslo.config, such as ``--config-file``.
-    :param environ: the environment variables; None uses the environment of this process.
     :param config_files: paths of the files to read instead of the default one; an empty list for no file.
     :param overrides: values by group and option, which override all other values.
     :raises ConfigurationInvalid: a file cannot be read, ``OS_PLACEMENT_CONFIG_DIR`` is not a directory, or a value is
         invalid. The message has one line.
     """
-    variables = os.environ if environ is None else environ
-    directory = pathlib.Path(variables.get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY)
+    directory = pathlib.Path(os.environ.get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY)
     conf = cfg.ConfigOpts()
     _register(conf)
     try:
         if config_files is None:
             # The default directory may be missing, because all options can be set in the environment.
-            if '--config-file' not in argv and variables.get('OS_PLACEMENT_CONFIG_DIR') and not directory.is_dir():
+            if '--config-file' not in argv and os.environ.get('OS_PLACEMENT_CONFIG_DIR') and not directory.is_dir():
                 reason = f'OS_PLACEMENT_CONFIG_DIR names {directory}, which is not a directory.'
                 raise exception.ConfigurationInvalid(reason=reason)
             file = directory / FILE_NAME
@@ -129,7 +126,6 @@ def load(
             project='placement',
             default_config_files=list(config_files),
             default_config_dirs=[],
-            use_env=environ is None,
         )
         if conf.config_file:
             directory = pathlib.Path(conf.config_file[0]).absolute().parent
@@ -140,8 +136,7 @@ def load(
             for name, value in values.items():
                 conf.set_override(name, value, group=None if group == 'DEFAULT' else group)
         for group, option in _options():
-            unread = environ is not None and option.dest not in (overrides or {}).get(group, ())
-            _read(conf, group, option.dest, variables, override=unread)
+            _read(conf, group, option.dest)
     except cfg.ConfigFilesPermissionDeniedError as error:
         reason = f'Permission denied: {", ".join(error.config_files)} cannot be read.'
         raise exception.ConfigurationInvalid(reason=reason) from error
@@ -265,16 +260,13 @@ def _options() -> Iterator[tuple[str, cfg.Opt]]:
         yield from ((str(group or 'DEFAULT'), option) for option in options)
 
 
-def _read(conf: cfg.ConfigOpts, group: str, name: str, environ: Mapping[str, str], *, override: bool) -> None:
+def _read(conf: cfg.ConfigOpts, group: str, name: str) -> None:
     """Read an option. Only reading makes oslo.config validate values from files and the environment.
 
-    :param override: whether to set the value of the variable first, because oslo.config has not read it.
     :raises ValueError: the value is invalid. The message says where it is set, without secrets.
     """
     variable = f'OS_{group}__{name}'.upper()
     try:
-        if override and variable in environ:
-            conf.set_override(name, environ[variable], group=None if group == 'DEFAULT' else group)
         _ = conf[name] if group == 'DEFAULT' else conf[group][name]
     except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
         # The reason does not contain the name after the dollar sign, because that may be part of a password.
@@ -287,7 +279,7 @@ def _read(conf: cfg.ConfigOpts, group: str, name: str, environ: Mapping[str, str
             for path in _files(conf)
             if (group, name) in {(of_group, _plain(key)) for of_group, key in _settings(path)}
         ]
-        if variable in environ:
+        if variable in os.environ:
             places.append(f'the environment ({variable})')
         place = f' in {places[-1]}' if places else ''
         # oslo.config says: Value for option NAME from LOCATION is not valid: REASON

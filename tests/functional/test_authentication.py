@@ -32,7 +32,7 @@ def keystone_url() -> Iterator[str]:
         yield url
 
 
-def _application(tmp_path: pathlib.Path, url: str, **environ: str) -> deploy.Application:
+def _application(tmp_path: pathlib.Path, url: str, **values: dict[str, str]) -> deploy.Application:
     file = tmp_path / 'placement.conf'
     file.write_text(
         '[api]\nauth_strategy = keystone\n'
@@ -42,7 +42,7 @@ def _application(tmp_path: pathlib.Path, url: str, **environ: str) -> deploy.App
         'user_domain_id = default\nproject_domain_id = default\n'
         'http_request_max_retries = 0\n'
     )
-    return deploy.loadapp(configuration.load(environ=environ, config_files=[str(file)]))
+    return deploy.loadapp(configuration.load(config_files=[str(file)], overrides=values))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_an_invalid_section_stops_the_start(tmp_path: pathlib.Path, section: str
         f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\n[keystone_authtoken]\n{section}\n'
     )
     with pytest.raises(exception.ConfigurationInvalid) as caught:
-        deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
+        deploy.loadapp(configuration.load(config_files=[str(file)]))
     assert str(caught.value).startswith('[keystone_authtoken] cannot be used: ')
     assert 'word' not in str(caught.value)
 
@@ -70,7 +70,7 @@ def test_a_missing_section_stops_the_start(tmp_path: pathlib.Path, section: str)
     file = tmp_path / 'placement.conf'
     file.write_text(f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\n{section}')
     with pytest.raises(exception.ConfigurationInvalid, match=r'^\[keystone_authtoken\] is missing .* no auth_type'):
-        deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
+        deploy.loadapp(configuration.load(config_files=[str(file)]))
 
 
 def test_credentials_can_be_in_a_section_of_their_own(tmp_path: pathlib.Path, keystone_url: str) -> None:
@@ -81,7 +81,7 @@ def test_credentials_can_be_in_a_section_of_their_own(tmp_path: pathlib.Path, ke
         f'[credentials]\nauth_type = password\nauth_url = {keystone_url}\nusername = placement\npassword = secret\n'
         'project_name = service\nuser_domain_id = default\nproject_domain_id = default\n'
     )
-    app = deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
+    app = deploy.loadapp(configuration.load(config_files=[str(file)]))
     assert _send(app, '/resource_providers', 'good-admin').status_code == 200
     app.db.dispose()
 
@@ -130,7 +130,7 @@ def test_keystone_decides_who_is_admitted(tmp_path: pathlib.Path, keystone_url: 
 def test_policy_can_ask_for_roles_of_the_service_token(tmp_path: pathlib.Path, keystone_url: str) -> None:
     policy = tmp_path / 'policy.yaml'
     policy.write_text('"placement:resource_providers:list": "service_roles:auditor"\n')
-    app = _application(tmp_path, keystone_url, OS_OSLO_POLICY__POLICY_FILE=str(policy))
+    app = _application(tmp_path, keystone_url, oslo_policy={'policy_file': str(policy)})
     assert _send(app, '/resource_providers', 'good-member').status_code == 403
     for token, status in (('good-service', 200), ('other-service', 403)):
         headers = {'X-Service-Token': token}
@@ -139,7 +139,7 @@ def test_policy_can_ask_for_roles_of_the_service_token(tmp_path: pathlib.Path, k
 
 
 def test_the_time_for_validating_a_token_is_counted(tmp_path: pathlib.Path, keystone_url: str) -> None:
-    app = _application(tmp_path, keystone_url, OS_METRICS__BIND='127.0.0.1:1')
+    app = _application(tmp_path, keystone_url, metrics={'bind': '127.0.0.1:1'})
     assert _send(app, '/resource_providers', 'good-admin').status_code == 200
     assert isinstance(app.db.metrics, Metrics)
     labels = {'route': '/resource_providers', 'method': 'GET'}

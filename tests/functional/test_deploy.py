@@ -201,7 +201,7 @@ def test_an_invalid_database_url_stops_the_start(url: str | None) -> None:
         'placement_database': {'connection': url},
         'api': {'auth_strategy': 'noauth2'},
     }
-    conf = configuration.load(environ={}, config_files=[], overrides=overrides)
+    conf = configuration.load(config_files=[], overrides=overrides)
     with pytest.raises(exception.ConfigurationInvalid, match=r'\[placement_database\] connection'):
         deploy.loadapp(conf)
 

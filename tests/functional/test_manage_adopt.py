@@ -288,7 +288,7 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
         'api': {'auth_strategy': 'noauth2'},
     }
     with pytest.raises(migration.ForeignSchema, match='placement-manage db adopt'):
-        deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+        deploy.loadapp(placement_conf.load(config_files=[], overrides=overrides))
     with adopted.service(url) as app:
         assert 'Adopt it with: placement-manage db adopt' in caplog.text
         for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):

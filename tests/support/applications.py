@@ -42,7 +42,7 @@ def options(place: Place, **sections: Mapping[str, Any]) -> cfg.ConfigOpts:
     }
     for group, values in sections.items():
         overrides.setdefault(group, {}).update(values)
-    return placement_conf.load(environ={}, config_files=[], overrides=overrides)
+    return placement_conf.load(config_files=[], overrides=overrides)
 
 
 @contextlib.contextmanager

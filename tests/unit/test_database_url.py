@@ -12,7 +12,7 @@ from placement.db import connections
 
 def _url(connection: str, **options: object) -> str:
     values = {'placement_database': {'connection': connection, **options}}
-    conf = configuration.load(environ={}, config_files=[], overrides=values)
+    conf = configuration.load(config_files=[], overrides=values)
     return connections.engine_url(conf.placement_database).render_as_string(hide_password=False)
 
 

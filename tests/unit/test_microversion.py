@@ -22,7 +22,7 @@ DEFAULT = '1.29'
 def test_the_option_goes_from_the_default_to_the_newest_microversion_that_there_is() -> None:
     assert [f'1.{minor}' for minor in range(len(microversion.VERSIONS))] == microversion.VERSIONS
     assert microversion.VERSIONS[29:] == MAX_MICROVERSIONS
-    assert placement_conf.load(environ={}, config_files=[]).placement.max_microversion == DEFAULT
+    assert placement_conf.load(config_files=[]).placement.max_microversion == DEFAULT
 
 
 @pytest.mark.parametrize('newest', MAX_MICROVERSIONS)

@@ -56,11 +56,11 @@ def _claims(counts: Metrics) -> dict[str, float]:
 def test_an_invalid_address_stops_the_start(tmp_path: Path, value: str) -> None:
     (tmp_path / 'placement.conf').write_text(f'[metrics]\nbind = {value}\n')
     with pytest.raises(exception.ConfigurationInvalid, match=r'\[metrics\] bind'):
-        placement_conf.load(environ={'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)})
+        placement_conf.load(config_files=[str(tmp_path / 'placement.conf')])
 
 
 @pytest.mark.parametrize('value', ['healthcheck', '/health check', '/health/', '/'])
 def test_an_invalid_health_path_stops_the_start(tmp_path: Path, value: str) -> None:
     (tmp_path / 'placement.conf').write_text(f'[healthcheck]\npath = {value}\n')
     with pytest.raises(exception.ConfigurationInvalid, match=r'\[healthcheck\] path'):
-        placement_conf.load(environ={'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)})
+        placement_conf.load(config_files=[str(tmp_path / 'placement.conf')])

@@ -56,7 +56,7 @@ def _settings(sample: str) -> dict[str, set[str]]:
 
 def test_sample_configuration_is_accepted_and_sets_only_what_exists() -> None:
     sample = ROOT / 'etc' / 'placement' / 'placement.conf'
-    conf = placement_conf.load(environ={}, config_files=[str(sample)])
+    conf = placement_conf.load(config_files=[str(sample)])
     assert conf.api.auth_strategy == 'keystone'
     # The options of the plugin that auth_type names.
     plugin = {option.dest for option in ks_loading.get_auth_plugin_conf_options('password')}

@@ -21,15 +21,11 @@ OPERATIONS = [rule.name for rule in policies.list_rules() if rule.name.startswit
 PROJECT_READERS = {'placement:usages': 'rule:admin_or_project_reader_or_service_api'}
 
 
-def _load(tmp_path: pathlib.Path, **environ: str) -> cfg.ConfigOpts:
-    (tmp_path / 'placement.conf').touch()
-    return configuration.load(
-        environ={
-            'OS_PLACEMENT_CONFIG_DIR': str(tmp_path),
-            'OS_PLACEMENT_DATABASE__CONNECTION': 'sqlite://',
-            **environ,
-        }
-    )
+def _load(tmp_path: pathlib.Path, **values: dict[str, str]) -> cfg.ConfigOpts:
+    file = tmp_path / 'placement.conf'
+    file.touch()
+    overrides = {'placement_database': {'connection': 'sqlite://'}, **values}
+    return configuration.load(config_files=[str(file)], overrides=overrides)
 
 
 def _enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
@@ -110,14 +106,14 @@ def test_tokens_of_other_scopes_are_rejected_unless_scopes_are_not_enforced(
 ) -> None:
     """Also those that a policy file would allow, and those of rules that do not ask for roles alone."""
     (tmp_path / 'placement-policy.yaml').write_text('"placement:traits:list": ""\n')
-    for environ in ({}, {'OS_OSLO_POLICY__ENFORCE_SCOPE': 'false'}):
-        conf = _load(tmp_path, **environ)
+    for values in ({}, {'oslo_policy': {'enforce_scope': 'false'}}):
+        conf = _load(tmp_path, **values)
         enforcer = _enforcer(conf)
         other = _context(conf, enforcer, 'admin')
         other.project_id, other.system_scope, other.domain_id = None, *scope
         for rule in OPERATIONS:
             _context(conf, enforcer, 'admin').can(rule)
-            if environ:
+            if values:
                 other.can(rule)
             else:
                 with pytest.raises(exception.PolicyNotAuthorized):
@@ -252,18 +248,18 @@ def test_a_rule_that_denies_everybody(tmp_path: pathlib.Path) -> None:
         _context(conf, enforcer, 'admin').can('placement:usages')
 
 
-@pytest.mark.parametrize('variable', ['OS_OSLO_POLICY__POLICY_FILE', 'OS_PLACEMENT__POLICY_FILE'])
-def test_a_configured_policy_file_must_exist(tmp_path: pathlib.Path, variable: str) -> None:
+@pytest.mark.parametrize('group', ['oslo_policy', 'placement'])
+def test_a_configured_policy_file_must_exist(tmp_path: pathlib.Path, group: str) -> None:
     with pytest.raises(exception.ConfigurationInvalid, match='does not exist'):
-        _enforcer(_load(tmp_path, **{variable: 'rules.yaml'}))
+        _enforcer(_load(tmp_path, **{group: {'policy_file': 'rules.yaml'}}))
 
 
 def test_the_option_of_oslo_policy_wins_and_both_are_relative_to_the_configuration(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'ours.yaml').write_text('"placement:usages": "role:ours"\n')
     (tmp_path / 'oslo.yaml').write_text('"placement:usages": "role:oslo"\n')
-    conf = _load(tmp_path, OS_PLACEMENT__POLICY_FILE='ours.yaml')
+    conf = _load(tmp_path, placement={'policy_file': 'ours.yaml'})
     _context(conf, _enforcer(conf), 'ours').can('placement:usages')
-    conf = _load(tmp_path, OS_PLACEMENT__POLICY_FILE='ours.yaml', OS_OSLO_POLICY__POLICY_FILE='oslo.yaml')
+    conf = _load(tmp_path, placement={'policy_file': 'ours.yaml'}, oslo_policy={'policy_file': 'oslo.yaml'})
     _context(conf, _enforcer(conf), 'oslo').can('placement:usages')
 
 

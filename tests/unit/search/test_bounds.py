@@ -24,7 +24,7 @@ from tests.support.search.topologies import request_of
 
 def defaults() -> SearchBudget:
     """The limits of the default configuration."""
-    return SearchBudget.for_search(placement_conf.load(environ={}, config_files=[]).placement)
+    return SearchBudget.for_search(placement_conf.load(config_files=[]).placement)
 
 
 def find(case: Case, budget: SearchBudget, rng: random.Random | None = None) -> list[CandidateSet]:
@@ -115,7 +115,7 @@ def test_hard_searches_keep_to_the_bounds(name: str) -> None:
     ],
 )
 def test_a_search_that_explains_another_one_takes_a_tenth_of_its_steps(name: str, option: str, limit: Limit) -> None:
-    options = placement_conf.load(environ={}, config_files=[]).placement
+    options = placement_conf.load(config_files=[]).placement
     budget = SearchBudget.for_explanation(options)
     assert find(HARD[name], budget) == []
     assert limit in budget.reached
