@@ -2,55 +2,58 @@
 
 api-ref/allocations.md#what-a-write-means and api-ref/reshaper.md#meaning define what the request means. This docstring
 is the one place that lists the statements of the transaction, its locks, its end and its retries. ``_write`` and
-``_release`` execute the steps from top to bottom; ``plan.make_plan`` has the first three.
+``_release`` execute the steps from top to bottom; ``plan.make_plan`` has those up to 3, ``inventory_replacement`` those
+of reshapes only.
 
-Order of the statements
------------------------
+The steps
+---------
 
-The order of the statements is also the order of the locks and of the checks. It is the same in every claim and on every
+The order of the steps is also the order of the locks and of the checks. It is the same in every claim and on every
 database, so that claims wait for one another instead of deadlocking. All locks are held until the transaction ends.
-
-1. Read the consumers, their allocations, and the ids of the providers, projects, users and types of consumers that the
-   request names: one statement, no lock (``current``). Compare the generations of the consumers.
-2. Custom resource classes: SELECT with a shared lock, in order of id, so that nobody renames or deletes them meanwhile
-   (``NameCache.lock_ids``). Standard classes need no lock, because the process remembers their ids.
-3. New projects, then new users, then new types of consumers: one INSERT each, in order of external id or name
-   (``consumers.ensure_owners_and_types``). These rows are never removed, so the ids of step 1 need no lock. The process
-   does not remember the ids: step 1 reads them without an additional statement, and if a failover loses a type, its id
-   may go to another type.
-4. Consumers: UPDATE those that keep allocations and DELETE the others, by id and only at the generation that step 1
-   read. Then INSERT new consumers, in order of uuid (``consumers.add_statements``). If some are updated and others
-   deleted, a SELECT ... FOR UPDATE first locks all of them in order of id.
-5. Providers: one UPDATE increments the generations, in order of id (``generation.increment_all``). It locks the rows,
-   so claims on one provider execute the next steps one at a time.
-6. Inventories: one UPDATE of ``used``, in order of provider and class (``usage``). Its WHERE clause is the capacity
-   rule, and its row count says whether everything fits. At every isolation level the database evaluates this clause on
-   the latest committed rows, so the check cannot be out of date.
-7. Allocations: DELETE the old rows by id, then INSERT the new ones. Only another program can leave a row without an
-   inventory. If step 1 read such rows, an UPDATE subtracts their amounts from inventories that were inserted since
-   (``db.inventory_rows``).
-8. Increment a slot of the change log that no other transaction uses, and INSERT the entries (``db.change_log``).
-
 For many rows a step has several statements of the same kind (the limits are in ``db.sql``).
 
-Steps 4 to 8 are one ``StatementBatch``. Its row counts are checked in the order of its statements, before COMMIT. The
-first wrong row count decides; ``db.batch`` says why this does not depend on the database.
+===============  ===================================================================================================
+Kind of request  Steps
+===============  ===================================================================================================
+write            1 to 8. Steps 4 to 8 are one ``StatementBatch``
+clear            4a, 5, 6, 8, where steps 5 to 8 are one batch: a request whose only claim has empty ``allocations``
+DELETE           4a, 6, 8, where steps 6 to 8 are one batch
+reshape          0 to 8. Step 4 and 5a are one batch; after 5b a second one has 5c to 8
+===============  ===================================================================================================
 
-Two kinds of request take fewer steps: DELETE, and a request whose only claim has empty ``allocations``. They delete the
-consumer and then its allocations with DELETE ... RETURNING; on MySQL, which lacks it, step 1 comes first. Steps 5 (not
-for DELETE), 6 and 8 follow. Allocation rows can be locked this early, because each transaction that writes allocations
-of a consumer locks the consumer first. These requests only release, so step 6 does not reject them.
+0.  Read the providers whose inventories are replaced, and compare their generations with those that were sent.
+1.  Read the consumers, their allocations, and the ids of the providers, projects, users and types of consumers that the
+    request names: one statement, no lock (``current``). Compare the generations of the consumers.
+2.  Custom resource classes, of allocations and of inventories: SELECT with a shared lock, in order of id, so that
+    nobody renames or deletes them meanwhile (``NameCache.lock_ids``). Standard classes need no lock, because the
+    process remembers their ids.
+3.  New projects, then new users, then new types of consumers: one INSERT each, in order of external id or name
+    (``consumers.ensure_owners_and_types``). These rows are never removed, so the ids of step 1 need no lock. The
+    process does not remember the ids: step 1 reads them without an additional statement, and if a failover loses a
+    type, its id may go to another type.
+4.  Consumers: UPDATE those that keep allocations and DELETE the others, by id and only at the generation that step 1
+    read. Then INSERT new consumers, in order of uuid (``consumers.add_statements``). If some are updated and others
+    deleted, a SELECT ... FOR UPDATE first locks all of them in order of id.
+4a. Delete the consumer, then its allocations, with DELETE ... RETURNING. On MySQL, which lacks it, step 1 and the
+    deletions of steps 4 and 7 are executed instead. Allocation rows can be locked this early, because each transaction
+    that writes allocations of a consumer locks the consumer first.
+5.  Providers: one UPDATE increments the generations, in order of id (``generation.increment_all``). It locks the rows,
+    so claims on one provider execute the next steps one at a time.
+5a. A reshape increments the generations of all providers, 300 with each UPDATE (``generation.increment``). It changes
+    the providers whose inventories are replaced only at the generation that was sent.
+5b. Lock, in order of provider and class, all inventories of these providers and of those whose usage may change.
+5c. Overwrite the inventories that are kept, and insert the new ones. So step 6 checks the new inventories, and those
+    still to be removed.
+6.  Inventories: one UPDATE of ``used``, in order of provider and class (``usage``). Its WHERE clause is the capacity
+    rule, and its row count says whether everything fits. At every isolation level the database evaluates this clause on
+    the latest committed rows, so the check cannot be out of date. A request that only releases is not rejected.
+7.  Allocations: DELETE the old rows by id, then INSERT the new ones. Only another program can leave a row without an
+    inventory. If step 1 read such rows, an UPDATE subtracts their amounts from inventories that were inserted since
+    (``db.inventory_rows``). A reshape then deletes the removed inventories, if they no longer have usage.
+8.  Increment a slot of the change log that no other transaction uses, and INSERT the entries (``db.change_log``).
 
-A reshape also replaces inventories (``inventory_replacement``). It adds to the steps:
-
-* Before step 1 it reads the providers of its inventories, and compares their generations with those that were sent.
-* Step 2 also locks the classes of the inventories.
-* Step 5 increments the generations of all providers, 300 with each UPDATE (``generation.increment``). It changes the
-  providers whose inventories are replaced only at the generation that was sent. The batch ends here.
-* Then it locks, in order of provider and class, all inventories of these providers and of the providers whose usage may
-  change. Before step 6 a second batch overwrites the inventories that are kept and inserts the new ones. So step 6
-  checks the new inventories, and those still to be removed.
-* After step 7 it deletes the removed inventories, if they no longer have usage.
+The row counts of a ``StatementBatch`` are checked in the order of its statements, before COMMIT. The first wrong row
+count decides; ``db.batch`` says why this does not depend on the database.
 
 The end of the transaction
 --------------------------
@@ -62,14 +65,14 @@ rule is violated.
 Retries
 -------
 
-``Database.write`` runs the whole transaction again, from step 1, at most
+``Database.write`` runs the whole transaction again, from the beginning, at most
 ``[placement_database] max_transaction_retries`` times (doc/database.md#retries-and-what-the-caller-sees), when
 
 * a consumer was changed, created or deleted since step 1: a row count in steps 4 and 7, or a duplicate key;
 * another transaction inserted the same project, user or type: a duplicate key in step 3;
-* a provider was deleted since step 1: ``diagnosis``, a foreign key or, in a reshape, a row count in step 5 shows that;
+* a provider was deleted since step 1: ``diagnosis``, a foreign key or, in a reshape, a row count in step 5a shows that;
 * the generation of a provider whose inventories a reshape replaces was incremented since it was read: a row count in
-  step 5. The next attempt finds out which provider that is;
+  step 5a. The next attempt finds out which provider that is;
 * something did not fit in step 6, or an inventory that a reshape removes was in use, but ``diagnosis`` finds that the
   consumers or the generations have changed or that no rule is violated now;
 * another process takes the slot of step 8 first, or also uses it (``ChangeLogSlots.lease``, ``change_log.Slot.taken``);
@@ -162,7 +165,7 @@ def _write(
 
     :returns: for a reshape, the result of ``inventory_replacement.usage_after``.
     """
-    # 1. to 3.
+    # 0. to 3.
     plan = make_plan(db, tx, claims, reshaped)
 
     def rejection() -> RollbackAndDiagnose:

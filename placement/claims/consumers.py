@@ -5,8 +5,7 @@ The API identifies projects and users by an external id and types by a name: tex
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -38,62 +37,50 @@ def ensure_owners_and_types(
 
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
-    keeping = [claim for claim in claims if claim.allocations]
-    types = {claim.consumer_type for claim in keeping if not isinstance(claim.consumer_type, Unset)}
-    project_ids = _insert_missing(
-        tx, tables.projects.c.external_id, {claim.project_id for claim in keeping}, current.projects
-    )
-    user_ids = _insert_missing(tx, tables.users.c.external_id, {claim.user_id for claim in keeping}, current.users)
-    type_ids = _insert_missing(tx, tables.consumer_types.c.name, types, current.consumer_types)
-
-    desired: dict[str, ConsumerAttributes | None] = {claim.consumer_uuid: None for claim in claims}
-    for claim in keeping:
-        if isinstance(claim.consumer_type, Unset):
-            row = current.consumers.get(claim.consumer_uuid)
-            type_id = row and row.consumer_type_id
-        else:
-            type_id = type_ids[claim.consumer_type]
-        ids = ConsumerAttributes(project_ids[claim.project_id], user_ids[claim.user_id], type_id)
-        desired[claim.consumer_uuid] = ids
+    project_ids = _insert_missing(tx, tables.projects.c.external_id, current.projects)
+    user_ids = _insert_missing(tx, tables.users.c.external_id, current.users)
+    type_ids = _insert_missing(tx, tables.consumer_types.c.name, current.consumer_types)
+    desired: dict[str, ConsumerAttributes | None] = {}
+    for claim in claims:
+        attributes = None
+        if claim.allocations:
+            if isinstance(claim.consumer_type, Unset):
+                row = current.consumers.get(claim.consumer_uuid)
+                type_id = row and row.consumer_type_id
+            else:
+                type_id = type_ids[claim.consumer_type]
+            attributes = ConsumerAttributes(project_ids[claim.project_id], user_ids[claim.user_id], type_id)
+        desired[claim.consumer_uuid] = attributes
     return desired
 
 
-def ensure_owners(
-    tx: sa.Connection, projects: Set[str], users: Set[str]
-) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """Find projects and users, and insert those that do not exist.
+def ensure_owner(tx: sa.Connection, project_id: str, user_id: str) -> tuple[int, int]:
+    """Find a project and a user by their external ids, insert them if they do not exist, and return their ids.
 
-    :param projects: external ids of projects.
-    :param users: external ids of users.
-    :returns: the ids of the projects by external id, and the ids of the users.
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
-    columns = (tables.projects.c.external_id, tables.users.c.external_id)
-    ids = []
-    for column, texts in zip(columns, (projects, users), strict=True):
-        query = sa.select(column, column.table.c.id).where(column.in_(sa.bindparam('texts', expanding=True)))
-        rows = itertools.chain.from_iterable(tx.execute(query, {'texts': chunk}) for chunk in sql.chunks(sorted(texts)))
-        existing = {row.external_id: row.id for row in rows}
-        ids.append(_insert_missing(tx, column, texts, existing))
+    ids: list[int] = []
+    for column, text in ((tables.projects.c.external_id, project_id), (tables.users.c.external_id, user_id)):
+        existing = tx.scalar(sa.select(column.table.c.id).where(column == text))
+        ids += _insert_missing(tx, column, {text: existing}).values()
     return ids[0], ids[1]
 
 
-def _insert_missing(
-    tx: sa.Connection, column: sa.Column[str], texts: Set[str], existing: Mapping[str, int]
-) -> Mapping[str, int]:
-    """Insert the projects, users or types that do not exist, in order of their texts.
+def _insert_missing(tx: sa.Connection, column: sa.Column[str], ids: Mapping[str, int | None]) -> Mapping[str, int]:
+    """Insert the projects, users or types without an id.
 
     :param column: the column of the texts: ``external_id`` of projects or users, or ``name`` of consumer types.
-    :param existing: the ids of the rows that exist, by text.
+    :param ids: by text, in ascending order.
     :returns: all ids by text.
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
-    missing = sorted(texts - existing.keys())
     try:
-        inserted = {text: sql.new_id(tx.execute(column.table.insert().values({column.name: text}))) for text in missing}
+        return {
+            text: sql.new_id(tx.execute(column.table.insert().values({column.name: text}))) if id_ is None else id_
+            for text, id_ in ids.items()
+        }
     except db_exc.DBDuplicateEntry as error:
         raise errors.RetryTransaction from error
-    return {**existing, **inserted}
 
 
 # Consumers -----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -41,6 +41,14 @@ class AllocationRow(NamedTuple):
         return self.resource_provider_id, self.resource_class_id
 
 
+#: The number of inventories of the provider and the class of an allocation.
+_INVENTORY_COUNT = (
+    '(SELECT count(*) FROM placement_inventories inv'
+    ' WHERE inv.resource_provider_id = placement_allocations.resource_provider_id'
+    ' AND inv.resource_class_id = placement_allocations.resource_class_id)'
+)
+
+
 def retry() -> errors.RetryTransaction:
     """Return the exception to raise if a consumer was changed, created or deleted since it was read."""
     return errors.RetryTransaction(exception.ConcurrentUpdate())
@@ -48,18 +56,19 @@ def retry() -> errors.RetryTransaction:
 
 @dataclasses.dataclass(frozen=True)
 class CurrentAllocations:
-    """The result of ``read_current_allocations``, without the names that are not in the database.
+    """Consumers and their allocations as they were read, and the ids of the names in their claims.
 
-    ``consumers`` are by uuid; ``rows`` are all their allocations. The other fields map to ids: ``providers`` from uuid,
-    ``projects`` and ``users`` from external id, ``consumer_types`` from name.
+    ``consumers`` are by uuid; ``rows`` are all their allocations. ``providers`` has the ids of existing providers by
+    uuid. ``projects`` and ``users`` have ids by external id, ``consumer_types`` by name, in ascending order of the
+    text; None for those that do not exist.
     """
 
     consumers: Mapping[str, ConsumerRow]
     rows: Sequence[AllocationRow]
-    providers: Mapping[str, int]
-    projects: Mapping[str, int]
-    users: Mapping[str, int]
-    consumer_types: Mapping[str, int]
+    providers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    projects: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
+    users: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
+    consumer_types: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
 
     def provider_ids(self) -> set[int]:
         """Return the ids of the providers on which the consumers have allocations."""
@@ -103,7 +112,10 @@ def read_current_allocations(
     }
     consumer_rows: dict[str, ConsumerRow] = {}
     rows: list[AllocationRow] = []
-    ids: dict[str, dict[str, int]] = {'providers': {}, 'projects': {}, 'users': {}, 'consumer_types': {}}
+    ids: dict[str, dict[str, Any]] = {
+        kind: dict.fromkeys(names[kind]) for kind in ('projects', 'users', 'consumer_types')
+    }
+    ids['providers'] = {}
     for start in range(0, max(map(len, names.values())), sql.MAX_VALUES_PER_STATEMENT):
         chunks = {kind: values[start : start + sql.MAX_VALUES_PER_STATEMENT] for kind, values in names.items()}
         text = _query(tuple((kind, len(chunk)) for kind, chunk in chunks.items()))
@@ -117,38 +129,36 @@ def read_current_allocations(
     return CurrentAllocations(consumer_rows, rows, **ids)
 
 
-_CONSUMER_COLUMNS = ', '.join(ConsumerRow._fields)
-
-#: The queries that ``read_current_allocations`` combines. Each selects the kind, the name, the id, and other columns.
-#: All have as many columns as an allocation; zeros fill the unused ones.
-_SELECTS = {
-    'consumers': "SELECT 'consumers', {columns}, 0, 0 FROM placement_consumers WHERE uuid IN ({})",
-    'allocations': (
-        "SELECT 'allocations', consumer_id, id, resource_provider_id, resource_class_id, used,"
-        ' (SELECT count(*) FROM placement_inventories inv'
-        ' WHERE inv.resource_provider_id = placement_allocations.resource_provider_id'
-        ' AND inv.resource_class_id = placement_allocations.resource_class_id)'
-        ' FROM placement_allocations WHERE consumer_id IN ({})'
-    ),
-    'projects': "SELECT 'projects', external_id, id, 0, 0, 0, 0 FROM placement_projects WHERE external_id IN ({})",
-    'users': "SELECT 'users', external_id, id, 0, 0, 0, 0 FROM placement_users WHERE external_id IN ({})",
-    'consumer_types': (
-        "SELECT 'consumer_types', name, id, 0, 0, 0, 0 FROM placement_consumer_types WHERE name IN ({})"
-    ),
-    'providers': "SELECT 'providers', uuid, id, 0, 0, 0, 0 FROM placement_resource_providers WHERE uuid IN ({})",
+#: For each kind of row that ``read_current_allocations`` reads: the table, the column of the names, and other columns.
+_SELECTED = {
+    'consumers': ('placement_consumers', *ConsumerRow._fields),
+    'allocations': ('placement_allocations', 'consumer_id', *AllocationRow._fields[1:-1], _INVENTORY_COUNT),
+    'projects': ('placement_projects', 'external_id', 'id'),
+    'users': ('placement_users', 'external_id', 'id'),
+    'consumer_types': ('placement_consumer_types', 'name', 'id'),
+    'providers': ('placement_resource_providers', 'uuid', 'id'),
 }
 
 
 @functools.lru_cache(maxsize=256)
 def _query(counts: tuple[tuple[str, int], ...]) -> str:
-    """Return the statement that finds the given number of names of each kind, in this order."""
-    return ' UNION ALL '.join(
-        _SELECTS[kind].format(sql.placeholders(count), columns=_CONSUMER_COLUMNS) for kind, count in counts if count
-    )
+    """Return the statement that finds the given number of names of each kind, in this order.
+
+    Zeros fill the columns, so that all kinds have as many as an allocation.
+    """
+    selects = []
+    for kind, count in counts:
+        if count:
+            table, name, *columns = _SELECTED[kind]
+            filled = [f"'{kind}'", name, *columns, *['0'] * (len(AllocationRow._fields) - 1 - len(columns))]
+            template = 'SELECT {columns} FROM {table} WHERE {name} IN ({names})'
+            names = sql.placeholders(count)
+            selects.append(sql.statement(template, columns=', '.join(filled), table=table, name=name, names=names))
+    return ' UNION ALL '.join(selects)
 
 
 _DELETE_CONSUMER = sql.statement(
-    'DELETE FROM placement_consumers WHERE uuid = ? RETURNING {columns}', columns=_CONSUMER_COLUMNS
+    'DELETE FROM placement_consumers WHERE uuid = ? RETURNING {columns}', columns=', '.join(ConsumerRow._fields)
 )
 # Instead of counting inventories, this counts 1. A release does not check whether it updates each inventory.
 _DELETE_ALLOCATIONS = sql.statement(
@@ -170,4 +180,4 @@ def delete_returning(tx: sa.Connection, consumer: str) -> CurrentAllocations:
     # Another transaction has just inserted both, so the next attempt deletes the row of the consumer.
     if rows and not deleted:
         raise retry()
-    return CurrentAllocations({row.uuid: row for row in deleted}, rows, {}, {}, {}, {})
+    return CurrentAllocations({row.uuid: row for row in deleted}, rows)

@@ -85,7 +85,7 @@ class ClaimPlan:
 def make_plan(
     db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim], reshaped: Sequence[ReshapedProvider]
 ) -> ClaimPlan:
-    """Take steps 1 to 3 of ``claims.claim``, and plan the others.
+    """Take steps 0 to 3 of ``claims.claim``, and plan the others.
 
     :raises PlacementError: as for ``claims.claim.reshape``, except errors that depend on stored inventories.
     """
@@ -103,7 +103,7 @@ def make_plan(
     # 2. Resource classes of the inventories and of the allocations.
     names = [name for provider in reshaped for name in provider.inventories]
     names += [name for claim in claims for amounts in claim.allocations.values() for name in amounts]
-    class_ids = db.resource_classes.lock_ids(tx, list(dict.fromkeys(names)))
+    class_ids = db.resource_classes.lock_ids(tx, names)
     # 3. Projects, users and types.
     desired = consumers.ensure_owners_and_types(tx, claims, current)
 

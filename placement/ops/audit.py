@@ -298,10 +298,10 @@ def _insert_consumer(uuid: str, project_id: str, user_id: str, tx: sa.Connection
     :param project_id: external id of the project.
     :param user_id: external id of the user.
     """
-    projects, users = consumers.ensure_owners(tx, {project_id}, {user_id})
+    owner = consumers.ensure_owner(tx, project_id, user_id)
     allocation_id = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
     if allocation_id is not None:
-        columns, row = 'uuid, project_id, user_id, generation', (uuid, projects[project_id], users[user_id], 0)
+        columns, row = 'uuid, project_id, user_id, generation', (uuid, *owner, 0)
         for text, values in sql.bulk_insert(tx, _consumers.name, columns, [row], unless_present=True):
             sql.execute_text(tx, text, *values)
 
