@@ -7,6 +7,7 @@ consumers, the owners of allocations, and ``used``.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -165,10 +166,8 @@ def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
         last = sql.execute_text(connection, query).one()
         if largest > last.last_value or (largest == last.last_value and not last.is_called):
             change = sa.select(sa.func.setval(sequence, largest))
-            yield Step(
-                f'Continue the ids of {table.name} after {largest}.',
-                functools.partial(sa.Connection.execute, statement=change),
-            )
+            sentence = f'Continue the ids of {table.name} after {largest}.'
+            yield Step(sentence, operator.methodcaller('execute', change))
 
 
 def standard_names(connection: sa.Connection, names: Names) -> Iterator[Step]:
@@ -274,20 +273,15 @@ def _insert_consumers(project: str, user: str, connection: sa.Connection) -> Non
     connection.execute(_consumers.insert(), rows)
 
 
-def owners(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """Yield the step that copies project, user and type of each consumer to its allocations."""
+def computed_columns(connection: sa.Connection, names: Names) -> Iterator[Step]:
+    """Yield the steps that copy the owner of each consumer to its allocations, and compute ``inventories.used``."""
     number = _number(connection, names[_allocations].c.id.is_not(None))
-    change = _allocations.update().values(**tables.OWNER, updated_at=_allocations.c.updated_at)
+    owners = _allocations.update().values(**tables.OWNER, updated_at=_allocations.c.updated_at)
     sentence = f'Copy project, user and type of the consumer to {plural(number, "allocation")}.'
-    yield Step(sentence, functools.partial(sa.Connection.execute, statement=change))
-
-
-def used(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """Yield the step that computes ``inventories.used``."""
-    number = _number(connection, names[_allocations].c.id.is_not(None))
-    change = _inventories.update().values(used=tables.ALLOCATED, updated_at=_inventories.c.updated_at)
+    yield Step(sentence, operator.methodcaller('execute', owners))
+    used = _inventories.update().values(used=tables.ALLOCATED, updated_at=_inventories.c.updated_at)
     sentence = f'Set the usage of each inventory to the sum of its allocations ({number} in all).'
-    yield Step(sentence, functools.partial(sa.Connection.execute, statement=change))
+    yield Step(sentence, operator.methodcaller('execute', used))
 
 
 def notes(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:

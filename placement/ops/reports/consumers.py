@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -74,9 +75,7 @@ def consumers_of_tree(db: Database, root_id: int, first: int, count: int) -> Con
         .distinct()
     )
     with db.reader() as tx:
-        total = tx.execute(sa.select(sa.func.count()).select_from(consumer_ids.subquery())).scalar_one()
-        uuids = tx.scalars(consumer_ids.order_by(_allocations.c.consumer_id).limit(count).offset(first)).all()
-        return ConsumerPage(total, _read(tx, uuids, inside))
+        return _page(tx, consumer_ids, inside, first, count)
 
 
 def consumers_by_provider(db: Database, provider_ids: Iterable[int]) -> dict[str, list[ConsumerReport]]:
@@ -115,34 +114,33 @@ def find_consumers(db: Database, text: str, first: int, count: int) -> ConsumerP
             if id_ is not None:
                 condition = column == id_
                 break
-        total = tx.execute(sa.select(sa.func.count()).select_from(_consumers).where(condition)).scalar_one()
-        query = sa.select(_consumers.c.uuid).where(condition).order_by(_consumers.c.uuid).limit(count).offset(first)
-        return ConsumerPage(total, _read(tx, tx.scalars(query).all(), sa.true()))
+        return _page(tx, sa.select(_consumers.c.uuid).where(condition), sa.true(), first, count)
 
 
-@dataclass(frozen=True)
-class ProjectCount:
-    """A project, and how many consumers it has."""
+def _page(
+    tx: sa.Connection, consumers: sa.Select[Any], within: sa.ColumnElement[bool], first: int, count: int
+) -> ConsumerPage:
+    """Return one page of the ``consumers`` that a statement selects, each with its allocations ``within`` a place."""
+    total = tx.execute(sa.select(sa.func.count()).select_from(consumers.subquery())).scalar_one()
+    uuids = tx.scalars(consumers.order_by(*consumers.selected_columns).limit(count).offset(first)).all()
+    return ConsumerPage(total, _read(tx, uuids, within))
 
-    project: str
-    consumers: int
 
-
-def largest_projects(db: Database, count: int) -> list[ProjectCount]:
-    """Return the projects with the most consumers, in one statement.
+def largest_projects(db: Database, count: int) -> list[dict[str, Any]]:
+    """Return each ``project`` with the most consumers, and the number of these ``consumers``, in one statement.
 
     :param count: maximum number of projects to return.
     """
-    consumers = sa.func.count()
+    consumers = sa.func.count().label('consumers')
     query = (
-        sa.select(_projects.c.external_id, consumers)
+        sa.select(_projects.c.external_id.label('project'), consumers)
         .join_from(_consumers, _projects, _projects.c.id == _consumers.c.project_id)
         .group_by(_projects.c.external_id)
         .order_by(consumers.desc(), _projects.c.external_id)
         .limit(count)
     )
     with db.reader() as tx:
-        return [ProjectCount(*row) for row in tx.execute(query)]
+        return [row._asdict() for row in tx.execute(query)]
 
 
 def read_consumer(db: Database, uuid: str) -> ConsumerReport | None:
