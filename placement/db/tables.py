@@ -27,29 +27,36 @@ metadata = sa.MetaData()
 FIRST_CUSTOM_CLASS_ID = 10000
 
 
-def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
-    return sa.Table(
-        name,
-        metadata,
-        *items,
+def _table(name: str, *items: sa.schema.SchemaItem, has_times: bool = True, **options: Any) -> sa.Table:
+    times = (
         sa.Column('created_at', sa.DateTime, default=timeutils.utcnow),
         sa.Column('updated_at', sa.DateTime, onupdate=timeutils.utcnow),
-        mysql_engine='InnoDB',
-        mysql_charset='utf8mb4',
-        **options,
     )
+    items = (*items, *times) if has_times else items
+    return sa.Table(name, metadata, *items, mysql_engine='InnoDB', mysql_charset='utf8mb4', **options)
 
 
-def _with_unique_ids(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
+def _with_unique_ids(name: str, *items: sa.schema.SchemaItem, has_times: bool = True) -> sa.Table:
     """Return a table that never reuses an id, because ids are used after the transaction that read them.
 
     SQLite needs AUTOINCREMENT for this; the other databases never reuse ids.
     """
-    return _table(name, _id(), *items, sqlite_autoincrement=True)
+    return _table(name, _key('id', autoincrement=True), *items, has_times=has_times, sqlite_autoincrement=True)
 
 
-def _id() -> sa.Column[int]:
-    return sa.Column('id', sa.Integer, primary_key=True, nullable=False)
+def _of_texts(name: str, column: str) -> sa.Table:
+    """Return a table of unique texts of up to 255 characters, each with an id."""
+    unique = sa.UniqueConstraint(column, name=f'uniq_{name.removeprefix("placement_")}0{column}')
+    return _with_unique_ids(name, sa.Column(column, sql.Text(255), nullable=False), unique)
+
+
+def _key(name: str, type_: type[sa.Integer] = sa.Integer, *, autoincrement: bool = False) -> sa.Column[int]:
+    return sa.Column(name, type_, primary_key=True, autoincrement=autoincrement)
+
+
+def _reference(name: str, table: str, *, primary_key: bool = False, nullable: bool = False) -> sa.Column[int]:
+    foreign_key = sa.ForeignKey(f'placement_{table}.id')
+    return sa.Column(name, sa.Integer, foreign_key, primary_key=primary_key, nullable=nullable)
 
 
 resource_providers = _with_unique_ids(
@@ -59,8 +66,8 @@ resource_providers = _with_unique_ids(
     sa.Column('generation', sa.Integer, nullable=False, default=0),
     # A root has its own id here. NULL exists only inside the transaction that creates or deletes a root: MySQL reports
     # the id of a row after the INSERT, and does not delete a row that refers to itself.
-    sa.Column('root_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=True),
-    sa.Column('parent_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=True),
+    _reference('root_provider_id', 'resource_providers', nullable=True),
+    _reference('parent_provider_id', 'resource_providers', nullable=True),
     sa.UniqueConstraint('uuid', name='uniq_resource_providers0uuid'),
     sa.UniqueConstraint('name', name='uniq_resource_providers0name'),
     sa.Index('resource_providers_root_provider_id_idx', 'root_provider_id'),
@@ -69,9 +76,9 @@ resource_providers = _with_unique_ids(
 
 inventories = _table(
     'placement_inventories',
-    _id(),
-    sa.Column('resource_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=False),
-    sa.Column('resource_class_id', sa.Integer, sa.ForeignKey('placement_resource_classes.id'), nullable=False),
+    _key('id', autoincrement=True),
+    _reference('resource_provider_id', 'resource_providers'),
+    _reference('resource_class_id', 'resource_classes'),
     sa.Column('total', sa.Integer, nullable=False),
     sa.Column('reserved', sa.Integer, nullable=False),
     sa.Column('min_unit', sa.Integer, nullable=False),
@@ -87,8 +94,8 @@ inventories = _table(
 
 allocations = _table(
     'placement_allocations',
-    _id(),
-    sa.Column('resource_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=False),
+    _key('id', autoincrement=True),
+    _reference('resource_provider_id', 'resource_providers'),
     sa.Column('consumer_id', sql.Text(36), nullable=False),
     sa.Column('resource_class_id', sa.Integer, nullable=False),
     sa.Column('used', sa.Integer, nullable=False),
@@ -96,10 +103,7 @@ allocations = _table(
     sa.Column('consumer_user_id', sa.Integer, nullable=True),
     sa.Column('consumer_type_id', sa.Integer, nullable=True),
     sa.UniqueConstraint(
-        'consumer_id',
-        'resource_provider_id',
-        'resource_class_id',
-        name='uniq_allocations0consumer_provider_class',
+        'consumer_id', 'resource_provider_id', 'resource_class_id', name='uniq_allocations0consumer_provider_class'
     ),
     sa.Index('allocations_provider_class_used_idx', 'resource_provider_id', 'resource_class_id', 'used'),
     sa.Index(
@@ -112,80 +116,49 @@ allocations = _table(
     ),
 )
 
-projects = _with_unique_ids(
-    'placement_projects',
-    sa.Column('external_id', sql.Text(255), nullable=False),
-    sa.UniqueConstraint('external_id', name='uniq_projects0external_id'),
-)
-
-users = _with_unique_ids(
-    'placement_users',
-    sa.Column('external_id', sql.Text(255), nullable=False),
-    sa.UniqueConstraint('external_id', name='uniq_users0external_id'),
-)
-
+projects = _of_texts('placement_projects', 'external_id')
+users = _of_texts('placement_users', 'external_id')
 # Names that clients choose, such as INSTANCE. A write of a consumer inserts its type; types are never removed.
-consumer_types = _with_unique_ids(
-    'placement_consumer_types',
-    sa.Column('name', sql.Text(255), nullable=False),
-    sa.UniqueConstraint('name', name='uniq_consumer_types0name'),
-)
+consumer_types = _of_texts('placement_consumer_types', 'name')
 
 consumers = _with_unique_ids(
     'placement_consumers',
     sa.Column('uuid', sql.Text(36), nullable=False),
-    sa.Column('project_id', sa.Integer, sa.ForeignKey('placement_projects.id'), nullable=False),
-    sa.Column('user_id', sa.Integer, sa.ForeignKey('placement_users.id'), nullable=False),
+    _reference('project_id', 'projects'),
+    _reference('user_id', 'users'),
     sa.Column('generation', sa.Integer, nullable=False, default=0, server_default='0'),
     # NULL for a consumer that was never written at microversion 1.38 or later.
-    sa.Column('consumer_type_id', sa.Integer, sa.ForeignKey('placement_consumer_types.id'), nullable=True),
+    _reference('consumer_type_id', 'consumer_types', nullable=True),
     sa.UniqueConstraint('uuid', name='uniq_consumers0uuid'),
     sa.Index('consumers_project_user_type_uuid_idx', 'project_id', 'user_id', 'consumer_type_id', 'uuid'),
     sa.Index('consumers_user_id_idx', 'user_id'),
     sa.Index('consumers_consumer_type_id_idx', 'consumer_type_id'),
 )
 
-resource_classes = sa.Table(
+resource_classes = _table(
     'placement_resource_classes',
-    metadata,
     # No auto-increment: ids of standard classes begin at 0, and MySQL would replace a 0. The ids of custom classes come
     # from resource_class_sequence.
-    sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
+    _key('id'),
     sa.Column('name', sql.Text(255), nullable=False),
-    sa.Column('created_at', sa.DateTime, default=timeutils.utcnow),
-    sa.Column('updated_at', sa.DateTime, onupdate=timeutils.utcnow),
     sa.UniqueConstraint('name', name='uniq_resource_classes0name'),
-    mysql_engine='InnoDB',
-    mysql_charset='utf8mb4',
 )
 
 # One row: the largest id that any class ever had, so that the id of a deleted class is not reused. Transactions that
 # create a class lock the row, so they run one at a time.
-resource_class_sequence = sa.Table(
+resource_class_sequence = _table(
     'placement_resource_class_sequence',
-    metadata,
-    sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
+    _key('id'),
     sa.Column('last', sa.Integer, nullable=False),
-    mysql_engine='InnoDB',
-    mysql_charset='utf8mb4',
+    has_times=False,
 )
 
-traits = _with_unique_ids(
-    'placement_traits',
-    sa.Column('name', sql.Text(255), nullable=False),
-    sa.UniqueConstraint('name', name='uniq_traits0name'),
-)
+traits = _of_texts('placement_traits', 'name')
 
 resource_provider_traits = _table(
     'placement_resource_provider_traits',
-    sa.Column('trait_id', sa.Integer, sa.ForeignKey('placement_traits.id'), primary_key=True, nullable=False),
-    sa.Column(
-        'resource_provider_id',
-        sa.Integer,
-        sa.ForeignKey('placement_resource_providers.id'),
-        primary_key=True,
-        nullable=False,
-    ),
+    _reference('trait_id', 'traits', primary_key=True),
+    _reference('resource_provider_id', 'resource_providers', primary_key=True),
     sa.Index('resource_provider_traits_resource_provider_trait_idx', 'resource_provider_id', 'trait_id'),
 )
 
@@ -197,46 +170,34 @@ placement_aggregates = _with_unique_ids(
 
 resource_provider_aggregates = _table(
     'placement_resource_provider_aggregates',
-    sa.Column(
-        'resource_provider_id',
-        sa.Integer,
-        sa.ForeignKey('placement_resource_providers.id'),
-        primary_key=True,
-        nullable=False,
-    ),
-    sa.Column('aggregate_id', sa.Integer, sa.ForeignKey('placement_aggregates.id'), primary_key=True, nullable=False),
+    _reference('resource_provider_id', 'resource_providers', primary_key=True),
+    _reference('aggregate_id', 'aggregates', primary_key=True),
     sa.Index('resource_provider_aggregates_aggregate_id_idx', 'aggregate_id'),
 )
 
 # The change log (placement.db.change_log). No other table refers to it.
 
 # Each process keeps at most as many rows as it ever had write transactions at the same time. Rows are never deleted.
-change_log_slots = sa.Table(
+change_log_slots = _with_unique_ids(
     'placement_change_log_slots',
-    metadata,
-    sa.Column('id', sa.Integer, primary_key=True, nullable=False),
     sa.Column('sequence', sa.BigInteger, nullable=False),
     # 48 random bits, so that the sum over 30,000 slots fits 63 bits, as SQLite requires.
     sa.Column('token', sa.BigInteger, nullable=False),
     # A random number that identifies a process; NULL if the slot is free.
     sa.Column('owner', sa.BigInteger, nullable=True),
     sa.Column('updated_at', sa.DateTime, nullable=False, server_default=sql.UtcNow()),
-    sqlite_autoincrement=True,
-    mysql_engine='InnoDB',
-    mysql_charset='utf8mb4',
+    has_times=False,
 )
 
-change_log = sa.Table(
+change_log = _table(
     'placement_change_log',
-    metadata,
-    sa.Column('slot_id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
-    sa.Column('sequence', sa.BigInteger, primary_key=True, nullable=False, autoincrement=False),
+    _key('slot_id'),
+    _key('sequence', sa.BigInteger),
     # No foreign key, because the provider may have been deleted, and 0 means none (change_log.NO_PROVIDER).
-    sa.Column('provider_id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
+    _key('provider_id'),
     sa.Column('kind', sa.SmallInteger, nullable=False),
     sa.Column('token', sa.BigInteger, nullable=False),
-    mysql_engine='InnoDB',
-    mysql_charset='utf8mb4',
+    has_times=False,
 )
 
 #: The condition of a join of inventories and allocations.
