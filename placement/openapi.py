@@ -11,7 +11,7 @@ import microversion_parse
 from placement import handler, schemas
 from placement.schemas import responses as response_schemas
 from placement.web import microversion
-from placement.web.operation import Described, Operation, RequiresContentType
+from placement.web.operation import Described, JsonBody, Operation
 
 Document = dict[str, Any]
 
@@ -125,9 +125,9 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
         'security': [{'token': []}] if operation.policy else [],
     }
     for check in operation.checks:
-        if isinstance(check, RequiresContentType):
+        if isinstance(check, JsonBody):
             schema = _for_version(check.schema, version)
-            description['requestBody'] = {'required': True, 'content': {check.media_type: {'schema': schema}}}
+            description['requestBody'] = {'required': True, 'content': {_JSON: {'schema': schema}}}
     return description
 
 
@@ -193,7 +193,7 @@ def _failures(path: str, method: str, operation: Operation) -> Iterator[int]:
     yield 406
     if method != 'GET':
         yield from (409, 413)
-    if any(isinstance(check, RequiresContentType) for check in operation.checks):
+    if any(isinstance(check, JsonBody) for check in operation.checks):
         yield 415
     yield 503
 

@@ -17,7 +17,7 @@ from placement.schemas import responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy, operation
+from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 
 def _with_generation(req: webob.Request) -> bool:
@@ -34,7 +34,7 @@ def _response(
 
 
 @operation(
-    RequiresAccept(JSON),
+    accepts_json,
     Microversions('1.1'),
     RequiresPolicy('placement:resource_providers:aggregates:list'),
     responses={200: responses.AGGREGATES},
@@ -46,7 +46,7 @@ def list_resource_provider_aggregates(req: webob.Request, context: RequestContex
 
 
 @operation(
-    RequiresContentType(JSON, schema.PUT),
+    JsonBody(schema.PUT),
     Microversions('1.1'),
     RequiresPolicy('placement:resource_providers:aggregates:update'),
     failures=(

@@ -18,7 +18,7 @@ from placement.schemas import responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy, operation
+from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 _CHANGED = ErrorMapping(
     exception.ConcurrentUpdate, 'Inventory and/or allocations changed while attempting to allocate: {error}'
@@ -63,9 +63,7 @@ def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[Consu
     return list(claims.values())
 
 
-@operation(
-    RequiresAccept(JSON), RequiresPolicy('placement:allocations:list'), responses={200: responses.CONSUMER_ALLOCATIONS}
-)
+@operation(accepts_json, RequiresPolicy('placement:allocations:list'), responses={200: responses.CONSUMER_ALLOCATIONS})
 def list_consumer_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the allocations of a consumer; an unknown consumer has none."""
     uuid = validation.canonical_uuid(util.path_variable(req, 'consumer_uuid'))
@@ -87,7 +85,7 @@ def list_consumer_allocations(req: webob.Request, context: RequestContext) -> we
 
 
 @operation(
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:resource_providers:allocations:list'),
     failures=(ErrorMapping(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
     responses={200: responses.PROVIDER_ALLOCATIONS},
@@ -118,7 +116,7 @@ def _consumer_uuid(req: webob.Request, _context: RequestContext) -> str:
 
 
 @operation(
-    RequiresContentType(JSON, schema.PUT),
+    JsonBody(schema.PUT),
     RequiresPolicy('placement:allocations:update'),
     failures=(
         _WRONG_GENERATION,
@@ -140,7 +138,7 @@ def replace_consumer_allocations(req: webob.Request, context: RequestContext, da
 
 @operation(
     Microversions('1.13'),
-    RequiresContentType(JSON, schema.POST),
+    JsonBody(schema.POST),
     RequiresPolicy('placement:allocations:manage'),
     failures=(
         _WRONG_GENERATION,

@@ -26,14 +26,14 @@ from placement.search.selection import AllocationCandidates
 from placement.web import microversion, request_log, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
-from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresPolicy, operation
+from placement.web.operation import Microversions, RequiresPolicy, accepts_json, operation
 
 LOG = log.getLogger(__name__)
 
 
 @operation(
     Microversions('1.10'),
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:allocation_candidates:list'),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,

@@ -18,7 +18,7 @@ from placement.schemas import responses
 from placement.web import error_document, microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy, operation
+from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 
 def _fields(inventory: Inventory | InventoryRecord) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _checked(
 
 
 @operation(
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:resource_providers:inventories:list'),
     responses={200: responses.INVENTORIES},
 )
@@ -70,7 +70,7 @@ def list_resource_provider_inventories(req: webob.Request, context: RequestConte
 
 
 @operation(
-    RequiresContentType(JSON, schema.POST_ONE),
+    JsonBody(schema.POST_ONE),
     RequiresPolicy('placement:resource_providers:inventories:create'),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
@@ -100,7 +100,7 @@ def create_resource_provider_inventory(
 
 
 @operation(
-    RequiresContentType(JSON, schema.PUT_ALL),
+    JsonBody(schema.PUT_ALL),
     RequiresPolicy('placement:resource_providers:inventories:update'),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
@@ -143,7 +143,7 @@ def delete_resource_provider_inventories(req: webob.Request, context: RequestCon
 
 
 @operation(
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:resource_providers:inventories:show'),
     responses={200: responses.INVENTORY},
 )
@@ -155,7 +155,7 @@ def get_resource_provider_inventory(req: webob.Request, context: RequestContext)
 
 
 @operation(
-    RequiresContentType(JSON, schema.PUT_ONE),
+    JsonBody(schema.PUT_ONE),
     RequiresPolicy('placement:resource_providers:inventories:update'),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),

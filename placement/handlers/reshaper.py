@@ -16,12 +16,12 @@ from placement.schemas import reshaper as schema
 from placement.web import error_document, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Microversions, RequiresContentType, RequiresPolicy, operation
+from placement.web.operation import JsonBody, Microversions, RequiresPolicy, operation
 
 
 @operation(
     Microversions('1.30'),
-    RequiresContentType(JSON, schema.POST),
+    JsonBody(schema.POST),
     RequiresPolicy('placement:reshaper:reshape'),
     failures=(
         ErrorMapping(

@@ -15,15 +15,7 @@ from placement.schemas import responses
 from placement.web import util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import (
-    JSON,
-    ByMicroversion,
-    Microversions,
-    RequiresAccept,
-    RequiresContentType,
-    RequiresPolicy,
-    operation,
-)
+from placement.web.operation import ByMicroversion, JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 
 def _serialize(collection: str, name: str) -> dict[str, Any]:
@@ -42,7 +34,7 @@ def _serialize_all(collection: str, names: tuple[str, ...]) -> orjson.Fragment:
 
 @operation(
     Microversions('1.2'),
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:resource_classes:list'),
     responses={200: responses.RESOURCE_CLASSES},
 )
@@ -54,7 +46,7 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
 
 @operation(
     Microversions('1.2'),
-    RequiresContentType(JSON, schema.CUSTOM_CLASS),
+    JsonBody(schema.CUSTOM_CLASS),
     RequiresPolicy('placement:resource_classes:create'),
     failures=(
         ErrorMapping(exception.ResourceClassExists, 'Conflicting resource class already exists: {resource_class}'),
@@ -69,7 +61,7 @@ def create_resource_class(req: webob.Request, context: RequestContext, data: dic
 
 @operation(
     Microversions('1.2'),
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:resource_classes:show'),
     responses={200: responses.RESOURCE_CLASS},
 )
@@ -82,7 +74,7 @@ def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Res
 
 @operation(
     Microversions('1.2', last='1.6'),
-    RequiresContentType(JSON, schema.CUSTOM_CLASS),
+    JsonBody(schema.CUSTOM_CLASS),
     RequiresPolicy('placement:resource_classes:update'),
     responses={200: responses.RESOURCE_CLASS},
 )

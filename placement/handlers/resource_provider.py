@@ -22,7 +22,7 @@ from placement.search.request import RequestGroup
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
-from placement.web.operation import JSON, RequiresAccept, RequiresContentType, RequiresPolicy, operation
+from placement.web.operation import JsonBody, RequiresPolicy, accepts_json, operation
 
 # The names of the links other than ``self``, each with the first microversion that has it.
 _SUB_RESOURCES = (
@@ -76,7 +76,7 @@ def _filters(params: MultiDict, version: Any) -> RequestGroup:
 
 
 @operation(
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:resource_providers:list'),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
@@ -117,7 +117,7 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]
 
 
 @operation(
-    RequiresContentType(JSON, schema.POST),
+    JsonBody(schema.POST),
     RequiresPolicy('placement:resource_providers:create'),
     responses=(((1, 20), {200: responses.PROVIDER}), ((1, 0), {201: None})),
 )
@@ -150,9 +150,7 @@ def require_provider(req: webob.Request, context: RequestContext) -> ResourcePro
     return ResourceProvider.get_by_uuid(context, util.path_variable(req, 'uuid'))
 
 
-@operation(
-    RequiresAccept(JSON), RequiresPolicy('placement:resource_providers:show'), responses={200: responses.PROVIDER}
-)
+@operation(accepts_json, RequiresPolicy('placement:resource_providers:show'), responses={200: responses.PROVIDER})
 def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one provider."""
     provider = require_provider(req, context)
@@ -160,7 +158,7 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
 
 
 @operation(
-    RequiresContentType(JSON, schema.PUT),
+    JsonBody(schema.PUT),
     RequiresPolicy('placement:resource_providers:update'),
     failures=(
         ErrorMapping(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),

@@ -19,7 +19,7 @@ from placement.schemas import trait as schema
 from placement.web import util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy, operation
+from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 _INVALID_NAME = (
     'The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "CUSTOM_" '
@@ -37,7 +37,7 @@ def _for_provider(req: webob.Request, provider: ProviderGeneration, traits: Sequ
 
 @operation(
     Microversions('1.6'),
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:resource_providers:traits:list'),
     responses={200: responses.PROVIDER_TRAITS},
 )
@@ -49,7 +49,7 @@ def list_resource_provider_traits(req: webob.Request, context: RequestContext) -
 
 @operation(
     Microversions('1.6'),
-    RequiresContentType(JSON, schema.PUT_FOR_PROVIDER),
+    JsonBody(schema.PUT_FOR_PROVIDER),
     RequiresPolicy('placement:resource_providers:traits:update'),
     failures=(ErrorMapping(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),),
     responses={200: responses.PROVIDER_TRAITS},
@@ -86,7 +86,7 @@ def _name_filter(value: str) -> dict[str, Any]:
 
 @operation(
     Microversions('1.6'),
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:traits:list'),
     query=schema.LIST,
     responses={200: responses.TRAITS},

@@ -14,7 +14,7 @@ from placement.schemas import responses
 from placement.schemas import usage as schema
 from placement.web import microversion, util
 from placement.web.context import RequestContext
-from placement.web.operation import JSON, Microversions, RequiresAccept, RequiresPolicy, operation
+from placement.web.operation import Microversions, RequiresPolicy, accepts_json, operation
 
 
 def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
@@ -22,7 +22,7 @@ def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
 
 
 @operation(
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:resource_providers:usages'),
     responses={200: responses.PROVIDER_USAGES},
 )
@@ -47,7 +47,7 @@ def _project_of_query(req: webob.Request) -> dict[str, str]:
 
 @operation(
     Microversions('1.9'),
-    RequiresAccept(JSON),
+    accepts_json,
     RequiresPolicy('placement:usages', _project_of_query, default='rule:admin_or_project_reader_or_service_api'),
     query=schema.TOTAL,
     responses={200: responses.USAGES},

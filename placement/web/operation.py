@@ -68,30 +68,22 @@ class Microversions:
 
 
 @dataclasses.dataclass(frozen=True)
-class RequiresContentType:
-    """The Content-Type of the request has to be ``media_type`` (or 415). ``schema`` validates the body."""
+class JsonBody:
+    """The Content-Type of the request has to be that of JSON (or 415). ``schema`` validates the body."""
 
-    media_type: str
     schema: Described = None
 
     def __call__(self, req: webob.Request) -> None:
         sent = req.environ.get('CONTENT_TYPE', '').partition(';')[0].strip() or None
-        if sent != self.media_type:
-            raise exc.HTTPUnsupportedMediaType(f'The media type {sent} is not supported, use {self.media_type}')
+        if sent != JSON:
+            raise exc.HTTPUnsupportedMediaType(f'The media type {sent} is not supported, use {JSON}')
 
 
-@dataclasses.dataclass(frozen=True)
-class RequiresAccept:
-    """The Accept header of the request has to allow ``media_type`` (or 406)."""
-
-    media_type: str
-
-    def __call__(self, req: webob.Request) -> None:
-        # Parsing the header takes time, so common values are compared first.
-        if req.environ.get('HTTP_ACCEPT') not in (self.media_type, None, '*/*') and not req.accept.acceptable_offers(
-            [self.media_type]
-        ):
-            raise exc.HTTPNotAcceptable(f'Only {self.media_type} is provided')
+def accepts_json(req: webob.Request) -> None:
+    """Check that the Accept header of the request allows JSON (or 406)."""
+    # Parsing the header takes time, so common values are compared first.
+    if req.environ.get('HTTP_ACCEPT') not in (JSON, None, '*/*') and not req.accept.acceptable_offers([JSON]):
+        raise exc.HTTPNotAcceptable(f'Only {JSON} is provided')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +140,7 @@ class Operation:
         #: The first line of the handler's docstring, for the OpenAPI document and the sample of the policy file.
         self.summary = (handler.__doc__ or '').partition('\n')[0]
         self.policy = next((check for check in self.checks if isinstance(check, RequiresPolicy)), None)
-        self.body = next((check.schema for check in self.checks if isinstance(check, RequiresContentType)), None)
+        self.body = next((check.schema for check in self.checks if isinstance(check, JsonBody)), None)
         self._parse_query = parse_query
         self._path_error = path_error
 
@@ -216,6 +208,6 @@ def operation(*checks: Check, **declarations: Any) -> Callable[[Handler], Operat
     """Make an operation of a handler. After the ``checks`` it gets the request, its context, and the body or query.
 
     :param declarations: the other parameters of ``Operation``. The OpenAPI document (``placement.openapi``) shows the
-        schemas in ``RequiresContentType``, ``query`` and ``responses``.
+        schemas in ``JsonBody``, ``query`` and ``responses``.
     """
     return functools.partial(Operation, checks=checks, **declarations)

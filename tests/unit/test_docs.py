@@ -26,7 +26,8 @@ from placement.schemas import (
     usage,
 )
 from placement.web import error_document, microversion
-from placement.web.operation import Check, Microversions, RequiresAccept, RequiresContentType, RequiresPolicy
+from placement.web import operation as web_operation
+from placement.web.operation import Check, JsonBody, Microversions, RequiresPolicy
 
 ROOT = Path(__file__).resolve().parents[2]
 API_REF = ROOT / 'api-ref'
@@ -237,10 +238,10 @@ def _in_words(check: Check) -> str:
             return f'{otherwise} below {first}'
         case Microversions(first, last, otherwise):
             return f'{otherwise} outside of {first} to {last}'
-        case RequiresContentType(media_type):
-            return f'415 unless the body is `{media_type}`'
-        case RequiresAccept(media_type):
-            return f'406 unless `{media_type}` is acceptable'
+        case JsonBody():
+            return '415 unless the body is `application/json`'
+        case web_operation.accepts_json:
+            return '406 unless `application/json` is acceptable'
         case RequiresPolicy(rule):
             return f'403 unless `{rule}` allows it'
     raise AssertionError(check)

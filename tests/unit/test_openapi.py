@@ -12,7 +12,7 @@ import pytest
 
 from placement import handler, openapi, schemas
 from placement.web import microversion
-from placement.web.operation import Operation, RequiresAccept, RequiresContentType
+from placement.web.operation import JsonBody, Operation, accepts_json
 
 VERSIONS = [microversion.parse_version_string(text) for text in microversion.VERSIONS]
 OPERATIONS = [
@@ -61,10 +61,10 @@ def test_documents_are_json_with_sound_schemas_and_references(version: Any) -> N
 )
 def test_operations_declare_the_schemas_of_their_bodies_and_responses(operation: Operation) -> None:
     for check in operation.checks:
-        if isinstance(check, RequiresContentType):
+        if isinstance(check, JsonBody):
             assert check.schema is not None
     assert operation.responses
-    if any(isinstance(check, RequiresAccept) for check in operation.checks):
+    if accepts_json in operation.checks:
         assert isinstance(operation.responses, dict)
         assert None not in operation.responses.values()
 

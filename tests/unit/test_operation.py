@@ -14,9 +14,9 @@ from placement.web.operation import (
     JSON,
     ByMicroversion,
     Check,
+    JsonBody,
     Microversions,
     Operation,
-    RequiresContentType,
     RequiresPolicy,
     operation,
 )
@@ -55,8 +55,8 @@ def test_a_caller_without_permission_is_rejected() -> None:
 
 
 def test_checks_are_made_in_the_order_in_which_they_are_named() -> None:
-    window_first = _show(Microversions('1.1'), RequiresContentType(JSON), RequiresPolicy('x'))
-    media_first = _show(RequiresContentType(JSON), Microversions('1.1'), RequiresPolicy('x'))
+    window_first = _show(Microversions('1.1'), JsonBody(), RequiresPolicy('x'))
+    media_first = _show(JsonBody(), Microversions('1.1'), RequiresPolicy('x'))
     assert _send(window_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 404
     assert _send(media_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 415
     assert _send(media_first, version='1.0', allowed=False, CONTENT_TYPE=JSON).status_int == 404
