@@ -118,7 +118,7 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
         if summary is not None:
             output.print_json({'summary': dataclasses.asdict(summary)})
         elif args.list:
-            output.print_json({'list': [dataclasses.asdict(row) for row in rows]})
+            output.print_json({'list': list(map(_row_data, rows))})
         else:
             output.print_json({'trees': [_as_data(tree, consumers) for tree in trees]})
     elif summary is not None:
@@ -148,23 +148,31 @@ def _list(rows: Iterable[capacity.TreeRow], resource_class: str | None, console:
     """Make a table with one line for each tree: its usage of ``resource_class``, or of its fullest class if None."""
     table = output.table('Host', 'Share', f'Used of\n{resource_class}' if resource_class else 'Used of capacity')
     for row in rows:
-        classes = [figures for figures in row.classes if resource_class in (None, figures.resource_class)]
-        fullest = max(classes, key=lambda figures: figures.utilization.share, default=None)
+        classes = [name for name in row.utilizations if resource_class in (None, name)]
+        fullest = max(classes, key=lambda name: row.utilizations[name].share, default=None)
         name = Text(output.printable(row.name, console))
         if fullest is None:
             table.add_row(name, '', 'no inventory', style='dim')
             continue
-        utilization = fullest.utilization
-        used = units.used_of_capacity(fullest.resource_class, utilization.used, utilization.capacity)
+        utilization = row.utilizations[fullest]
+        used = units.used_of_capacity(fullest, utilization.used, utilization.capacity)
         if utilization.over_committed:
-            used += f', over-committed by {units.amount(fullest.resource_class, utilization.over_committed)}'
+            used += f', over-committed by {units.amount(fullest, utilization.over_committed)}'
         style = 'bold red' if utilization.over_committed else '' if utilization.used else 'dim'
         share = units.percent(utilization.used, utilization.capacity)
-        table.add_row(name, share, used if resource_class else f'{fullest.resource_class} {used}', style=style)
+        table.add_row(name, share, used if resource_class else f'{fullest} {used}', style=style)
     return table
 
 
 # As JSON: a flat list of providers, since JSON parsers limit the depth of nesting ---------------------------
+
+
+def _row_data(row: capacity.TreeRow) -> dict[str, Any]:
+    classes = [
+        {'resource_class': name, 'utilization': dataclasses.asdict(utilization)}
+        for name, utilization in row.utilizations.items()
+    ]
+    return {'uuid': row.uuid, 'name': row.name, 'providers': row.providers, 'classes': classes, 'found': row.found}
 
 
 def _as_data(tree: Tree, consumers: Consumers | None) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def test_trees_are_listed_fullest_first(nested: Snapshot) -> None:
     page = list_trees(nested)
     assert page.trees == 5
     assert [row.name for row in page.rows] == ['compute-0', 'compute-1', 'compute-2', 'store', 'compute-3']
-    assert [column.resource_class for column in page.rows[0].classes] == ['VCPU', 'MEMORY_MB', 'SRIOV_NET_VF']
+    assert list(page.rows[0].utilizations) == ['VCPU', 'MEMORY_MB', 'SRIOV_NET_VF']
     assert [row.name for row in list_trees(nested, order=NAME, first=3).rows] == ['compute-3', 'store']
     assert [row.name for row in list_trees(nested, first=1, count=1).rows] == ['compute-1']
 

@@ -454,8 +454,9 @@ def test_a_consumer_has_its_type(page: Page, conf: cfg.ConfigOpts) -> None:
     assert '<dt>Type</dt><dd><bdi>INSTANCE</bdi></dd>' in get(page, address).text
 
 
-def test_every_check_of_the_audit_has_a_title() -> None:
-    assert list(health._KINDS) == list(audit.CHECKS)
+def test_every_check_of_the_audit_has_a_title(page: Page) -> None:
+    (checks,) = re.findall('<ul class="checks">(.*?)</ul>', get(page, '/health').text, re.DOTALL)
+    assert len(set(re.findall('<span>([A-Z][a-z -]+)', checks))) == len(audit.CHECKS)
 
 
 @pytest.mark.parametrize(

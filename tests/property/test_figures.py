@@ -121,8 +121,7 @@ def test_figures_of_aggregates_and_trees(state: Snapshot) -> None:
     for tree in list_trees(state, order=NAME, count=None).rows:
         (root_id,) = (provider.root_id for provider in providers if provider.uuid == tree.uuid)
         members = [provider for provider in providers if provider.root_id == root_id]
-        expected = [_utilization(_of_class(members, column.resource_class)) for column in tree.classes]
-        assert [column.utilization for column in tree.classes] == expected
+        assert tree.utilizations == {name: _utilization(_of_class(members, name)) for name in tree.utilizations}
 
 
 @given(clouds(), st.sampled_from(sorted(FULL, key=lambda state: state.value)))

@@ -46,7 +46,6 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
         'connections': None if connections is None else [origin._asdict() for origin in connections[:_CONNECTIONS]],
     }
     extra = {
-        'kinds': _KINDS,
         # The kinds of findings that need no action.
         'informational': {
             result['kind']
@@ -121,17 +120,3 @@ def _activity(registry: CollectorRegistry) -> dict[str, Any]:
         'empty_searches': counts(f'{returned}_bucket', 'le').get('0.0', 0),
         'cache_checked': checked[-1].value if checked else None,
     }
-
-
-#: The heading for each kind of finding.
-_KINDS = {
-    'invalid_tree': 'Invalid trees',
-    'allocation_without_consumer': 'Allocations without a consumer',
-    'allocation_owner_mismatch': 'Allocations with a wrong owner',
-    'consumer_without_allocations': 'Consumers without allocations',
-    'allocation_without_inventory': 'Allocations without inventory',
-    'usage_mismatch': 'Usage mismatches',
-    'over_committed': 'Over-committed inventories',
-    'unit_violation': 'Unit violations',
-    'orphaned_aggregate': 'Aggregates without providers',
-}

@@ -37,7 +37,7 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
         {name for partition in snapshot.partitions for name in partition.inventory_columns},
         key=snapshot.names.class_ids.__getitem__,
     )
-    shown = {figures.resource_class for row in tree_page.rows for figures in row.classes}
+    shown = {name for row in tree_page.rows for name in row.utilizations}
     extra = {
         'pages': pages,
         'stored': snapshot.provider_count,
@@ -49,14 +49,9 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
 
 def _row(snapshot: Snapshot, row: TreeRow) -> dict[str, Any]:
     """Return the data of one row. ``reserved`` lists the classes without capacity and usage in the tree."""
-    root = snapshot.find_provider(row.uuid)
-    utilizations = {figures.resource_class: figures.utilization for figures in row.classes}
+    root, utilizations = snapshot.find_provider(row.uuid), row.utilizations
     return {
-        'uuid': row.uuid,
-        'name': row.name,
-        'providers': row.providers,
-        'found': row.found,
-        'utilizations': utilizations,
+        **vars(row),
         'over_committed': [name for name, utilization in utilizations.items() if utilization.over_committed],
         'reserved': [
             name for name, utilization in utilizations.items() if not utilization.capacity and not utilization.used

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -205,21 +205,16 @@ FULLEST, NAME = 'fullest', 'name'
 
 
 @dataclass(frozen=True)
-class ClassUtilization:
-    """The usage and capacity of one resource class, summed up over the providers of one tree."""
-
-    resource_class: str
-    utilization: Utilization
-
-
-@dataclass(frozen=True)
 class TreeRow:
-    """One tree, with name and uuid of its root. ``found`` names the provider that matched, if not the root."""
+    """One tree, with name and uuid of its root, and the sums over its providers by resource class.
+
+    ``found`` names the provider that matched, if not the root.
+    """
 
     uuid: str
     name: str
     providers: int
-    classes: Sequence[ClassUtilization]
+    utilizations: Mapping[str, Utilization]
     found: str | None = None
 
 
@@ -263,13 +258,13 @@ def list_trees(
     for partition, number in shown:
         tree = partition.tree(number)
         names = {name for provider in tree for name in provider.inventories}
-        classes = [
-            ClassUtilization(name, Utilization(*map(int, sums(partition, name)[number].tolist())))
+        utilizations = {
+            name: Utilization(*map(int, sums(partition, name)[number].tolist()))
             for name in sorted(names, key=snapshot.names.class_ids.__getitem__)
-        ]
+        }
         match = next(filter(name_matcher(trees.name), tree), tree[0]) if trees.name else tree[0]
         found = None if match is tree[0] else match.display_name
-        rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), classes, found))
+        rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), utilizations, found))
     return TreePage(len(places), rows)
 
 
