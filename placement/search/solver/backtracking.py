@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from placement.cache.providers import SHARING_TRAIT
 from placement.search.budget import StepCounter
@@ -150,8 +150,7 @@ def backtrack(
     :param rejections: if given, counts the rejections by reason.
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
-    visited = VisitedStates(counter) if not partial.with_mappings and _classes_overlap(variables) else None
-    dead_ends = _DeadEnds(variables, partial, counter)
+    memory = _Memory(variables, partial, counter)
     #: The index in the domain of each assigned variable: those before ``depth``.
     chosen = [0] * len(variables)
     last = len(variables) - 1
@@ -160,26 +159,25 @@ def backtrack(
     while True:
         variable = variables[depth]
         allowed = _next_allowed(variable, index, partial, counter, rejections)
-        if allowed is not None:
-            # Assign this variable, and continue with the next one.
-            partial.assign(variable, variable.domain[allowed])
-            chosen[depth] = allowed
-            start = allowed if depth < last and variables[depth + 1].symmetry_class == variable.symmetry_class else 0
-            is_new = visited is None or visited.is_new(partial, depth, start, depth == last)
-            if is_new and depth == last:
-                counter.count_steps(len(partial))
-                counter.since_candidate, slice_end = 0, TIME_SLICE
-                dead_ends.assignments += 1
-                yield partial.assignment()
-            elif is_new and not dead_ends.enter(depth + 1):
-                depth, index = depth + 1, start
-                continue
-        else:
+        if allowed is None:
             # The domain is exhausted: go back to the variable before.
-            dead_ends.leave(depth)
+            memory.leave(depth)
             if depth == 0:
                 return
             depth -= 1
+        else:
+            # Assign this variable, and continue with the next one.
+            partial.assign(variable, variable.domain[allowed])
+            chosen[depth] = allowed
+            if depth < last:
+                start = allowed if variables[depth + 1].symmetry_class == variable.symmetry_class else 0
+                if memory.enter(depth + 1, start):
+                    depth, index = depth + 1, start
+                    continue
+            elif memory.is_new():
+                counter.count_steps(len(partial))
+                counter.since_candidate, slice_end = 0, TIME_SLICE
+                yield partial.assignment()
         if counter.since_candidate > slice_end:
             slice_end += TIME_SLICE
             yield None
@@ -215,68 +213,65 @@ def _classes_overlap(variables: Sequence[Variable]) -> bool:
     return False
 
 
-class VisitedStates:
-    """The visited assignments: all complete ones and, within the memory limit, partial ones."""
+class _Memory:
+    """Recognizes partial assignments that lead to nothing new, within the memory limit, and repeated assignments.
 
-    def __init__(self, counter: StepCounter) -> None:
-        self._counter = counter
-        self._complete: set[Amounts] = set()
-        self._partial: set[tuple[object, ...]] = set()
-
-    def is_new(self, partial: PartialAssignment, depth: int, start: int, complete: bool) -> bool:
-        self._counter.count_steps(2 * len(partial))
-        if complete:
-            amounts, before = partial.amounts(), len(self._complete)
-            self._complete.add(amounts)
-            return len(self._complete) > before
-        key = (depth, start, partial.state())
-        if key in self._partial:
-            return False
-        if self._counter.reserve(len(partial)):
-            self._partial.add(key)
-        return True
-
-
-class _DeadEnds:
-    """Recognizes partial assignments that cannot be completed, while the search finds nothing.
-
-    With mappings there are many ways to assign the same amounts; if one of them cannot be completed, none can. So the
-    states that led to no assignment are remembered, within the memory limit.
+    Without mappings, nothing new follows from a state that was searched before. With mappings there are many ways to
+    assign the same amounts; if one of them cannot be completed, none can. So the states that led to no assignment are
+    remembered, while the search finds nothing.
     """
 
     def __init__(self, variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> None:
         self._variables = variables
         self._partial_assignment = partial
         self._counter = counter
+        self._repeats = not partial.with_mappings and _classes_overlap(variables)
         self._subtrees = tuple(dict.fromkeys(condition for variable in variables for condition, _ in variable.subtrees))
-        self._known: set[tuple[object, ...]] = set()
-        #: The number of assignments found so far.
-        self.assignments = 0
-        self._assignments_before = [0] * len(variables)
+        self._searched: set[Hashable] = set()
+        self._complete: set[Amounts] = set()
+        self._found = 0
+        #: For each depth: the start and the state (None if not computed) at which it was entered, and ``_found``.
+        self._entered: list[tuple[int, Hashable, int]] = [(0, None, 0)] * len(variables)
 
-    def enter(self, depth: int) -> bool:
-        """Return whether it is known that the variables from ``depth`` on cannot be assigned."""
-        self._assignments_before[depth] = self.assignments
-        if self._counter.since_candidate < _STEPS_BEFORE_PRUNING:
-            return False
-        isolated = self._partial_assignment.isolated
-        if isolated and infeasibility.isolation_fails(self._variables[depth:], isolated, self._counter):
+    def is_new(self) -> bool:
+        """Return whether the current assignment, which is complete, was not found before."""
+        self._found += 1
+        if not self._repeats:
             return True
-        return self._worth_remembering and self._key(depth) in self._known
+        self._counter.count_steps(2 * len(self._partial_assignment))
+        amounts, count = self._partial_assignment.amounts(), len(self._complete)
+        self._complete.add(amounts)
+        return len(self._complete) > count
+
+    def enter(self, depth: int, start: int) -> bool:
+        """Return whether assigning the variables from ``depth`` on may lead to something new.
+
+        :param start: the first index in the domain of the variable at ``depth`` that will be tried.
+        """
+        is_long = self._counter.since_candidate >= _STEPS_BEFORE_PRUNING
+        state = self._state(depth, start) if is_long or self._repeats else None
+        if state is not None and state in self._searched:
+            return False
+        self._entered[depth] = start, state, self._found
+        isolated = self._partial_assignment.isolated
+        if is_long and isolated and infeasibility.isolation_fails(self._variables[depth:], isolated, self._counter):
+            self.leave(depth)
+            return False
+        return True
 
     def leave(self, depth: int) -> None:
-        """Remember that the whole domain of the variable at ``depth`` was tried."""
-        if (
-            self._worth_remembering
-            and self._assignments_before[depth] == self.assignments
-            and self._counter.reserve(len(self._partial_assignment))
-        ):
-            self._known.add(self._key(depth))
+        """Remember that all assignments of the variables from ``depth`` on were tried."""
+        start, state, found_before = self._entered[depth]
+        is_dead_end = found_before == self._found and self._counter.since_candidate >= _STEPS_BEFORE_PRUNING
+        if self._repeats or is_dead_end:
+            state = state or self._state(depth, start)
+            if state is not None and self._counter.reserve(len(self._partial_assignment)):
+                self._searched.add(state)
 
-    @property
-    def _worth_remembering(self) -> bool:
-        return self._partial_assignment.with_mappings and self._counter.since_candidate >= _STEPS_BEFORE_PRUNING
-
-    def _key(self, depth: int) -> tuple[object, ...]:
+    def _state(self, depth: int, start: int) -> Hashable:
+        """Return all that the rest of the search depends on; None if it is not to be remembered."""
+        if not self._repeats and not self._partial_assignment.with_mappings:
+            return None
         self._counter.count_steps(2 * len(self._partial_assignment) + len(self._subtrees) + 1)
-        return (depth, *self._partial_assignment.state(), *[condition.state() for condition in self._subtrees])
+        subtrees = [condition.state() for condition in self._subtrees]
+        return (depth, start, *self._partial_assignment.state(), *subtrees)

@@ -7,10 +7,11 @@ assignable.
 from __future__ import annotations
 
 import itertools
+import operator
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from placement.search.budget import StepCounter
 from placement.search.search_units import Providers
@@ -40,13 +41,8 @@ class _StepBudget:
         self._counter.count_steps(positions)
 
 
-@dataclass(frozen=True)
-class _ResourceDemand:
-    """The amount of one class that a variable requests, and its domain."""
-
-    amount: int
-    domain: Domain
-    isolated: bool
+#: The variables that name one class, each with its amount, in ascending order of amount.
+_Demands = list[tuple[int, Variable]]
 
 
 def find_conflict(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
@@ -126,12 +122,12 @@ def _find_conflict(variables: Sequence[Variable], providers: Providers, budget: 
     contested = list(_contested(variables))
     headrooms: list[dict[int, int]] = []
     for name, demands in contested:
-        domains = {id(demand.domain): demand.domain for demand in demands}.values()
+        domains = {id(variable.domain): variable.domain for _, variable in demands}.values()
         budget.count_positions(sum(map(len, domains)))
         positions = set().union(*domains)
         headrooms.append({position: providers[position].inventories[name].headroom for position in positions})
     for (_, demands), headroom in zip(contested, headrooms, strict=True):
-        if sum(demand.amount for demand in demands) > sum(headroom.values()):
+        if sum(amount for amount, _ in demands) > sum(headroom.values()):
             return Reason.TOO_LITTLE_CAPACITY
     if len(isolated) > 1 and not _matching_exists(isolated, dict.fromkeys(itertools.chain(*isolated), 1), budget):
         return Reason.TOO_FEW_PROVIDERS
@@ -160,37 +156,36 @@ def isolation_fails(variables: Sequence[Variable], taken: Collection[int], count
         return False
 
 
-def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, list[_ResourceDemand]]]:
-    """Yield each class that several variables name, with their demands in ascending order of amount."""
-    naming: defaultdict[str, list[_ResourceDemand]] = defaultdict(list)
+def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, _Demands]]:
+    """Yield each class that several variables name, with the amounts that they request."""
+    naming: defaultdict[str, _Demands] = defaultdict(list)
     for variable in variables:
         for name, amount in variable.requirement.resources:
-            naming[name].append(_ResourceDemand(amount, variable.domain, variable.isolated))
+            naming[name].append((amount, variable))
     for name, demands in naming.items():
         if len(demands) > 1:
-            demands.sort(key=lambda demand: demand.amount)
-            yield name, demands
+            yield name, sorted(demands, key=operator.itemgetter(0))
 
 
-def _large_amounts_fit(demands: Sequence[_ResourceDemand], headroom: Mapping[int, int], budget: _StepBudget) -> bool:
+def _large_amounts_fit(demands: _Demands, headroom: Mapping[int, int], budget: _StepBudget) -> bool:
     """Return whether, for each amount, the variables with at least this amount can be distributed over the providers.
 
     How many of them fit on one provider is computed for the smallest ones, so it is the largest possible number.
     """
-    amounts = [demand.amount for demand in demands]
+    amounts = [amount for amount, _ in demands]
     sums = list(itertools.accumulate(amounts, initial=0))
     for first, amount in enumerate(amounts):
         if first and amount == amounts[first - 1]:
             continue
-        large = demands[first:]
-        together = sum(not demand.isolated for demand in large) + any(demand.isolated for demand in large)
+        large = [variable for _, variable in demands[first:]]
+        together = sum(not variable.isolated for variable in large) + any(variable.isolated for variable in large)
         budget.count_positions(len(headroom))
         # By position, the number of these variables that fit.
         max_variables = {
             position: min(bisect_right(sums, sums[first] + free) - 1 - first, together)
             for position, free in headroom.items()
         }
-        if not _matching_exists([demand.domain for demand in large], max_variables, budget):
+        if not _matching_exists([variable.domain for variable in large], max_variables, budget):
             return False
     return True
 
