@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
+from placement.cache.inventory_columns import Flags, InventoryColumns
 from placement.cache.partition import NameSet, Partition, or_by_tree
 from placement.cache.providers import Provider
 from placement.ops.explain.rules import Kind, Rule, divide, rule_of, subtree_rules
@@ -60,8 +60,11 @@ def stages(prefilter: Prefilter) -> list[Stage]:
     trees = {partition: partition.has_root for partition in snapshot.partitions}
     counted = []
     for step in itertools.islice(_steps(prefilter), _MAX_RULES):
-        for partition, flags in step.matched.items():
-            satisfied = or_by_tree(partition, flags)
+        providers = 0
+        for partition in snapshot.partitions:
+            matched = step.matches(partition)
+            providers += int(matched.sum())
+            satisfied = or_by_tree(partition, matched)
             if step.reached is not None and sharing.aggregates:
                 satisfied = satisfied | partition.tree_aggregates.where(step.reached)
             trees[partition] = trees[partition] & satisfied
@@ -70,62 +73,56 @@ def stages(prefilter: Prefilter) -> list[Stage]:
             for _, columns in snapshot.inventory_columns(step.rule.condition.resource_class):
                 for kind, flags in violations(columns, step.rule.condition.amount).items():
                     rejected[kind] += int(flags.sum())
-        # Remove the kinds with a count of 0.
-        rejected = +rejected
-        counted.append(
-            Stage(step.rule, count_flags(step.matched.values()), count_flags(trees.values()), rejected, step.serving)
-        )
+        # Plus removes the kinds with a count of 0.
+        counted.append(Stage(step.rule, providers, count_flags(trees.values()), +rejected, step.serving))
     return counted
 
 
 class _Step(NamedTuple):
-    """One rule, and for each partition flags for the providers that satisfy it and the rules of its group before it.
+    """One rule, and a function that returns which providers satisfy it and the rules of its group before it.
 
     ``reached`` returns whether a sharing provider that satisfies the rule reaches a tree, given the aggregates of the
     tree's providers; None if sharing providers do not count. ``serving`` is as in ``Stage``.
     """
 
     rule: Rule
-    matched: Mapping[Partition, Flags]
+    matches: Callable[[Partition], Flags]
     reached: Callable[[NameSet], bool] | None = None
     serving: str = ''
 
 
 def _steps(prefilter: Prefilter) -> Iterator[_Step]:
-    compiled, partitions = prefilter.compiled, prefilter.snapshot.partitions
+    compiled = prefilter.compiled
     for rule, up_to in divide(compiled.root, ()):
-        matched = {partition: np.zeros(len(partition.providers), np.bool_) for partition in partitions}
-        for partition, flags in matched.items():
-            roots = partition.starts[:-1][partition.has_root]
-            flags[roots] = up_to.matches(partition)[roots]
         # The rule is about the root of the tree that uses a sharing provider, not about the root of that provider.
-        yield _Step(rule, matched, serving='the root' if rule.suffixes else '')
+        serving = 'the root' if rule.suffixes else ''
+        yield _Step(rule, functools.partial(_matching_roots, up_to), serving=serving)
     for requirement, suffixes in compiled.suffixes.items():
         for rule, up_to in divide(requirement, suffixes):
-            matched = {partition: up_to.matches(partition) for partition in partitions}
             names_class = requirement.use_same_provider or isinstance(rule.condition, ResourceCondition)
             serving = '' if names_class else requirement.resources[0][0]
-            yield _Step(rule, matched, _reached(prefilter, up_to), serving)
+            yield _Step(rule, up_to.matches, _reached(prefilter, up_to), serving)
     for any_of in compiled.collective.sets:
         condition = TraitCondition((any_of,))
-        matched = {partition: condition.matches(partition) for partition in partitions}
-        yield _Step(rule_of(condition, ('',)), matched, _reached(prefilter, condition))
+        yield _Step(rule_of(condition, ('',)), condition.matches, _reached(prefilter, condition))
     requirement_of = {suffix: requirement for requirement, suffixes in compiled.suffixes.items() for suffix in suffixes}
     for rule in subtree_rules(compiled.request):
         named = [requirement_of[suffix] for suffix in rule.subject.split(',') if suffix in requirement_of]
         requirements = list(dict.fromkeys(named))
-        matched = {
-            partition: _topmost(partition, [requirement.matches(partition) for requirement in requirements])
-            for partition in partitions
-        }
-        yield _Step(rule, matched, functools.partial(_any_topmost, requirements, prefilter.sharing))
+        reached = functools.partial(_any_topmost, requirements, prefilter.sharing)
+        yield _Step(rule, functools.partial(_topmost, requirements), reached)
     unshared = [requirement for requirement in prefilter.requirements if not _accepted_sharing(prefilter, requirement)]
     if len(unshared) > 1 and not compiled.request.nested_aware:
-        matched = {
-            partition: np.logical_and.reduce([requirement.matches(partition) for requirement in unshared])
-            for partition in partitions
-        }
-        yield _Step(Rule(Kind.MICROVERSION), matched)
+        conditions = tuple(condition for requirement in unshared for condition in requirement.conditions)
+        yield _Step(Rule(Kind.MICROVERSION), Requirement('', True, conditions).matches)
+
+
+def _matching_roots(requirement: Requirement, partition: Partition) -> Flags:
+    """Return which providers are roots that satisfy a requirement."""
+    flags = np.zeros(len(partition.providers), np.bool_)
+    roots = partition.starts[:-1][partition.has_root]
+    flags[roots] = requirement.matches(partition)[roots]
+    return flags
 
 
 def _accepted_sharing(prefilter: Prefilter, condition: Condition | Requirement) -> list[Provider]:
@@ -140,13 +137,12 @@ def _reached(prefilter: Prefilter, condition: Condition | Requirement) -> Callab
     return lambda names: not aggregates.isdisjoint(names)
 
 
-def _topmost(partition: Partition, matched: Sequence[Flags]) -> Flags:
-    """Return which providers could be the topmost of a ``same_subtree``.
+def _topmost(requirements: Sequence[Requirement], partition: Partition) -> Flags:
+    """Return which providers could be the topmost of a ``same_subtree`` of groups with these requirements.
 
     Such a provider satisfies one of the requirements, and has at or below it a provider for each of the others.
-
-    :param matched: for each requirement, which providers satisfy it.
     """
+    matched = [requirement.matches(partition) for requirement in requirements]
     children = np.flatnonzero(partition.parents >= 0)
     parents = partition.parents[children] + partition.starts[:-1][partition.tree_numbers[children]]
     topmost: Flags = np.logical_or.reduce(matched)
@@ -206,7 +202,7 @@ def violations(inventories: InventoryColumns, amount: int) -> dict[str, Flags]:
 
 def shortfalls(resource_class: str, amount: int, entries: Sequence[Entry]) -> list[Shortfall]:
     """Count inventories of a class by the first reason for which they cannot allocate an amount."""
-    limits_by_kind: defaultdict[str, list[Integers]] = defaultdict(list)
+    values_by_kind: defaultdict[str, Counter[int]] = defaultdict(Counter)
     sufficient = 0
     for _, columns, counted in entries:
         limits = {
@@ -218,18 +214,15 @@ def shortfalls(resource_class: str, amount: int, entries: Sequence[Entry]) -> li
         }
         sufficient += int(counted.sum())
         for kind, violated in violations(columns, amount).items():
-            limits_by_kind[kind].append(limits[kind][counted & violated])
-            sufficient -= len(limits_by_kind[kind][-1])
+            insufficient = limits[kind][counted & violated].tolist()
+            values_by_kind[kind].update(insufficient)
+            sufficient -= len(insufficient)
     counts = [Shortfall(resource_class, 'combined', amount, amount, sufficient)] if sufficient else []
-    for kind, parts in limits_by_kind.items():
-        values, numbers = (column.tolist() for column in np.unique(np.concatenate(parts), return_counts=True))
+    for kind, values in values_by_kind.items():
         if kind in {'total_capacity', 'free_capacity'} and values:
-            counts.append(Shortfall(resource_class, kind, values[-1], amount, sum(numbers)))
+            counts.append(Shortfall(resource_class, kind, max(values), amount, values.total()))
         elif len(values) > _MAX_VALUES:
-            counts.append(Shortfall(resource_class, kind, values[0], amount, sum(numbers), max_value=values[-1]))
+            counts.append(Shortfall(resource_class, kind, min(values), amount, values.total(), max_value=max(values)))
         else:
-            counts += [
-                Shortfall(resource_class, kind, value, amount, number)
-                for value, number in zip(values, numbers, strict=True)
-            ]
+            counts += [Shortfall(resource_class, kind, value, amount, values[value]) for value in sorted(values)]
     return counts
