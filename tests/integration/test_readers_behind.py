@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from placement.cache.snapshot import Snapshot
 from placement.db import change_log, change_log_slots, tables
 from placement.objects.resource_provider import ResourceProvider
-from tests.support import applications, databases, idle_processes, logs
+from tests.support import applications, databases, idle_processes, logs, tcp_proxy
 from tests.support.event_hooks import listening
 from tests.support.idle_processes import Process
 from tests.support.objects import claim, create_provider
@@ -201,11 +201,11 @@ def test_a_slot_whose_commit_arrives_after_it_was_taken(
     url: sa.URL, start: Callable[[], Process], reader: Process
 ) -> None:
     """The process was killed after it had sent COMMIT, which the server gets when others look for free slots."""
-    with logs.breaking(url) as (proxy, through):
+    with tcp_proxy.breaking(url) as (proxy, through):
         slow = Process(through)
         rename(slow, 'by the slow')
         slot = logs.next_slot(slow.db)
-        deliver = proxy.hold_next(answer=True)
+        proxy.next_commit = 'slow'
         late = threading.Thread(target=rename, args=(slow, 'late'))
         late.start()
         while not proxy.broken:
@@ -213,7 +213,7 @@ def test_a_slot_whose_commit_arrives_after_it_was_taken(
         logs_taken = take_all_free(reader, start, locked=slot)
         assert slot not in logs_taken
         reader.check()
-        deliver.set()
+        proxy.deliver()
         late.join()
         reader.check()
         assert names(reader.search()) == {'late'}

@@ -1,12 +1,9 @@
-"""Databases for the tests of the change log, what is in the log, and a connection that breaks in a COMMIT."""
+"""Databases for the tests of the change log, and what is in the log."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import re
-import socket
-import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +14,6 @@ import sqlalchemy as sa
 from placement.db import change_log, tables
 from placement.db.api import Database
 from tests.support import applications, databases
-from tests.support.tcp_proxy import PORTS, legible
 
 #: A test with ``server`` as a parameter runs on each of these, on SQLite also without any server.
 SERVERS = [
@@ -25,9 +21,6 @@ SERVERS = [
     pytest.param('postgresql', marks=pytest.mark.postgresql),
     pytest.param('mariadb', marks=pytest.mark.mariadb),
 ]
-
-#: Not the name of an isolation level.
-_COMMIT = re.compile(rb'(?<!READ )COMMIT')
 
 _providers = tables.resource_providers
 
@@ -135,86 +128,3 @@ def check(tx: sa.Connection) -> None:
             if provider != change_log.NO_PROVIDER:
                 moved[provider] = moved.get(provider, 0) + 1
     assert moved == generations(tx)
-
-
-class BreakingProxy:
-    """Forwards bytes to a database server, and on request breaks the connection at the next COMMIT.
-
-    The server gets that COMMIT or does not, or gets it later; its answer is lost in any case.
-    """
-
-    def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
-        self._listener = socket.create_server(('127.0.0.1', 0))
-        self.port = self._listener.getsockname()[1]
-        self.broken = 0
-        self._deliver: bool | None = None
-        self._answer = False
-        self._later: threading.Event | None = None
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def break_next(self, *, deliver: bool) -> None:
-        """Break the connection of the next COMMIT, after or before it is forwarded."""
-        self._deliver = deliver
-
-    def hold_next(self, *, answer: bool = False) -> threading.Event:
-        """Deliver the next COMMIT when the event is set.
-
-        :param answer: the client waits for it and gets the answer; otherwise its half of the connection is broken.
-        """
-        self._deliver, self._answer, self._later = True, answer, threading.Event()
-        return self._later
-
-    def close(self) -> None:
-        """Stop accepting connections."""
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(self._target)
-                threading.Thread(target=self._upstream, args=(client, server), daemon=True).start()
-                threading.Thread(target=self._downstream, args=(client, server), daemon=True).start()
-
-    def _upstream(self, client: socket.socket, server: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := client.recv(65536):
-                deliver = self._deliver
-                if deliver is not None and _COMMIT.search(data):
-                    self._deliver = None
-                    self.broken += 1
-                    if not self._answer:
-                        client.shutdown(socket.SHUT_RDWR)
-                    self._answer = False
-                    if deliver:
-                        if self._later is not None:
-                            event, self._later = self._later, None
-                            event.wait(60)
-                        server.sendall(data)
-                        # The answer of the server is dropped, but it has to arrive.
-                        continue
-                    break
-                server.sendall(data)
-        with contextlib.suppress(OSError):
-            server.shutdown(socket.SHUT_WR)
-
-    def _downstream(self, client: socket.socket, server: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := server.recv(65536):
-                with contextlib.suppress(OSError):
-                    client.sendall(data)
-        for end in (client, server):
-            with contextlib.suppress(OSError):
-                end.close()
-
-
-@contextlib.contextmanager
-def breaking(url: sa.URL) -> Iterator[tuple[BreakingProxy, sa.URL]]:
-    """A proxy for the server of ``url``, and the URL through it."""
-    server = url.get_backend_name()
-    proxy = BreakingProxy(url.host or '127.0.0.1', url.port or PORTS[server])
-    try:
-        yield proxy, legible(url, proxy.port)
-    finally:
-        proxy.close()

@@ -1,14 +1,14 @@
-"""TCP proxies between a service and its database: one counts round trips, others are silent or interrupt statements."""
+"""TCP proxies between a service and its database: one counts round trips, others are silent or break connections."""
 
 from __future__ import annotations
 
 import contextlib
-import random
+import re
 import selectors
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Self
 
 import sqlalchemy as sa
 
@@ -126,128 +126,58 @@ class Silencer(Proxy):
                 connection.shutdown(socket.SHUT_RDWR)
 
 
-class Interrupter(Proxy):
-    """Interrupts each statement of the service that begins with ``word``, in one of five ways (``way``).
+class Breaker(Proxy):
+    """Breaks the connection of a service at its next COMMIT, whose answer is lost; see ``next_commit``."""
 
-    ``race``: the server is told to cancel what the connection executes, at the moment the statement is forwarded.
-    ``kill``: at that moment the server is told to end the connection.
-    ``itself``: the statement is replaced by one that cancels itself, so that it fails and the transaction stays open.
-    ``certification``: it is replaced by one that fails as a COMMIT of Group Replication that failed certification does.
-    ``silence``: the statement is executed, and the connection is closed instead of the answer.
-
-    :param administrator: a connection of the driver that may cancel statements of others.
-    """
-
-    def __init__(self, host: str, port: int, administrator: Any, seed: int = 0) -> None:
+    def __init__(self, host: str, port: int) -> None:
         super().__init__(host, port)
-        #: The word, such as ``COMMIT``; None for no interruptions.
-        self.word: str | None = None
-        self.way = 'race'
-        #: How many statements were interrupted, or may have been.
-        self.interrupted = 0
-        self._administrator = administrator
-        self._is_postgresql = type(administrator).__module__.startswith('psycopg')
-        self._random = random.Random(seed)
-        #: The number that the server has given to the connection of each service.
-        self._numbers: dict[socket.socket, int] = {}
-        #: Connections to the database whose next answer is not forwarded.
-        self._silenced: set[socket.socket] = set()
+        #: What becomes of the next COMMIT: it is ``lost`` or ``delivered``, or it is ``late``, so that the database
+        #: gets it when ``deliver`` is called. One that is ``slow`` is also late, but its connection is not broken.
+        self.next_commit: str | None = None
+        #: The number of these COMMITs.
+        self.broken = 0
+        self._held: tuple[socket.socket, bytes] | None = None
+        #: Connections to the database whose service is gone.
+        self._left: list[socket.socket] = []
+
+    def deliver(self) -> None:
+        """Send the late COMMIT to the database."""
+        assert self._held is not None
+        connection, data = self._held
+        connection.sendall(data)
 
     def forward(self, data: bytes, source: socket.socket, target: socket.socket) -> None:
-        """Send it on, and interrupt it if it is a statement to be interrupted."""
-        if source not in self._services:
-            if target not in self._numbers and (number := _connection_number(data)) is not None:
-                self._numbers[target] = number
-            if source in self._silenced:
-                self._silenced.discard(source)
-                target.shutdown(socket.SHUT_RDWR)
-                return
+        """Send it on, unless it is the COMMIT."""
+        if self.next_commit is None or source not in self._services or not _COMMIT.search(data):
             target.sendall(data)
-        # On both databases the text of a query follows five bytes: length and kind.
-        elif self.word is None or not data[5:].startswith(self.word.encode()) or source not in self._numbers:
-            target.sendall(data)
-        # So that some succeed.
-        elif self.way in ('race', 'kill') or self._random.random() < 0.5:
-            self.interrupted += 1
-            self._interrupt(data, source, target)
-        else:
-            target.sendall(data)
-
-    def _interrupt(self, data: bytes, source: socket.socket, target: socket.socket) -> None:
-        if self.way == 'silence':
-            self._silenced.add(target)
-            target.sendall(data)
-        elif self.way == 'itself':
-            target.sendall(self._cancelling_itself())
-        elif self.way == 'certification':
-            target.sendall(_mysql_query(self._random.choice(_FAILED_CERTIFICATIONS)))
-        else:
-            # What can be interrupted takes some 0.01 ms.
-            times = self._random.choice([1, 5, 20])
-            if self._random.random() < 0.5:
-                self._begin_to_cancel(self._numbers[source], times)
-                target.sendall(data)
-            else:
-                target.sendall(data)
-                self._begin_to_cancel(self._numbers[source], times)
-            self._end_cancelling()
-
-    def _cancelling_itself(self) -> bytes:
-        if self._is_postgresql:
-            text = b'SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)\0'
-            return b'Q' + (len(text) + 4).to_bytes(4, 'big') + text
-        return _mysql_query('KILL QUERY CONNECTION_ID()')
-
-    def _begin_to_cancel(self, number: int, times: int) -> None:
-        """Send what cancels, and wait for nothing."""
-        if self._is_postgresql:
-            function = 'pg_terminate_backend' if self.way == 'kill' else 'pg_cancel_backend'
-            text = f'SELECT {function}({number}) FROM generate_series(1, {times})'
-            self._administrator.pgconn.send_query(text.encode())
-            self._administrator.pgconn.flush()
-        else:
-            statement = f'KILL {number}' if self.way == 'kill' else f'KILL QUERY {number}'
-            self._administrator._execute_command(3, '; '.join([statement] * times))
-
-    def _end_cancelling(self) -> None:
-        if self._is_postgresql:
-            while self._administrator.pgconn.get_result() is not None:
-                pass
             return
-        # The connection may have ended by then.
-        with contextlib.suppress(self._administrator.Error):
-            self._administrator._read_query_result()
-            while self._administrator._result.has_next:
-                self._administrator._read_query_result()
+        fate, self.next_commit = self.next_commit, None
+        if fate != 'slow':
+            for connection in (source, target):
+                self._selector.unregister(connection)
+                del self._partners[connection]
+            # The database gets no end of the connection before the COMMIT.
+            source.close()
+            self._left.append(target)
+        if fate in ('late', 'slow'):
+            self._held = target, data
+        elif fate == 'delivered':
+            target.sendall(data)
+        else:
+            target.close()
+        self.broken += 1
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        for connection in self._left:
+            connection.close()
 
 
-#: They fail with the numbers and messages of MySQL 9.7.
-_FAILED_CERTIFICATIONS = [
-    f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = '{message}'"
-    for number, message in (
-        (1180, "Got error 149 - ''Lock deadlock; Retry transaction'' during COMMIT"),
-        (3100, "Error on observer while running replication hook ''before_commit''."),
-        (3101, 'Plugin instructed the server to rollback the current transaction.'),
-    )
-]
+#: Not the name of an isolation level.
+_COMMIT = re.compile(rb'(?<!READ )COMMIT')
 
 
-def _mysql_query(statement: str) -> bytes:
-    """The packet that has the server of MariaDB or MySQL execute a statement."""
-    text = b'\x03' + statement.encode()
-    return len(text).to_bytes(3, 'little') + b'\0' + text
-
-
-def _connection_number(data: bytes) -> int | None:
-    """The number of a connection in the first packet of MariaDB, or in the message of PostgreSQL that has it."""
-    if data[4:5] == b'\x0a':
-        end = data.index(b'\x00', 5) + 1
-        return int.from_bytes(data[end : end + 4], 'little')
-    key_data = data.find(b'K\x00\x00\x00\x0c')
-    return None if key_data < 0 else int.from_bytes(data[key_data + 5 : key_data + 9], 'big')
-
-
-def legible(database: sa.URL, port: int) -> sa.URL:
+def _legible(database: sa.URL, port: int) -> sa.URL:
     """The URL of ``database`` through a proxy that reads what is sent, so without encryption.
 
     PyMySQL uses TLS if the server offers it, as MySQL does.
@@ -266,22 +196,15 @@ def counting(database: sa.URL) -> Iterator[tuple[Proxy, sa.URL]]:
 @contextlib.contextmanager
 def silencing(database: sa.URL) -> Iterator[tuple[Silencer, sa.URL]]:
     """A ``Silencer`` before the server of ``database``, and the URL through it."""
-    proxy = Silencer(database.host or '', database.port or PORTS[database.get_backend_name()])
-    with proxy:
+    with Silencer(database.host or '', database.port or PORTS[database.get_backend_name()]) as proxy:
         yield proxy, database.set(host='127.0.0.1', port=proxy.port)
 
 
 @contextlib.contextmanager
-def interrupting(database: sa.URL) -> Iterator[tuple[Interrupter, sa.URL]]:
-    """An ``Interrupter`` before the server of ``database``, and the URL through it."""
-    backend = database.get_backend_name()
-    several = {} if backend == 'postgresql' else {'client_flag': str(1 << 16)}
-    engine = sa.create_engine(database.update_query_dict(several), isolation_level='AUTOCOMMIT', poolclass=sa.NullPool)
-    with engine.connect() as connection:
-        administrator = connection.connection.dbapi_connection
-        proxy = Interrupter(database.host or '', database.port or PORTS[backend], administrator)
-        with proxy:
-            yield proxy, legible(database, proxy.port)
+def breaking(database: sa.URL) -> Iterator[tuple[Breaker, sa.URL]]:
+    """A ``Breaker`` before the server of ``database``, and the URL through it."""
+    with Breaker(database.host or '', database.port or PORTS[database.get_backend_name()]) as proxy:
+        yield proxy, _legible(database, proxy.port)
 
 
 def _received(source: socket.socket) -> bytes:
