@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -65,15 +65,11 @@ class Inventory(base.Timestamped):
                 return provider, cls.from_row(context, row)
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
 
-    # Each of the writes below first takes a shared lock on the custom classes that it names. Then it increments the
-    # generation of the provider, which locks its row. From then on no claim can add to ``used``, because it would have
-    # to lock that row first. A claim that only releases does not always lock it.
-    #
     # ``present`` has the rows that ``read_inventories`` returned with ``provider``. Every change of inventories and
     # every claim that adds to ``used`` increments the generation. So as long as the generation is the same, ``present``
     # is valid, except that ``used`` may have decreased. ``record`` has the values to write; its ``used`` is ignored.
-    # Each write returns the changed provider, and raises ConcurrentProviderUpdate if another write incremented the
-    # generation.
+    # Each write below returns the changed provider, and raises ConcurrentProviderUpdate if another write incremented
+    # the generation.
 
     @classmethod
     def create(
@@ -85,18 +81,13 @@ class Inventory(base.Timestamped):
         :raises InventoryExists: the provider has an inventory of the class.
         """
 
-        def work(tx: sa.Connection) -> None:
-            class_id = _lock_class(context, tx, resource_class)
-            batch = StatementBatch(tx)
-            generation.increment_one(batch, provider)
-            inventory_rows.insert(batch, {(provider.id, class_id): record})
-            batch.execute_final()
+        def insert(batch: StatementBatch, ids: Mapping[str, int]) -> None:
+            inventory_rows.insert(batch, {(provider.id, ids[resource_class]): record})
 
         try:
-            context.db.write(work)
+            return _write(context, provider, [resource_class], insert)
         except db_exc.DBDuplicateEntry as error:
             raise exception.InventoryExists(resource_class=resource_class, uuid=provider.uuid) from error
-        return provider.incremented()
 
     @classmethod
     def update(
@@ -113,24 +104,21 @@ class Inventory(base.Timestamped):
         :raises InventoryRecordNotFound: the provider has no inventory of it.
         """
 
-        def work(tx: sa.Connection) -> None:
-            class_id = _lock_class(context, tx, resource_class)
+        def overwrite(batch: StatementBatch, ids: Mapping[str, int]) -> None:
+            class_id = ids[resource_class]
             if class_id not in {row.resource_class_id for row in present}:
                 raise exception.InventoryRecordNotFound(resource_class=resource_class)
-            batch = StatementBatch(tx)
-            generation.increment_one(batch, provider)
             inventory_rows.overwrite(batch, {class_id: record}, provider.id)
-            batch.execute_final()
 
-        context.db.write(work)
+        changed = _write(context, provider, [resource_class], overwrite)
         used = {row.resource_class: row.used for row in present}
         inventory_rows.warn_of_overcommitment(provider.uuid, used, {resource_class: record})
-        return provider.incremented()
+        return changed
 
     @classmethod
     def delete(
         cls, context: Context, provider: ProviderGeneration, present: Sequence[sa.Row[Any]], resource_class: str
-    ) -> None:
+    ) -> ProviderGeneration:
         """Delete the inventory of ``resource_class``.
 
         :raises ResourceClassNotFound: no such class.
@@ -138,17 +126,13 @@ class Inventory(base.Timestamped):
         :raises InventoryInUse: it has allocations.
         """
 
-        def work(tx: sa.Connection) -> None:
-            class_id = _lock_class(context, tx, resource_class)
-            rows = [row for row in present if row.resource_class_id == class_id]
+        def delete(batch: StatementBatch, ids: Mapping[str, int]) -> None:
+            rows = [row for row in present if row.resource_class_id == ids[resource_class]]
             if not rows:
                 raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
-            batch = StatementBatch(tx)
-            generation.increment_one(batch, provider)
-            _remove(batch, provider, rows)
-            batch.execute_final()
+            _delete_rows(batch, provider, rows)
 
-        context.db.write(work)
+        return _write(context, provider, [resource_class], delete)
 
     @classmethod
     def replace_all(
@@ -166,36 +150,53 @@ class Inventory(base.Timestamped):
         """
         rows = {(provider.id, row.resource_class_id): row for row in present}
 
-        def work(tx: sa.Connection) -> None:
-            ids = context.db.resource_classes.lock_ids(tx, list(inventories))
+        def replace(batch: StatementBatch, ids: Mapping[str, int]) -> None:
             desired = {(provider.id, ids[name]): record for name, record in inventories.items()}
             removed = [row for key, row in rows.items() if key not in desired]
-            batch = StatementBatch(tx)
-            generation.increment_one(batch, provider)
-            _remove(batch, provider, removed)
+            _delete_rows(batch, provider, removed)
             overwritten = {key[1]: record for key, record in desired.items() if key in rows}
             if removed and overwritten and desired.keys() - rows:
                 # One statement inserts and overwrites. It is used only here, because on some databases it uses up an id
                 # for each row, even for a row that exists.
-                otherwise = sql.upsert_clause(tx, inventory_rows.KEY, _OVERWRITTEN)
+                otherwise = sql.upsert_clause(batch.tx, inventory_rows.KEY, _OVERWRITTEN)
                 inventory_rows.insert(batch, desired, rows, otherwise)
             else:
                 inventory_rows.overwrite(batch, overwritten, provider.id)
                 inventory_rows.insert(batch, {key: desired[key] for key in desired.keys() - rows})
-            batch.execute_final()
 
-        context.db.write(work)
-        inventory_rows.warn_of_overcommitment(
-            provider.uuid, {row.resource_class: row.used for row in present}, inventories
-        )
-        return provider.incremented()
+        changed = _write(context, provider, list(inventories), replace)
+        used = {row.resource_class: row.used for row in present}
+        inventory_rows.warn_of_overcommitment(provider.uuid, used, inventories)
+        return changed
 
 
-def _lock_class(context: Context, tx: sa.Connection, name: str) -> int:
-    return context.db.resource_classes.lock_ids(tx, [name])[name]
+def _write(
+    context: Context,
+    provider: ProviderGeneration,
+    classes: Sequence[str],
+    add_statements: Callable[[StatementBatch, Mapping[str, int]], None],
+) -> ProviderGeneration:
+    """Write inventories of ``provider`` in one transaction, and return the changed provider.
+
+    First take a shared lock on the custom ones of ``classes``. Then increment the generation, which locks the row of
+    the provider. From then on no claim can add to ``used``, because it would have to lock that row first. A claim that
+    only releases does not always lock it.
+
+    :param add_statements: gets the batch and the ids of ``classes``.
+    """
+
+    def work(tx: sa.Connection) -> None:
+        ids = context.db.resource_classes.lock_ids(tx, classes)
+        batch = StatementBatch(tx)
+        generation.increment_one(batch, provider)
+        add_statements(batch, ids)
+        batch.execute_final()
+
+    context.db.write(work)
+    return provider.incremented()
 
 
-def _remove(batch: StatementBatch, provider: ProviderGeneration, rows: Sequence[sa.Row[Any]]) -> None:
+def _delete_rows(batch: StatementBatch, provider: ProviderGeneration, rows: Sequence[sa.Row[Any]]) -> None:
     """Add the DELETE of the inventories ``rows`` of ``provider``.
 
     :raises InventoryInUse: some have allocations; the error names all these classes, in order of class id.
