@@ -88,32 +88,62 @@ def _of_ids(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> sa.Select[Any]
     return query.where(id_.in_(sa.bindparam('ids', expanding=True)))
 
 
-def load_all(
-    tx: sa.Connection, classes: ClassNames, report: Callable[[str], None] = lambda _table: None
+def read_providers(
+    tx: sa.Connection,
+    classes: ClassNames,
+    ids: Sequence[int] | sa.SelectBase | None = None,
+    *,
+    with_rootless: bool = False,
+    report: Callable[[str], None] = lambda _table: None,
 ) -> Iterator[Provider]:
-    """Read all providers in a constant number of statements.
+    """Read all providers, or some of them, in a constant number of statements.
 
     :param classes: the names of the resource classes by id.
+    :param ids: the ids of the providers, or a query for them; None for all.
+    :param with_rootless: whether to read providers without a recorded root, which only a damaged database has. Their
+        ``root_id`` is their own id; ``root_provider_uuid`` is empty. The cache does not have them.
     :param report: called after each table except the last, with a description of the rows read.
     """
-    return _providers_with(tx, None, classes, report)
 
+    def execute(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> Iterable[Any]:
+        if isinstance(ids, Sequence):
+            return tx.execute(_of_ids(query, id_), {'ids': ids})
+        return tx.execute(query if ids is None else query.where(id_.in_(ids)))
 
-def load_with_rootless(tx: sa.Connection, classes: ClassNames, ids: sa.SelectBase | None = None) -> Iterator[Provider]:
-    """Read providers for a report, including providers without a recorded root, which the cache does not have.
-
-    Only a damaged database has such providers. Their ``root_id`` is their own id; ``root_provider_uuid`` is empty.
-
-    :param ids: a query for the ids of the providers; None for all.
-    """
-    return _providers_with(tx, ids, classes, query=_PROVIDERS_WITH_ROOTLESS)
+    query = _PROVIDERS_WITH_ROOTLESS if with_rootless else _PROVIDERS
+    intern = _Interner()
+    inventories = _inventories_of(execute(_INVENTORIES, _inventories.resource_provider_id), classes, intern)
+    report(f'inventories of {len(inventories)} providers')
+    traits = _sets(execute(_TRAITS, _own_traits.resource_provider_id), intern)
+    report(f'traits of {len(traits)} providers')
+    aggregates = _sets(execute(_AGGREGATES, _own_aggregates.resource_provider_id), intern)
+    report(f'aggregates of {len(aggregates)} providers')
+    no_inventories: Inventories = {}
+    nothing: frozenset[str] = frozenset()
+    for id_, uuid, name, generation, parent_id, root_id, parent_uuid, root_uuid, modified in execute(
+        query, _providers.c.id
+    ):
+        yield Provider(
+            id_,
+            intern(uuid),
+            id_ if root_id is None else root_id,
+            parent_id,
+            inventories.get(id_, no_inventories),
+            traits.get(id_, nothing),
+            aggregates.get(id_, nothing),
+            name,
+            generation,
+            intern(parent_uuid),
+            intern(root_uuid or ''),
+            sql.with_utc(modified),
+        )
 
 
 def load_providers(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> dict[int, Provider | None]:
     """Read the providers with these ids. The result has None for ids that do not exist."""
     providers: dict[int, Provider | None] = dict.fromkeys(ids)
     for chunk in sql.chunks(sorted(ids)):
-        providers.update((provider.id, provider) for provider in _providers_with(tx, chunk, classes))
+        providers.update((provider.id, provider) for provider in read_providers(tx, classes, chunk))
     return providers
 
 
@@ -154,48 +184,6 @@ def usages_of(ids: Sequence[int], providers: Integers, used: Integers, classes: 
     :raises KeyError: as ``UsageColumns.build``.
     """
     return UsageColumns.build(providers[np.isin(providers[:, 0], ids)], used[np.isin(used[:, 0], ids)], classes)
-
-
-def _providers_with(
-    tx: sa.Connection,
-    ids: Sequence[int] | sa.SelectBase | None,
-    classes: ClassNames,
-    report: Callable[[str], None] = lambda _table: None,
-    query: sa.Select[Any] = _PROVIDERS,
-) -> Iterator[Provider]:
-    """Read the providers with these ids, or all if None."""
-
-    def execute(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> Iterable[Any]:
-        if isinstance(ids, Sequence):
-            return tx.execute(_of_ids(query, id_), {'ids': ids})
-        return tx.execute(query if ids is None else query.where(id_.in_(ids)))
-
-    intern = _Interner()
-    inventories = _inventories_of(execute(_INVENTORIES, _inventories.resource_provider_id), classes, intern)
-    report(f'inventories of {len(inventories)} providers')
-    traits = _sets(execute(_TRAITS, _own_traits.resource_provider_id), intern)
-    report(f'traits of {len(traits)} providers')
-    aggregates = _sets(execute(_AGGREGATES, _own_aggregates.resource_provider_id), intern)
-    report(f'aggregates of {len(aggregates)} providers')
-    no_inventories: Inventories = {}
-    nothing: frozenset[str] = frozenset()
-    for id_, uuid, name, generation, parent_id, root_id, parent_uuid, root_uuid, modified in execute(
-        query, _providers.c.id
-    ):
-        yield Provider(
-            id_,
-            intern(uuid),
-            id_ if root_id is None else root_id,
-            parent_id,
-            inventories.get(id_, no_inventories),
-            traits.get(id_, nothing),
-            aggregates.get(id_, nothing),
-            name,
-            generation,
-            intern(parent_uuid),
-            intern(root_uuid or ''),
-            sql.with_utc(modified),
-        )
 
 
 def _inventories_of(rows: Iterable[Any], classes: ClassNames, intern: _Interner) -> Mapping[int, Inventories]:

@@ -22,7 +22,7 @@ from oslo_log import log
 
 from placement.cache import loader
 from placement.cache.inventory_columns import Integers
-from placement.cache.snapshot import Changes, KnownNames, Snapshot, SnapshotBuilder
+from placement.cache.snapshot import Changes, KnownNames, Snapshot
 from placement.db import change_log, errors, migration, sql
 from placement.db.api import Database
 from placement.db.change_log import ChangeKind, LogPosition, RecentChanges, Relation
@@ -42,13 +42,11 @@ SLOW_LOAD_SECONDS = 2.0
 class CacheState:
     """A snapshot, and its position in the change log.
 
-    ``builder`` makes the next snapshots; only one cache in each process uses it. ``refresh`` is the number of the
-    refresh that read the snapshot.
+    ``refresh`` is the number of the refresh that read the snapshot.
     """
 
     snapshot: Snapshot
     log_position: LogPosition
-    builder: SnapshotBuilder
     refresh: int = 0
 
 
@@ -163,8 +161,8 @@ class ProviderCache:
                 reloaded = newest is None and state is not None
                 if newest is None:
                     newest = self._load(tx)
-                # Set this before the transaction ends. Even if the end fails, the data are valid and ``builder`` has
-                # them.
+                # Set this before the transaction ends. Even if the end fails, the data are valid, and the next snapshot
+                # has to follow from them.
                 self._state = dataclasses.replace(newest, refresh=self._refreshes)
         self._db.metrics.cache_checked()
         if newest is not state:
@@ -187,7 +185,7 @@ class ProviderCache:
         try:
             log_position = change_log.read_log_position(tx)
             names = loader.load_names(tx)
-            snapshot = Snapshot.build(names, loader.load_all(tx, names.classes, report))
+            snapshot = Snapshot.build(names, loader.read_providers(tx, names.classes, report=report))
         finally:
             if collects:
                 gc.enable()
@@ -197,7 +195,7 @@ class ProviderCache:
         level = log.INFO if seconds > SLOW_LOAD_SECONDS else log.DEBUG
         LOG.log(level, 'Cache loaded: %d resource providers in %.1f s', snapshot.provider_count, seconds)
         self._older_since = None
-        return CacheState(snapshot, log_position, SnapshotBuilder(snapshot))
+        return CacheState(snapshot, log_position)
 
     def _read_claims(
         self, state: CacheState, read: Callable[[Callable[[sa.Connection], _Rows]], _Rows]
@@ -222,7 +220,7 @@ class ProviderCache:
             return None, recent
         try:
             usages = loader.usages_of(list(recent.changed), providers, used, state.snapshot.names.classes)
-            snapshot = state.builder.next(Changes({}, usages))
+            snapshot = state.snapshot.next(Changes({}, usages))
         except KeyError:
             # The transaction finds the same, and reports it.
             return None, recent
@@ -265,7 +263,7 @@ class ProviderCache:
         if changes is None:
             return _reload('a resource class was renamed')
         try:
-            snapshot = state.builder.next(changes)
+            snapshot = state.snapshot.next(changes)
         except Exception:
             # This is a bug, or a write to the tables that is not in the log. Without a reload, searches would fail
             # until a restart.

@@ -66,19 +66,29 @@ class Changes:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Partitions in order of root ids. A snapshot never changes, so any thread may use one at any time."""
+    """Partitions in order of root ids. A snapshot never changes, so any thread may use one at any time.
+
+    ``root_ids``, the root id of each provider by id, is only for ``next``. It is that of the newest snapshot, and the
+    snapshots before share it.
+    """
 
     names: KnownNames
     partitions: tuple[Partition, ...]
+    partition_size: int
+    root_ids: dict[int, int]
 
     @classmethod
     def build(cls, names: KnownNames, providers: Iterable[Provider], size: int = PROVIDERS_PER_PARTITION) -> Snapshot:
-        """Make the snapshot of all ``providers``, in any order."""
+        """Make the snapshot of all ``providers``, in any order.
+
+        :param size: the approximate number of providers of a partition.
+        """
         members: defaultdict[int, list[Provider]] = defaultdict(list)
         for provider in providers:
             members[provider.root_id].append(provider)
         trees = [_in_order(root_id, providers) for root_id, providers in sorted(members.items())]
-        return cls(names, tuple(partition_trees(trees, size)))
+        root_ids = {provider.id: root_id for root_id, providers in members.items() for provider in providers}
+        return cls(names, tuple(partition_trees(trees, size)), size, root_ids)
 
     @functools.cached_property
     def first_root_ids(self) -> list[int]:
@@ -154,6 +164,76 @@ class Snapshot:
                 providers.append(provider)
         return tuple(providers)
 
+    # The next snapshot ---------------------------------------------------------------------------------------
+
+    def next(self, changes: Changes) -> Snapshot:
+        """Return the snapshot after ``changes``. Only the newest snapshot may be asked for the next one, and only once.
+
+        :raises KeyError: ``changes.usages`` has a provider or an inventory that is not in the snapshot.
+        """
+        snapshot = self if changes.usages is None else _with_usages(self, changes.usages)
+        if changes.names is not None:
+            snapshot = replace(snapshot, names=changes.names)
+        snapshot = _with_trees(snapshot, _changed_trees(snapshot, changes.providers))
+        for id_, provider in changes.providers.items():
+            if provider is None:
+                self.root_ids.pop(id_, None)
+            else:
+                self.root_ids[id_] = provider.root_id
+        return snapshot
+
+
+def _with_usages(snapshot: Snapshot, usages: UsageColumns) -> Snapshot:
+    roots = np.fromiter(map(snapshot.root_ids.__getitem__, usages.ids.tolist()), np.int64, len(usages.ids))
+    indexes = np.maximum(np.searchsorted(snapshot.first_root_ids, roots, 'right') - 1, 0)
+    partitions = list(snapshot.partitions)
+    for index in set(indexes.tolist()):
+        partitions[index] = partitions[index].with_usages(usages.select(indexes == index))
+    return replace(snapshot, partitions=tuple(partitions))
+
+
+def _changed_trees(snapshot: Snapshot, providers: Mapping[int, Provider | None]) -> dict[int, Tree]:
+    """Return the trees in which providers are added, changed or removed, by root id. A tree may become empty."""
+    changed = [provider for provider in providers.values() if provider is not None]
+    root_ids = {snapshot.root_ids[id_] for id_ in providers if id_ in snapshot.root_ids}
+    members = {
+        root_id: [member for member in _tree(snapshot, root_id) if member.id not in providers]
+        for root_id in root_ids.union(provider.root_id for provider in changed)
+    }
+    for provider in changed:
+        members[provider.root_id].append(provider)
+    return {root_id: _in_order(root_id, tree) for root_id, tree in members.items()}
+
+
+def _tree(snapshot: Snapshot, root_id: int) -> Tree:
+    try:
+        partition, number = snapshot.find_tree(root_id)
+    except KeyError:
+        return ()
+    return partition.tree(number)
+
+
+def _with_trees(snapshot: Snapshot, trees: Mapping[int, Tree]) -> Snapshot:
+    if not trees:
+        return snapshot
+    size = snapshot.partition_size
+    if not snapshot.partitions:
+        present = [tree for _, tree in sorted(trees.items()) if tree]
+        return replace(snapshot, partitions=tuple(partition_trees(present, size)))
+    by_index: defaultdict[int, dict[int, Tree]] = defaultdict(dict)
+    for root_id, tree in trees.items():
+        by_index[snapshot.partition_index(root_id) or 0][root_id] = tree
+    partitions: list[Partition] = []
+    for index, partition in enumerate(snapshot.partitions):
+        changed = partition.with_trees(by_index[index]) if index in by_index else partition
+        if changed is None:
+            continue
+        if len(changed.providers) <= 2 * size:
+            partitions.append(changed)
+        else:
+            partitions += partition_trees([changed.tree(number) for number in range(len(changed.roots))], size)
+    return replace(snapshot, partitions=tuple(partitions))
+
 
 def _ancestors(provider: Provider, tree: Tree) -> frozenset[int]:
     """Return the ids of the providers above one provider of a tree."""
@@ -171,84 +251,3 @@ def _in_order(root_id: int, members: list[Provider]) -> Tree:
     if len(members) > 1:
         members.sort(key=lambda provider: (provider.id != root_id, provider.id))
     return tuple(members)
-
-
-class SnapshotBuilder:
-    """Makes each snapshot from the previous one. For this it keeps the root id of each provider.
-
-    :param snapshot: the first snapshot.
-    """
-
-    def __init__(self, snapshot: Snapshot, size: int = PROVIDERS_PER_PARTITION) -> None:
-        self._snapshot = snapshot
-        self._size = size
-        self._root_id_of = {provider.id: provider.root_id for provider in snapshot.providers()}
-
-    def next(self, changes: Changes) -> Snapshot:
-        """Return the snapshot after ``changes``. The next call continues from it.
-
-        :raises KeyError: ``changes.usages`` has a provider or an inventory that is not in the snapshot.
-        """
-        snapshot = self._snapshot if changes.usages is None else self._with_usages(changes.usages)
-        if changes.names is not None:
-            snapshot = replace(snapshot, names=changes.names)
-        snapshot = _with_trees(snapshot, self._changed_trees(snapshot, changes.providers), self._size)
-        for id_, provider in changes.providers.items():
-            if provider is None:
-                self._root_id_of.pop(id_, None)
-            else:
-                self._root_id_of[id_] = provider.root_id
-        self._snapshot = snapshot
-        return snapshot
-
-    def _with_usages(self, usages: UsageColumns) -> Snapshot:
-        snapshot = self._snapshot
-        roots = np.fromiter(map(self._root_id_of.__getitem__, usages.ids.tolist()), np.int64, len(usages.ids))
-        indexes = np.maximum(np.searchsorted(snapshot.first_root_ids, roots, 'right') - 1, 0)
-        partitions = list(snapshot.partitions)
-        for index in set(indexes.tolist()):
-            partitions[index] = partitions[index].with_usages(usages.select(indexes == index))
-        return replace(snapshot, partitions=tuple(partitions))
-
-    def _changed_trees(self, snapshot: Snapshot, providers: Mapping[int, Provider | None]) -> dict[int, Tree]:
-        """Return the trees in which providers are added, changed or removed, by root id. A tree may become empty."""
-        touched = {self._root_id_of[id_] for id_ in providers if id_ in self._root_id_of}
-        members: dict[int, dict[int, Provider]] = {
-            root_id: {member.id: member for member in _tree(snapshot, root_id) if member.id not in providers}
-            for root_id in touched
-        }
-        for provider in providers.values():
-            if provider is not None:
-                if provider.root_id not in members:
-                    members[provider.root_id] = {member.id: member for member in _tree(snapshot, provider.root_id)}
-                members[provider.root_id][provider.id] = provider
-        return {root_id: _in_order(root_id, list(tree.values())) for root_id, tree in members.items()}
-
-
-def _tree(snapshot: Snapshot, root_id: int) -> Tree:
-    try:
-        partition, number = snapshot.find_tree(root_id)
-    except KeyError:
-        return ()
-    return partition.tree(number)
-
-
-def _with_trees(snapshot: Snapshot, trees: Mapping[int, Tree], size: int) -> Snapshot:
-    if not trees:
-        return snapshot
-    if not snapshot.partitions:
-        present = [tree for _, tree in sorted(trees.items()) if tree]
-        return replace(snapshot, partitions=tuple(partition_trees(present, size)))
-    by_index: defaultdict[int, dict[int, Tree]] = defaultdict(dict)
-    for root_id, tree in trees.items():
-        by_index[snapshot.partition_index(root_id) or 0][root_id] = tree
-    partitions: list[Partition] = []
-    for index, partition in enumerate(snapshot.partitions):
-        changed = partition.with_trees(by_index[index]) if index in by_index else partition
-        if changed is None:
-            continue
-        if len(changed.providers) <= 2 * size:
-            partitions.append(changed)
-        else:
-            partitions += partition_trees([changed.tree(number) for number in range(len(changed.roots))], size)
-    return replace(snapshot, partitions=tuple(partitions))

@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from placement import deploy
 from placement.cache.refresh import ProviderCache
-from placement.cache.snapshot import Snapshot, SnapshotBuilder
+from placement.cache.snapshot import Snapshot
 from placement.cmd import manage, manage_audit
 from placement.db import change_log
 from placement.db.api import Database
@@ -65,7 +65,7 @@ class Divided(ProviderCache):
     def _load(self, tx: sa.Connection) -> Any:
         loaded = super()._load(tx)
         state = Snapshot.build(loaded.snapshot.names, loaded.snapshot.providers(), size=2)
-        return dataclasses.replace(loaded, snapshot=state, builder=SnapshotBuilder(state, size=2))
+        return dataclasses.replace(loaded, snapshot=state)
 
 
 @pytest.mark.parametrize('seed', range(4))

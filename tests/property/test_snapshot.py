@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.cache.inventory_columns import Integers, UsageColumns
-from placement.cache.snapshot import Changes, Snapshot, SnapshotBuilder
+from placement.cache.snapshot import Changes, Snapshot
 from tests.support.cache_equality import assert_consistent, assert_same
 from tests.support.search.cached import CLASS_IDS, NAMES, NOW, records_of
 from tests.support.search.oracle import RP
@@ -22,10 +22,10 @@ from tests.support.search.topologies import thorough, topologies
 @given(st.lists(topologies(), min_size=2, max_size=5), st.integers(1, 4))
 def test_a_state_brought_forward_equals_one_built_from_scratch(history: list[list[RP]], size: int) -> None:
     present = {provider.id: provider for provider in records_of(history[0])}
-    follow = SnapshotBuilder(Snapshot.build(NAMES, present.values(), size), size)
+    state = Snapshot.build(NAMES, present.values(), size)
     for number, topology in enumerate(history[1:], start=1):
         current = {provider.id: provider for provider in records_of(topology, generation=number)}
-        state = follow.next(Changes({id_: current.get(id_) for id_ in current.keys() | present.keys()}))
+        state = state.next(Changes({id_: current.get(id_) for id_ in current.keys() | present.keys()}))
         assert_same(state, Snapshot.build(NAMES, current.values()))
         present = current
 
@@ -67,8 +67,7 @@ def test_usage_changes_in_place(topology: list[RP], size: int, data: st.DataObje
         else provider
         for id_, provider in before.items()
     }
-    follow = SnapshotBuilder(state, size)
-    assert_same(follow.next(Changes({}, usages)), Snapshot.build(NAMES, after.values()))
+    assert_same(state.next(Changes({}, usages)), Snapshot.build(NAMES, after.values()))
     assert_same(state, Snapshot.build(NAMES, before.values()))
 
 
@@ -76,7 +75,7 @@ def test_usage_changes_in_place(topology: list[RP], size: int, data: st.DataObje
 @given(topologies(), st.integers(1, 4), st.data())
 def test_single_providers_are_added_and_removed(topology: list[RP], size: int, data: st.DataObject) -> None:
     everything = {provider.id: provider for provider in records_of(topology)}
-    follow = SnapshotBuilder(Snapshot.build(NAMES, everything.values(), size), size)
+    state = Snapshot.build(NAMES, everything.values(), size)
     present = dict(everything)
     for _ in range(data.draw(st.integers(1, 6))):
         id_ = data.draw(st.sampled_from(sorted(everything)))
@@ -85,4 +84,5 @@ def test_single_providers_are_added_and_removed(topology: list[RP], size: int, d
             del present[id_]
         else:
             present[id_] = record
-        assert_same(follow.next(Changes({id_: record})), Snapshot.build(NAMES, present.values()))
+        state = state.next(Changes({id_: record}))
+        assert_same(state, Snapshot.build(NAMES, present.values()))

@@ -177,7 +177,7 @@ def load(db: Database, identifier: str | None = None) -> tuple[list[Tree], Snaps
             members = sa.select(_providers.id).where(_providers.root_provider_id == root_id)
             ids = members.union(_SELECT_SHARING)
         names = loader.load_names(tx)
-        providers = list(loader.load_with_rootless(tx, names.classes, ids))
+        providers = list(loader.read_providers(tx, names.classes, ids, with_rootless=True))
         histories = _read_histories(tx, members)
     sharing = [provider for provider in providers if SHARING_TRAIT in provider.traits]
     if uuid is not None:
