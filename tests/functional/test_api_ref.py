@@ -16,12 +16,12 @@ from oslo_config import cfg
 from placement import handler
 from placement.web import error_document, microversion
 from tests.support import applications
-from tests.support.http_client import demand, send_request
+from tests.support.http_client import send_request
 from tests.support.pages import rows
-from tests.support.search.examples import EXAMPLES, REJECTIONS, Example, Section, listed, sections
-from tests.support.search.examples import inventories as inventories_of
+from tests.support.search.examples import EXAMPLES, REJECTIONS, TOPOLOGIES, Section, listed, sections
 from tests.support.search.oracle import assert_candidates
 from tests.support.search.query_strings import with_uuids
+from tests.support.search.store import Stored
 
 API_REF = Path(__file__).resolve().parents[2] / 'api-ref'
 PAGES = sorted(page for page in API_REF.glob('*.md') if '```http' in page.read_text())
@@ -122,96 +122,23 @@ def newest_app(tmp_path: Path) -> Iterator[Any]:
         yield app
 
 
-def _build(app: Any, providers: list[dict[str, str]]) -> None:
-    for row in providers:
-        url = f'/resource_providers/{uuid_of(row["Provider"])}'
-        parent = uuid_of(row['Parent']) if row['Parent'] else None
-        body = {'name': row['Provider'], 'uuid': uuid_of(row['Provider']), 'parent_provider_uuid': parent}
-        demand(app, 'POST', '/resource_providers', body)
-        inventories = inventories_of(row['Inventory'])
-        used = {name: record.pop('used') for name, record in inventories.items() if 'used' in record}
-        for name in inventories:
-            if name.startswith('CUSTOM_'):
-                demand(app, 'PUT', f'/resource_classes/{name}')
-        _put(app, f'{url}/inventories', inventories=inventories)
-        traits = listed(row['Traits'])
-        for name in traits:
-            if name.startswith('CUSTOM_'):
-                demand(app, 'PUT', f'/traits/{name}')
-        _put(app, f'{url}/traits', generation=1, traits=traits)
-        generation = 2 if traits else 1
-        _put(app, f'{url}/aggregates', generation=generation, aggregates=list(map(uuid_of, listed(row['Aggregates']))))
-        for name, amount in used.items():
-            _consume(app, row['Provider'], name, amount, inventories[name])
-
-
-def _put(app: Any, url: str, generation: int = 0, **members: Any) -> None:
-    demand(app, 'PUT', url, {'resource_provider_generation': generation, **members})
-
-
-def _consume(app: Any, provider: str, resource_class: str, amount: int, record: dict[str, Any]) -> None:
-    """Claim ``amount`` in parts that the units of the inventory allow."""
-    piece = min(amount, record.get('max_unit', amount))
-    assert amount % piece == 0
-    for number in range(amount // piece):
-        body = {
-            'allocations': {uuid_of(provider): {'resources': {resource_class: piece}}},
-            'project_id': 'p',
-            'user_id': 'u',
-            'consumer_generation': None,
-        }
-        consumer = uuid_of(f'{provider} {resource_class} {number}')
-        demand(app, 'PUT', f'/allocations/{consumer}', body)
-
-
-def _providers_and_amounts(allocations: Any) -> frozenset[tuple[Any, ...]]:
-    if isinstance(allocations, list):
-        items = [(allocation['resource_provider']['uuid'], allocation['resources']) for allocation in allocations]
-    else:
-        items = [(provider, allocation['resources']) for provider, allocation in allocations.items()]
-    return frozenset((provider, *amount) for provider, resources in items for amount in resources.items())
-
-
-def _candidates(answer: Any) -> list[tuple[Any, ...]]:
-    """The allocations of each candidate, and its mappings if it has some."""
-    return [
-        (
-            _providers_and_amounts(candidate['allocations']),
-            frozenset((suffix, frozenset(providers)) for suffix, providers in candidate.get('mappings', {}).items()),
-        )
-        for candidate in answer['allocation_requests']
-    ]
-
-
-def _expected(example: Example) -> set[tuple[Any, ...]]:
-    return {
-        (
-            frozenset((uuid_of(name), *rest) for name, *rest in entry.body),
-            frozenset((suffix, frozenset(map(uuid_of, names))) for suffix, names in entry.mappings or ()),
-        )
-        for entry in example.entries()
-    }
-
-
 @pytest.mark.parametrize('topology', list(sections()), ids=lambda topology: topology.name)
 def test_candidates_are_those_of_the_page(newest_app: Any, topology: Section) -> None:
-    app = newest_app
-    _build(app, topology.providers)
+    stored = Stored(newest_app, TOPOLOGIES[topology.name])
     for row in topology.queries:
         if 'Listed' in row:
-            query = with_uuids(row['Query of the list'].strip('`'), uuid_of)
-            providers = send_request(app, 'GET', f'/resource_providers?{query}').json['resource_providers']
-            assert sorted(provider['name'] for provider in providers) == sorted(listed(row['Listed']))
+            path = f'/resource_providers?{with_uuids(row["Query of the list"].strip("`"))}'
+            listed_providers = stored.request(path, 29).json['resource_providers']
+            assert sorted(provider['name'] for provider in listed_providers) == sorted(listed(row['Listed']))
     for example in EXAMPLES:
         if example.topology == topology.name:
-            path = f'/allocation_candidates?{with_uuids(example.query, uuid_of)}'
-            answer = send_request(app, 'GET', path, version=f'1.{example.minor}').json
-            assert_candidates(_candidates(answer), _expected(example))
-            assert set(answer['provider_summaries']) == set(map(uuid_of, example.summaries.split())), example
+            response = stored.candidates(example.query, example.minor)
+            assert_candidates(stored.entries(response), example.entries())
+            assert set(stored.summaries(response)) == set(example.summaries.split()), example
     for rejection in REJECTIONS:
         if rejection.topology == topology.name:
-            path = f'/allocation_candidates?{with_uuids(rejection.query, uuid_of)}'
-            response = send_request(app, 'GET', path, version=f'1.{rejection.minor}')
+            path = f'/allocation_candidates?{with_uuids(rejection.query)}'
+            response = stored.request(path, rejection.minor)
             assert response.status_code == 400, rejection
             [error] = response.json['errors']
             assert (error['code'], rejection.phrase in error['detail']) == (rejection.code, True), error

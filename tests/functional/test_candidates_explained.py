@@ -276,6 +276,7 @@ def test_providers_that_could_share_their_disk_are_named(context: RequestContext
         'plain could provide DISK_GB:100 with the trait MISC_SHARES_VIA_AGGREGATE',
         'far could provide DISK_GB:100 with an aggregate in common with the trees that satisfy the other rules',
     ]
+    assert result.near_misses == []
 
 
 def test_rules_without_which_most_is_found_come_first(context: RequestContext) -> None:

@@ -7,11 +7,9 @@ from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
-from oslo_config import cfg
 
 from placement import exception
 from placement.capacity import InventoryRecord
-from placement.cmd import manage, manage_audit
 from placement.db import change_log, generation, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
@@ -20,8 +18,7 @@ from placement.db.errors import RetryTransaction
 from placement.db.generation import ProviderGeneration
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.support import corruption, logs
-from tests.support.fixtures import PointCommandsAt
+from tests.support import logs
 from tests.support.objects import create_provider, set_inventories, set_traits
 
 Logged = Callable[[], dict[int, int]]
@@ -79,16 +76,6 @@ def test_provider_entry_replaces_usage_entry(db: Database, logged: Logged) -> No
         4: ChangeKind.USAGE,
         NO_PROVIDER: ChangeKind.RELOAD,
     }
-
-
-def test_a_repair_is_logged(conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt) -> None:
-    url = point_commands_at(conf.placement_database.connection)
-    corruption.plant(
-        url, *corruption.SOUND, *corruption.ALL['usage too high'].statements, *corruption.ALL['wrong root'].statements
-    )
-    assert logged() == {}
-    assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
-    assert logged() == {1: ChangeKind.USAGE, 2: ChangeKind.PROVIDER}
 
 
 def test_a_note_outside_of_a_write_is_an_error(db: Database) -> None:
