@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,18 +12,16 @@ from oslo_utils import timeutils
 
 from placement.db import change_log, tables
 from placement.db.api import Database
+from tests.support.search import query_strings
 
-_NAMESPACE = uuid.UUID('3d0f7a52-6f55-4b7e-8a44-0c1a33a1a222')
-_OWNER = 501
 #: When inventories and allocations were created.
 CREATED = timeutils.utcnow() - dt.timedelta(days=30)
 
 Amounts = Mapping[str, int]
 
 
-def uuid_of(name: str) -> str:
-    """The uuid of the provider, aggregate or consumer called ``name``."""
-    return str(uuid.uuid5(_NAMESPACE, name))
+#: Returns the uuid of the provider, aggregate or consumer called ``name``.
+uuid_of = query_strings.uuid_of
 
 
 @dataclass
@@ -97,14 +94,17 @@ def nested() -> Cloud:
 
 def create_cloud(db: Database, cloud: Cloud) -> None:
     """Store ``cloud`` in a database without providers."""
-    db.write(lambda tx: _insert_cloud(tx, cloud))
+    db.write(lambda tx: insert_cloud(tx, cloud))
 
 
-def _insert_cloud(tx: sa.Connection, cloud: Cloud) -> None:
+def insert_cloud(tx: sa.Connection, cloud: Cloud) -> None:
+    """Store ``cloud`` in a transaction, in a database without providers."""
     change_log.record_reload(tx)
     ids = {provider.name: number for number, provider in enumerate(cloud.providers, start=1)}
-    classes = _ids(tx, tables.resource_classes, {name for provider in cloud.providers for name in provider.inventories})
-    traits = _ids(tx, tables.traits, {name for provider in cloud.providers for name in provider.traits})
+    classes = insert_names(
+        tx, tables.resource_classes, {name for provider in cloud.providers for name in provider.inventories}
+    )
+    traits = insert_names(tx, tables.traits, {name for provider in cloud.providers for name in provider.traits})
     aggregates = {name: number for number, name in enumerate(_aggregates(cloud), start=1)}
     _insert(tx, tables.resource_providers, _provider_rows(cloud, ids))
     _insert(tx, tables.inventories, list(_inventory_rows(cloud, ids, classes)))
@@ -139,7 +139,9 @@ def _provider_rows(cloud: Cloud, ids: Mapping[str, int]) -> list[dict[str, Any]]
     return rows
 
 
-def _inventory_rows(cloud: Cloud, ids: Mapping[str, int], classes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+def _inventory_rows(
+    cloud: Cloud, ids: Mapping[str, int], classes: Mapping[str | None, int]
+) -> Iterator[dict[str, Any]]:
     usual = {'reserved': 0, 'min_unit': 1, 'max_unit': 2**31 - 1, 'step_size': 1, 'allocation_ratio': 1.0}
     times = {'created_at': CREATED, 'updated_at': None}
     used: dict[tuple[str, str], int] = {}
@@ -153,18 +155,20 @@ def _inventory_rows(cloud: Cloud, ids: Mapping[str, int], classes: Mapping[str, 
             yield {**row, **usual, **times, **columns, 'used': used.get((provider.name, name), 0)}
 
 
-def _insert_consumers(tx: sa.Connection, cloud: Cloud, ids: Mapping[str, int], classes: Mapping[str, int]) -> None:
+def _insert_consumers(
+    tx: sa.Connection, cloud: Cloud, ids: Mapping[str, int], classes: Mapping[str | None, int]
+) -> None:
     owners = {name: cloud.owners.get(name, Owner()) for name in cloud.allocations}
-    projects = _owner_ids(tx, tables.projects, 'external_id', [owner.project for owner in owners.values()])
-    users = _owner_ids(tx, tables.users, 'external_id', [owner.user for owner in owners.values()])
-    types = _owner_ids(tx, tables.consumer_types, 'name', [owner.consumer_type for owner in owners.values()])
+    projects = insert_names(tx, tables.projects, {owner.project for owner in owners.values()}, 'external_id')
+    users = insert_names(tx, tables.users, {owner.user for owner in owners.values()}, 'external_id')
+    types = insert_names(tx, tables.consumer_types, {owner.consumer_type for owner in owners.values()} - {None})
     rows = [
         {
             'uuid': uuid_of(name),
             'generation': 1,
             'project_id': projects[owner.project],
             'user_id': users[owner.user],
-            'consumer_type_id': None if owner.consumer_type is None else types[owner.consumer_type],
+            'consumer_type_id': types.get(owner.consumer_type),
         }
         for name, owner in owners.items()
     ]
@@ -187,20 +191,15 @@ def _insert_consumers(tx: sa.Connection, cloud: Cloud, ids: Mapping[str, int], c
     )
 
 
-def _owner_ids(tx: sa.Connection, table: sa.Table, column: str, names: Iterable[str | None]) -> dict[str | None, int]:
-    """Insert ``names``, each once, and return their ids."""
-    ids = {name: _OWNER + number for number, name in enumerate(dict.fromkeys(names))}
-    _insert(tx, table, [{'id': id_, column: name} for name, id_ in ids.items() if name is not None])
-    return ids
-
-
-def _ids(tx: sa.Connection, table: sa.Table, names: set[str]) -> dict[str, int]:
-    """The ids of ``names``; those that are missing are made."""
-    existing = {row.name: row.id for row in tx.execute(sa.select(table.c.name, table.c.id))}
-    missing = sorted(names - existing.keys())
+def insert_names(
+    tx: sa.Connection, table: sa.Table, names: Set[str | None], column: str = 'name'
+) -> dict[str | None, int]:
+    """Insert the ``names`` that a table lacks, and return the ids of all names in it."""
+    rows = tx.execute(sa.select(table.c[column].label('name'), table.c.id))
+    existing = {row.name: row.id for row in rows}
     top = max([*existing.values(), tables.FIRST_CUSTOM_CLASS_ID])
-    new = {name: top + number for number, name in enumerate(missing, start=1)}
-    _insert(tx, table, [{'id': id_, 'name': name} for name, id_ in new.items()])
+    new = {name: top + number for number, name in enumerate(sorted(map(str, names - existing.keys())), start=1)}
+    _insert(tx, table, [{'id': id_, column: name} for name, id_ in new.items()])
     return existing | new
 
 

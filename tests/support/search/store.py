@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 import sqlalchemy as sa
 import webob
 
-from placement.db import change_log, tables
+from placement.db import tables
 from placement.db.api import Database
+from tests.support import clouds
 from tests.support.http_client import send_request
 from tests.support.search.oracle import RP, Body, Entry, Query
 from tests.support.search.query_strings import uuid_of, with_uuids
@@ -22,6 +23,8 @@ _MEMBERS = (
     tables.resource_provider_traits,
     tables.resource_provider_aggregates,
     tables.placement_aggregates,
+    tables.projects,
+    tables.users,
 )
 
 
@@ -119,90 +122,23 @@ def query_string(query: Query) -> str:
 
 def store(db: Database, topology: list[RP]) -> None:
     """Replace all providers by ``topology``. Usage becomes allocations of one consumer per inventory."""
+    providers = [
+        clouds.Provider(rp.name, rp.inventory, tuple(rp.traits), tuple(rp.aggregates), rp.parent) for rp in topology
+    ]
+    allocations: dict[str, dict[str, clouds.Amounts]] = {
+        f'{rp.name}/{rc}': {rp.name: {rc: record['used']}}
+        for rp in topology
+        for rc, record in rp.inventory.items()
+        if record['used']
+    }
 
     def work(tx: sa.Connection) -> None:
-        change_log.record_reload(tx)
         for table in _MEMBERS:
             tx.execute(table.delete())
         tx.execute(tables.resource_providers.update().values(root_provider_id=None, parent_provider_id=None))
         tx.execute(tables.resource_providers.delete())
-        classes = _ids(tx, tables.resource_classes, {rc for rp in topology for rc in rp.inventory})
         # Queries may name a trait that no provider of this topology has; it must exist nevertheless.
-        traits = _ids(tx, tables.traits, {*TRAITS, *(name for rp in topology for name in rp.traits)})
-        aggregates = {name for rp in topology for name in rp.aggregates}
-        numbers = {name: number for number, name in enumerate(sorted(aggregates), start=1)}
-        ids = {rp.name: number for number, rp in enumerate(topology, start=1)}
-        _insert(tx, tables.resource_providers, _provider_rows(topology, ids))
-        _insert(
-            tx,
-            tables.inventories,
-            [
-                {'resource_provider_id': ids[rp.name], 'resource_class_id': classes[rc], **record}
-                for rp in topology
-                for rc, record in rp.inventory.items()
-            ],
-        )
-        _insert(
-            tx,
-            tables.resource_provider_traits,
-            [{'resource_provider_id': ids[rp.name], 'trait_id': traits[name]} for rp in topology for name in rp.traits],
-        )
-        _insert(tx, tables.placement_aggregates, [{'id': n, 'uuid': uuid_of(name)} for name, n in numbers.items()])
-        _insert(
-            tx,
-            tables.resource_provider_aggregates,
-            [
-                {'resource_provider_id': ids[rp.name], 'aggregate_id': numbers[name]}
-                for rp in topology
-                for name in rp.aggregates
-            ],
-        )
-        _insert(tx, tables.allocations, _allocation_rows(topology, ids, classes))
+        clouds.insert_names(tx, tables.traits, set(TRAITS))
+        clouds.insert_cloud(tx, clouds.Cloud(providers, allocations))
 
     db.write(work)
-
-
-def _allocation_rows(topology: list[RP], ids: dict[str, int], classes: dict[str, int]) -> list[dict[str, Any]]:
-    return [
-        {
-            'resource_provider_id': ids[rp.name],
-            'resource_class_id': classes[rc],
-            'consumer_id': uuid_of(f'{rp.name}/{rc}'),
-            'used': record['used'],
-        }
-        for rp in topology
-        for rc, record in rp.inventory.items()
-        if record['used']
-    ]
-
-
-def _provider_rows(topology: list[RP], ids: dict[str, int]) -> list[dict[str, Any]]:
-    roots: dict[str, int] = {}
-    rows = []
-    for rp in topology:
-        roots[rp.name] = roots[rp.parent] if rp.parent else ids[rp.name]
-        rows.append(
-            {
-                'id': ids[rp.name],
-                'uuid': uuid_of(rp.name),
-                'name': rp.name,
-                'generation': 0,
-                'parent_provider_id': ids[rp.parent] if rp.parent else None,
-                'root_provider_id': roots[rp.name],
-            }
-        )
-    return rows
-
-
-def _ids(tx: sa.Connection, table: sa.Table, names: set[str]) -> dict[str, int]:
-    """The ids of ``names``, which are made where they are missing."""
-    existing = {row.name: row.id for row in tx.execute(sa.select(table.c.name, table.c.id))}
-    top = max([*existing.values(), 10000])
-    missing = sorted(names - existing.keys())
-    _insert(tx, table, [{'id': top + n, 'name': name} for n, name in enumerate(missing, start=1)])
-    return existing | {name: top + n for n, name in enumerate(missing, start=1)}
-
-
-def _insert(tx: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        tx.execute(table.insert(), rows)
