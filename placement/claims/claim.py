@@ -248,5 +248,4 @@ def _insert_rows(batch: StatementBatch, plan: ClaimPlan) -> None:
         for consumer_uuid, _, _, inventory, amount in plan.requested
     ]
     columns = ', '.join(('consumer_id', 'resource_provider_id', 'resource_class_id', 'used', *tables.OWNER))
-    for text, values in sql.bulk_insert(batch.tx, 'placement_allocations', columns, rows):
-        batch.add_statement(text, *values)
+    batch.add_insert('placement_allocations', columns, rows)

@@ -118,8 +118,7 @@ def add_statements(
         for uuid, attributes in sorted(desired.items())
         if attributes is not None and uuid not in existing
     ]
-    for text, values in sql.bulk_insert(batch.tx, _TABLE, columns, inserted):
-        batch.add_statement(text, *values)
+    batch.add_insert(_TABLE, columns, inserted)
 
 
 def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, ConsumerAttributes]]) -> None:

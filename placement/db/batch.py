@@ -16,7 +16,7 @@ is a part of a claim. Between two texts it reports a conflict (test_galera.py, `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -60,6 +60,36 @@ class StatementBatch:
         :param error: makes the exception to raise for another number. It must not use the database.
         """
         self._statements.append(_Statement(text, values, rows, error))
+
+    def add_insert(
+        self,
+        table: str,
+        columns: str,
+        rows: Sequence[Sequence[Any]],
+        row: str = '',
+        *,
+        unless_present: bool = False,
+        otherwise: str = '',
+    ) -> None:
+        """Append INSERT statements, one for every 900 rows.
+
+        :param columns: the names of the columns, joined with commas, without ``created_at``, which is set to ``now``.
+        :param rows: values for ``sql.execute_text``, in the order of the question marks in ``row``.
+        :param row: the expressions for ``columns``, joined with commas; by default question marks.
+        :param unless_present: whether to skip rows whose key exists.
+        :param otherwise: the end of the statements, from ``sql.upsert_clause``.
+        """
+        moment, ignore = sql.now(self.tx), ''
+        if unless_present:
+            is_mysql = sql.is_mysql(self.tx.dialect)
+            ignore, otherwise = (' IGNORE', '') if is_mysql else ('', ' ON CONFLICT DO NOTHING')
+        for chunk in sql.chunks(rows):
+            values = ', '.join([f'({row or sql.placeholders(len(chunk[0]))}, ?)'] * len(chunk))
+            template = 'INSERT{ignore} INTO {table} ({columns}, created_at) VALUES {values}{otherwise}'
+            text = sql.statement(
+                template, ignore=ignore, table=table, columns=columns, values=values, otherwise=otherwise
+            )
+            self.add_statement(text, *(value for items in chunk for value in (*items, moment)))
 
     def execute(self) -> None:
         """Execute the statements, check their row counts, and empty the list.

@@ -164,7 +164,9 @@ class ChangeLogSlots:
             # ABS: a time more than an hour in the future means that the clock was wrong.
             is_free = _slots.c.owner.is_(None) | sa.text(f'ABS({updated_at} - {now}) > {_MAX_SILENCE_MICROSECONDS}')
             query = sa.select(_slots.c.id, _slots.c.sequence, _slots.c.token).where(is_free).order_by(_slots.c.id)
-            if sql.has_skip_locked(tx.dialect):
+            server = tx.dialect
+            is_old_mariadb = getattr(server, 'is_mariadb', False) and (server.server_version_info or ()) < (10, 6)
+            if server.name != 'sqlite' and not is_old_mariadb:
                 query = query.with_for_update(skip_locked=True)
             row = tx.execute(query.limit(1)).first()
             if row is None:

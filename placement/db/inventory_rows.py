@@ -47,8 +47,7 @@ def insert(
     rows = [(*key, key[0], None if key in present else key[1], *records[key][:-1]) for key in sorted(records)]
     allocated = _ALLOCATED.format(sql.SHARED_LOCKS[batch.tx.dialect.name])
     row = f'?, ?, {allocated}, {sql.placeholders(len(FIELDS))}'
-    for text, parameters in sql.bulk_insert(batch.tx, 'placement_inventories', _COLUMNS, rows, row):
-        batch.add_statement(text + otherwise, *parameters)
+    batch.add_insert('placement_inventories', _COLUMNS, rows, row, otherwise=otherwise)
 
 
 def overwrite(batch: StatementBatch, records: Mapping[int, InventoryRecord], provider_id: int | None = None) -> None:

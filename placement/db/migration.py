@@ -21,6 +21,7 @@ from alembic.util import CommandError
 
 from placement import exception
 from placement.db import connections, errors, sql, tables
+from placement.db.batch import StatementBatch
 
 VERSION_TABLE = 'placement_alembic_version'
 SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
@@ -283,9 +284,10 @@ def insert_standard_names(tx: sa.Connection) -> None:
     Several processes may do this at the same time, because it does not change existing rows. The caller records the
     change in the log (``change_log.record_names``).
     """
+    batch = StatementBatch(tx)
     for table, columns, rows in _missing_names(tx):
-        for text, values in sql.bulk_insert(tx, table, columns, rows, unless_present=True):
-            sql.execute_text(tx, text, *values)
+        batch.add_insert(table, columns, rows, unless_present=True)
+    batch.execute()
 
 
 def _missing_names(tx: sa.Connection) -> Iterator[tuple[str, str, Rows]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -52,7 +52,7 @@ def _insert_child(tx: sa.Connection, row: dict[str, Any], parent_uuid: str) -> t
     parent = tx.execute(_PARENT, {'sought': parent_uuid}).first()
     if parent is None:
         raise exception.ParentProviderNotFound
-    is_still_there = _providers.c.root_provider_id == parent.root_id
+    is_still_there = f'root_provider_id = {parent.root_id:d}'
     with _locked(tx, {parent.id, parent.root_id}, [parent.root_id], is_still_there), _parent_may_vanish():
         links = {'parent_provider_id': parent.id, 'root_provider_id': parent.root_id}
         own_id = sql.new_id(tx.execute(_INSERT, row | links))
@@ -130,7 +130,8 @@ def delete(tx: sa.Connection, uuid: str) -> None:
     try:
         if provider.root_provider_id == provider.id:
             # Some databases do not delete a row that refers to itself.
-            tx.execute(_update_without_time(_providers.c.id == provider.id).values(root_provider_id=None))
+            text = 'UPDATE placement_resource_providers SET root_provider_id = NULL WHERE id = ?'
+            sql.execute_text(tx, text, provider.id)
         tx.execute(_providers.delete().where(_providers.c.id == provider.id))
         change_log.record_providers(tx, [provider.id])
     except db_exc.DBReferenceError as error:
@@ -225,9 +226,7 @@ def _parent_may_vanish() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked(
-    tx: sa.Connection, ids: Iterable[int], root_ids: Collection[int], *conditions: sa.ColumnElement[bool]
-) -> Iterator[None]:
+def _locked(tx: sa.Connection, ids: Iterable[int], root_ids: Iterable[int], condition: str = '') -> Iterator[None]:
     """Lock providers until the transaction ends, in order of id, so that transactions do not deadlock.
 
     This is an UPDATE that changes nothing, instead of SELECT ... FOR UPDATE: it takes the same locks on all databases,
@@ -239,25 +238,24 @@ def _locked(
     reference to a row together with a change of this row.
 
     :param root_ids: the ``ids`` that are roots of the changed trees.
-    :param conditions: have to be true for each provider.
-    :raises RetryTransaction: a condition is not true, or a provider was deleted.
+    :param condition: SQL that has to be true for each provider.
+    :raises RetryTransaction: the condition is not true, or a provider was deleted.
     """
-    is_root, generation = _providers.c.id.in_(root_ids), _providers.c.generation
-    value = sa.case((is_root, generation + 1), else_=generation) if sql.is_mysql(tx.dialect) else generation
+    table, is_mysql = _providers.name, sql.is_mysql(tx.dialect)
+    # No provider has the id 0.
+    roots = ', '.join(f'{id_:d}' for id_ in (0, *root_ids))
+    lock = f'generation = generation + (id IN ({roots}))' if is_mysql else 'generation = generation'
     for chunk in sql.chunks(sorted(ids)):
-        condition = sa.and_(_providers.c.id.in_(chunk), *conditions)
-        if len(chunk) > 1:
-            condition = sql.lock_rows_in_id_order(tx, _providers, condition)
-        if tx.execute(_update_without_time(condition).values(generation=value)).rowcount != len(chunk):
+        rows = f'id IN ({sql.placeholders(len(chunk))})'
+        if condition:
+            rows = f'{rows} AND {condition}'
+        text, values = sql.update_in_order(tx.dialect, table, lock, [], rows, chunk, count=len(chunk))
+        if sql.execute_text(tx, text, *values).rowcount != len(chunk):
             raise errors.RetryTransaction
     yield
-    if sql.is_mysql(tx.dialect):
-        tx.execute(_update_without_time(is_root).values(generation=generation - 1))
-
-
-def _update_without_time(*conditions: sa.ColumnElement[bool]) -> sa.Update:
-    """Return an UPDATE of providers that leaves ``updated_at`` as it is."""
-    return _providers.update().where(*conditions).values(updated_at=_providers.c.updated_at)
+    if is_mysql:
+        text = 'UPDATE {table} SET generation = generation - 1 WHERE id IN ({roots})'
+        sql.execute_text(tx, sql.statement(text, table=table, roots=roots))
 
 
 _INSERT = _providers.insert()

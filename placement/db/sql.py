@@ -89,22 +89,6 @@ def chunks(values: Sequence[V], size: int = MAX_VALUES_PER_STATEMENT) -> Iterato
         yield values[start : start + size]
 
 
-def lock_rows_in_id_order(
-    tx: sa.Connection, table: sa.Table, condition: sa.ColumnElement[bool]
-) -> sa.ColumnElement[bool]:
-    """Return the WHERE clause of an UPDATE or DELETE that locks its rows in order of ``id``.
-
-    MariaDB and MySQL find, and so lock, the rows in this order anyway. PostgreSQL guarantees no order, so there a
-    subquery locks the rows first. Then ``condition`` is evaluated again, because it may no longer be true.
-
-    :param condition: the condition on the rows of ``table``.
-    """
-    if tx.dialect.name != 'postgresql':
-        return condition
-    locked = sa.select(table.c.id).where(condition).order_by(table.c.id).with_for_update(key_share=True).cte()
-    return sa.and_(table.c.id == locked.c.id, condition)
-
-
 # Statements as text, for claims and other frequent writes. A database needs about 0.1 ms for a statement. An expression
 # of SQLAlchemy adds as much each time it is run, even though it is compiled only once.
 
@@ -148,32 +132,6 @@ def now(tx: sa.Connection) -> Any:
 def with_utc(moment: Moment) -> Moment:
     """Return the aware time for a value of ``created_at`` or ``updated_at``: these are in UTC, most without a zone."""
     return moment.replace(tzinfo=dt.UTC) if moment and not moment.tzinfo else moment
-
-
-def bulk_insert(
-    tx: sa.Connection,
-    table: str,
-    columns: str,
-    rows: Sequence[Sequence[Any]],
-    row: str = '',
-    *,
-    unless_present: bool = False,
-) -> Iterator[tuple[str, list[Any]]]:
-    """Yield texts and values of INSERT statements for ``execute_text``, one for every 900 rows.
-
-    :param columns: the names of the columns, joined with commas, without ``created_at``, which is set to ``now``.
-    :param rows: values for ``execute_text``, in the order of the question marks in ``row``.
-    :param row: the expressions for ``columns``, joined with commas; by default question marks.
-    :param unless_present: whether to skip rows whose key exists.
-    """
-    moment, ignore, otherwise = now(tx), '', ''
-    if unless_present:
-        ignore, otherwise = (' IGNORE', '') if is_mysql(tx.dialect) else ('', ' ON CONFLICT DO NOTHING')
-    for chunk in chunks(rows):
-        values = ', '.join([f'({row or placeholders(len(chunk[0]))}, ?)'] * len(chunk))
-        template = 'INSERT{ignore} INTO {table} ({columns}, created_at) VALUES {values}{otherwise}'
-        text = statement(template, ignore=ignore, table=table, columns=columns, values=values, otherwise=otherwise)
-        yield text, [value for items in chunk for value in (*items, moment)]
 
 
 def update_in_order(
@@ -247,10 +205,6 @@ def for_update(dialect: sa.Dialect) -> str:
     return '' if dialect.name == 'sqlite' else ' FOR UPDATE'
 
 
-#: The first releases that have SKIP LOCKED.
-_SKIP_LOCKED_SINCE = {'mysql': (8, 0, 1), 'mariadb': (10, 6)}
-
-
 #: By name of the dialect, the end of a SELECT that takes shared locks on its rows.
 SHARED_LOCKS = {
     'sqlite': '',
@@ -309,14 +263,6 @@ def joined(dialect: sa.Dialect, columns: Sequence[str]) -> str:
         return f"group_concat({row}, '\n')"
     row = f"concat_ws(' ', {', '.join(columns)})"
     return f"GROUP_CONCAT({row} SEPARATOR '\n')" if is_mysql(dialect) else f"string_agg({row}, '\n')"
-
-
-def has_skip_locked(dialect: sa.Dialect) -> bool:
-    """Return whether the database has SELECT ... FOR UPDATE SKIP LOCKED."""
-    if not is_mysql(dialect):
-        return dialect.name == 'postgresql'
-    server = 'mariadb' if getattr(dialect, 'is_mariadb', False) else 'mysql'
-    return (dialect.server_version_info or ()) >= _SKIP_LOCKED_SINCE[server]
 
 
 def is_mysql(dialect: sa.Dialect) -> bool:

@@ -57,8 +57,7 @@ def replace(
     moment = sql.now(tx)
     for chunk in sql.chunks(uuids):
         unknown = [(uuid,) for uuid in known_aggregates.unknown(chunk)]
-        for text, values in sql.bulk_insert(tx, 'placement_aggregates', 'uuid', unknown, unless_present=True):
-            batch.add_statement(text, *values)
+        batch.add_insert('placement_aggregates', 'uuid', unknown, unless_present=True)
 
         def deleted(uuids: Sequence[str] = chunk) -> errors.RetryTransaction:
             # An audit deleted an aggregate that had no providers.

@@ -52,8 +52,7 @@ class ResourceClass(named_resource.NamedResource):
             new_id: int = max(last, largest) + 1
             batch = StatementBatch(tx)
             batch.add_statement('UPDATE placement_resource_class_sequence SET last = ?', new_id)
-            for text, values in sql.bulk_insert(tx, _classes.name, 'id, name', [(new_id, name)]):
-                batch.add_statement(text, *values)
+            batch.add_insert(_classes.name, 'id, name', [(new_id, name)])
             change_log.record_new_class(tx, new_id)
             try:
                 batch.execute_final()

@@ -87,8 +87,7 @@ class Trait(named_resource.NamedResource):
                 batch.add_statement(text, provider.id, *chunk)
             new_rows = [(provider.id, id_) for id_ in sorted((added | custom).values())]
             columns = 'resource_provider_id, trait_id'
-            for text, values in sql.bulk_insert(tx, _provider_traits.name, columns, new_rows):
-                batch.add_statement(text, *values)
+            batch.add_insert(_provider_traits.name, columns, new_rows)
             batch.execute_final()
 
         if removed or added:

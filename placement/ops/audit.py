@@ -21,6 +21,7 @@ from placement import capacity, exception, units
 from placement.claims import consumers
 from placement.db import change_log, errors, provider_tree, sql, tables
 from placement.db.api import Database
+from placement.db.batch import StatementBatch
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
 _classes, _providers = tables.resource_classes, tables.resource_providers
@@ -302,8 +303,9 @@ def _insert_consumer(uuid: str, project_id: str, user_id: str, tx: sa.Connection
     allocation_id = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
     if allocation_id is not None:
         columns, row = 'uuid, project_id, user_id, generation', (uuid, *owner, 0)
-        for text, values in sql.bulk_insert(tx, _consumers.name, columns, [row], unless_present=True):
-            sql.execute_text(tx, text, *values)
+        batch = StatementBatch(tx)
+        batch.add_insert(_consumers.name, columns, [row], unless_present=True)
+        batch.execute()
 
 
 def _copy_owner(uuid: str, tx: sa.Connection) -> None:
