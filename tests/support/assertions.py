@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.db.api import Database
-from tests.support import applications, names_race, races, servers, trees_race
+from tests.support import applications, races, servers, trees_race
 from tests.support.history import check, fleet
 from tests.support.history.client import Client, Reply
 from tests.support.history.load import Load
@@ -119,19 +119,6 @@ def opposite_orders_make_progress(urls: Sequence[str], divisor: int = 1) -> None
             responses = racing.all_at_once(post)
             assert Counter(response.status for response in responses) == {204: len(responses)}
             _nobody_waited(responses)
-
-
-def names_keep_their_meaning(urls: Sequence[str], divisor: int = 1) -> None:
-    """Twelve callers change names, and write and claim by name: everything is written to what it named.
-
-    Every kind of request succeeds now and then, and nothing fails.
-    """
-    # On a cluster a request takes longer.
-    seconds = 5 if len(urls) == 1 else 8
-    with races.callers(urls, 12) as racing:
-        outcome = names_race.run(racing, seconds / divisor)
-    assert outcome.wrong == []
-    assert outcome.idle() == set(), outcome.statuses
 
 
 def moves_make_no_loop(urls: Sequence[str], divisor: int = 1, *, one_tree: bool) -> None:
@@ -280,7 +267,7 @@ def _nobody_waited(responses: list[Reply]) -> None:
 
 
 #: What has to hold on every database, whatever the addresses through which it is reached.
-#: Each takes the addresses, and the number by which its rounds or seconds are divided.
+#: Each takes the addresses, and the number by which its rounds are divided.
 RACES: dict[str, Callable[..., None]] = {
     'forty claims for ten units': last_units_are_given_once,
     'writes with one consumer generation': functools.partial(a_generation_is_moved_once, existing=True),
@@ -291,7 +278,6 @@ RACES: dict[str, Callable[..., None]] = {
     'reshapes of one generation': one_reshape_of_a_generation_succeeds,
     'reshapes and claims': reshapes_remove_nothing_that_is_claimed,
     'reshapes and deletions': reshapes_refer_to_nothing_that_is_deleted,
-    'names that are created, renamed and deleted': names_keep_their_meaning,
     'moves in one tree that would make a loop': functools.partial(moves_make_no_loop, one_tree=True),
     'moves of trees that would make a loop': functools.partial(moves_make_no_loop, one_tree=False),
 }

@@ -138,91 +138,65 @@ def _states_at_one_time(first: ProviderCache, second: ProviderCache) -> tuple[Sn
 class Alternating:
     """One client that writes through one process and searches through another, on a provider of its own."""
 
-    def __init__(self, clients: Sequence[Client], rounds: int) -> None:
+    def __init__(self, clients: Sequence[Client]) -> None:
+        #: The changes that a search did not find.
         self.missing: list[str] = []
-        self.searches = 0
         self._clients = itertools.cycle(clients)
-        self._rounds = rounds
         self._provider = races.provider(next(self._clients), 100)
+        self._path = f'/resource_providers/{self._provider}'
 
-    def run(self) -> None:
+    def change_everything(self) -> None:
         """Make one change after the other, and search for each."""
-        for _ in range(self._rounds):
-            for change in (self._claim, self._resize, self._rename, self._grow):
-                change()
-
-    def _claim(self) -> None:
-        """A claim of everything that is left, and its deletion."""
-        consumer = str(uuid.uuid4())
+        # The number of requests is even, and each time the first one shall go to the other process.
+        next(self._clients)
+        consumer, name, child = (str(uuid.uuid4()) for _ in range(3))
+        trait = f'CUSTOM_{uuid.uuid4().hex.upper()}'
         entry = races.claim([self._provider], None)
         entry['allocations'][self._provider]['resources']['VCPU'] = 100
+        below = {'name': child, 'uuid': child, 'parent_provider_uuid': self._provider}
         self._write('PUT', f'/allocations/{consumer}', entry)
-        self._look('claimed', 'VCPU:1', is_present=False)
+        self._search('resources=VCPU:1', self._provider, is_present=False)
         self._write('DELETE', f'/allocations/{consumer}')
-        self._look('given back', 'VCPU:100', is_present=True)
-
-    def _resize(self) -> None:
-        self._inventory(50)
-        self._look('smaller', 'VCPU:51', is_present=False)
-        self._inventory(100)
-        self._look('larger', 'VCPU:100', is_present=True)
-
-    def _inventory(self, total: int) -> None:
-        self._guarded('inventories', {'inventories': {'VCPU': {'total': total}}})
-
-    def _rename(self) -> None:
-        name = str(uuid.uuid4())
-        self._write('PUT', f'/resource_providers/{self._provider}', {'name': name})
-        self._found(f'/resource_providers?name={name}', 'renamed', is_present=True)
-        trait = f'CUSTOM_{uuid.uuid4().hex.upper()}'
+        self._search('resources=VCPU:100', self._provider, is_present=True)
+        for total in (50, 100):
+            generation = self._write('GET', self._path)['generation']
+            body = {'resource_provider_generation': generation, 'inventories': {'VCPU': {'total': total}}}
+            self._write('PUT', f'{self._path}/inventories', body)
+            self._search('resources=VCPU:51', self._provider, is_present=total == 100)
+        self._write('PUT', self._path, {'name': name})
+        self._search(f'name={name}', self._provider, is_present=True)
+        # A search for an unknown trait is an error.
         self._write('PUT', f'/traits/{trait}')
-        reply = next(self._clients).request('GET', f'/resource_providers?required={trait}')
-        self._note(reply.status == 200, 'a new trait')
+        self._search(f'required={trait}', self._provider, is_present=False)
+        self._write('POST', '/resource_providers', below)
+        self._search(f'in_tree={self._provider}', child, is_present=True)
+        self._write('DELETE', f'/resource_providers/{child}')
+        self._search(f'in_tree={self._provider}', child, is_present=False)
 
-    def _grow(self) -> None:
-        """A child provider, which is created and deleted."""
-        below = str(uuid.uuid4())
-        tree = f'/resource_providers?in_tree={self._provider}&uuid={below}'
-        body = {'name': below, 'uuid': below, 'parent_provider_uuid': self._provider}
-        self._write('POST', '/resource_providers', body)
-        self._found(tree, 'created', is_present=True, provider=below)
-        self._write('DELETE', f'/resource_providers/{below}')
-        self._found(tree, 'deleted', is_present=False, provider=below)
+    def _write(self, method: str, path: str, body: Any = None) -> Any:
+        return fleet.demand(next(self._clients), method, path, body)
 
-    def _guarded(self, path: str, body: dict[str, Any]) -> None:
-        provider = f'/resource_providers/{self._provider}'
-        generation = fleet.demand(next(self._clients), 'GET', provider)['generation']
-        self._write('PUT', f'{provider}/{path}', {'resource_provider_generation': generation, **body})
-
-    def _write(self, method: str, path: str, body: Any = None) -> None:
-        fleet.demand(next(self._clients), method, path, body)
-
-    def _look(self, what: str, resources: str, *, is_present: bool) -> None:
-        self._found(f'/resource_providers?resources={resources}', what, is_present=is_present)
-        path = f'/allocation_candidates?resources={resources}'
-        response = fleet.demand(next(self._clients), 'GET', path)
-        self._note((self._provider in response['provider_summaries']) == is_present, f'{what}: {path}')
-
-    def _found(self, path: str, what: str, *, is_present: bool, provider: str | None = None) -> None:
-        listed = fleet.demand(next(self._clients), 'GET', path)['resource_providers']
-        is_listed = (provider or self._provider) in {row['uuid'] for row in listed}
-        self._note(is_listed == is_present, f'{what}: {path}')
-
-    def _note(self, right: bool, what: str) -> None:
-        self.searches += 1
-        if not right:
-            self.missing.append(what)
+    def _search(self, query: str, provider: str, *, is_present: bool) -> None:
+        """The provider is listed, and among the candidates for resources, or it is not."""
+        listed = fleet.demand(next(self._clients), 'GET', f'/resource_providers?{query}')['resource_providers']
+        found = [provider in {row['uuid'] for row in listed}]
+        if query.startswith('resources'):
+            candidates = fleet.demand(next(self._clients), 'GET', f'/allocation_candidates?{query}')
+            found.append(provider in candidates['provider_summaries'])
+        if set(found) != {is_present}:
+            self.missing.append(query)
 
 
 def answered_changes_are_found(urls: Sequence[str], rounds: int = 5, callers: int = 4) -> None:
     """Several clients alternate between ``urls``. No search may lack a change that was answered before it was sent."""
-    with contextlib.ExitStack() as stack:
-        searchers: list[Alternating] = []
-        for number in range(callers):
+
+    def run(number: int) -> list[str]:
+        with contextlib.ExitStack() as stack:
             clients = [stack.enter_context(contextlib.closing(Client([url], token='admin'))) for url in urls]
-            # With an odd number of requests each round begins at the other process.
-            searchers.append(Alternating(clients[number % len(urls) :] + clients[: number % len(urls)], rounds))
-        with concurrent.futures.ThreadPoolExecutor(callers) as pool:
-            list(pool.map(Alternating.run, searchers))
-    assert [what for searcher in searchers for what in searcher.missing] == []
-    assert sum(searcher.searches for searcher in searchers) > callers * rounds * 10
+            searcher = Alternating(clients[number % len(urls) :] + clients[: number % len(urls)])
+            for _ in range(rounds):
+                searcher.change_everything()
+            return searcher.missing
+
+    with concurrent.futures.ThreadPoolExecutor(callers) as pool:
+        assert list(pool.map(run, range(callers))) == [[]] * callers

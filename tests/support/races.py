@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import dataclasses
 import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -21,25 +18,7 @@ UNITS = 10
 #: The largest number of seconds that a caller may wait in any race. A transaction that waits for a lock at each of its
 #: eleven attempts would exceed it. On an idle machine no caller waits for 5 seconds.
 MAX_REQUEST_SECONDS = 40.0
-#: The largest number of seconds that callers go on until each kind of request has succeeded.
-MAX_SECONDS = 60
-
 _OWNER = {'project_id': 'race', 'user_id': 'race'}
-
-
-@dataclasses.dataclass
-class Outcome:
-    """The counts of statuses by kind of request, and everything that was wrong."""
-
-    statuses: Counter[tuple[str, int | None]] = dataclasses.field(default_factory=Counter)
-    wrong: list[str] = dataclasses.field(default_factory=list)
-
-    def idle(self) -> set[str]:
-        """The kinds of requests of which none has succeeded."""
-        # A copy, because other threads add to them.
-        statuses = list(self.statuses)
-        succeeded = {kind for kind, status in statuses if status is not None and status < 300}
-        return {kind for kind, _ in statuses} - succeeded
 
 
 class Callers:
@@ -58,19 +37,6 @@ class Callers:
             return act(self.clients[number], number)
 
         return list(self._pool.map(run, range(len(self.clients))))
-
-    def repeat(self, step: Callable[[Client, int], object], seconds: float, outcome: Outcome) -> None:
-        """Repeat ``step(client, number)`` for every caller.
-
-        It goes on after ``seconds`` until each kind of request has succeeded, which can take long on a busy machine.
-        """
-        started = time.monotonic()
-
-        def act(client: Client, number: int) -> None:
-            while (passed := time.monotonic() - started) < seconds or (passed < MAX_SECONDS and outcome.idle()):
-                step(client, number)
-
-        self.all_at_once(act)
 
     def close(self) -> None:
         """End the threads and close the connections."""

@@ -13,7 +13,6 @@ import pytest
 
 from tests.support import keystone, servers
 from tests.support.operations import machine, placement_server, services
-from tests.support.pages import ROOT
 from tests.support.waiting import wait_until
 
 #: As devstack writes it, for the most part.
@@ -69,43 +68,6 @@ exit-on-reload = false
 die-on-term = true
 need-app = true
 """
-
-
-@pytest.mark.parametrize(
-    'application', [f'wsgi-file = {ROOT}/bin/placement-api', 'module = placement.wsgi.api:application']
-)
-def test_uwsgi_serves_the_script_and_the_module(application: str, tmp_path: pathlib.Path) -> None:
-    programs = services.environment('uwsgi', ('pyuwsgi',))
-    port = servers.free_port()
-    environ = placement_server.environ(tmp_path, PYTHONPATH=services.import_path())
-    ini = UWSGI.format(application=application, place=f'http-socket = 127.0.0.1:{port}')
-    (tmp_path / 'placement-uwsgi.ini').write_text(ini)
-    with keystone.keystone() as auth_url:
-        (tmp_path / 'placement.conf').write_text(OPTIONS.format(home=tmp_path, auth_url=auth_url))
-        for command in (
-            ['placement-manage', '--config-file', str(tmp_path / 'placement.conf'), 'db', 'sync'],
-            ['placement-manage', 'db', 'online_data_migrations'],
-            ['placement-status', '--debug', 'upgrade', 'check'],
-        ):
-            services.run([str(placement_server.BIN / command[0]), *command[1:]], environ)
-        start = [
-            str(programs / 'uwsgi'),
-            '--procname-prefix',
-            'placement',
-            '--ini',
-            str(tmp_path / 'placement-uwsgi.ini'),
-        ]
-        url = f'http://127.0.0.1:{port}'
-        log = tmp_path / 'uwsgi.log'
-        with services.running(start, url, log, environ):
-            assert httpx.get(url).json()['versions'][0]['id'] == 'v1.0'
-            assert httpx.get(f'{url}/resource_providers').status_code == 401
-            listed = httpx.get(f'{url}/resource_providers', headers={'X-Auth-Token': 'good-admin'}, timeout=30)
-            assert listed.json() == {'resource_providers': []}
-    said = log.read_text()
-    assert f'configuration: {tmp_path}/placement.conf, ready' in said
-    for option in ('[placement_database] max_retries', '[api] use_forwarded_for', '[oslo_concurrency] lock_path'):
-        assert f'This service does not have the option {option} in ' in said
 
 
 #: As openstack-helm writes it.
