@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from placement import schemas, validation
@@ -19,24 +19,6 @@ _GROUP_KEY = re.compile(schema.GROUP_KEY)
 
 #: Larger limits are reduced to this.
 _MAX_LIMIT = 10**18
-
-_NO_RESOURCES_FOR_TRAITS = (
-    'All traits parameters must be associated with resources.  Found the following orphaned traits keys: {keys}'
-)
-_NO_RESOURCES_FOR_MEMBER_OF = (
-    'All member_of parameters must be associated with resources. Found the following orphaned member_of keys: {keys}'
-)
-_CONFLICTING = 'Conflicting required and forbidden traits found in the following traits keys: {keys}'
-_NO_POLICY = 'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
-_NO_GROUP = 'At least one request group (`resources` or `resources{{{suffix}}}`) is required.'
-_NO_RESOURCES = 'There must be at least one resources or resources[$S] parameter.'
-_NOT_IN_SUBTREE = (
-    'Resourceless suffixed group request should be specified in `same_subtree` query param: bad group(s) - {suffixes}.'
-)
-_UNKNOWN_IN_SUBTREE = 'Real suffixes should be specified in `same_subtree`: no group has {suffixes}.'
-_EMPTY_IN_SUBTREE = 'Empty string (unsuffixed group) can not be specified in `same_subtree`.'
-_ROOT_TWICE = "Query parameter 'root_required' may be specified only once."
-_ROOT_CONFLICTING = 'Conflicting required and forbidden traits found in root_required: {traits}'
 
 #: Requests of Nova and Neutron have about ten groups. With each group the search takes more steps.
 MAX_REQUEST_GROUPS = 256
@@ -62,17 +44,15 @@ def parse(text: str, version: Version) -> CandidateRequest:
         params.update([(key, value) for value in values.get(key, ()) if not re.match(pattern, value)])
     validation.validate_query(params, schemas.for_version(schema.GET, version))
 
+    # The name and the suffix of each key that is a parameter of a group.
     parameters = {key: (match[1], match[2] or '') for key in values if (match := _GROUP_KEY.fullmatch(key))}
     fields: dict[str, dict[str, Any]] = {suffix: {'resources': {}} for _, suffix in parameters.values()}
     if len(fields) > MAX_REQUEST_GROUPS:
         raise BadQuery(f'{validation.INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
     root = _parse_root_required(values.get('root_required', ()))
-    named = [[suffix.strip() for suffix in value.split(',')] for value in values.get('same_subtree', ())]
-    if any('' in suffixes for suffixes in named):
-        raise BadQueryValue(_EMPTY_IN_SUBTREE)
-    same_subtree = tuple(dict.fromkeys(map(frozenset, named)))
+    same_subtree = _parse_same_subtree(values.get('same_subtree', ()))
     for name, suffix, occurrences in _in_order_of_reading(pairs, values, parameters, version):
-        fields[suffix].update(_READERS[name](occurrences, version, suffix))
+        fields[suffix].update(_group_fields(name, occurrences, version, suffix))
     groups = tuple([RequestGroup(suffix, bool(suffix), **of_group) for suffix, of_group in fields.items()])
 
     if version >= (1, 36):
@@ -82,7 +62,9 @@ def parse(text: str, version: Version) -> CandidateRequest:
     _check_conflicts(groups, version)
     policy, limit = values.get('group_policy', [None])[0], values.get('limit', [None])[0]
     if policy is None and sum([group.use_same_provider for group in groups]) > 1:
-        raise BadQuery(_NO_POLICY)
+        raise BadQuery(
+            'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
+        )
     return CandidateRequest(
         groups=groups,
         group_policy=policy,
@@ -122,7 +104,15 @@ def _in_order_of_reading(
                 yield name, suffix, unread.pop(key)
 
 
-def _read_member_of(values: Sequence[str], version: Version, suffix: str) -> dict[str, Any]:
+def _group_fields(name: str, values: Sequence[str], version: Version, suffix: str) -> dict[str, Any]:
+    """Convert the values of a parameter of a group to fields of the ``RequestGroup``."""
+    if name == 'resources':
+        # The last value counts, but all values have to be well-formed.
+        return {'resources': [syntax.parse_resources(value) for value in values][-1]}
+    if name == 'required':
+        return syntax.parse_required(values, version)._asdict()
+    if name == 'in_tree':
+        return {'in_tree': syntax.parse_in_tree(values[-1])}
     if version < (1, 30):
         return syntax.parse_member_of(values, version, suffix)._asdict()
     # Read them one by one, because the first malformed value is reported.
@@ -133,55 +123,62 @@ def _read_member_of(values: Sequence[str], version: Version, suffix: str) -> dic
     }
 
 
-#: For each parameter of a group, the function that converts its values to fields of the ``RequestGroup``.
-_READERS: Mapping[str, Callable[[Sequence[str], Version, str], dict[str, Any]]] = {
-    # The last value counts, but all values have to be well-formed.
-    'resources': lambda values, _version, _suffix: {'resources': list(map(syntax.parse_resources, values))[-1]},
-    'required': lambda values, version, _suffix: syntax.parse_required(values, version)._asdict(),
-    'member_of': _read_member_of,
-    'in_tree': lambda values, _version, _suffix: {'in_tree': syntax.parse_in_tree(values[-1])},
-}
+def _parse_same_subtree(values: Sequence[str]) -> tuple[frozenset[str], ...]:
+    named = [[suffix.strip() for suffix in value.split(',')] for value in values]
+    if any('' in suffixes for suffixes in named):
+        raise BadQueryValue('Empty string (unsuffixed group) can not be specified in `same_subtree`.')
+    return tuple(dict.fromkeys(map(frozenset, named)))
 
 
 def _parse_root_required(values: Sequence[str]) -> TraitFilter:
     if len(values) > 1:
-        raise DuplicateQueryKey(_ROOT_TWICE)
+        raise DuplicateQueryKey("Query parameter 'root_required' may be specified only once.")
     traits = syntax.parse_traits(values[0]) if values else TraitFilter()
     both = ', '.join(sorted(traits.required & traits.forbidden))
     if both:
-        raise BadQueryValue(_ROOT_CONFLICTING.format(traits=both))
+        raise BadQueryValue(f'Conflicting required and forbidden traits found in root_required: {both}')
     return traits
 
 
 def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
     """Below 1.36, reject groups without ``resources``."""
     if not groups and version >= (1, 25):
-        raise BadQuery(_NO_GROUP.format(suffix='$S' if version >= (1, 33) else 'N'))
+        suffix = '$S' if version >= (1, 33) else 'N'
+        raise BadQuery(f'At least one request group (`resources` or `resources{{{suffix}}}`) is required.')
     orphans = [group for group in groups if not group.resources]
     if not orphans:
         return
     traits = ', '.join(f'required{group.suffix}' for group in orphans if group.required)
     if traits:
-        raise BadQuery(_NO_RESOURCES_FOR_TRAITS.format(keys=traits))
+        raise BadQuery(
+            'All traits parameters must be associated with resources.  Found the following orphaned traits keys: '
+            + traits
+        )
     member_of = ', '.join(
         f'member_of{group.suffix}' for group in orphans if group.member_of or group.forbidden_aggregates
     )
     if member_of:
-        raise BadQuery(_NO_RESOURCES_FOR_MEMBER_OF.format(keys=member_of))
+        raise BadQuery(
+            'All member_of parameters must be associated with resources. Found the following orphaned member_of keys: '
+            + member_of
+        )
     raise BadQuery('All request groups must specify resources.')
 
 
 def _check_subtrees(groups: Sequence[RequestGroup], same_subtree: Sequence[frozenset[str]]) -> None:
     """Reject groups without ``resources`` unless a ``same_subtree`` names them, and suffixes without a group."""
     if not any(group.resources for group in groups):
-        raise MissingQueryValue(_NO_RESOURCES)
+        raise MissingQueryValue('There must be at least one resources or resources[$S] parameter.')
     named: frozenset[str] = frozenset().union(*same_subtree)
     orphans = [group.suffix for group in groups if not group.resources and group.suffix not in named]
     if orphans:
-        raise BadQueryValue(_NOT_IN_SUBTREE.format(suffixes=orphans))
+        raise BadQueryValue(
+            'Resourceless suffixed group request should be specified in `same_subtree` query param: bad group(s) - '
+            f'{orphans}.'
+        )
     unknown = ', '.join(f"'{suffix}'" for suffix in sorted(named - {group.suffix for group in groups}))
     if unknown:
-        raise BadQueryValue(_UNKNOWN_IN_SUBTREE.format(suffixes=unknown))
+        raise BadQueryValue(f'Real suffixes should be specified in `same_subtree`: no group has {unknown}.')
 
 
 def _check_conflicts(groups: Sequence[RequestGroup], version: Version) -> None:
@@ -192,4 +189,7 @@ def _check_conflicts(groups: Sequence[RequestGroup], version: Version) -> None:
         both = filter(None, (group.required & group.forbidden, *impossible))
         conflicts += [f'required{group.suffix}: ({", ".join(sorted(traits))})' for traits in both]
     if conflicts:
-        raise BadQuery(_CONFLICTING.format(keys=', '.join(conflicts if version < (1, 30) else sorted(conflicts))))
+        raise BadQuery(
+            'Conflicting required and forbidden traits found in the following traits keys: '
+            + ', '.join(conflicts if version < (1, 30) else sorted(conflicts))
+        )
