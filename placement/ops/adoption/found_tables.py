@@ -6,7 +6,6 @@ constraint with another name counts if it has the same columns, and an index if 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,33 +16,58 @@ from sqlalchemy.dialects import mysql
 from placement.db import sql, tables
 from placement.ops.adoption.names import Names
 
-#: For the columns of each foreign key, the table whose id they refer to.
-ForeignKeys = Mapping[tuple[str, ...], str]
 
-
-@dataclasses.dataclass(frozen=True)
 class FoundTable:
-    """One table as it is in the database.
+    """One table as it is in the database, and how it differs from our declaration of it."""
 
-    ``table`` is our declaration of the table; ``name`` is its name in the database. ``columns`` has the description of
-    each column by SQLAlchemy's inspector. ``unique`` has the columns of each unique constraint, unique index and
-    primary key. ``foreign_keys`` refer to tables by our names. ``indexes`` has the columns of each index, in order.
-    ``collated_columns`` are the text columns that the database does not compare code point by code point.
-    ``reuses_ids`` is true on SQLite if AUTOINCREMENT is missing. ``engine`` is the storage engine on MySQL and MariaDB,
-    None elsewhere. ``used_names`` are the names of the indexes and unique constraints.
-    """
-
-    table: sa.Table
-    name: str
-    columns: Mapping[str, Any]
-    primary_key: frozenset[str]
-    unique: frozenset[frozenset[str]]
-    foreign_keys: ForeignKeys
-    indexes: frozenset[tuple[str, ...]]
-    collated_columns: frozenset[str]
-    reuses_ids: bool
-    engine: str | None
-    used_names: frozenset[str]
+    def __init__(self, connection: sa.Connection, inspector: sa.Inspector, names: Names, table: sa.Table) -> None:
+        dialect = connection.dialect
+        #: Our declaration of the table, and its name in the database.
+        self.table = table
+        self.name = name = names.existing_name(table)
+        #: The description of each column by SQLAlchemy's inspector.
+        self.columns: Mapping[str, Any] = {column['name']: column for column in inspector.get_columns(name)}
+        primary_key = tuple(inspector.get_pk_constraint(name)['constrained_columns'])
+        self.primary_key = frozenset(primary_key)
+        constraints, indexes = inspector.get_unique_constraints(name), inspector.get_indexes(name)
+        # Only indexes of all rows and of whole values count: no partial indexes, and none on prefixes or expressions.
+        partial = ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
+        columns_of_indexes = [
+            (tuple(map(str, index['column_names'])), index['unique'])
+            for index in indexes
+            if None not in index['column_names']
+            and all(index.get('dialect_options', {}).get(option) is None for option in partial)
+        ]
+        unique = {tuple(constraint['column_names']) for constraint in constraints}
+        unique |= {columns for columns, is_unique in columns_of_indexes if is_unique} | {primary_key}
+        #: The columns of each unique constraint, unique index and primary key.
+        self.unique = frozenset(frozenset(columns) for columns in unique if columns)
+        #: The columns of each index, in order.
+        self.indexes = frozenset({columns for columns, _ in columns_of_indexes} | unique)
+        #: The names of the indexes and unique constraints.
+        self.used_names = frozenset(str(item['name']) for item in (*indexes, *constraints))
+        #: For the columns of each foreign key, our name of the table whose id they refer to.
+        self.foreign_keys = {
+            tuple(key['constrained_columns']): names.ours(key['referred_table'])
+            for key in inspector.get_foreign_keys(name)
+        }
+        #: The storage engine on MySQL and MariaDB, None elsewhere.
+        self.engine: str | None = None
+        if sql.is_mysql(dialect):
+            options = inspector.get_table_options(name)
+            self.engine = next(str(value) for option, value in options.items() if option.endswith('_engine'))
+        definition = ''
+        if dialect.name == 'sqlite':
+            query = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :table")
+            definition = str(connection.execute(query, {'table': name}).scalar_one())
+        #: The text columns that the database does not compare code point by code point.
+        self.collated_columns = frozenset(_collated_columns(connection, table, name, definition))
+        #: True on SQLite if AUTOINCREMENT is missing.
+        self.reuses_ids = bool(
+            definition
+            and table.dialect_options['sqlite']['autoincrement']
+            and not re.search(r'\bAUTOINCREMENT\b', definition, re.IGNORECASE)
+        )
 
     def missing_columns(self) -> list[str]:
         """Return our columns that the table does not have."""
@@ -120,51 +144,7 @@ class FoundTable:
 def read(connection: sa.Connection, names: Names) -> dict[str, FoundTable]:
     """Inspect the tables of ``tables.SHARED`` that exist, and return them by our names."""
     inspector = sa.inspect(connection)
-    return {table.name: _inspect(connection, inspector, names, table) for table in tables.SHARED if table in names}
-
-
-def _inspect(connection: sa.Connection, inspector: sa.Inspector, names: Names, table: sa.Table) -> FoundTable:
-    name = names.existing_name(table)
-    primary_key = tuple(inspector.get_pk_constraint(name)['constrained_columns'])
-    constraints, indexes = inspector.get_unique_constraints(name), inspector.get_indexes(name)
-    # Only indexes of all rows and of whole values count: no partial indexes, and none on prefixes or expressions.
-    partial = ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
-    columns_of_indexes = [
-        (tuple(map(str, index['column_names'])), index['unique'])
-        for index in indexes
-        if None not in index['column_names']
-        and all(index.get('dialect_options', {}).get(option) is None for option in partial)
-    ]
-    unique = {tuple(constraint['column_names']) for constraint in constraints}
-    unique |= {columns for columns, is_unique in columns_of_indexes if is_unique} | {primary_key}
-    engine = None
-    if sql.is_mysql(connection.dialect):
-        options = inspector.get_table_options(name)
-        engine = next(str(value) for option, value in options.items() if option.endswith('_engine'))
-    definition = ''
-    if connection.dialect.name == 'sqlite':
-        query = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :table")
-        definition = str(connection.execute(query, {'table': name}).scalar_one())
-    return FoundTable(
-        table=table,
-        name=name,
-        columns={column['name']: column for column in inspector.get_columns(name)},
-        primary_key=frozenset(primary_key),
-        unique=frozenset(frozenset(columns) for columns in unique if columns),
-        foreign_keys={
-            tuple(key['constrained_columns']): names.ours(key['referred_table'])
-            for key in inspector.get_foreign_keys(name)
-        },
-        indexes=frozenset({columns for columns, _ in columns_of_indexes} | unique),
-        collated_columns=frozenset(_collated_columns(connection, table, name, definition)),
-        reuses_ids=bool(
-            definition
-            and table.dialect_options['sqlite']['autoincrement']
-            and not re.search(r'\bAUTOINCREMENT\b', definition, re.IGNORECASE)
-        ),
-        engine=engine,
-        used_names=frozenset(str(item['name']) for item in (*indexes, *constraints)),
-    )
+    return {table.name: FoundTable(connection, inspector, names, table) for table in tables.SHARED if table in names}
 
 
 def _collated_columns(connection: sa.Connection, table: sa.Table, name: str, definition: str) -> Iterator[str]:
