@@ -57,21 +57,21 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     :param args: has ``excluded``, ``unchanged_for``, ``repair``, ``dry_run`` and ``format``.
     """
     # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
-    findings: list[tuple[str, audit.Finding]] = []
+    findings: list[audit.Finding] = []
     repairs = args.repair and not args.dry_run
     for kind in output.with_progress('Checking', [kind for kind in audit.CHECKS if kind not in args.excluded]):
         findings_of_kind = audit.find(db, conf, kind)
         if repairs:
             for finding in output.with_progress(f'Repairing {kind}', findings_of_kind):
                 audit.repair(db, finding)
-        findings += [(kind, finding) for finding in findings_of_kind]
+        findings += findings_of_kind
     if args.unchanged_for is not None:
-        findings += [('unchanged_tree', finding) for finding in audit.find_unchanged_trees(db, args.unchanged_for)]
+        findings += audit.find_unchanged_trees(db, args.unchanged_for)
     if args.format == 'json':
         output.print_json(_as_data(findings))
     else:
         _print_text(findings, args)
-    problems = [finding for _kind, finding in findings if finding.needs_action]
+    problems = [finding for finding in findings if finding.needs_action]
     if not problems:
         return CLEAN
     return REPAIRED if all(finding.repaired for finding in problems) else FOUND
@@ -97,34 +97,34 @@ def _status(finding: audit.Finding, args: argparse.Namespace) -> str:
     return 'would be repaired' if args.dry_run else 'not repaired because of concurrent writes: run it again'
 
 
-def _as_data(findings: list[tuple[str, audit.Finding]]) -> dict[str, Any]:
+def _as_data(findings: list[audit.Finding]) -> dict[str, Any]:
     return {
         'findings': [
             {
-                'kind': kind,
+                'kind': finding.kind,
                 **finding.subject,
                 'detail': finding.detail,
                 'repairable': finding.repair is not None,
                 'repaired': finding.repaired,
                 'needs_action': finding.needs_action,
             }
-            for kind, finding in findings
+            for finding in findings
         ]
     }
 
 
-def _print_text(findings: list[tuple[str, audit.Finding]], args: argparse.Namespace) -> None:
+def _print_text(findings: list[audit.Finding], args: argparse.Namespace) -> None:
     if not findings:
         print('No problems found.')
         return
     console = output.console()
-    for kind, group in itertools.groupby(findings, key=operator.itemgetter(0)):
+    for kind, group in itertools.groupby(findings, key=operator.attrgetter('kind')):
         console.print(Text(kind, 'bold'))
-        for _, finding in group:
+        for finding in group:
             subject = ', '.join(f'{name} {value}' for name, value in finding.subject.items())
             console.print(Text(f'  {output.printable(subject, console)}'))
             console.print(Text(f'    {output.printable(finding.detail, console)} ({_status(finding, args)})'))
-    counts = collections.Counter(_status(finding, args) for _, finding in findings)
+    counts = collections.Counter(_status(finding, args) for finding in findings)
     texts = [
         f'{count} {status.replace("requires", "require") if count > 1 else status}' for status, count in counts.items()
     ]

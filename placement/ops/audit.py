@@ -35,7 +35,8 @@ class Finding:
 
     ``subject`` maps kinds of objects to the uuid or name of each; a provider has both. ``detail`` says what is wrong.
     ``repair`` is for ``Database.write``. It leaves data that have become consistent as they are, and is None if
-    an operator has to decide. ``needs_action`` is false if the finding is for information only.
+    an operator has to decide. ``needs_action`` is false if the finding is for information only. ``kind`` is the key of
+    the check in ``CHECKS``, or ``unchanged_tree``.
     """
 
     subject: Mapping[str, Any]
@@ -43,6 +44,7 @@ class Finding:
     repair: Callable[[sa.Connection], None] | None = None
     repaired: bool = False
     needs_action: bool = True
+    kind: str = ''
 
 
 Check = Callable[[sa.Connection, cfg.ConfigOpts], Iterator[Finding]]
@@ -54,7 +56,7 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
     :param kind: a key of ``CHECKS``.
     """
     with db.reader() as tx:
-        return list(CHECKS[kind](tx, conf))
+        return [dataclasses.replace(finding, kind=kind) for finding in CHECKS[kind](tx, conf)]
 
 
 def repair(db: Database, finding: Finding) -> None:
@@ -96,6 +98,7 @@ def find_unchanged_trees(db: Database, age: dt.timedelta) -> list[Finding]:
                 f'nothing has changed in its tree since {units.moment(sql.with_utc(row.changed_at))};'
                 f' {units.plural(row.allocations, "allocation") if row.allocations else "no allocations"}',
                 needs_action=False,
+                kind='unchanged_tree',
             )
             for row in tx.execute(query)
         ]

@@ -21,6 +21,8 @@ from placement.search.search_units import SearchUnit
 
 #: Maximum number of consumers to count on one provider, so that sums fit 64 bits.
 _MAX_CONSUMERS = 2**40
+#: The traits of the root of a disabled host.
+_DISABLED = frozenset({os_traits.COMPUTE_STATUS_DISABLED})
 #: Maximum number of steps of the search for one candidate in one tree.
 _MAX_STEPS = 20_000
 
@@ -75,26 +77,19 @@ def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstima
     request = size.request()
     snapshot.names.raise_unless_known(size.resources, request.traits)
     prefilter = Prefilter(snapshot, request)
-    quotients = {partition: _divide(prefilter, partition, size.required) for partition in snapshot.partitions}
-    disabled = {
-        partition: partition.traits.where(lambda names: os_traits.COMPUTE_STATUS_DISABLED in names)[
-            partition.starts[:-1]
-        ]
-        for partition in snapshot.partitions
-    }
-    fit = sum(int(counts.sum()) for _, counts in quotients.values())
-    on_disabled_hosts = sum(int(counts[disabled[partition]].sum()) for partition, (_, counts) in quotients.items())
-    complete = True
+    fit, on_disabled_hosts, complete = 0, 0, True
+    # For each tree of a partition, whether a division gives its count.
+    is_divided: dict[Partition, Flags] = {}
+    for partition in snapshot.partitions:
+        is_divided[partition], counts = _divide(prefilter, partition, size.required)
+        is_disabled = partition.traits.where(_DISABLED.issubset)[partition.starts[:-1]]
+        fit += int(counts.sum())
+        on_disabled_hosts += int(counts[is_disabled].sum())
     inventories: dict[int, dict[str, InventoryRecord]] = {}
     units = prefilter.search_units()
     for search_unit in (unit[index : index + 1] for unit in units for index in range(unit.count)):
-        is_on_disabled_host = False
-        if isinstance(search_unit, TreeSearchUnit):
-            partition, number = search_unit.partition, search_unit.numbers[0]
-            is_divided, _ = quotients[partition]
-            if is_divided[number]:
-                continue
-            is_on_disabled_host = bool(disabled[partition][number])
+        if isinstance(search_unit, TreeSearchUnit) and is_divided[search_unit.partition][search_unit.numbers[0]]:
+            continue
         # A sharing provider is in several search units, so they have one copy of its inventories in common.
         tree, sharing = (
             tuple(
@@ -113,7 +108,8 @@ def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstima
                 complete &= not limited
                 break
             fit += placed
-            on_disabled_hosts += placed * is_on_disabled_host
+            if tree and tree[0].traits >= _DISABLED:
+                on_disabled_hosts += placed
     return FitEstimate(fit, complete, on_disabled_hosts)
 
 
