@@ -110,8 +110,8 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
     if rule.condition is None:
         raise TypeError(rule)
     complete = Prefilter(snapshot, request)
-    others = without(request, rule)
-    reduced = Prefilter(snapshot, others) if others else None
+    rest = without(request, rule)
+    reduced = Prefilter(snapshot, rest) if rest else None
     trees = _Trees(
         snapshot,
         {

@@ -28,19 +28,19 @@ _MAX_NAMED, _MAX_SHOWN = 3, 10
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A search without one rule of the request, and the candidates that it ``found``.
+    """A search without one rule of the request, and the ``first_candidates`` that it finds.
 
     They are None when the request would be empty without the rule. With ``lower_bound`` there may be more.
     """
 
     rule: Rule
-    found: Sequence[CandidateSet] | None
+    first_candidates: Sequence[CandidateSet] | None
     lower_bound: bool
 
     @property
     def candidates(self) -> int | None:
         """The number of the candidates."""
-        return None if self.found is None else len(self.found)
+        return None if self.first_candidates is None else len(self.first_candidates)
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,10 @@ def _complete_empty(result: Explanation, trials: _Trials) -> Explanation:
     if result.satisfiable:
         failures = combination_failures(snapshot, request, trials.next_budget())
         result = replace(result, combination_failures=failures)
-    # The rules without which something is found, with what is found.
-    helping = [(what_if.rule, what_if.found) for what_if in _most_helpful_first(result) if what_if.found]
+    # The rules without which there are candidates, with these candidates.
+    helping = [
+        (what_if.rule, what_if.first_candidates) for what_if in _most_helpful_first(result) if what_if.first_candidates
+    ]
     if helping:
         blocking = [helping[0][0]]
         explained = [(rule, request) for rule, _ in helping[: 1 if result.satisfiable else _MAX_NAMED]]

@@ -33,10 +33,7 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
         'trees': [_row(snapshot, row) for row in tree_page.rows],
         **pages.data(),
     }
-    all_classes = sorted(
-        {name for partition in snapshot.partitions for name in partition.inventory_columns},
-        key=snapshot.names.class_ids.__getitem__,
-    )
+    all_classes = capacity.class_names(snapshot)
     shown = {name for row in tree_page.rows for name in row.utilizations}
     extra = {
         'pages': pages,

@@ -151,13 +151,18 @@ def _bounded(column: Integers) -> Integers:
     return np.clip(column, 0, _LARGEST)
 
 
+def class_names(snapshot: Snapshot) -> list[str]:
+    """Return the classes of which there is inventory, in the order of their ids."""
+    names = {name for partition in snapshot.partitions for name in partition.inventory_columns}
+    return sorted(names, key=snapshot.names.class_ids.__getitem__)
+
+
 def heat_map(snapshot: Snapshot) -> HeatMap:
     """Sum up capacity and usage by aggregate and class. A tree belongs to the aggregates of all its providers."""
     sets = {names for partition in snapshot.partitions for names in partition.tree_aggregates.values}
     uuids = sorted(frozenset().union(*sets))
     numbers = {uuid: number for number, uuid in enumerate(uuids)}
-    names = {name for partition in snapshot.partitions for name in partition.inventory_columns}
-    classes = sorted(names, key=snapshot.names.class_ids.__getitem__)
+    classes = class_names(snapshot)
     trees = np.zeros(len(uuids), np.int64)
     # By aggregate, class, and amount (``_SUMMED``).
     totals = np.zeros((len(uuids), len(classes), len(_SUMMED)))
@@ -263,8 +268,8 @@ def list_trees(
             for name in sorted(names, key=snapshot.names.class_ids.__getitem__)
         }
         match = next(filter(name_matcher(trees.name), tree), tree[0]) if trees.name else tree[0]
-        found = None if match is tree[0] else match.display_name
-        rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), utilizations, found))
+        matching = None if match is tree[0] else match.display_name
+        rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), utilizations, matching))
     return TreePage(len(places), rows)
 
 
