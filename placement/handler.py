@@ -107,11 +107,7 @@ def declarations(newest: str) -> Declarations:
     return {
         path: methods
         for path, methods in ROUTE_DECLARATIONS.items()
-        if any(
-            operation.window.introduced_by(version)
-            for declared in methods.values()
-            for operation in declared.operations
-        )
+        if any(operation.window.first <= version for declared in methods.values() for operation in declared.operations)
     }
 
 

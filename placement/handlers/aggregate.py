@@ -35,7 +35,7 @@ def _response(
 
 @operation(
     accepts_json,
-    Microversions('1.1'),
+    Microversions((1, 1)),
     RequiresPolicy('placement:resource_providers:aggregates:list'),
     responses={200: responses.AGGREGATES},
 )
@@ -47,7 +47,7 @@ def list_resource_provider_aggregates(req: webob.Request, context: RequestContex
 
 @operation(
     JsonBody(schema.PUT),
-    Microversions('1.1'),
+    Microversions((1, 1)),
     RequiresPolicy('placement:resource_providers:aggregates:update'),
     failures=(
         ErrorMapping(exception.ProviderGenerationMismatch),

@@ -137,7 +137,7 @@ def replace_consumer_allocations(req: webob.Request, context: RequestContext, da
 
 
 @operation(
-    Microversions('1.13'),
+    Microversions((1, 13)),
     JsonBody(schema.POST),
     RequiresPolicy('placement:allocations:manage'),
     failures=(

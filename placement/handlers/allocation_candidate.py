@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import orjson
 import webob
 from oslo_log import log
-from oslo_utils import timeutils
 from webob import exc
 
 from placement import exception
@@ -32,7 +31,7 @@ LOG = log.getLogger(__name__)
 
 
 @operation(
-    Microversions('1.10'),
+    Microversions((1, 10)),
     accepts_json,
     RequiresPolicy('placement:allocation_candidates:list'),
     failures=(
@@ -62,7 +61,7 @@ def list_allocation_candidates(
         'allocation_requests': ('[]', _allocation_requests(candidates, as_list=version < (1, 12))),
         'provider_summaries': ('{}', _summaries(candidates, version)),
     }
-    return util.fragments_response(req, members, last_modified=timeutils.utcnow(with_timezone=True))
+    return util.fragments_response(req, members, last_modified=util.now())
 
 
 def _log(query: str, candidates: AllocationCandidates, context: RequestContext) -> None:

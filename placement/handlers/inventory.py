@@ -128,7 +128,7 @@ def replace_resource_provider_inventories(
 
 
 @operation(
-    Microversions('1.5', otherwise=405),
+    Microversions((1, 5), otherwise=405),
     RequiresPolicy('placement:resource_providers:inventories:delete'),
     failures=(
         ErrorMapping(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),

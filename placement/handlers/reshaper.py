@@ -20,7 +20,7 @@ from placement.web.operation import JsonBody, Microversions, RequiresPolicy, ope
 
 
 @operation(
-    Microversions('1.30'),
+    Microversions((1, 30)),
     JsonBody(schema.POST),
     RequiresPolicy('placement:reshaper:reshape'),
     failures=(

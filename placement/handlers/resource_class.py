@@ -33,7 +33,7 @@ def _serialize_all(collection: str, names: tuple[str, ...]) -> orjson.Fragment:
 
 
 @operation(
-    Microversions('1.2'),
+    Microversions((1, 2)),
     accepts_json,
     RequiresPolicy('placement:resource_classes:list'),
     responses={200: responses.RESOURCE_CLASSES},
@@ -45,7 +45,7 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
 
 
 @operation(
-    Microversions('1.2'),
+    Microversions((1, 2)),
     JsonBody(schema.CUSTOM_CLASS),
     RequiresPolicy('placement:resource_classes:create'),
     failures=(
@@ -60,7 +60,7 @@ def create_resource_class(req: webob.Request, context: RequestContext, data: dic
 
 
 @operation(
-    Microversions('1.2'),
+    Microversions((1, 2)),
     accepts_json,
     RequiresPolicy('placement:resource_classes:show'),
     responses={200: responses.RESOURCE_CLASS},
@@ -73,7 +73,7 @@ def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Res
 
 
 @operation(
-    Microversions('1.2', last='1.6'),
+    Microversions((1, 2), last=(1, 6)),
     JsonBody(schema.CUSTOM_CLASS),
     RequiresPolicy('placement:resource_classes:update'),
     responses={200: responses.RESOURCE_CLASS},
@@ -85,7 +85,7 @@ def rename_resource_class(req: webob.Request, context: RequestContext, data: dic
     return util.json_response(req, _serialize(_collection(req), resource_class.name))
 
 
-@operation(Microversions('1.7'), RequiresPolicy('placement:resource_classes:update'), responses={201: None, 204: None})
+@operation(Microversions((1, 7)), RequiresPolicy('placement:resource_classes:update'), responses={201: None, 204: None})
 def ensure_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """From 1.7 on, create a custom class, or confirm that it exists."""
     name = util.path_variable(req, 'name')
@@ -100,7 +100,7 @@ update_resource_class = ByMicroversion(rename_resource_class, ensure_resource_cl
 
 
 @operation(
-    Microversions('1.2'),
+    Microversions((1, 2)),
     RequiresPolicy('placement:resource_classes:delete'),
     failures=(
         ErrorMapping(exception.CannotDeleteStandardResourceClass, 'Error in delete resource class: {error}'),

@@ -36,7 +36,7 @@ def _for_provider(req: webob.Request, provider: ProviderGeneration, traits: Sequ
 
 
 @operation(
-    Microversions('1.6'),
+    Microversions((1, 6)),
     accepts_json,
     RequiresPolicy('placement:resource_providers:traits:list'),
     responses={200: responses.PROVIDER_TRAITS},
@@ -48,7 +48,7 @@ def list_resource_provider_traits(req: webob.Request, context: RequestContext) -
 
 
 @operation(
-    Microversions('1.6'),
+    Microversions((1, 6)),
     JsonBody(schema.PUT_FOR_PROVIDER),
     RequiresPolicy('placement:resource_providers:traits:update'),
     failures=(ErrorMapping(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),),
@@ -63,7 +63,7 @@ def replace_resource_provider_traits(
     return _for_provider(req, *Trait.replace_all(context, provider, rows, data['traits']))
 
 
-@operation(Microversions('1.6'), RequiresPolicy('placement:resource_providers:traits:delete'), responses={204: None})
+@operation(Microversions((1, 6)), RequiresPolicy('placement:resource_providers:traits:delete'), responses={204: None})
 def delete_resource_provider_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all traits from a provider."""
     provider, rows = read_traits(context, util.path_variable(req, 'uuid'))
@@ -85,7 +85,7 @@ def _name_filter(value: str) -> dict[str, Any]:
 
 
 @operation(
-    Microversions('1.6'),
+    Microversions((1, 6)),
     accepts_json,
     RequiresPolicy('placement:traits:list'),
     query=schema.LIST,
@@ -111,14 +111,14 @@ def _serialize(names: tuple[str, ...]) -> orjson.Fragment:
     return orjson.Fragment(orjson.dumps({'traits': names}))
 
 
-@operation(Microversions('1.6'), RequiresPolicy('placement:traits:show'), responses={204: None})
+@operation(Microversions((1, 6)), RequiresPolicy('placement:traits:show'), responses={204: None})
 def get_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Check whether a trait exists."""
     trait = Trait.get_by_name(context, util.path_variable(req, 'name'))
     return util.empty_response(req, 204, last_modified=trait.modified)
 
 
-@operation(Microversions('1.6'), RequiresPolicy('placement:traits:update'), responses={201: None, 204: None})
+@operation(Microversions((1, 6)), RequiresPolicy('placement:traits:update'), responses={201: None, 204: None})
 def create_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom trait, or confirm that it exists."""
     name = util.path_variable(req, 'name')
@@ -135,7 +135,7 @@ def create_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     )
 
 
-@operation(Microversions('1.6'), RequiresPolicy('placement:traits:delete'), responses={204: None})
+@operation(Microversions((1, 6)), RequiresPolicy('placement:traits:delete'), responses={204: None})
 def delete_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a custom trait that no provider has."""
     Trait.destroy(context, util.path_variable(req, 'name'))

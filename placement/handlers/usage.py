@@ -46,7 +46,7 @@ def _project_of_query(req: webob.Request) -> dict[str, str]:
 
 
 @operation(
-    Microversions('1.9'),
+    Microversions((1, 9)),
     accepts_json,
     RequiresPolicy('placement:usages', _project_of_query, default='rule:admin_or_project_reader_or_service_api'),
     query=schema.TOTAL,

@@ -47,34 +47,20 @@ def response_for(error: exc.HTTPException, environ: Mapping[str, Any]) -> webob.
     :param environ: the environment of the request. Its Accept header selects JSON, HTML or plain text.
     :returns: the response, without a body for HEAD.
     """
-    detail = _detail(error, environ)
-    if environ['REQUEST_METHOD'] == 'HEAD':
-        response = _response(error.status, '', '')
-    else:
-        response = _with_body(error, detail, environ)
-    skipped = ('content-type', 'content-length')
-    response.headerlist.extend((name, value) for name, value in error.headerlist if name.lower() not in skipped)
-    return response
-
-
-def _with_body(error: exc.HTTPException, detail: str, environ: Mapping[str, Any]) -> webob.Response:
-    media_type = _preferred(environ.get('HTTP_ACCEPT'))
+    detail, media_type = _detail(error, environ), _preferred(environ.get('HTTP_ACCEPT'))
     if media_type == 'application/json':
-        return _response(error.status, _document(error, detail, environ), media_type)
-    if media_type == 'text/html':
+        body = _document(error, detail, environ)
+    elif media_type == 'text/html':
         page = _PAGE.format(status=html.escape(error.status), detail=html.escape(detail).replace('\n', '<br>\n'))
-        return _response(error.status, page, media_type)
-    return _response(error.status, f'{error.status}\n\n{detail}\n', 'text/plain')
-
-
-def _response(status: str, body: str | bytes, media_type: str) -> webob.Response:
-    if isinstance(body, str):
-        body = body.encode()
-    headers = [('Content-Length', str(len(body)))]
-    if media_type:
-        charset = '' if media_type == 'application/json' else '; charset=UTF-8'
-        headers.append(('Content-Type', media_type + charset))
-    return webob.Response(status=status, headerlist=headers, app_iter=[body])
+        body, media_type = page.encode(), 'text/html; charset=UTF-8'
+    else:
+        body, media_type = f'{error.status}\n\n{detail}\n'.encode(), 'text/plain; charset=UTF-8'
+    headers = [('Content-Length', str(len(body))), ('Content-Type', media_type)]
+    if environ['REQUEST_METHOD'] == 'HEAD':
+        body, headers = b'', [('Content-Length', '0')]
+    skipped = ('content-type', 'content-length')
+    headers += [(name, value) for name, value in error.headerlist if name.lower() not in skipped]
+    return webob.Response(status=error.status, headerlist=headers, app_iter=[body])
 
 
 def _document(error: exc.HTTPException, detail: str, environ: Mapping[str, Any]) -> bytes:

@@ -16,7 +16,7 @@ import webob
 from webob import exc
 
 from placement import exception, schemas
-from placement.schemas import Schema, Windows
+from placement.schemas import Schema, Version, Windows
 from placement.web import context, error_mapping, microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
@@ -42,29 +42,17 @@ class Microversions:
     At other microversions the response has the status ``otherwise``.
     """
 
-    first: str
-    last: str | None = None
+    first: Version
+    last: Version | None = None
     otherwise: int = exc.HTTPNotFound.code
 
     def __call__(self, req: webob.Request) -> None:
         if not self.includes(microversion.requested(req)):
             raise exc.status_map[self.otherwise]
 
-    def includes(self, version: microversion_parse.Version) -> bool:
+    def includes(self, version: Version) -> bool:
         """Return whether the operation exists in ``version``."""
-        return self._first <= version and (self._last is None or version <= self._last)
-
-    def introduced_by(self, version: microversion_parse.Version) -> bool:
-        """Return whether the operation came with ``version`` or before."""
-        return self._first <= version
-
-    @functools.cached_property
-    def _first(self) -> microversion_parse.Version:
-        return microversion.parse_version_string(self.first)
-
-    @functools.cached_property
-    def _last(self) -> microversion_parse.Version | None:
-        return None if self.last is None else microversion.parse_version_string(self.last)
+        return self.first <= version and (self.last is None or version <= self.last)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +169,7 @@ class Operation:
     @property
     def window(self) -> Microversions:
         """The microversions in which the operation exists."""
-        return next((check for check in self.checks if isinstance(check, Microversions)), Microversions('1.0'))
+        return next((check for check in self.checks if isinstance(check, Microversions)), Microversions((1, 0)))
 
 
 class ByMicroversion:

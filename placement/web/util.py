@@ -73,11 +73,7 @@ def json_response(
     :param payload: a value that orjson can encode.
     :param last_modified: an aware time; None for a response without cache headers.
     """
-    response = webob.Response(
-        orjson.dumps(payload), status=status, content_type='application/json', charset=None, conditional_response=False
-    )
-    _set_cache_headers(req, response, last_modified)
-    return response
+    return _json(req, orjson.dumps(payload), status, last_modified)
 
 
 def fragments_response(
@@ -96,8 +92,12 @@ def fragments_response(
         written[-1] += brackets[1].encode()
         parts += written
     parts[-1] += b'}'
+    return _json(req, b','.join(parts), 200, last_modified)
+
+
+def _json(req: webob.Request, body: bytes, status: int, last_modified: dt.datetime | None) -> webob.Response:
     response = webob.Response(
-        b','.join(parts), content_type='application/json', charset=None, conditional_response=False
+        body, status=status, content_type='application/json', charset=None, conditional_response=False
     )
     _set_cache_headers(req, response, last_modified)
     return response

@@ -232,12 +232,16 @@ def test_every_page_is_listed_in_its_index() -> None:
         assert {page for page in pages if f']({page})' not in index} == set()
 
 
+def _dotted(version: tuple[int, int]) -> str:
+    return f'{version[0]}.{version[1]}'
+
+
 def _in_words(check: Check) -> str:
     match check:
         case Microversions(first, None, otherwise):
-            return f'{otherwise} below {first}'
-        case Microversions(first, last, otherwise):
-            return f'{otherwise} outside of {first} to {last}'
+            return f'{otherwise} below {_dotted(first)}'
+        case Microversions(first, tuple(last), otherwise):
+            return f'{otherwise} outside of {_dotted(first)} to {_dotted(last)}'
         case JsonBody():
             return '415 unless the body is `application/json`'
         case web_operation.accepts_json:

@@ -55,26 +55,28 @@ def test_a_caller_without_permission_is_rejected() -> None:
 
 
 def test_checks_are_made_in_the_order_in_which_they_are_named() -> None:
-    window_first = _show(Microversions('1.1'), JsonBody(), RequiresPolicy('x'))
-    media_first = _show(JsonBody(), Microversions('1.1'), RequiresPolicy('x'))
+    window_first = _show(Microversions((1, 1)), JsonBody(), RequiresPolicy('x'))
+    media_first = _show(JsonBody(), Microversions((1, 1)), RequiresPolicy('x'))
     assert _send(window_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 404
     assert _send(media_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 415
     assert _send(media_first, version='1.0', allowed=False, CONTENT_TYPE=JSON).status_int == 404
 
 
 def test_each_request_gets_the_operation_of_its_window() -> None:
-    both = ByMicroversion(_show(Microversions('1.2', last='1.6'), text='old'), _show(Microversions('1.7'), text='new'))
+    both = ByMicroversion(
+        _show(Microversions((1, 2), last=(1, 6)), text='old'), _show(Microversions((1, 7)), text='new')
+    )
     assert [_send(both, version).text for version in ('1.2', '1.6', '1.7', '1.29')] == ['old', 'old', 'new', 'new']
     assert _send(both, '1.1').status_int == 404
 
 
 def test_the_error_outside_of_the_window_can_be_chosen() -> None:
-    assert _send(_show(Microversions('1.5', otherwise=405)), '1.4').status_int == 405
+    assert _send(_show(Microversions((1, 5), otherwise=405)), '1.4').status_int == 405
 
 
 def test_windows_must_not_overlap() -> None:
     with pytest.raises(ValueError, match=r'Two operations exist in 1\.6'):
-        ByMicroversion(_show(Microversions('1.2', last='1.6')), _show(Microversions('1.6')))
+        ByMicroversion(_show(Microversions((1, 2), last=(1, 6))), _show(Microversions((1, 6))))
 
 
 def test_errors_name_the_variables_of_the_path() -> None:
