@@ -44,11 +44,7 @@ _MAX_ALLOCATABLE = 'The largest amount that one more allocation from one invento
 
 #: The metric families, in the order in which they are shown: name, help, labels.
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    (
-        'placement_build_info',
-        'The release, and the revision of the schema that it needs.',
-        ('version', 'schema'),
-    ),
+    ('placement_build_info', 'The release, and the revision of the schema that it needs.', ('version', 'schema')),
     ('placement_database_up', 'Whether the database answered this scrape.', ()),
     ('placement_database_schema_info', 'The revision of the schema of the database.', ('schema',)),
     ('placement_resource_providers', 'Resource providers.', ()),

@@ -232,11 +232,7 @@ class TreePage:
 
 
 def list_trees(
-    snapshot: Snapshot,
-    trees: TreeFilter | None = None,
-    order: str = FULLEST,
-    first: int = 0,
-    count: int | None = 25,
+    snapshot: Snapshot, trees: TreeFilter | None = None, order: str = FULLEST, first: int = 0, count: int | None = 25
 ) -> TreePage:
     """List the selected trees.
 
