@@ -8,9 +8,8 @@ import random
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from placement.cache.snapshot import Snapshot
 from placement.ops.reports.fit_estimate import Size, estimate_fit
-from tests.support.search.cached import NAMES, records_of
+from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import RP, SHARES, Body, Group, Oracle, Query, record
 from tests.support.search.topologies import CLASSES, TRAITS, thorough, topologies
 
@@ -30,7 +29,7 @@ sizes = st.builds(
 @thorough(500)
 @given(topologies(), sizes, st.integers(0, 100))
 def test_as_many_fit_as_can_be_placed(topology: list[RP], size: Size, seed: int) -> None:
-    estimate = estimate_fit(Snapshot.build(NAMES, records_of(topology)), size, 10_000)
+    estimate = estimate_fit(snapshot_of(topology), size, 10_000)
     placed = _placed(topology, size, random.Random(seed))
     event(f'placed: {min(placed, 4)}, more fit: {estimate.fit > placed}')
     assert estimate.complete
@@ -81,7 +80,7 @@ def _taken(topology: list[RP], body: Body) -> list[RP]:
 def test_a_count_that_stops_early_is_incomplete() -> None:
     topology = [RP('disk', inventory={'DISK_GB': record(100)}, traits={SHARES}, aggregates={'a'})]
     topology += [RP(f'host{n}', inventory={'VCPU': record(2)}, aggregates={'a'}) for n in range(5)]
-    state = Snapshot.build(NAMES, records_of(topology))
+    state = snapshot_of(topology)
     size = Size({'VCPU': 1, 'DISK_GB': 1})
     assert dataclasses.astuple(estimate_fit(state, size, 100)) == (10, True, 0)
     # Each host takes two searches: one for its two consumers, and one that finds it full.
@@ -96,9 +95,7 @@ def test_required_traits_restrict_the_providers_that_are_counted() -> None:
         RP('with', 'root', {'VCPU': record(2)}, {'CUSTOM_RED'}),
         RP('without', 'root', {'VCPU': record(2)}),
     ]
-    estimate = estimate_fit(
-        Snapshot.build(NAMES, records_of(topology)), Size({'VCPU': 1}, frozenset({'CUSTOM_RED'})), 100
-    )
+    estimate = estimate_fit(snapshot_of(topology), Size({'VCPU': 1}, frozenset({'CUSTOM_RED'})), 100)
     assert dataclasses.astuple(estimate) == (2, True, 0)
 
 
@@ -112,7 +109,7 @@ def test_those_on_disabled_hosts_are_counted_by_division_and_by_search() -> None
         RP('child', 'root', {'VCPU': record(1)}, traits=disabled),
     ]
     disk = RP('disk', inventory={'DISK_GB': record(100)}, traits={SHARES}, aggregates={'b'})
-    state = Snapshot.build(NAMES, records_of([*flat, disk]))
+    state = snapshot_of([*flat, disk])
     for size, expected in (
         (Size({'VCPU': 1}), (7, True, 2)),
         (Size({'VCPU': 1, 'DISK_GB': 1}), (6, True, 2)),

@@ -138,6 +138,8 @@ class Oracle:
 
     def __init__(self, topology: list[RP]) -> None:
         self.rps = {rp.name: rp for rp in topology}
+        #: Each provider with its ancestors and itself.
+        self.line = {name: frozenset(self._line(name)) for name in self.rps}
 
     def root(self, name: str) -> str:
         parent = self.rps[name].parent
@@ -232,14 +234,13 @@ class Oracle:
             and self.there(name, group)
         ]
 
-    def up(self, name: str) -> set[str]:
-        """The provider and all its ancestors."""
+    def _line(self, name: str) -> list[str]:
         parent = self.rps[name].parent
-        return {name} if parent is None else {name} | self.up(parent)
+        return [name] if parent is None else [name, *self._line(parent)]
 
     def in_one_subtree(self, providers: Set[str]) -> bool:
         """One of the providers is above all of them, or is all of them."""
-        return any(all(top in self.up(name) for name in providers) for top in providers)
+        return bool(frozenset.intersection(*[self.line[name] for name in providers]) & providers)
 
     def fits(self, merged: dict[tuple[str, str], int]) -> bool:
         return all(

@@ -1,4 +1,4 @@
-"""Random topologies and query strings of GET /allocation_candidates with every parameter up to 1.39.
+"""Random query strings of GET /allocation_candidates, for the topologies of ``topologies``.
 
 The strings are what a client sends: parameters in any order, some of them repeated, and now and then a wrong one.
 """
@@ -10,21 +10,21 @@ import random
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from hypothesis import reject
 from hypothesis import strategies as st
 
-from tests.support.search.oracle import RP, SHARES
-from tests.support.search.query_strings import uuid_of
-from tests.support.search.topologies import RECORDS, SUPPLIES
+from tests.support.search import query_strings as oracle_parser
+from tests.support.search.oracle import SHARES, Query
+from tests.support.search.query_strings import RejectedError, uuid_of
+from tests.support.search.topologies import AGGREGATES, CLASSES, TRAITS
 
-TRAITS = ['HW_CPU_X86_AVX2', 'STORAGE_DISK_SSD', 'CUSTOM_RED']
-AGGREGATES = ['north', 'south', 'east']
-CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB']
-
-#: Minor versions to draw from: each that changed the search since 1.29, and those of most interest more often.
-MINORS = (29, 30, 31, 32, 33, 34, 35, 36, 36, 36, 36, 37, 38, 39, 39, 39, 39)
+#: Minor versions to draw from: each that changed the search, and those of most interest more often.
+MINORS = (*(10, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29), *range(30, 36), *[36] * 4, 37, 38, *[39] * 4)
 
 Pairs = list[tuple[str, str]]
 
+#: The names of aggregates and providers by their uuids.
+_NAMES = {uuid_of(name): name for name in [*AGGREGATES, 'nowhere', 'nobody', *(f'p{number}' for number in range(9))]}
 _NORTH = uuid_of('north')
 
 #: What is wrong at some microversion, or in most queries.
@@ -78,33 +78,9 @@ class QueryString(NamedTuple):
     text: str
 
 
-@st.composite
-def deep_topologies(draw: st.DrawFn, max_providers: int = 9) -> list[RP]:
-    """A few trees, some of them deep, with providers without inventory, sharing roots and sharing children."""
-    topology: list[RP] = []
-    share_of_ten = draw(st.sampled_from([1, 4]))
-    for number in range(draw(st.integers(2, max_providers))):
-        earlier = [rp.name for rp in topology]
-        # The last ones more often, so that trees become deep.
-        parent = draw(st.sampled_from([None, *earlier, *earlier[-2:], *earlier[-1:]]))
-        traits = {trait for trait in TRAITS if draw(st.integers(0, 9)) < 4}
-        shares = draw(st.integers(0, 9)) < share_of_ten
-        classes = draw(st.sampled_from([set[str](), *SUPPLIES, *[set(CLASSES)] * 10]))
-        topology.append(
-            RP(
-                name=f'p{number}',
-                parent=parent,
-                inventory={name: dict(draw(st.sampled_from(RECORDS))) for name in sorted(classes)},
-                traits=traits | ({SHARES} if shares else set()),
-                aggregates={name for name in AGGREGATES if draw(st.integers(0, 9)) < (6 if shares else 3)},
-            )
-        )
-    return topology
-
-
 @functools.cache
-def query_strings(minor: int, count: int = 20000) -> st.SearchStrategy[QueryString]:
-    """Query strings for the topologies of ``deep_topologies``; one of ten is rejected.
+def query_strings(minor: int, count: int = 5000) -> st.SearchStrategy[QueryString]:
+    """Query strings of a minor version; one of ten is rejected.
 
     Each is drawn as a whole, since drawing its parts takes most of the time; short ones come first, for shrinking.
     """
@@ -113,21 +89,38 @@ def query_strings(minor: int, count: int = 20000) -> st.SearchStrategy[QueryStri
     return st.sampled_from([QueryString(minor, text) for text in sorted(texts, key=lambda text: (len(text), text))])
 
 
+def parse(query: QueryString) -> Query:
+    """Read a query string for the oracle.
+
+    :raises RejectedError: if the answer is 400.
+    """
+    return oracle_parser.parse(query.text, query.minor, classes=CLASSES, traits=[*TRAITS, SHARES], names=_NAMES)
+
+
+@st.composite
+def queries(draw: st.DrawFn, minors: tuple[int, ...] = MINORS) -> Query:
+    """A query that is accepted, at a microversion out of ``minors``."""
+    try:
+        return parse(draw(st.sampled_from(minors).flatmap(query_strings)))
+    except RejectedError:
+        reject()
+
+
 def _query(rng: random.Random, minor: int) -> Pairs:
     pool = ['1', '2', '30'] if minor < 33 else ['_A', '_B', '1', '01', 'a-B_9']
-    suffixes = rng.sample(pool, rng.choice([0, 1, 1, 2, 2, 3]))
+    suffixes = rng.sample(pool, rng.choice([0, 1, 1, 2, 2, 3])) if minor >= 25 else []
     unsuffixed = not suffixes or rng.random() < 0.5
-    bare = {
-        suffix for suffix in suffixes if minor >= 36 and (unsuffixed or suffix != suffixes[0]) and rng.random() < 0.3
-    }
-    pairs: Pairs = []
-    if unsuffixed:
-        pairs += _resources(rng, '') + _conditions(rng, '', minor, 0.3)
+    bare: set[str] = set()
+    pairs = _group(rng, minor) if unsuffixed else []
+    group = _group(rng, minor)
     for suffix in suffixes:
-        if suffix in bare:
-            pairs += _conditions(rng, suffix, minor, 0.8)
-        else:
-            pairs += _resources(rng, suffix) + _conditions(rng, suffix, minor, 0.3)
+        if minor >= 36 and (unsuffixed or suffix != suffixes[0]) and rng.random() < 0.3:
+            bare.add(suffix)
+            pairs += _with_suffix(_conditions(rng, minor, 0.8), suffix)
+            continue
+        # Equal groups can be exchanged.
+        group = group if rng.random() < 0.2 else _group(rng, minor)
+        pairs += _with_suffix(group, suffix)
     pairs += _whole(rng, suffixes, bare, minor)
     if rng.random() < 0.08:
         pairs.append(rng.choice(_MISTAKES))
@@ -135,23 +128,25 @@ def _query(rng: random.Random, minor: int) -> Pairs:
     return pairs
 
 
-def _resources(rng: random.Random, suffix: str) -> Pairs:
+def _with_suffix(pairs: Pairs, suffix: str) -> Pairs:
+    return [(f'{parameter}{suffix}', value) for parameter, value in pairs]
+
+
+def _group(rng: random.Random, minor: int) -> Pairs:
     classes = rng.choice([['VCPU'], ['DISK_GB'], ['VCPU', 'DISK_GB'], ['VCPU', 'MEMORY_MB'], ['MEMORY_MB'], CLASSES])
     value = ','.join(f'{name}:{rng.choice([1, 1, 1, 2, 3])}' for name in classes)
-    return [(f'resources{suffix}', value)] * (2 if rng.random() < 0.05 else 1)
+    return [('resources', value)] * (2 if rng.random() < 0.05 else 1) + _conditions(rng, minor, 0.3)
 
 
-def _conditions(rng: random.Random, suffix: str, minor: int, chance_of_traits: float) -> Pairs:
+def _conditions(rng: random.Random, minor: int, chance_of_traits: float) -> Pairs:
     """``required``, ``member_of`` and ``in_tree`` of a group; perhaps none of them."""
     pairs: Pairs = []
-    if rng.random() < chance_of_traits:
-        count = rng.choice([1, 1, 2])
-        pairs += [(f'required{suffix}', _required(rng, minor)) for _ in range(count)]
-    if rng.random() < 0.25:
-        count = rng.choice([1, 1, 2])
-        pairs += [(f'member_of{suffix}', _member_of(rng, minor)) for _ in range(count)]
+    if minor >= 17 and rng.random() < chance_of_traits:
+        pairs += [('required', _required(rng, minor)) for _ in range(rng.choice([1, 1, 2]))]
+    if minor >= 21 and rng.random() < 0.25:
+        pairs += [('member_of', _member_of(rng, minor)) for _ in range(rng.choice([1, 1, 2]) if minor >= 24 else 1)]
     if minor >= 31 and rng.random() < 0.2:
-        pairs.append((f'in_tree{suffix}', uuid_of(rng.choice(['p0', 'p1', 'p2', 'p3', 'p4', 'p5', 'nobody']))))
+        pairs.append(('in_tree', uuid_of(rng.choice(['p0', 'p1', 'p2', 'p3', 'p4', 'p5', 'nobody']))))
     return pairs
 
 
@@ -159,7 +154,7 @@ def _required(rng: random.Random, minor: int) -> str:
     traits = rng.sample([*TRAITS, SHARES], rng.choice([1, 1, 2, 3]))
     if minor >= 39 and rng.random() < 0.5:
         return 'in:' + ' , '.join(traits)
-    return ','.join(f'!{trait}' if rng.random() < 0.35 else trait for trait in traits[:2])
+    return ','.join(f'!{trait}' if minor >= 22 and rng.random() < 0.35 else trait for trait in traits[:2])
 
 
 def _member_of(rng: random.Random, minor: int) -> str:
@@ -173,7 +168,7 @@ def _member_of(rng: random.Random, minor: int) -> str:
 def _whole(rng: random.Random, suffixes: list[str], bare: set[str], minor: int) -> Pairs:
     """The parameters without suffix."""
     pairs: Pairs = []
-    if len(suffixes) > 1 or rng.random() < 0.2:
+    if len(suffixes) > 1 or (minor >= 25 and rng.random() < 0.2):
         pairs.append(('group_policy', rng.choice(['none', 'none', 'isolate'])))
     if minor >= 35 and rng.random() < 0.2:
         pairs.append(('root_required', _required(rng, 38)))
@@ -182,6 +177,6 @@ def _whole(rng: random.Random, suffixes: list[str], bare: set[str], minor: int) 
         pairs.append(('same_subtree', ','.join([*sorted(bare), *chosen] or suffixes)))
         if rng.random() < 0.25:
             pairs.append(('same_subtree', ' , '.join(rng.sample(suffixes, rng.randint(1, len(suffixes))))))
-    if rng.random() < 0.2:
+    if minor >= 16 and rng.random() < 0.2:
         pairs.append(('limit', rng.choice(['1', '2', '5'])))
     return pairs
