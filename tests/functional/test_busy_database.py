@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import applications, error_details
 from tests.support.event_hooks import listening
-from tests.support.http_client import create_provider, send_request
+from tests.support.http_client import claim_body, create_provider, send_request
 
 CONSUMER = '7f2c2e1c-6f0c-4b5e-9d5f-0a3b1c2d4e5f'
 ALLOCATING = 'Inventory and/or allocations changed while attempting to allocate: Another thread concurrently updated'
@@ -51,12 +51,7 @@ def test_a_write_without_the_lock_is_409_in_the_end(
     app: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, method: str, path: str, reason: str
 ) -> None:
     host = create_provider(app, VCPU=4)
-    claim = {
-        'allocations': {host: {'resources': {'VCPU': 1}}},
-        'project_id': 'project',
-        'user_id': 'user',
-        'consumer_generation': None,
-    }
+    claim = claim_body({host: {'VCPU': 1}})
     bodies = {
         f'/allocations/{CONSUMER}': claim,
         '/allocations': {CONSUMER: claim},

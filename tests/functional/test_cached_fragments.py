@@ -11,7 +11,7 @@ import webob
 from oslo_config import cfg
 
 from placement import deploy
-from tests.support.http_client import demand
+from tests.support.http_client import claim_body, demand
 
 HOST, CHILD, OTHER, CONSUMER, AGGREGATE = (str(uuid.UUID(int=number + 2**76)) for number in range(1, 6))
 CLASS = 'CUSTOM_CLASS'
@@ -87,14 +87,10 @@ def test_each_request_gets_its_own_form(app: Any, start: Start) -> None:
     assert rising['/resource_providers', 29]['resource_providers'][1]['root_provider_uuid'] == HOST
 
 
-def claim(app: Any) -> None:
-    allocations = {HOST: {'resources': {'VCPU': 2}}, CHILD: {'resources': {'DISK_GB': 3}}}
-    owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
-    request(app, 'PUT', f'/allocations/{CONSUMER}', 29, {'allocations': allocations, **owner})
-
-
 CHANGES: dict[str, Callable[[Any], Any]] = {
-    'claim': claim,
+    'claim': lambda app: request(
+        app, 'PUT', f'/allocations/{CONSUMER}', 29, claim_body({HOST: {'VCPU': 2}, CHILD: {'DISK_GB': 3}})
+    ),
     'inventories': lambda app: set_part(app, HOST, 'inventories', inventories={'VCPU': {'total': 7, 'reserved': 1}}),
     'traits': lambda app: set_part(app, OTHER, 'traits', traits=['HW_CPU_X86_AVX2']),
     'aggregates': lambda app: set_part(app, OTHER, 'aggregates', aggregates=[AGGREGATE]),

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import resource
 import socket
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -155,47 +153,6 @@ def test_pipelined_requests_are_answered_on_one_connection(services: Any) -> Non
         answer = service.answer(connection, until=b'//b')
         assert answer.count(b'HTTP/1.1 200 OK') == 2
         assert service.connections.channels != []
-
-
-def test_the_loop_costs_the_same_with_idle_connections(services: Any) -> None:
-    idle = 2000
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 3 * idle), hard), hard))
-    service = services()
-    service.connections.max_connections = 2 * idle
-    with contextlib.ExitStack() as stack:
-        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        connection = stack.enter_context(service.connect())
-        alone = calls_of_requests(service, connection)
-        for _ in range(idle):
-            other = stack.enter_context(socket.create_connection(service.address))
-            other.sendall(WHOLE)
-            service.connections.sockets.run_once(LONG)
-        while not all(peer.last_activity > peer.creation_time for peer in service.connections.channels):
-            service.turn()
-        assert len(service.connections.channels) == idle + 1
-        # The number of turns depends on the thread that processes the request.
-        assert calls_of_requests(service, connection) < 3 * alone
-
-
-def calls_of_requests(service: Service, connection: socket.socket) -> int:
-    """The function calls of the loop for some requests on a connection."""
-    count = 0
-
-    def counting(_frame: Any, event: str, _argument: Any) -> None:
-        nonlocal count
-        count += event in {'call', 'c_call'}
-
-    for _ in range(20):
-        connection.sendall(WHOLE)
-        answer = b''
-        while b'/traits' not in answer:
-            sys.setprofile(counting)
-            service.connections.sockets.run_once(0.02)
-            sys.setprofile(None)
-            with contextlib.suppress(BlockingIOError):
-                answer += connection.recv(65536)
-    return count
 
 
 @pytest.mark.parametrize('closes', [b'', b'Connection: close\r\n'], ids=['kept', 'closed'])

@@ -12,23 +12,13 @@ from oslo_config import cfg
 
 from placement.db import tables
 from tests.support import applications
-from tests.support.http_client import create_provider, demand, send_request
+from tests.support.http_client import claim_body, create_provider, demand, send_request
 
 
 @pytest.fixture
 def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
     """Options of a process that serves all microversions."""
     return applications.options(tmp_path / 'placement.sqlite', placement=applications.EVERY_MICROVERSION)
-
-
-def claim(provider: str, amount: int = 1, generation: int | None = None, **members: Any) -> dict[str, Any]:
-    return {
-        'allocations': {provider: {'resources': {'VCPU': amount}}} if amount else {},
-        'project_id': 'project',
-        'user_id': 'user',
-        'consumer_generation': generation,
-        **members,
-    }
 
 
 def type_of(app: Any, consumer: str) -> str:
@@ -44,13 +34,13 @@ def stored(app: Any) -> list[str]:
 def test_types_are_kept_while_the_newest_microversion_is_lower(app: Any, tmp_path: pathlib.Path) -> None:
     """Writes of a process that does not know 1.38 leave the type of a consumer, and give none to a new one."""
     host, instance, other = create_provider(app, VCPU=10), str(uuid.uuid4()), str(uuid.uuid4())
-    demand(app, 'PUT', f'/allocations/{instance}', claim(host, consumer_type='INSTANCE'), '1.38')
+    demand(app, 'PUT', f'/allocations/{instance}', claim_body({host: {'VCPU': 1}}, consumer_type='INSTANCE'), '1.38')
     with applications.application(tmp_path / 'placement.sqlite') as lowered:
         assert send_request(lowered, 'GET', f'/allocations/{instance}', version='1.38').status_code == 406
         shown = send_request(lowered, 'GET', f'/allocations/{instance}', version='1.29').json
         assert 'consumer_type' not in shown
-        demand(lowered, 'PUT', f'/allocations/{instance}', claim(host, 2, 1))
-        demand(lowered, 'PUT', f'/allocations/{other}', claim(host))
+        demand(lowered, 'PUT', f'/allocations/{instance}', claim_body({host: {'VCPU': 2}}, 1))
+        demand(lowered, 'PUT', f'/allocations/{other}', claim_body({host: {'VCPU': 1}}))
         assert send_request(lowered, 'GET', '/usages?project_id=project').json['usages'] == {'VCPU': 3}
     assert (type_of(app, instance), type_of(app, other)) == ('INSTANCE', 'unknown')
     assert send_request(app, 'GET', '/usages?project_id=project', version='1.38').json['usages'] == {
@@ -69,8 +59,8 @@ def test_types_are_kept_while_the_newest_microversion_is_lower(app: Any, tmp_pat
 )
 def test_a_write_that_gives_nothing_stores_no_type(app: Any, change: dict[str, Any], status: int) -> None:
     host, consumer = create_provider(app, VCPU=10), str(uuid.uuid4())
-    demand(app, 'PUT', f'/allocations/{consumer}', claim(host, consumer_type='INSTANCE'), '1.38')
-    too_much = claim(host, 11, 1, consumer_type='MIGRATION')
+    demand(app, 'PUT', f'/allocations/{consumer}', claim_body({host: {'VCPU': 1}}, consumer_type='INSTANCE'), '1.38')
+    too_much = claim_body({host: {'VCPU': 11}}, 1, consumer_type='MIGRATION')
     for body, expected in ((too_much, 409), ({**too_much, **change}, status)):
         assert send_request(app, 'PUT', f'/allocations/{consumer}', body, '1.38').status_code == expected
     assert stored(app) == ['INSTANCE']
@@ -79,7 +69,7 @@ def test_a_write_that_gives_nothing_stores_no_type(app: Any, change: dict[str, A
 def test_a_record_without_allocations_is_no_consumer_in_usages(app: Any) -> None:
     """As an adopted database may have it."""
     host, consumer = create_provider(app, VCPU=10), str(uuid.uuid4())
-    demand(app, 'PUT', f'/allocations/{consumer}', claim(host, consumer_type='INSTANCE'), '1.38')
+    demand(app, 'PUT', f'/allocations/{consumer}', claim_body({host: {'VCPU': 1}}, consumer_type='INSTANCE'), '1.38')
     with app.db.engine.begin() as connection:
         connection.exec_driver_sql('DELETE FROM placement_allocations')
     for query in ('', '&consumer_type=all', '&consumer_type=INSTANCE', '&user_id=user'):
@@ -91,9 +81,15 @@ def test_allocations_without_a_copy_of_their_owner_are_counted_in_usages(app: An
     """As a process of the release before writes them; all, or some of them."""
     host = create_provider(app, VCPU=10)
     for owner in ('user', 'user', 'other'):
-        body = {**claim(host, consumer_type='INSTANCE'), 'user_id': owner}
+        body = {**claim_body({host: {'VCPU': 1}}, consumer_type='INSTANCE'), 'user_id': owner}
         demand(app, 'PUT', f'/allocations/{uuid.uuid4()}', body, '1.38')
-    demand(app, 'PUT', f'/allocations/{uuid.uuid4()}', {**claim(host), 'project_id': 'elsewhere'}, '1.37')
+    demand(
+        app,
+        'PUT',
+        f'/allocations/{uuid.uuid4()}',
+        {**claim_body({host: {'VCPU': 1}}), 'project_id': 'elsewhere'},
+        '1.37',
+    )
     queries = ('', '&consumer_type=all', '&consumer_type=INSTANCE', '&consumer_type=unknown', '&user_id=user')
 
     def shown() -> list[Any]:
@@ -117,7 +113,7 @@ def test_a_type_that_was_stored_by_another_service_is_shown_as_it_is(app: Any) -
     """Also one that cannot be sent. One that is called as consumers without a type are shown is one group with them."""
     host, consumers = create_provider(app, VCPU=10), [str(uuid.uuid4()) for _ in range(3)]
     for consumer in consumers:
-        demand(app, 'PUT', f'/allocations/{consumer}', claim(host), '1.37')
+        demand(app, 'PUT', f'/allocations/{consumer}', claim_body({host: {'VCPU': 1}}), '1.37')
     with app.db.engine.begin() as connection:
         connection.execute(tables.consumer_types.insert(), [{'id': 7, 'name': 'théirs'}, {'id': 8, 'name': 'unknown'}])
         for number, consumer in enumerate(consumers[:2], 7):

@@ -20,7 +20,7 @@ import pytest
 import webob
 
 from tests.support import applications
-from tests.support.http_client import create_provider
+from tests.support.http_client import claim_body, create_provider
 
 _CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 _OTHER_PROVIDERS = 40
@@ -68,12 +68,7 @@ def _calls(app: Any, request_line: str, host: str) -> int:
     request.headers.update({'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'})
     if method == 'PUT':
         request.content_type = 'application/json'
-        request.json = {
-            'allocations': {host: {'resources': dict.fromkeys(_CLASSES, 1)}},
-            'project_id': 'project',
-            'user_id': 'user',
-            'consumer_generation': None,
-        }
+        request.json = claim_body({host: dict.fromkeys(_CLASSES, 1)})
     statuses: list[str] = []
 
     def start_response(status: str, _headers: Any, _error: Any = None) -> None:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from placement.db import change_log, tables
 from placement.db.api import Database
-from tests.support.http_client import create_provider, demand
+from tests.support.http_client import claim_body, create_provider, demand
 
 CLASS = 'CUSTOM_CLASS'
 TRAIT = 'CUSTOM_TRAIT'
@@ -39,12 +39,7 @@ class Service:
 
     def claim(self, amounts: dict[str, int], generation: int | None = None) -> None:
         """Claim resources of the first host for the consumer."""
-        body = {
-            'allocations': {self.hosts[0]: {'resources': amounts}},
-            'project_id': 'project',
-            'user_id': 'user',
-            'consumer_generation': generation,
-        }
+        body = claim_body({self.hosts[0]: amounts}, generation)
         self.call('PUT', f'/allocations/{self.consumer}', body)
 
     def date(self, table: sa.Table, created: int, updated: int | None, *only: sa.ColumnElement[bool]) -> None:

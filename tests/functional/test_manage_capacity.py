@@ -12,7 +12,7 @@ from oslo_config import cfg
 from placement import validation
 from placement.cmd import manage
 from placement.db.api import Database
-from tests.support import clouds, realistic_cloud
+from tests.support import clouds
 from tests.support.clouds import Cloud, Provider, uuid_of
 from tests.support.fixtures import PointCommandsAt
 from tests.support.terminal import shown_by
@@ -94,40 +94,22 @@ def test_json_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert (data['providers'], data['trees'], data['fit_estimate']['fit']) == (0, 0, 0)
 
 
-def test_a_realistic_cloud_fits_a_terminal_and_each_aggregate_has_the_figure_that_it_has_alone(
-    db: Database, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clouds.create_cloud(db, realistic_cloud.realistic())
-    lines = shown_by('capacity')
-    assert lines[0] == '4,600 resource providers in 3,064 trees'
-    assert max(map(len, lines)) <= 80
-    names = [line.split()[0] for line in lines if line and not line.startswith((' ', '─', 'Class', '4,600'))]
-    # Once with the amounts, once with the numbers of providers.
-    assert len(names) == 2 * 11
-    assert names[:11] == names[11:]
-    assert 'NET_BW_EGR_KILOBIT_PER_SEC' in names
-
+@pytest.mark.usefixtures('nested')
+def test_each_aggregate_has_the_figure_that_it_has_alone(capsys: pytest.CaptureFixture[str]) -> None:
     def report(*arguments: str) -> Any:
-        assert manage.main(['capacity', '--format', 'json', '--fit', 'VCPU:4,MEMORY_MB:8192', *arguments]) == 0
+        assert manage.main(['capacity', '--format', 'json', '--fit', 'VCPU:4', *arguments]) == 0
         return json.loads(capsys.readouterr().out)
 
-    total = report('--by-aggregate')
-    rows = total['fit_by_aggregate']
-    assert len(rows) == 49
+    rows = report('--by-aggregate')['fit_by_aggregate']
     assert [row['fit'] for row in rows] == sorted((row['fit'] for row in rows), reverse=True)
-    assert 0 < total['fit_estimate']['on_disabled_hosts'] < total['fit_estimate']['fit']
-    with_disabled = next(row for row in rows if row['on_disabled_hosts'])
-    for row in with_disabled, rows[-1]:
+    for row in rows:
         aggregate = row.pop('aggregate')
         assert report('--aggregate', aggregate)['fit_estimate'] == row
         disabled = report('--aggregate', aggregate, '--root-trait', 'COMPUTE_STATUS_DISABLED')['fit_estimate']
         assert disabled['fit'] == row['on_disabled_hosts']
-    lines = shown_by('capacity', '--fit', 'VCPU:4,MEMORY_MB:8192', '--by-aggregate')
+    lines = shown_by('capacity', '--fit', 'VCPU:4', '--by-aggregate')
     assert max(map(len, lines)) <= 80
-    lines = lines[next(number for number, line in enumerate(lines) if ' more time' in line) :]
-    fit, on_disabled_hosts = (f'{total["fit_estimate"][name]:,}' for name in ('fit', 'on_disabled_hosts'))
-    assert lines[0] == f'VCPU:4,MEMORY_MB:8192 fits {fit} more times, {on_disabled_hosts} of them on disabled hosts'
-    assert sum(validation.is_uuid(line.split()[0]) for line in lines if line) == 49
+    assert sum(validation.is_uuid(line.split()[0]) for line in lines if line) == len(rows) == 2
 
 
 @pytest.mark.usefixtures('nested')

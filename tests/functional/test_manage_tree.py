@@ -216,12 +216,6 @@ def test_a_list_fits_a_terminal_of_80_columns(url: str) -> None:
     assert lines[index].split()[0] + lines[index + 1] == name
 
 
-def test_over_commitment_is_written_in_words(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    corruption.plant(url, *corruption.SOUND, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
-    text = _printed(capsys, '--over-committed')
-    assert text.splitlines()[1] == '├── VCPU ████████████████████ 2 of 1 used (total 1, ratio 1), over-committed by 1'
-
-
 BEFORE, AFTER = '2020-11-02 10:00:00', '2020-11-03 10:00:00.125'
 SET_BELOW = ' That change set the capacity below the 2 that were already allocated.'
 WRITTEN_LATER = (
@@ -264,23 +258,6 @@ def test_since_when_and_why_a_host_is_over_committed(
         assert root['inventories']['VCPU']['over_commitment'] == f'{line}'
     corruption.plant(url, 'UPDATE placement_inventories SET updated_at = NULL')
     assert 'Inventory changed' not in _printed(capsys, 'root')
-
-
-def test_allocations_from_before_the_change_are_enough_for_the_cause(
-    url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What was written later, such as a migration that keeps the amounts, does not hide it."""
-    other = corruption.LOST_CONSUMER
-    corruption.plant(
-        url,
-        *corruption.SOUND,
-        'UPDATE placement_inventories SET total = 1, used = 5 WHERE id = 1',
-        *_times(AFTER, BEFORE),
-        'INSERT INTO placement_allocations (resource_provider_id, consumer_id, resource_class_id, used, created_at)'
-        f" VALUES (1, '{other}', 0, 3, '2020-11-04 10:00:00')",
-    )
-    text = _printed(capsys, 'root')
-    assert f'to 2020-11-04 10:00 UTC.{SET_BELOW}\n' in text
 
 
 def test_all_trees_have_the_times_of_over_committed_inventories_only(

@@ -91,12 +91,7 @@ def test_claims_and_searches_are_counted(app: deploy.Application, conf: cfg.Conf
     conf.set_override('max_allocation_candidates', 1, 'placement')
     provider, _other = (http_client.create_provider(app, VCPU=4) for _ in range(2))
     for number, amount in enumerate((3, 3)):
-        body = {
-            'allocations': {provider: {'resources': {'VCPU': amount}}},
-            'project_id': 'p',
-            'user_id': 'u',
-            'consumer_generation': None,
-        }
+        body = http_client.claim_body({provider: {'VCPU': amount}})
         http_client.send_request(app, 'PUT', f'/allocations/00000000-0000-4000-8000-{number:012}', body)
     assert _beyond_zero(app, 'placement_claims_total') == {('accepted',): 1, ('capacity',): 1}
     for amount in (1, 2):

@@ -10,7 +10,7 @@ import pytest
 from oslo_config import cfg
 
 from tests.support import applications
-from tests.support.http_client import create_provider, demand, send_request
+from tests.support.http_client import claim_body, create_provider, demand, send_request
 
 _LOGGER = 'placement.db.inventory_rows'
 
@@ -19,15 +19,6 @@ _LOGGER = 'placement.db.inventory_rows'
 def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
     """Options of a process that serves all microversions."""
     return applications.options(tmp_path / 'placement.sqlite', placement=applications.EVERY_MICROVERSION)
-
-
-def claim(provider: str, amount: int, generation: int | None = None) -> dict[str, Any]:
-    return {
-        'allocations': {provider: {'resources': {'VCPU': amount}}} if amount else {},
-        'project_id': 'project',
-        'user_id': 'user',
-        'consumer_generation': generation,
-    }
 
 
 def reshape(app: Any, host: str, total: int, claims: dict[str, Any]) -> None:
@@ -44,7 +35,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_a_put_below_what_is_used(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     host = create_provider(app, VCPU=10)
-    demand(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim(host, 5))
+    demand(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 5}}))
     path, records = f'/resource_providers/{host}/inventories', {'VCPU': {'total': 5}}
     demand(app, 'PUT', path, {'resource_provider_generation': 2, 'inventories': records})
     assert warnings(caplog) == []
@@ -55,9 +46,9 @@ def test_a_put_below_what_is_used(app: Any, caplog: pytest.LogCaptureFixture) ->
 
 def test_a_reshape_counts_what_it_releases_itself(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     host, leaving, staying = create_provider(app, VCPU=10), str(uuid.uuid4()), str(uuid.uuid4())
-    demand(app, 'PUT', f'/allocations/{leaving}', claim(host, 5))
-    demand(app, 'PUT', f'/allocations/{staying}', claim(host, 2))
-    reshape(app, host, 4, {leaving: claim(host, 2, 1)})
+    demand(app, 'PUT', f'/allocations/{leaving}', claim_body({host: {'VCPU': 5}}))
+    demand(app, 'PUT', f'/allocations/{staying}', claim_body({host: {'VCPU': 2}}))
+    reshape(app, host, 4, {leaving: claim_body({host: {'VCPU': 2}}, 1)})
     assert warnings(caplog) == []
-    reshape(app, host, 1, {leaving: claim(host, 0, 2)})
+    reshape(app, host, 1, {leaving: claim_body({}, 2)})
     assert warnings(caplog) == [f'Resource provider {host} is now over-committed: VCPU (2 used of 1)']

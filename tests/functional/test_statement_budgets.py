@@ -17,7 +17,7 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import applications, query_plans
 from tests.support.fixtures import Counter
-from tests.support.http_client import demand, send_request
+from tests.support.http_client import claim_body, demand, send_request
 from tests.support.objects import create_provider, set_traits
 
 
@@ -51,13 +51,10 @@ STANDARD = ('VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU', 'SRIOV_NET_VF', 'IPV4_ADDRES
 TRAITS = ('HW_CPU_X86_VMX', 'HW_CPU_X86_AVX', 'HW_CPU_X86_AVX2', 'HW_CPU_X86_SSE', 'HW_CPU_X86_MMX')
 
 
-def amounts(hosts: Sequence[ResourceProvider], amount: int = 1, classes: Sequence[str] = CLASSES) -> dict[str, Any]:
-    return {host.uuid: {'resources': dict.fromkeys(classes, amount)} for host in hosts}
-
-
-def claim_of(allocations: dict[str, Any], generation: int | None = None, **members: Any) -> dict[str, Any]:
-    owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': generation}
-    return {'allocations': allocations, **owner, **members}
+def amounts(
+    hosts: Sequence[ResourceProvider], amount: int = 1, classes: Sequence[str] = CLASSES
+) -> dict[str, dict[str, int]]:
+    return {host.uuid: dict.fromkeys(classes, amount) for host in hosts}
 
 
 def claim(app: Any, body: dict[str, Any], version: str = '1.29') -> str:
@@ -76,7 +73,7 @@ def test_reading_a_provider_costs_one(app: Any, host: ResourceProvider, queries:
     set_traits(host, ['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2'])
     host.set_aggregates([str(uuid.uuid4()), str(uuid.uuid4())], increment_generation=True)
     for _ in range(2):
-        claim(app, claim_of(amounts([host])))
+        claim(app, claim_body(amounts([host])))
     for provider, status in ((host.uuid, 200), (uuid.uuid4(), 404)):
         with queries(at_most=1):
             assert send_request(app, 'GET', f'/resource_providers/{provider}{below}').status_code == status
@@ -208,7 +205,7 @@ def test_a_search_costs_one_after_claims_two_and_after_other_changes_seven(
         demand(app, 'GET', search)
     assert len(seen) == 1
     for host in hosts[:changes]:
-        claim(app, claim_of(amounts([host])))
+        claim(app, claim_body(amounts([host])))
     with queries(at_most=2):
         demand(app, 'GET', search)
     for host in hosts[:changes]:
@@ -225,7 +222,7 @@ def hosts(request: pytest.FixtureRequest, app: Any, context: RequestContext) -> 
     """One host, and many. An earlier claim has stored the project and the user."""
     totals = dict.fromkeys(CLASSES, 100)
     hosts = [create_provider(context, f'host{number}', **totals) for number in range(request.param)]
-    claim(app, claim_of(amounts(hosts)))
+    claim(app, claim_body(amounts(hosts)))
     return hosts
 
 
@@ -234,19 +231,19 @@ def test_claims_of_one_consumer(
 ) -> None:
     """A new consumer costs six, a known one seven, its release four or five, and a custom class one more."""
     with queries(at_most=6):
-        consumer = claim(app, claim_of(amounts(hosts)))
+        consumer = claim(app, claim_body(amounts(hosts)))
     with queries(at_most=7):
-        demand(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(hosts, 2), 1))
+        demand(app, 'PUT', f'/allocations/{consumer}', claim_body(amounts(hosts, 2), 1))
     with queries(at_most=5):
-        demand(app, 'PUT', f'/allocations/{consumer}', claim_of({}, 2))
-    consumer = claim(app, claim_of(amounts(hosts)))
+        demand(app, 'PUT', f'/allocations/{consumer}', claim_body({}, 2))
+    consumer = claim(app, claim_body(amounts(hosts)))
     with queries(at_most=4):
         demand(app, 'DELETE', f'/allocations/{consumer}')
     for name in ('CUSTOM_GPU', 'CUSTOM_FPGA'):
         demand(app, 'PUT', f'/resource_classes/{name}')
     host = create_provider(context, 'other', VCPU=8, CUSTOM_GPU=8, CUSTOM_FPGA=8)
     with queries(at_most=7):
-        claim(app, claim_of(amounts([host], classes=['VCPU', 'CUSTOM_GPU', 'CUSTOM_FPGA'])))
+        claim(app, claim_body(amounts([host], classes=['VCPU', 'CUSTOM_GPU', 'CUSTOM_FPGA'])))
 
 
 def test_the_first_claim_of_a_project_and_user_costs_two_more(
@@ -255,17 +252,17 @@ def test_the_first_claim_of_a_project_and_user_costs_two_more(
     # The first write of a process also takes a slot of the change log.
     set_traits(host, [])
     with queries(at_most=8):
-        claim(app, claim_of(amounts([host])))
+        claim(app, claim_body(amounts([host])))
 
 
 def test_a_known_type_of_consumers_costs_nothing_and_a_new_one_one_more(
     app: Any, hosts: list[ResourceProvider], queries: Counter
 ) -> None:
-    claim(app, claim_of(amounts(hosts), consumer_type='INSTANCE'), '1.38')
+    claim(app, claim_body(amounts(hosts), consumer_type='INSTANCE'), '1.38')
     with queries(at_most=6):
-        consumer = claim(app, claim_of(amounts(hosts), consumer_type='INSTANCE'), '1.38')
+        consumer = claim(app, claim_body(amounts(hosts), consumer_type='INSTANCE'), '1.38')
     for generation, type_, cost in ((1, 'MIGRATION', 8), (2, 'INSTANCE', 7)):
-        body = claim_of(amounts(hosts), generation, consumer_type=type_)
+        body = claim_body(amounts(hosts), generation, consumer_type=type_)
         with queries(at_most=cost):
             demand(app, 'PUT', f'/allocations/{consumer}', body, '1.38')
 
@@ -273,8 +270,8 @@ def test_a_known_type_of_consumers_costs_nothing_and_a_new_one_one_more(
 def test_a_move_costs_eight(app: Any, context: RequestContext, hosts: list[ResourceProvider], queries: Counter) -> None:
     """Of any number of servers: the consumers of the migrations are new, those of the servers are known."""
     target = create_provider(context, 'there', **dict.fromkeys(CLASSES, 100))
-    body = {claim(app, claim_of(amounts([host]))): claim_of(amounts([target]), 1) for host in hosts}
-    body |= {str(uuid.uuid4()): claim_of(amounts([host])) for host in hosts}
+    body = {claim(app, claim_body(amounts([host]))): claim_body(amounts([target]), 1) for host in hosts}
+    body |= {str(uuid.uuid4()): claim_body(amounts([host])) for host in hosts}
     with queries(at_most=8):
         demand(app, 'POST', '/allocations', body)
 
@@ -283,8 +280,8 @@ def test_changing_consumers_beside_cleared_ones_costs_nine(
     app: Any, hosts: list[ResourceProvider], queries: Counter
 ) -> None:
     """They are locked first, because otherwise two statements would lock them."""
-    body = {claim(app, claim_of(amounts([host]))): claim_of(amounts([host], 2), 1) for host in hosts}
-    body |= {claim(app, claim_of(amounts([host]))): claim_of({}, 1) for host in hosts}
+    body = {claim(app, claim_body(amounts([host]))): claim_body(amounts([host], 2), 1) for host in hosts}
+    body |= {claim(app, claim_body(amounts([host]))): claim_body({}, 1) for host in hosts}
     with queries(at_most=9):
         demand(app, 'POST', '/allocations', body)
 
@@ -294,9 +291,9 @@ def test_a_rejection_costs_eight(
     app: Any, hosts: list[ResourceProvider], queries: Counter, taken: int, amount: int
 ) -> None:
     if taken:
-        claim(app, claim_of(amounts(hosts, taken)))
+        claim(app, claim_body(amounts(hosts, taken)))
     with queries(at_most=8):
-        body = claim_of(amounts(hosts, amount))
+        body = claim_body(amounts(hosts, amount))
         assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 409
 
 
@@ -313,7 +310,7 @@ def test_a_reshape_costs_twelve_and_a_rejected_one_sixteen(
         inventories[host.uuid] = {'resource_provider_generation': 2, 'inventories': remaining}
         inventories[cell.uuid] = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 100}}}
         allocated = {**amounts([cell], classes=CLASSES[:1]), **amounts([host], classes=CLASSES[1:])}
-        claims[claim(app, claim_of(amounts([host])))] = claim_of(allocated, 1)
+        claims[claim(app, claim_body(amounts([host])))] = claim_body(allocated, 1)
     if is_rejected:
         claims.popitem()
     with queries(at_most=16 if is_rejected else 12):

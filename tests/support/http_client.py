@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import webob
@@ -46,6 +47,15 @@ def demand(app: Any, method: str, path: str, body: Any = None, version: str = '1
     response = send_request(app, method, path, body, version)
     assert response.status_int < 300, response.text
     return response
+
+
+def claim_body(
+    allocations: Mapping[str, Mapping[str, int]], generation: int | None = None, **members: Any
+) -> dict[str, Any]:
+    """The body of a claim of amounts by provider and class, for a new consumer unless a generation is given."""
+    resources = {provider: {'resources': amounts} for provider, amounts in allocations.items()}
+    owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': generation}
+    return {'allocations': resources, **owner, **members}
 
 
 def create_provider(app: Any, **totals: int) -> str:
