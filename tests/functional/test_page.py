@@ -227,8 +227,6 @@ def test_trees_are_sorted_by_a_class(page: Page) -> None:
     assert [row['name'] for row in json(page, '/trees?order=MEMORY_MB')['trees']][:2] == ['over', 'full']
 
 
-
-
 @pytest.mark.parametrize(
     ('text', 'total'),
     [
