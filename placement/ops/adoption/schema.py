@@ -6,12 +6,12 @@ and indexes that only the other service has are kept.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 from alembic import migration
 from alembic.operations import Operations
@@ -298,12 +298,8 @@ def _rebuild(existing: FoundTable, connection: sa.Connection) -> None:
 
 def shortest(value: float) -> float:
     """Return the double with the fewest digits that is equal in single precision, such as 0.1 for 0.10000000149."""
-    candidates = (float(f'{value:.{digits}g}') for digits in range(1, 10))
-    return next(candidate for candidate in candidates if _as_single(candidate) == _as_single(value))
-
-
-def _as_single(value: float) -> float:
-    return ctypes.c_float(value).value
+    # NumPy writes a number with as few digits as identify it in its precision.
+    return float(str(np.float32(value)))
 
 
 def _ratio_on_postgresql(connection: sa.Connection) -> None:
