@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -247,14 +247,16 @@ def list_trees(
     trees = trees or TreeFilter()
     selections = [(partition, np.flatnonzero(included)) for partition, included in trees.select(snapshot)]
     places = [(partition, number) for partition, numbers in selections for number in numbers.tolist()]
+    # The order and the rows need the same sums.
+    sums = functools.cache(_sums_by_tree)
     if order == NAME:
-        places.sort(key=lambda place: place[0].tree(place[1])[0].display_name)
+        places.sort(key=lambda place: place[0].providers[place[0].starts[place[1]]].display_name)
     elif places:
-        fullest = np.concatenate([_fullest_shares(partition, order)[numbers] for partition, numbers in selections])
+        fullest = np.concatenate(
+            [_fullest_shares(partition, order, sums)[numbers] for partition, numbers in selections]
+        )
         places = [places[index] for index in np.argsort(-fullest, kind='stable').tolist()]
     shown = places[first : None if count is None else first + count]
-    # Many rows may be of one partition.
-    sums = functools.cache(_sums_by_tree)
     rows = []
     for partition, number in shown:
         tree = partition.tree(number)
@@ -269,13 +271,15 @@ def list_trees(
     return TreePage(len(places), rows)
 
 
-def _fullest_shares(partition: Partition, order: str) -> NDArray[np.float64]:
+def _fullest_shares(
+    partition: Partition, order: str, sums_by_tree: Callable[[Partition, str], NDArray[np.float64]]
+) -> NDArray[np.float64]:
     """Return for each tree the used share of its fullest class, or of the class ``order``; -1 if it has none."""
     fullest = np.full(len(partition.roots), -1.0)
     for name, columns in partition.inventory_columns.items():
         if order in (FULLEST, name):
-            sums = _sums_by_tree(partition, name)
-            trees = np.unique(partition.tree_numbers[columns.positions])
+            sums = sums_by_tree(partition, name)
+            trees = partition.tree_numbers[columns.positions]
             fullest[trees] = np.maximum(fullest, shares(sums[:, 0], sums[:, 1]))[trees]
     return fullest
 
