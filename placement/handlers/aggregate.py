@@ -12,8 +12,7 @@ from placement.handlers.resource_provider import require_provider
 from placement.objects import aggregate
 from placement.objects.base import ProviderGeneration
 from placement.objects.resource_provider import ResourceProvider
-from placement.schemas import aggregate as schema
-from placement.schemas import responses
+from placement.schemas import requests, responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
@@ -46,7 +45,7 @@ def list_resource_provider_aggregates(req: webob.Request, context: RequestContex
 
 
 @operation(
-    JsonBody(schema.PUT),
+    JsonBody(requests.PUT_AGGREGATES),
     Microversions((1, 1)),
     RequiresPolicy('placement:resource_providers:aggregates:update'),
     failures=(

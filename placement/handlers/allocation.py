@@ -13,8 +13,7 @@ from placement.claims import claim
 from placement.claims.request import UNSET, ConsumerClaim
 from placement.objects.allocation import Allocation
 from placement.objects.consumer import Consumer
-from placement.schemas import allocation as schema
-from placement.schemas import responses
+from placement.schemas import requests, responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
@@ -116,7 +115,7 @@ def _consumer_uuid(req: webob.Request, _context: RequestContext) -> str:
 
 
 @operation(
-    JsonBody(schema.PUT),
+    JsonBody(requests.PUT_ALLOCATIONS),
     RequiresPolicy('placement:allocations:update'),
     failures=(
         _WRONG_GENERATION,
@@ -138,7 +137,7 @@ def replace_consumer_allocations(req: webob.Request, context: RequestContext, da
 
 @operation(
     Microversions((1, 13)),
-    JsonBody(schema.POST),
+    JsonBody(requests.POST_ALLOCATIONS),
     RequiresPolicy('placement:allocations:manage'),
     failures=(
         _WRONG_GENERATION,

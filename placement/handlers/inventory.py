@@ -13,8 +13,7 @@ from placement.capacity import FIELDS, InventoryRecord
 from placement.handlers.resource_provider import require_provider
 from placement.objects.base import ProviderGeneration
 from placement.objects.inventory import Inventory, read_inventories
-from placement.schemas import inventory as schema
-from placement.schemas import responses
+from placement.schemas import requests, responses
 from placement.web import error_document, microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
@@ -70,7 +69,7 @@ def list_resource_provider_inventories(req: webob.Request, context: RequestConte
 
 
 @operation(
-    JsonBody(schema.POST_ONE),
+    JsonBody(requests.POST_INVENTORY),
     RequiresPolicy('placement:resource_providers:inventories:create'),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
@@ -100,7 +99,7 @@ def create_resource_provider_inventory(
 
 
 @operation(
-    JsonBody(schema.PUT_ALL),
+    JsonBody(requests.PUT_INVENTORIES),
     RequiresPolicy('placement:resource_providers:inventories:update'),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
@@ -155,7 +154,7 @@ def get_resource_provider_inventory(req: webob.Request, context: RequestContext)
 
 
 @operation(
-    JsonBody(schema.PUT_ONE),
+    JsonBody(requests.PUT_INVENTORY),
     RequiresPolicy('placement:resource_providers:inventories:update'),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),

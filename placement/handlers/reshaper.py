@@ -12,7 +12,7 @@ from placement.claims import claim
 from placement.claims.request import ReshapedProvider
 from placement.handlers import allocation
 from placement.handlers.inventory import record_of
-from placement.schemas import reshaper as schema
+from placement.schemas import requests
 from placement.web import error_document, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
@@ -21,7 +21,7 @@ from placement.web.operation import JsonBody, Microversions, RequiresPolicy, ope
 
 @operation(
     Microversions((1, 30)),
-    JsonBody(schema.POST),
+    JsonBody(requests.POST_RESHAPER),
     RequiresPolicy('placement:reshaper:reshape'),
     failures=(
         ErrorMapping(

@@ -10,8 +10,7 @@ import webob
 
 from placement import exception
 from placement.objects.resource_class import ResourceClass
-from placement.schemas import resource_class as schema
-from placement.schemas import responses
+from placement.schemas import requests, responses
 from placement.web import util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
@@ -46,7 +45,7 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
 
 @operation(
     Microversions((1, 2)),
-    JsonBody(schema.CUSTOM_CLASS),
+    JsonBody(requests.CUSTOM_CLASS),
     RequiresPolicy('placement:resource_classes:create'),
     failures=(
         ErrorMapping(exception.ResourceClassExists, 'Conflicting resource class already exists: {resource_class}'),
@@ -74,7 +73,7 @@ def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Res
 
 @operation(
     Microversions((1, 2), last=(1, 6)),
-    JsonBody(schema.CUSTOM_CLASS),
+    JsonBody(requests.CUSTOM_CLASS),
     RequiresPolicy('placement:resource_classes:update'),
     responses={200: responses.RESOURCE_CLASS},
 )
@@ -89,7 +88,7 @@ def rename_resource_class(req: webob.Request, context: RequestContext, data: dic
 def ensure_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """From 1.7 on, create a custom class, or confirm that it exists."""
     name = util.path_variable(req, 'name')
-    util.validated_json(orjson.dumps({'name': name}), schema.CUSTOM_CLASS)
+    util.validated_json(orjson.dumps({'name': name}), requests.CUSTOM_CLASS)
     _, created = ResourceClass.ensure(context, name)
     location = util.url(req.environ, 'resource_classes', name)
     return util.empty_response(req, 201 if created else 204, location=location)

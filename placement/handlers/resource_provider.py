@@ -15,8 +15,7 @@ from placement import exception, validation
 from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.objects.resource_provider import ResourceProvider
-from placement.schemas import resource_provider as schema
-from placement.schemas import responses
+from placement.schemas import requests, responses
 from placement.search import filter_providers, syntax
 from placement.search.request import RequestGroup
 from placement.web import microversion, util
@@ -82,7 +81,7 @@ def _filters(params: MultiDict, version: Any) -> RequestGroup:
         UNKNOWN_CLASS_IN_QUERY,
         ErrorMapping(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
     ),
-    query=schema.LIST,
+    query=requests.GET_PROVIDERS,
     responses={200: responses.PROVIDERS},
 )
 def list_resource_providers(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:
@@ -117,7 +116,7 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]
 
 
 @operation(
-    JsonBody(schema.POST),
+    JsonBody(requests.POST_PROVIDER),
     RequiresPolicy('placement:resource_providers:create'),
     responses=(((1, 20), {200: responses.PROVIDER}), ((1, 0), {201: None})),
 )
@@ -158,7 +157,7 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
 
 
 @operation(
-    JsonBody(schema.PUT),
+    JsonBody(requests.PUT_PROVIDER),
     RequiresPolicy('placement:resource_providers:update'),
     failures=(
         ErrorMapping(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),

@@ -11,11 +11,10 @@ import webob
 from webob import exc
 from webob.multidict import MultiDict
 
-from placement import exception, validation
+from placement import exception, schemas, validation
 from placement.objects.base import ProviderGeneration
 from placement.objects.trait import ASSOCIATED, NOT_ASSOCIATED, Trait, read_traits
-from placement.schemas import responses
-from placement.schemas import trait as schema
+from placement.schemas import requests, responses
 from placement.web import util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
@@ -49,7 +48,7 @@ def list_resource_provider_traits(req: webob.Request, context: RequestContext) -
 
 @operation(
     Microversions((1, 6)),
-    JsonBody(schema.PUT_FOR_PROVIDER),
+    JsonBody(requests.PUT_TRAITS),
     RequiresPolicy('placement:resource_providers:traits:update'),
     failures=(ErrorMapping(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),),
     responses={200: responses.PROVIDER_TRAITS},
@@ -88,7 +87,7 @@ def _name_filter(value: str) -> dict[str, Any]:
     Microversions((1, 6)),
     accepts_json,
     RequiresPolicy('placement:traits:list'),
-    query=schema.LIST,
+    query=requests.GET_TRAITS,
     responses={200: responses.TRAITS},
 )
 def list_traits(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:
@@ -123,7 +122,7 @@ def create_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom trait, or confirm that it exists."""
     name = util.path_variable(req, 'name')
     try:
-        validation.validate(name, schema.CUSTOM_TRAIT_NAME)
+        validation.validate(name, schemas.CUSTOM_NAME)
     except validation.ValidationError as error:
         raise exc.HTTPBadRequest(_INVALID_NAME) from error
     trait, created = Trait.ensure(context, name)

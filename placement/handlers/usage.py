@@ -10,8 +10,7 @@ from webob.multidict import MultiDict
 
 from placement.exception import BadQuery
 from placement.objects.usage import Usage, UsageGroup
-from placement.schemas import responses
-from placement.schemas import usage as schema
+from placement.schemas import requests, responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.operation import Microversions, RequiresPolicy, accepts_json, operation
@@ -49,7 +48,7 @@ def _project_of_query(req: webob.Request) -> dict[str, str]:
     Microversions((1, 9)),
     accepts_json,
     RequiresPolicy('placement:usages', _project_of_query, default='rule:admin_or_project_reader_or_service_api'),
-    query=schema.TOTAL,
+    query=requests.GET_USAGES,
     responses={200: responses.USAGES},
 )
 def list_usages(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:

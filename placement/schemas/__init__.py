@@ -1,4 +1,4 @@
-"""JSON Schemas of request bodies and query strings, one module per resource, of responses, and their common parts.
+"""JSON Schemas of request bodies and query strings, of responses, and their common parts.
 
 Each schema is a constant for one window (range) of microversions. If there are several windows, they are a ``Windows``
 table, newest first, and ``for_version`` chooses from it.

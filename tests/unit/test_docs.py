@@ -7,24 +7,13 @@ import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
 from placement import handler, policies
-from placement.schemas import (
-    aggregate,
-    allocation,
-    allocation_candidate,
-    inventory,
-    reshaper,
-    resource_class,
-    resource_provider,
-    trait,
-    usage,
-)
+from placement.schemas import Schema, Windows, allocation_candidate, requests
 from placement.web import error_document, microversion
 from placement.web import operation as web_operation
 from placement.web.operation import Check, JsonBody, Microversions, RequiresPolicy
@@ -43,17 +32,23 @@ MADE_BY_COMMANDS = {'placement-dev.sqlite'}
 BASE_RULES = {rule.name for rule in policies.list_rules() if not rule.name.startswith('placement:')}
 
 
-#: The pages on which the members of each module's schemas are documented.
-SCHEMA_PAGES = [
-    (aggregate, ['aggregates.md']),
-    (allocation, ['allocations.md']),
-    (allocation_candidate, ['allocation-candidates.md']),
-    (inventory, ['inventories.md']),
-    (reshaper, ['reshaper.md', 'inventories.md', 'allocations.md']),
-    (resource_class, ['resource-classes.md']),
-    (resource_provider, ['resource-providers.md']),
-    (trait, ['traits.md', 'resource-provider-traits.md']),
-    (usage, ['usages.md']),
+#: The pages on which the members of each schema are documented.
+SCHEMA_PAGES: list[tuple[Schema | Windows, list[str]]] = [
+    (allocation_candidate.GET, ['allocation-candidates.md']),
+    (requests.CUSTOM_CLASS, ['resource-classes.md']),
+    (requests.GET_TRAITS, ['traits.md']),
+    (requests.PUT_TRAITS, ['resource-provider-traits.md']),
+    (requests.GET_PROVIDERS, ['resource-providers.md']),
+    (requests.POST_PROVIDER, ['resource-providers.md']),
+    (requests.PUT_PROVIDER, ['resource-providers.md']),
+    (requests.PUT_AGGREGATES, ['aggregates.md']),
+    (requests.POST_INVENTORY, ['inventories.md']),
+    (requests.PUT_INVENTORY, ['inventories.md']),
+    (requests.PUT_INVENTORIES, ['inventories.md']),
+    (requests.PUT_ALLOCATIONS, ['allocations.md']),
+    (requests.POST_ALLOCATIONS, ['allocations.md']),
+    (requests.POST_RESHAPER, ['reshaper.md', 'inventories.md', 'allocations.md']),
+    (requests.GET_USAGES, ['usages.md']),
 ]
 
 
@@ -125,26 +120,32 @@ def _members(schema: Any) -> set[str]:
     return members.union(*map(_members, schema.values()))
 
 
-def _members_since(module: ModuleType) -> Iterator[tuple[str, str]]:
-    """Each member that a module's schemas declare, and the microversion that added it; '' for the first."""
-    for value in (value for name, value in vars(module).items() if not name.startswith('__')):
-        if isinstance(value, tuple):
-            declared: set[str] = set()
-            for since, schema in reversed(value):
-                new = _members(schema) - declared
-                yield from ((name, f'{since[0]}.{since[1]}' if declared else '') for name in new)
-                declared |= new
-        elif isinstance(value, dict):
-            yield from ((name, '') for name in _members(value))
+def _members_since(schema: Schema | Windows) -> Iterator[tuple[str, str]]:
+    """Each member that a schema declares, and the microversion that added it; '' for the first."""
+    declared: set[str] = set()
+    for since, window in reversed(schema) if isinstance(schema, tuple) else [((1, 0), schema)]:
+        new = _members(window) - declared
+        yield from ((name, f'{since[0]}.{since[1]}' if declared else '') for name in new)
+        declared |= new
 
 
-@pytest.mark.parametrize(('module', 'pages'), SCHEMA_PAGES, ids=lambda value: getattr(value, '__name__', ''))
-def test_members_are_documented_with_the_microversion_that_added_them(module: ModuleType, pages: list[str]) -> None:
+@pytest.mark.parametrize(('schema', 'pages'), SCHEMA_PAGES)
+def test_members_are_documented_with_the_microversion_that_added_them(
+    schema: Schema | Windows, pages: list[str]
+) -> None:
     rows = [row for page in pages for row in (API_REF / page).read_text().splitlines() if row.startswith('|')]
-    members = set(_members_since(module))
+    members = set(_members_since(schema))
     assert members
     for name, since in members:
         assert any(f'`{name}`' in row.split('|')[1] and since in row for row in rows), (name, since)
+
+
+def test_the_schema_of_every_operation_is_compared_with_its_pages() -> None:
+    compared = [schema for schema, _pages in SCHEMA_PAGES]
+    for methods in handler.ROUTE_DECLARATIONS.values():
+        for declared in methods.values():
+            for operation in declared.operations:
+                assert {id(operation.query), id(operation.body)} <= {id(None), *map(id, compared)}
 
 
 @functools.cache
@@ -208,7 +209,7 @@ def test_files_and_packages_that_a_page_of_the_code_names_exist(page: str) -> No
     assert len(named) > 20
 
 
-@pytest.mark.parametrize('package', ['handlers', 'objects', 'schemas'])
+@pytest.mark.parametrize('package', ['handlers', 'objects'])
 def test_the_recipes_name_packages_with_one_module_per_resource(package: str) -> None:
     assert f'`placement/{package}/RESOURCE.py`' in (ROOT / 'CONTRIBUTING.md').read_text()
     assert (ROOT / 'placement' / package / 'inventory.py').exists()

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from placement import schemas, validation
-from placement.schemas import Schema, Windows, allocation, inventory
+from placement.schemas import Schema, Windows, requests
 
 A = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 
@@ -71,15 +71,20 @@ RECORD = {'total': 1, 'reserved': 0, 'min_unit': 1, 'max_unit': 1, 'step_size': 
 )
 def test_inventories_hold_numbers_that_every_database_can_hold(change: dict[str, Any], phrase: str) -> None:
     whole = {'resource_provider_generation': 0, 'inventories': {'VCPU': {**RECORD, **change}}}
-    assert phrase in complaints(inventory.PUT_ALL, whole)
+    assert phrase in complaints(requests.PUT_INVENTORIES, whole)
 
 
 @pytest.mark.parametrize('key', ['x', A[:-1], A + '\n', A[:-1] + 'g', A.replace('-', '')])
 def test_keys_of_allocations_must_look_like_uuids(key: str) -> None:
     owner = {'project_id': 'p', 'user_id': 'u'}
     no_match = 'does not match any of the regexes'
-    assert no_match in complaints(allocation.PUT_1_12, {'allocations': {key: {'resources': {'VCPU': 1}}}, **owner})
-    assert no_match in complaints(allocation.POST_1_13, {key: {'allocations': {}, **owner}})
+    assert no_match in complaints(
+        schemas.for_version(requests.PUT_ALLOCATIONS, (1, 12)),
+        {'allocations': {key: {'resources': {'VCPU': 1}}}, **owner},
+    )
+    assert no_match in complaints(
+        schemas.for_version(requests.POST_ALLOCATIONS, (1, 13)), {key: {'allocations': {}, **owner}}
+    )
 
 
 @pytest.mark.parametrize('generation', [None, 0, -1, 10**400, True, '1', 1.5, 1.0, []])
@@ -87,4 +92,6 @@ def test_consumer_generations_are_integers_or_null(generation: Any) -> None:
     allocations = {A: {'resources': {'VCPU': 1}}}
     body = {'allocations': allocations, 'project_id': 'p', 'user_id': 'u', 'consumer_generation': generation}
     accepted = generation is None or type(generation) is int
-    assert ('is not of type' in complaints(allocation.PUT_1_28, body)) == (not accepted)
+    assert ('is not of type' in complaints(schemas.for_version(requests.PUT_ALLOCATIONS, (1, 28)), body)) == (
+        not accepted
+    )
