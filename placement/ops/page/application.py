@@ -79,26 +79,26 @@ class Page:
 
     def _respond(self, request: webob.Request, path: str) -> webob.Response:
         """Return the view for a path, or a view of the error."""
-        location: tuple[str, Mapping[str, str]] = '', {}
+        # If the query string cannot be read, the view of the error has no link to itself.
+        own_path = ''
+        values: Mapping[str, str] = {}
         try:
             parameters = Parameters(request)
-            location = path, parameters.values
+            own_path, values = path, parameters.values
             parameters.choice('format', ('html', 'json'))
             self._sources.check.result()
             view = self._view(path, parameters)
         except Exception as error:
             view = _failure(error)
-        path, values = location
         if values.get('format', '').strip() == 'json':
             return webob.Response(status=view.status, body=rendering.json(view), content_type='application/json')
-        text = rendering.html(view, request.script_name, path, values)
+        text = rendering.html(view, request.script_name, own_path, values)
         return webob.Response(status=view.status, text=text, content_type='text/html', charset='UTF-8')
 
     def _view(self, path: str, parameters: Parameters) -> View:
-        for pattern, make in _VIEWS:
-            match = pattern.fullmatch(path)
-            if match:
-                return make(self._sources, parameters, **match.groupdict())
+        for pattern, make_view in _VIEWS:
+            if match := pattern.fullmatch(path):
+                return make_view(self._sources, parameters, **match.groupdict())
         raise Missing(reason='There is no such page.')
 
 
