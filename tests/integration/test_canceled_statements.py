@@ -1,4 +1,4 @@
-"""Statements that the server cancels: 503 with Retry-After and one line in the log, and nothing half-written."""
+"""Statements that the server cancels, and connections that it ends: 503 with Retry-After, and nothing half-written."""
 
 from __future__ import annotations
 
@@ -129,3 +129,32 @@ def test_a_time_limit_of_idle_transactions(database: sa.URL) -> None:
         with pytest.raises(exception.DatabaseUnavailable):
             app.db.write(idle)
         assert send_request(app, 'GET', '/resource_providers').status_int == 200
+
+
+def test_a_connection_that_has_ended_is_replaced(database: sa.URL) -> None:
+    with applications.application(database) as app:
+        host, path = create_provider(app, VCPU=10), f'/allocations/{uuid.uuid4()}'
+        for method, body, status in (
+            ('PUT', races.claim([host], None), 204),
+            ('GET', None, 200),
+            ('DELETE', None, 204),
+        ):
+            databases.end_connections(database)
+            assert send_request(app, method, path, body).status_int == status
+
+
+@pytest.mark.parametrize('failing_call', ['statement', 'commit'])
+def test_a_connection_that_ends_during_a_transaction_is_an_outage(database: sa.URL, failing_call: str) -> None:
+    """It may have been committed, or may itself cause the end of connections."""
+    started = []
+
+    def work(tx: sa.Connection) -> None:
+        started.append(tx)
+        tx.exec_driver_sql('SELECT id FROM placement_consumers')
+        databases.end_connections(database)
+        if failing_call == 'statement':
+            tx.exec_driver_sql('SELECT id FROM placement_consumers')
+
+    with applications.application(database) as app, pytest.raises(exception.DatabaseUnavailable):
+        app.db.write(work)
+    assert len(started) == 1

@@ -7,7 +7,7 @@ import functools
 import pathlib
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from placement.cache.refresh import ProviderCache
 from tests.support import applications, databases, servers, tcp_proxy
 from tests.support.cache_equality import assert_same
 from tests.support.event_hooks import listening
-from tests.support.http_client import demand
+from tests.support.http_client import create_provider, demand
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize(
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.parametrize(
 #: Requests sent before counting, since drivers prepare a frequent statement.
 WARM = 12
 
+CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 INTERVAL = 'OS_PLACEMENT__CACHE_REFRESH_INTERVAL'
 
 
@@ -36,6 +37,7 @@ class Watched:
     def __init__(self, app: Any, proxy: tcp_proxy.Proxy) -> None:
         #: Sends a request that has to succeed.
         self.call = functools.partial(demand, app)
+        self._app = app
         self._proxy = proxy
 
     def trips(self, method: str, path: str, body: Any = None, version: str = '1.29') -> int:
@@ -43,6 +45,22 @@ class Watched:
         before = self._proxy.trips
         self.call(method, path, body, version)
         return self._proxy.trips - before
+
+    def create_host(self, *classes: str) -> str:
+        """Create a provider with 100 of each class; returns its uuid."""
+        return create_provider(self._app, **dict.fromkeys(classes, 100))
+
+
+def totals(*classes: str) -> dict[str, dict[str, int]]:
+    """Inventories of 100 of each class."""
+    return {name: {'total': 100} for name in classes}
+
+
+def claim(hosts: Sequence[str], classes: Sequence[str], generation: int | None = None) -> dict[str, Any]:
+    """The entry of a consumer with one of each class of each host."""
+    allocations = {host: {'resources': dict.fromkeys(classes, 1)} for host in hosts}
+    owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': generation}
+    return {'allocations': allocations, **owner}
 
 
 @pytest.fixture(scope='module')
@@ -57,18 +75,13 @@ def watched(database: sa.URL) -> Iterator[Watched]:
 @pytest.fixture(scope='module')
 def host(watched: Watched) -> str:
     """The path of a provider with three inventories, three traits, two aggregates and a consumer."""
-    provider_uuid = str(uuid.uuid4())
+    provider_uuid = watched.create_host(*CLASSES)
     path = f'/resource_providers/{provider_uuid}'
-    inventories = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
     traits = ['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2', 'HW_CPU_X86_SSE']
-    watched.call('POST', '/resource_providers', {'name': provider_uuid, 'uuid': provider_uuid})
-    watched.call('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': inventories})
     watched.call('PUT', f'{path}/traits', {'resource_provider_generation': 1, 'traits': traits})
     aggregates = [str(uuid.uuid4()) for _ in range(2)]
     watched.call('PUT', f'{path}/aggregates', {'resource_provider_generation': 2, 'aggregates': aggregates})
-    allocations = {provider_uuid: {'resources': dict.fromkeys(inventories, 1)}}
-    owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
-    watched.call('PUT', f'/allocations/{provider_uuid}', {'allocations': allocations, **owner})
+    watched.call('PUT', f'/allocations/{provider_uuid}', claim([provider_uuid], CLASSES))
     return path
 
 
@@ -103,12 +116,7 @@ def test_a_refresh_reads_few_rows_whatever_the_number_of_claims(
     database: sa.URL, watched: Watched, claims: int
 ) -> None:
     """The check, and in one statement the slots, the log, the providers and the inventories, joined to a row each."""
-    hosts = [f'/resource_providers/{uuid.uuid4()}' for _ in range(claims)]
-    for path in hosts:
-        provider_uuid = path.rpartition('/')[2]
-        inventories = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
-        watched.call('POST', '/resource_providers', {'name': provider_uuid, 'uuid': provider_uuid})
-        watched.call('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': inventories})
+    hosts = [watched.create_host(*CLASSES) for _ in range(claims)]
     rows: list[int] = []
 
     def count_rows(_connection: Any, cursor: Any, *_rest: Any) -> None:
@@ -117,11 +125,8 @@ def test_a_refresh_reads_few_rows_whatever_the_number_of_claims(
     with applications.database(database) as db:
         provider_cache = ProviderCache(db)
         provider_cache.up_to_date()
-        for path in hosts:
-            provider_uuid = path.rpartition('/')[2]
-            allocations = {provider_uuid: {'resources': {'VCPU': 1, 'MEMORY_MB': 2, 'DISK_GB': 3}}}
-            owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
-            watched.call('PUT', f'/allocations/{provider_uuid}', {'allocations': allocations, **owner})
+        for host in hosts:
+            watched.call('PUT', f'/allocations/{host}', claim([host], CLASSES))
         with listening(db.engine, 'after_cursor_execute', count_rows):
             provider_cache.up_to_date()
         assert rows == [1, 4]
@@ -168,7 +173,7 @@ def test_creating_a_host(watched: Watched, host: str, on_postgresql: bool) -> No
     for _ in range(WARM):
         provider_uuid = str(uuid.uuid4())
         path = f'/resource_providers/{provider_uuid}'
-        inventories = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU', 'PCI_DEVICE')}
+        inventories = totals(*CLASSES, 'VGPU', 'PCI_DEVICE')
         traits = ['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2', 'HW_CPU_X86_SSE', 'HW_CPU_X86_MMX']
         taken = [
             watched.trips('POST', '/resource_providers', {'name': provider_uuid, 'uuid': provider_uuid}),
@@ -187,14 +192,8 @@ def test_changing_a_host(watched: Watched, host: str, on_postgresql: bool) -> No
     """The changes that take the most statements of each kind."""
     rounds = []
     for _ in range(WARM):
-        provider_uuid, root = (str(uuid.uuid4()) for _ in range(2))
-        path = f'/resource_providers/{provider_uuid}'
-        for uuid_ in (provider_uuid, root):
-            watched.call('POST', '/resource_providers', {'name': uuid_, 'uuid': uuid_})
-        first, other = (
-            {name: {'total': 8} for name in names} for names in (('VCPU', 'DISK_GB'), ('DISK_GB', 'MEMORY_MB'))
-        )
-        watched.call('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': first})
+        provider_uuid, root = watched.create_host('VCPU', 'DISK_GB'), watched.create_host()
+        path, other = f'/resource_providers/{provider_uuid}', totals('DISK_GB', 'MEMORY_MB')
         watched.call('PUT', f'{path}/traits', {'resource_provider_generation': 1, 'traits': ['HW_CPU_X86_VMX']})
         aggregates = [str(uuid.uuid4()) for _ in range(5)]
         taken = [
@@ -218,8 +217,7 @@ def test_creating_a_name(watched: Watched, on_postgresql: bool) -> None:
 
 def test_a_claim_with_a_type(watched: Watched, host: str) -> None:
     """One that is known costs nothing; the first claim of one costs a round trip."""
-    allocations = {host.rpartition('/')[2]: {'resources': {'DISK_GB': 1}}}
-    body = {'allocations': allocations, 'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
+    body = claim([host.rpartition('/')[2]], ['DISK_GB'])
 
     def trips(version: str, **members: str) -> int:
         path = f'/allocations/{uuid.uuid4()}'
@@ -233,6 +231,39 @@ def test_a_claim_with_a_type(watched: Watched, host: str) -> None:
     ]
     untyped, typed, new = least(rounds)
     assert (untyped, typed, new) == (untyped, untyped, untyped + 1), rounds
+
+
+@pytest.mark.parametrize('count', [1, 40])
+def test_claims(watched: Watched, on_postgresql: bool, count: int) -> None:
+    """On MariaDB the reads, all changes at once, and the COMMIT; on PostgreSQL each statement, and the BEGIN."""
+    hosts = [watched.create_host(*CLASSES) for _ in range(count)]
+    rounds = []
+    for _ in range(WARM):
+        path = f'/allocations/{uuid.uuid4()}'
+        taken = [watched.trips('PUT', path, claim(hosts, CLASSES)), watched.trips('DELETE', path)]
+        bodies = [claim(hosts, CLASSES), claim(hosts, CLASSES, 1), claim([], (), 2)]
+        rounds.append([*taken, *(watched.trips('PUT', path, body) for body in bodies)])
+    assert least(rounds) == ([8, 6, 8, 9, 7] if on_postgresql else [3, 4, 3, 3, 4]), rounds
+
+
+@pytest.mark.parametrize('count', [1, 40])
+def test_a_reshape(watched: Watched, on_postgresql: bool, count: int) -> None:
+    """However many hosts give their VCPU to a cell, each with the consumer that holds it."""
+    rounds = []
+    for _ in range(2):
+        inventories, claims = {}, {}
+        for _ in range(count):
+            host, cell, consumer = watched.create_host(*CLASSES), watched.create_host(), str(uuid.uuid4())
+            watched.call('PUT', f'/allocations/{consumer}', claim([host], CLASSES))
+            kept = totals('MEMORY_MB', 'DISK_GB', 'PCI_DEVICE')
+            inventories[host] = {'resource_provider_generation': 2, 'inventories': kept}
+            inventories[cell] = {'resource_provider_generation': 0, 'inventories': totals('VCPU')}
+            entry = claim([host], CLASSES[1:], 1)
+            entry['allocations'][cell] = {'resources': {'VCPU': 1}}
+            claims[consumer] = entry
+        body = {'inventories': inventories, 'allocations': claims}
+        rounds.append([watched.trips('POST', '/reshaper', body, '1.30')])
+    assert least(rounds) <= ([14] if on_postgresql else [8]), rounds
 
 
 def least(rounds: list[list[int]]) -> list[int]:
