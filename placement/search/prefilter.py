@@ -9,10 +9,10 @@ requirements A = ``resources=VCPU:4`` and B = ``resources1=SRIOV_NET_VF:1``, and
     numa1       0   |    0 0 0 |         |          |         | 000 ... /  group of sharing providers that reach it)
     host2       1   |    0 0 0 |   0 0 0 |    0 1 0 |   no    |
 
-1. ``RequirementBits``: which requirements each provider satisfies in its own tree, and which collective traits it has.
-   Each is one bit; a row has the necessary number of 64-bit words.
+1. ``_own``: which requirements each provider satisfies in its own tree, and which collective traits it has. Each is one
+   bit (``CompiledRequest.bits``). For one provider a set of bits is an integer; in columns it is a row of 64-bit words.
 2. ``or_by_tree``: the bits that the providers of a tree have together.
-3. ``_Reach``: the bits of the sharing providers of other trees that reach each tree.
+3. ``_reach``: the bits of the sharing providers of other trees that reach each tree.
 4. ``_may_have_candidate``: the trees in which 2 and 3 together have all bits, and that pass the rules about trees.
 5. ``_key_columns``: for the kept trees, the bytes that the assignments depend on (``SearchUnit``).
 """
@@ -37,7 +37,6 @@ from placement.cache.snapshot import Snapshot
 from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
 from placement.search.request import CandidateRequest
 from placement.search.requirements import (
-    CompiledRequest,
     Condition,
     NameCondition,
     Requirement,
@@ -53,30 +52,32 @@ BitRows = NDArray[np.uint64]
 class TreeSearchUnit(SearchUnit):
     """A search unit of the trees of a partition with these ``numbers``. Their roots are at the positions ``firsts``."""
 
-    __slots__ = ('_reach', 'firsts', 'numbers', 'partition')
+    __slots__ = ('_filter', 'firsts', 'numbers', 'partition')
 
-    def __init__(self, reach: _Reach, numbers: list[int], firsts: list[int], tree_size: int, key: Hashable) -> None:
+    def __init__(
+        self, filter_: _PartitionFilter, numbers: list[int], firsts: list[int], tree_size: int, key: Hashable
+    ) -> None:
         # This does not call ``super``, because that takes time, and there may be many thousand units.
-        self.partition = reach.partition
+        self.partition = filter_.partition
         self.tree = self.partition.providers[firsts[0] : firsts[0] + tree_size]
         self.tree_size = tree_size
-        self.sharing = reach.group_of(numbers[0])
+        self.sharing = filter_.sharing_of(numbers[0])
         self.equivalence_key = key
         self.numbers = numbers
         self.firsts = firsts
         self.count = len(numbers)
-        self._reach = reach
+        self._filter = filter_
 
     def __getitem__(self, trees: slice) -> TreeSearchUnit:
         return TreeSearchUnit(
-            self._reach, self.numbers[trees], self.firsts[trees], self.tree_size, self.equivalence_key
+            self._filter, self.numbers[trees], self.firsts[trees], self.tree_size, self.equivalence_key
         )
 
     def bits(self) -> Sequence[int]:
-        return self._reach.bits_at(self.firsts[0], self.tree_size, self.sharing)
+        return self._filter.bits_at(self.firsts[0], self.tree_size, self.sharing)
 
     def sharing_of_each(self) -> Sequence[Providers]:
-        return (self.sharing,) if self.count == 1 else self._reach.groups_of(self.numbers)
+        return (self.sharing,) if self.count == 1 else self._filter.sharing_of_each(self.numbers)
 
     def uuids(self, positions: Sequence[int]) -> list[str]:
         size, providers = self.tree_size, self.partition.providers.as_read
@@ -85,108 +86,6 @@ class TreeSearchUnit(SearchUnit):
             for first, sharing in zip(self.firsts, self.sharing_of_each(), strict=True)
             for position in positions
         ]
-
-
-class RequirementBits:
-    """One bit for each distinct requirement of a request, followed by one bit for each collective trait.
-
-    For one provider, a set of bits is an integer. In columns, it is a row of 64-bit words.
-    """
-
-    def __init__(self, compiled: CompiledRequest, counter: StepCounter) -> None:
-        self.requirements: tuple[Requirement, ...] = tuple(compiled.suffixes)
-        self._compiled = compiled
-        self._counter = counter
-        #: The conditions of all requirements. Equal ones occur several times.
-        self.conditions = [condition for requirement in self.requirements for condition in requirement.conditions]
-        count = len(self.requirements) + len(compiled.collective.sets)
-        self._word_count = (count + 63) // 64
-        self.all, self.of_requirements = self.rows([(1 << count) - 1, (1 << len(self.requirements)) - 1])
-
-    def rows(self, bits: Iterable[int]) -> BitRows:
-        """Return sets of bits as rows of words."""
-        size = 8 * self._word_count
-        words = np.frombuffer(b''.join([row.to_bytes(size, 'little') for row in bits]), '<u8')
-        return words.astype(np.uint64).reshape(-1, self._word_count)
-
-    def of_sharing(self, provider: Provider) -> int:
-        """Return the bits of a sharing provider in other trees; 0 if it satisfies no requirement."""
-        self._counter.count_setup(len(self.conditions))
-        return self._compiled.bits(provider, None)
-
-    def of_partition(self, partition: Partition) -> BitRows:
-        """Return one row with the bits of each provider in its own tree; 0 if it satisfies no requirement."""
-        self._counter.count_setup(_column_steps(partition, columns=self._word_count + len(self.requirements)))
-        rows = np.zeros((partition.size, self._word_count), np.uint64)
-        satisfies_any = np.zeros(partition.size, np.bool_)
-        # Results are kept, because the requirements of the unsuffixed group differ only in their amounts.
-        flags_by_condition: dict[Condition, Flags] = {}
-
-        def evaluate(condition: Condition) -> Flags:
-            flags = flags_by_condition.get(condition)
-            if flags is None:
-                # A condition on names takes one step for each distinct set of names.
-                distinct = partition.distinct_sets if isinstance(condition, NameCondition) else 0
-                self._counter.count_setup(_column_steps(partition) + distinct)
-                flags = flags_by_condition[condition] = condition.matches(partition)
-            return flags
-
-        for number, requirement in enumerate(self.requirements):
-            flags = requirement.matches(partition, evaluate)
-            satisfies_any |= flags
-            rows[flags, number // 64] |= np.uint64(1 << number % 64)
-        collective = self._compiled.collective
-        if collective.sets:
-            self._counter.count_setup(len(partition.traits.values) * (1 + self._word_count // 16))
-            traits = [collective.satisfied_sets(names) << len(self.requirements) for names in partition.traits.values]
-            rows[satisfies_any] |= self.rows(traits)[partition.traits.codes[satisfies_any]]
-        return rows
-
-
-class SharingGroups:
-    """The bits and the number of each group of sharing providers. Groups with equal numbers have equal assignments."""
-
-    def __init__(
-        self, compiled: CompiledRequest, bits: RequirementBits, headroom_limits: Mapping[str, int], counter: StepCounter
-    ) -> None:
-        self._request = compiled.request
-        self._rows = bits.rows
-        self._bits_of = functools.cache(bits.of_sharing)
-        self._headroom_limits = headroom_limits
-        self._counter = counter
-        self._numbers: dict[Hashable, int] = {}
-
-    def bits_of_each(self, group: Providers) -> list[int]:
-        """Return the bits of each provider in other trees."""
-        return list(map(self._bits_of, group))
-
-    def bits(self, group: Providers) -> BitRows:
-        """Return the bits that the providers have together in other trees: one row, without the first axis."""
-        return self._rows([functools.reduce(operator.or_, map(self._bits_of, group), 0)])[0]
-
-    def number(self, group: Providers) -> int:
-        """Return the number of a group. Its key has the same data as ``Prefilter._key_columns``.
-
-        Below 1.29 the key also tells which of the providers are in the same tree.
-        """
-        self._counter.count_setup(1 + len(group) * (1 + len(self._headroom_limits)))
-        key: list[Hashable] = [
-            (
-                self._bits_of(provider),
-                *(
-                    min(provider.inventories[name].headroom, limit) if name in provider.inventories else 0
-                    for name, limit in self._headroom_limits.items()
-                ),
-            )
-            for provider in group
-        ]
-        if not self._request.nested_aware:
-            roots = [provider.root_id for provider in group]
-            key.append(tuple(map(roots.index, roots)))
-        if self._request.same_subtree:
-            self._counter.count_setup(len(group) ** 2)
-            key.append(tuple(tuple(above.id in provider.ancestors for above in group) for provider in group))
-        return self._numbers.setdefault(tuple(key), len(self._numbers))
 
 
 class Prefilter:
@@ -199,11 +98,15 @@ class Prefilter:
         self.snapshot = snapshot
         #: The requirements that providers have to satisfy. Equal request groups have equal requirements.
         self.compiled = compiled = compile_request(request, snapshot.root_id_of)
-        self._counter = StepCounter(budget or SearchBudget())
-        self._bits = RequirementBits(compiled, self._counter)
+        self.counter = StepCounter(budget or SearchBudget())
         #: The distinct requirements.
-        self.requirements = self._bits.requirements
-        self._headroom_limits = _headroom_limits(compiled.requirements)
+        self.requirements: tuple[Requirement, ...] = tuple(compiled.suffixes)
+        self.conditions = [condition for requirement in self.requirements for condition in requirement.conditions]
+        bit_count = len(self.requirements) + len(compiled.collective.sets)
+        self.word_count = (bit_count + 63) // 64
+        #: The rows with all bits, and with those of the requirements.
+        self.all, self.of_requirements = self.rows([(1 << bit_count) - 1, (1 << len(self.requirements)) - 1])
+        self.headroom_limits = _headroom_limits(compiled.requirements)
         # A sharing provider without the requested resources may serve a group without resources.
         any_class = not all(group.resources for group in request.groups)
         #: The sharing providers that could serve a group.
@@ -212,7 +115,8 @@ class Prefilter:
             for provider in snapshot.sharing
             if any_class or not request.classes.isdisjoint(provider.inventories)
         )
-        self._groups = SharingGroups(compiled, self._bits, self._headroom_limits, self._counter)
+        self._sharing_bits: dict[Provider, int] = {}
+        self._group_numbers: dict[Hashable, int] = {}
 
     def search_units(self, rng: random.Random | None = None) -> Iterator[SearchUnit]:
         """Yield every search unit that could have a candidate: the trees, then the shared-only ones.
@@ -222,8 +126,8 @@ class Prefilter:
         :param rng: puts the trees in random order; None keeps the order of their root ids.
         """
         with contextlib.suppress(StepLimitReached):
-            trees: Iterable[SearchUnit] = (
-                unit for partition in self._partitions() for unit in self._tree_units(partition)
+            trees: Iterable[SearchUnit] = itertools.chain.from_iterable(
+                _PartitionFilter(self, partition).search_units() for partition in self._partitions()
             )
             if rng is not None:
                 trees = [unit[index : index + 1] for unit in trees for index in range(unit.count)]
@@ -233,7 +137,7 @@ class Prefilter:
 
     def _partitions(self) -> Iterable[Partition]:
         """Return the partitions to search. If ``in_tree`` leaves only one tree, this is at most one partition."""
-        for tree in [condition for condition in self._bits.conditions if isinstance(condition, TreeCondition)]:
+        for tree in [condition for condition in self.conditions if isinstance(condition, TreeCondition)]:
             if tree.sharing and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
                 continue
             try:
@@ -242,83 +146,9 @@ class Prefilter:
                 return []
         return self.snapshot.partitions
 
-    def _tree_units(self, partition: Partition) -> Iterator[TreeSearchUnit]:
-        """Yield the trees that may have a candidate. Successive equivalent trees are one search unit."""
-        bits = self._bits.of_partition(partition)
-        reach = _Reach(partition, bits, self.sharing, self._groups)
-        numbers = np.flatnonzero(self._may_have_candidate(partition, bits, reach.bits))
-        if not len(numbers):
-            return
-        firsts, sizes = partition.starts[numbers], np.diff(partition.starts)[numbers]
-        columns = self._key_columns(partition, bits)
-        self._counter.count_setup(len(columns) * len(numbers) // 4)
-        begins = np.ones(len(numbers), np.bool_)
-        begins[1:] = ~(_equal_to_previous(columns, firsts, sizes) & reach.equal_to_previous(numbers))
-        all_numbers, all_firsts = numbers.tolist(), firsts.tolist()
-        for start, end in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(numbers)]):
-            first, size = all_firsts[start], int(sizes[start])
-            key = (*[column[first : first + size].tobytes() for column in columns], reach.number(all_numbers[start]))
-            yield TreeSearchUnit(reach, all_numbers[start:end], all_firsts[start:end], size, key)
-
-    def _may_have_candidate(self, partition: Partition, bits: BitRows, reached: BitRows) -> Flags:
-        """Return which trees may have a candidate: each bit is set for one of their own or sharing providers.
-
-        At least one of their own providers has to satisfy a requirement.
-
-        :param bits: the bits of each provider.
-        :param reached: for each tree, the bits of the sharing providers that reach it.
-        """
-        trees = or_by_tree(partition, bits)
-        requirements = self._bits.of_requirements
-        flags = self._complete(partition, trees | reached) & (trees & requirements != 0).any(axis=1)
-        if not self.compiled.request.nested_aware:
-            # Below 1.29, one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
-            alone = ~reached & requirements
-            alone = alone[partition.tree_numbers] if len(alone) > 1 else alone
-            flags &= or_by_tree(partition, (bits & alone == alone).all(axis=1))
-        return flags
-
-    def _complete(self, partition: Partition, bits: BitRows) -> Flags:
-        """Return for each tree whether its root is accepted, and its row of ``bits`` has each bit."""
-        flags: Flags = partition.has_root & (self._bits.all & ~bits == 0).all(axis=1)
-        return flags & self.accepted_roots(partition) if self.compiled.root.conditions else flags
-
-    def _key_columns(self, partition: Partition, bits: BitRows) -> list[NDArray[Any]]:
-        """Return columns with the data of each provider that the assignments depend on.
-
-        These are its bits, whether it is a sharing provider, its parent (only with ``same_subtree``), and its headroom
-        of each class that several requirements name.
-        """
-        self._counter.count_setup(_column_steps(partition, columns=len(self._headroom_limits)))
-        satisfies_any = bits.any(axis=1)
-        columns: list[NDArray[Any]] = [*bits.T, partition.has_sharing_trait & satisfies_any]
-        if self.compiled.request.same_subtree:
-            columns.append(partition.parents)
-        for name, limit in self._headroom_limits.items():
-            column = np.zeros(len(bits), np.int64)
-            inventories = partition.inventory_columns.get(name)
-            if inventories is not None:
-                column[inventories.positions] = np.minimum(inventories.headroom, limit)
-                column[~satisfies_any] = 0
-            columns.append(column)
-        return columns
-
-    # Trees, for ``explain`` ---------------------------------------------------------------------------------
-
-    def accepted_roots(self, partition: Partition) -> Flags:
-        """Return for each tree whether its root is accepted."""
-        flags: Flags = self.compiled.root.matches(partition)[partition.starts[:-1]]
-        return flags
-
-    def satisfied(self, partition: Partition) -> Flags:
-        """Return for each tree whether its root is accepted, and each bit is set for an own or a sharing provider."""
-        bits = self._bits.of_partition(partition)
-        reach = _Reach(partition, bits, self.sharing, self._groups)
-        return self._complete(partition, or_by_tree(partition, bits) | reach.bits)
-
     def _shared_only_units(self) -> Iterator[SearchUnit]:
         """Yield the shared-only search units. There are none unless sharing providers could serve the whole request."""
-        missing = self._bits.of_requirements & ~self._groups.bits(self.sharing.providers)
+        missing = self.of_requirements & ~self.rows([self.group_bits(self.sharing.providers)])
         if missing.any():
             return
         shared = self.sharing.aggregates
@@ -332,43 +162,180 @@ class Prefilter:
             reached = {aggregates for aggregates in reached if len(aggregates) > 1}
         for group in dict.fromkeys(map(self.sharing.reaching, sorted(reached, key=sorted))):
             if group:
-                yield SearchUnit((), group, self._groups.bits_of_each(group))
+                yield SearchUnit((), group, list(map(self.sharing_bits, group)))
+
+    def accepted_roots(self, partition: Partition) -> Flags:
+        """Return for each tree whether its root is accepted."""
+        flags: Flags = self.compiled.root.matches(partition)[partition.starts[:-1]]
+        return flags
+
+    def satisfied(self, partition: Partition) -> Flags:
+        """Return for each tree whether its root is accepted, and each bit is set for an own or a sharing provider."""
+        return _PartitionFilter(self, partition).complete()
+
+    # Bits and sharing providers ------------------------------------------------------------------------------
+
+    def rows(self, bits: Iterable[int]) -> BitRows:
+        """Return sets of bits as rows of words."""
+        size = 8 * self.word_count
+        words = np.frombuffer(b''.join([row.to_bytes(size, 'little') for row in bits]), '<u8')
+        return words.astype(np.uint64).reshape(-1, self.word_count)
+
+    def sharing_bits(self, provider: Provider) -> int:
+        """Return the bits of a sharing provider in other trees; 0 if it satisfies no requirement."""
+        bits = self._sharing_bits.get(provider)
+        if bits is None:
+            self.counter.count_setup(len(self.conditions))
+            bits = self._sharing_bits[provider] = self.compiled.bits(provider, None)
+        return bits
+
+    def group_bits(self, group: Providers) -> int:
+        """Return the bits that sharing providers have together in other trees."""
+        return functools.reduce(operator.or_, map(self.sharing_bits, group), 0)
+
+    def group_number(self, group: Providers) -> int:
+        """Return the number of a group of sharing providers. Groups with equal numbers have equal assignments.
+
+        The key of a group has the same data as ``_PartitionFilter._key_columns``. Below 1.29 it also tells which of the
+        providers are in the same tree.
+        """
+        request, limits = self.compiled.request, self.headroom_limits.items()
+        self.counter.count_setup(1 + len(group) * (1 + len(limits)))
+        key: list[Hashable] = list(map(self.sharing_bits, group))
+        for name, limit in limits:
+            inventories = [provider.inventories.get(name) for provider in group]
+            key += [min(inventory.headroom, limit) if inventory else 0 for inventory in inventories]
+        if not request.nested_aware:
+            roots = [provider.root_id for provider in group]
+            key += map(roots.index, roots)
+        if request.same_subtree:
+            self.counter.count_setup(len(group) ** 2)
+            key += [above.id in provider.ancestors for provider in group for above in group]
+        return self._group_numbers.setdefault((len(group), *key), len(self._group_numbers))
 
 
-class _Reach:
-    """The sharing providers of other trees that reach each tree of a partition.
+class _PartitionFilter:
+    """Applies the requirements of a request to all trees of a partition.
 
-    ``bits`` has the bits of these providers and of the tree's own sharing providers: one row for each tree, or only one
-    row if there are no sharing providers.
-
-    :param own: the bits of each provider of the partition in its own tree.
+    ``_own`` has the bits of each provider in its own tree; 0 if it satisfies no requirement. ``_reach`` has the bits of
+    the sharing providers that reach each tree, and of the tree's own: one row for each tree, or only one row if there
+    are no sharing providers.
     """
 
-    def __init__(self, partition: Partition, own: BitRows, sharing: SharingIndex, groups: SharingGroups) -> None:
+    def __init__(self, prefilter: Prefilter, partition: Partition) -> None:
         self.partition = partition
-        self._own = own
-        self._sharing_groups = groups
+        self._prefilter = prefilter
+        self._counter = prefilter.counter
+        self._own, self._satisfies_any = self._bits_of_providers()
+        #: The trees that contain sharing providers. These must not be counted a second time.
         self._sharing_trees: frozenset[int] = frozenset()
-        aggregates = sharing.aggregates
+        #: For each tree, the index of its sharing providers in ``_groups``; empty if there are none.
         self._codes: list[int] = []
-        if not aggregates:
-            self.bits = groups.bits(())[np.newaxis, :]
+        sharing = prefilter.sharing
+        if not sharing.aggregates:
+            self._reach = np.zeros((1, prefilter.word_count), np.uint64)
             return
         sets = partition.tree_aggregates
         self._codes = sets.codes.tolist()
-        self._groups = [sharing.reaching(names & aggregates) for names in sets.values]
-        self._numbers = list(map(groups.number, self._groups))
-        self.bits = np.stack(list(map(groups.bits, self._groups)))[sets.codes]
-        # The trees that contain sharing providers. These must not be counted a second time.
+        self._groups = [sharing.reaching(names & sharing.aggregates) for names in sets.values]
+        self._numbers = list(map(prefilter.group_number, self._groups))
+        self._reach = prefilter.rows(map(prefilter.group_bits, self._groups))[sets.codes]
         self._sharing_trees = frozenset(partition.tree_numbers[partition.sharing].tolist())
+
+    def _bits_of_providers(self) -> tuple[BitRows, Flags]:
+        """Return the bits of each provider, and which providers satisfy any requirement."""
+        prefilter, partition = self._prefilter, self.partition
+        requirements, words = prefilter.requirements, prefilter.word_count
+        self._counter.count_setup(_column_steps(partition, columns=words + len(requirements)))
+        rows = np.zeros((partition.size, words), np.uint64)
+        satisfies_any = np.zeros(partition.size, np.bool_)
+        # Results are kept, because the requirements of the unsuffixed group differ only in their amounts.
+        flags_by_condition: dict[Condition, Flags] = {}
+
+        def evaluate(condition: Condition) -> Flags:
+            flags = flags_by_condition.get(condition)
+            if flags is None:
+                # A condition on names takes one step for each distinct set of names.
+                distinct = partition.distinct_sets if isinstance(condition, NameCondition) else 0
+                self._counter.count_setup(_column_steps(partition) + distinct)
+                flags = flags_by_condition[condition] = condition.matches(partition)
+            return flags
+
+        for number, requirement in enumerate(requirements):
+            flags = requirement.matches(partition, evaluate)
+            satisfies_any |= flags
+            rows[flags, number // 64] |= np.uint64(1 << number % 64)
+        collective = prefilter.compiled.collective
+        if collective.sets:
+            self._counter.count_setup(len(partition.traits.values) * (1 + words // 16))
+            traits = [collective.satisfied_sets(names) << len(requirements) for names in partition.traits.values]
+            rows[satisfies_any] |= prefilter.rows(traits)[partition.traits.codes[satisfies_any]]
+        return rows, satisfies_any
+
+    def search_units(self) -> Iterator[TreeSearchUnit]:
+        """Yield the trees that may have a candidate. Successive equivalent trees are one search unit."""
+        partition = self.partition
+        numbers = np.flatnonzero(self._may_have_candidate())
+        if not len(numbers):
+            return
+        firsts, sizes = partition.starts[numbers], np.diff(partition.starts)[numbers]
+        columns = self._key_columns()
+        self._counter.count_setup(len(columns) * len(numbers) // 4)
+        begins = np.ones(len(numbers), np.bool_)
+        begins[1:] = ~(_equal_to_previous(columns, firsts, sizes) & self._sharing_equals_previous(numbers))
+        all_numbers, all_firsts = numbers.tolist(), firsts.tolist()
+        for start, end in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(numbers)]):
+            first, size = all_firsts[start], int(sizes[start])
+            key = (*[column[first : first + size].tobytes() for column in columns], self._number(all_numbers[start]))
+            yield TreeSearchUnit(self, all_numbers[start:end], all_firsts[start:end], size, key)
+
+    def complete(self) -> Flags:
+        """Return for each tree whether its root is accepted, and each bit is set for an own or a sharing provider."""
+        bits = or_by_tree(self.partition, self._own) | self._reach
+        flags: Flags = self.partition.has_root & (self._prefilter.all & ~bits == 0).all(axis=1)
+        return (
+            flags & self._prefilter.accepted_roots(self.partition)
+            if self._prefilter.compiled.root.conditions
+            else flags
+        )
+
+    def _may_have_candidate(self) -> Flags:
+        """Return which trees may have a candidate: at least one of their own providers satisfies a requirement."""
+        flags = self.complete() & or_by_tree(self.partition, self._satisfies_any)
+        if not self._prefilter.compiled.request.nested_aware:
+            # Below 1.29, one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
+            alone = ~self._reach & self._prefilter.of_requirements
+            alone = alone[self.partition.tree_numbers] if len(alone) > 1 else alone
+            flags &= or_by_tree(self.partition, (self._own & alone == alone).all(axis=1))
+        return flags
+
+    def _key_columns(self) -> list[NDArray[Any]]:
+        """Return columns with the data of each provider that the assignments depend on.
+
+        These are its bits, whether it is a sharing provider, its parent (only with ``same_subtree``), and its headroom
+        of each class that several requirements name.
+        """
+        partition, limits = self.partition, self._prefilter.headroom_limits
+        self._counter.count_setup(_column_steps(partition, columns=len(limits)))
+        columns: list[NDArray[Any]] = [*self._own.T, partition.has_sharing_trait & self._satisfies_any]
+        if self._prefilter.compiled.request.same_subtree:
+            columns.append(partition.parents)
+        for name, limit in limits.items():
+            column = np.zeros(partition.size, np.int64)
+            inventories = partition.inventory_columns.get(name)
+            if inventories is not None:
+                column[inventories.positions] = np.minimum(inventories.headroom, limit)
+                column[~self._satisfies_any] = 0
+            columns.append(column)
+        return columns
 
     def bits_at(self, first: int, size: int, sharing: Providers) -> list[int]:
         """Return the bits of each of the providers of a tree, and of these sharing providers."""
         rows = self._own[first : first + size].tolist()
         tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
-        return tree + self._sharing_groups.bits_of_each(sharing)
+        return tree + list(map(self._prefilter.sharing_bits, sharing))
 
-    def group_of(self, tree: int) -> Providers:
+    def sharing_of(self, tree: int) -> Providers:
         """Return the sharing providers of other trees that reach a tree."""
         if not self._codes:
             return ()
@@ -378,20 +345,20 @@ class _Reach:
             sharing = tuple(provider for provider in sharing if provider.root_id != root_id)
         return sharing
 
-    def groups_of(self, trees: Sequence[int]) -> list[Providers]:
+    def sharing_of_each(self, trees: Sequence[int]) -> list[Providers]:
         """Return the sharing providers that reach each of several equivalent trees, which contain none themselves."""
         return [self._groups[self._codes[tree]] for tree in trees] if self._codes else [()] * len(trees)
 
-    def number(self, tree: int) -> int:
+    def _number(self, tree: int) -> int:
         """Return the number of the group of sharing providers of other trees that reach a tree."""
         if not self._codes:
             return -1
         if tree in self._sharing_trees:
-            return self._sharing_groups.number(self.group_of(tree))
+            return self._prefilter.group_number(self.sharing_of(tree))
         return self._numbers[self._codes[tree]]
 
-    def equal_to_previous(self, trees: Integers) -> Flags:
-        """Return for all ``trees`` except the first whether the ``number`` certainly equals the previous tree's."""
+    def _sharing_equals_previous(self, trees: Integers) -> Flags:
+        """Return for all ``trees`` except the first whether the ``_number`` certainly equals the previous tree's."""
         if not self._codes:
             return np.ones(len(trees) - 1, np.bool_)
         numbers = np.array(self._numbers)[self.partition.tree_aggregates.codes[trees]]
