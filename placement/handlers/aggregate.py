@@ -38,9 +38,9 @@ def _response(
     RequiresPolicy('placement:resource_providers:aggregates:list'),
     responses={200: responses.AGGREGATES},
 )
-def list_resource_provider_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_resource_provider_aggregates(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Show the aggregates that a provider is in."""
-    provider, aggregates = aggregate.get_with_provider(context, util.path_variable(req, 'uuid'))
+    provider, aggregates = aggregate.get_with_provider(context, uuid)
     return _response(req, provider, aggregates)
 
 
@@ -55,9 +55,10 @@ def list_resource_provider_aggregates(req: webob.Request, context: RequestContex
     responses={200: responses.AGGREGATES},
     path_error=require_provider,
 )
-def replace_resource_provider_aggregates(req: webob.Request, context: RequestContext, data: Any) -> webob.Response:
+def replace_resource_provider_aggregates(
+    req: webob.Request, context: RequestContext, data: Any, uuid: str
+) -> webob.Response:
     """Replace the aggregates of a provider. From 1.19 on, compare and increment its generation."""
-    uuid = util.path_variable(req, 'uuid')
     guarded = _with_generation(req)
     sent = data['aggregates'] if guarded else data
     provider = ResourceProvider.reference(context, uuid, data['resource_provider_generation'] if guarded else None)

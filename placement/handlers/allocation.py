@@ -63,9 +63,9 @@ def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[Consu
 
 
 @operation(accepts_json, RequiresPolicy('placement:allocations:list'), responses={200: responses.CONSUMER_ALLOCATIONS})
-def list_consumer_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_consumer_allocations(req: webob.Request, context: RequestContext, consumer_uuid: str) -> webob.Response:
     """Show the allocations of a consumer; an unknown consumer has none."""
-    uuid = validation.canonical_uuid(util.path_variable(req, 'consumer_uuid'))
+    uuid = validation.canonical_uuid(consumer_uuid)
     consumer, allocations = Consumer.get_with_allocations(context, uuid)
     entries: dict[str, dict[str, Any]] = {}
     for allocation in allocations:
@@ -89,9 +89,9 @@ def list_consumer_allocations(req: webob.Request, context: RequestContext) -> we
     failures=(ErrorMapping(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
     responses={200: responses.PROVIDER_ALLOCATIONS},
 )
-def list_resource_provider_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_resource_provider_allocations(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Show the allocations on a provider, by consumer."""
-    provider, allocations = Allocation.get_all_with_provider(context, util.path_variable(req, 'uuid'))
+    provider, allocations = Allocation.get_all_with_provider(context, uuid)
     with_generation = microversion.requested(req) >= (1, 28)
     entries: dict[str, dict[str, Any]] = {}
     for allocation in allocations:
@@ -103,15 +103,13 @@ def list_resource_provider_allocations(req: webob.Request, context: RequestConte
     return util.json_response(req, body, last_modified=util.last_modified(allocations))
 
 
-def _consumer_uuid(req: webob.Request, _context: RequestContext) -> str:
-    """Return the canonical uuid of the consumer in the path.
+def _require_uuid(_context: RequestContext, path: Mapping[str, str]) -> None:
+    """Check that the consumer in the path is a uuid.
 
-    :raises HTTPBadRequest: it is not a uuid.
+    :raises HTTPBadRequest: it is not.
     """
-    uuid = util.path_variable(req, 'consumer_uuid')
-    if not validation.is_uuid(uuid):
-        raise exc.HTTPBadRequest(f'Malformed consumer_uuid: {uuid}')
-    return validation.canonical_uuid(uuid)
+    if not validation.is_uuid(path['consumer_uuid']):
+        raise exc.HTTPBadRequest(f'Malformed consumer_uuid: {path["consumer_uuid"]}')
 
 
 @operation(
@@ -127,11 +125,15 @@ def _consumer_uuid(req: webob.Request, _context: RequestContext) -> str:
         ),
     ),
     responses={204: None},
-    path_error=_consumer_uuid,
+    path_error=_require_uuid,
 )
-def replace_consumer_allocations(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
+def replace_consumer_allocations(
+    req: webob.Request, context: RequestContext, data: dict[str, Any], consumer_uuid: str
+) -> webob.Response:
     """Replace all allocations of one consumer."""
-    claim.replace_allocations(context.db, [_claim(context, _consumer_uuid(req, context), data)])
+    _require_uuid(context, {'consumer_uuid': consumer_uuid})
+    uuid = validation.canonical_uuid(consumer_uuid)
+    claim.replace_allocations(context.db, [_claim(context, uuid, data)])
     return util.empty_response(req, 204)
 
 
@@ -157,8 +159,8 @@ def set_allocations(req: webob.Request, context: RequestContext, data: dict[str,
     failures=(ErrorMapping(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
     responses={204: None},
 )
-def delete_consumer_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
+def delete_consumer_allocations(req: webob.Request, context: RequestContext, consumer_uuid: str) -> webob.Response:
     """Remove all allocations of a consumer, whatever its generation."""
-    uuid = validation.canonical_uuid(util.path_variable(req, 'consumer_uuid'))
+    uuid = validation.canonical_uuid(consumer_uuid)
     claim.delete_allocations(context.db, uuid)
     return util.empty_response(req, 204)

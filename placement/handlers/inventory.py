@@ -61,9 +61,9 @@ def _checked(
     RequiresPolicy('placement:resource_providers:inventories:list'),
     responses={200: responses.INVENTORIES},
 )
-def list_resource_provider_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_resource_provider_inventories(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Show all inventories of a provider."""
-    provider, inventories = Inventory.get_all_with_provider(context, util.path_variable(req, 'uuid'))
+    provider, inventories = Inventory.get_all_with_provider(context, uuid)
     by_class = {inventory.resource_class: inventory for inventory in inventories}
     return util.json_response(req, _collection(provider, by_class), last_modified=util.last_modified(inventories))
 
@@ -85,10 +85,10 @@ def list_resource_provider_inventories(req: webob.Request, context: RequestConte
     path_error=require_provider,
 )
 def create_resource_provider_inventory(
-    req: webob.Request, context: RequestContext, data: dict[str, Any]
+    req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str
 ) -> webob.Response:
     """Add the inventory of one class."""
-    provider, _present = read_inventories(context, util.path_variable(req, 'uuid'))
+    provider, _present = read_inventories(context, uuid)
     resource_class = data['resource_class']
     record = _checked(req, provider, resource_class, data)
     provider = Inventory.create(context, provider, resource_class, record)
@@ -116,10 +116,10 @@ def create_resource_provider_inventory(
     path_error=require_provider,
 )
 def replace_resource_provider_inventories(
-    req: webob.Request, context: RequestContext, data: dict[str, Any]
+    req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str
 ) -> webob.Response:
     """Replace all inventories of a provider by those in the body."""
-    provider, present = read_inventories(context, util.path_variable(req, 'uuid'))
+    provider, present = read_inventories(context, uuid)
     provider.raise_unless_equal(data['resource_provider_generation'])
     inventories = {name: _checked(req, provider, name, entry) for name, entry in data['inventories'].items()}
     provider = Inventory.replace_all(context, provider, present, inventories)
@@ -134,9 +134,9 @@ def replace_resource_provider_inventories(
     ),
     responses={204: None},
 )
-def delete_resource_provider_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
+def delete_resource_provider_inventories(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Remove all inventories of a provider."""
-    provider, present = read_inventories(context, util.path_variable(req, 'uuid'))
+    provider, present = read_inventories(context, uuid)
     Inventory.replace_all(context, provider, present, {})
     return util.empty_response(req, 204)
 
@@ -146,9 +146,10 @@ def delete_resource_provider_inventories(req: webob.Request, context: RequestCon
     RequiresPolicy('placement:resource_providers:inventories:show'),
     responses={200: responses.INVENTORY},
 )
-def get_resource_provider_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
+def get_resource_provider_inventory(
+    req: webob.Request, context: RequestContext, uuid: str, resource_class: str
+) -> webob.Response:
     """Show the inventory of one class."""
-    uuid, resource_class = (util.path_variable(req, name) for name in ('uuid', 'resource_class'))
     provider, inventory = Inventory.get_with_provider(context, uuid, resource_class)
     return util.json_response(req, _single(provider, inventory), last_modified=inventory.modified)
 
@@ -165,12 +166,11 @@ def get_resource_provider_inventory(req: webob.Request, context: RequestContext)
     path_error=require_provider,
 )
 def update_resource_provider_inventory(
-    req: webob.Request, context: RequestContext, data: dict[str, Any]
+    req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str, resource_class: str
 ) -> webob.Response:
     """Overwrite the inventory of one class, which must exist."""
-    provider, present = read_inventories(context, util.path_variable(req, 'uuid'))
+    provider, present = read_inventories(context, uuid)
     provider.raise_unless_equal(data['resource_provider_generation'])
-    resource_class = util.path_variable(req, 'resource_class')
     record = _checked(req, provider, resource_class, data)
     provider = Inventory.update(context, provider, present, resource_class, record)
     return util.json_response(req, _single(provider, record), last_modified=util.now())
@@ -191,8 +191,10 @@ def update_resource_provider_inventory(
     ),
     responses={204: None},
 )
-def delete_resource_provider_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
+def delete_resource_provider_inventory(
+    req: webob.Request, context: RequestContext, uuid: str, resource_class: str
+) -> webob.Response:
     """Remove the inventory of one class."""
-    provider, present = read_inventories(context, util.path_variable(req, 'uuid'))
-    Inventory.delete(context, provider, present, util.path_variable(req, 'resource_class'))
+    provider, present = read_inventories(context, uuid)
+    Inventory.delete(context, provider, present, resource_class)
     return util.empty_response(req, 204)

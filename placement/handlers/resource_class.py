@@ -64,9 +64,9 @@ def create_resource_class(req: webob.Request, context: RequestContext, data: dic
     RequiresPolicy('placement:resource_classes:show'),
     responses={200: responses.RESOURCE_CLASS},
 )
-def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
+def get_resource_class(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
     """Show one class."""
-    resource_class = ResourceClass.get_by_name(context, util.path_variable(req, 'name'))
+    resource_class = ResourceClass.get_by_name(context, name)
     body = _serialize(_collection(req), resource_class.name)
     return util.json_response(req, body, last_modified=resource_class.modified)
 
@@ -77,17 +77,18 @@ def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Res
     RequiresPolicy('placement:resource_classes:update'),
     responses={200: responses.RESOURCE_CLASS},
 )
-def rename_resource_class(req: webob.Request, context: RequestContext, data: dict[str, str]) -> webob.Response:
+def rename_resource_class(
+    req: webob.Request, context: RequestContext, data: dict[str, str], name: str
+) -> webob.Response:
     """From 1.2 to 1.6, rename a custom class."""
-    resource_class = ResourceClass.get_by_name(context, util.path_variable(req, 'name'))
+    resource_class = ResourceClass.get_by_name(context, name)
     resource_class.rename(data['name'])
     return util.json_response(req, _serialize(_collection(req), resource_class.name))
 
 
 @operation(Microversions((1, 7)), RequiresPolicy('placement:resource_classes:update'), responses={201: None, 204: None})
-def ensure_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
+def ensure_resource_class(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
     """From 1.7 on, create a custom class, or confirm that it exists."""
-    name = util.path_variable(req, 'name')
     util.validated_json(orjson.dumps({'name': name}), requests.CUSTOM_CLASS)
     _, created = ResourceClass.ensure(context, name)
     location = util.url(req.environ, 'resource_classes', name)
@@ -107,7 +108,7 @@ update_resource_class = ByMicroversion(rename_resource_class, ensure_resource_cl
     ),
     responses={204: None},
 )
-def delete_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
+def delete_resource_class(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
     """Remove a custom class that has no inventory."""
-    ResourceClass.destroy(context, util.path_variable(req, 'name'))
+    ResourceClass.destroy(context, name)
     return util.empty_response(req, 204)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -141,18 +141,18 @@ def create_resource_provider(req: webob.Request, context: RequestContext, data: 
     return response
 
 
-def require_provider(req: webob.Request, context: RequestContext) -> ResourceProvider:
-    """Return the provider in the path.
+def require_provider(context: RequestContext, path: Mapping[str, str]) -> None:
+    """Check that the provider in the path exists.
 
     :raises ResourceProviderNotFound: it does not exist.
     """
-    return ResourceProvider.get_by_uuid(context, util.path_variable(req, 'uuid'))
+    ResourceProvider.get_by_uuid(context, path['uuid'])
 
 
 @operation(accepts_json, RequiresPolicy('placement:resource_providers:show'), responses={200: responses.PROVIDER})
-def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
+def get_resource_provider(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Show one provider."""
-    provider = require_provider(req, context)
+    provider = ResourceProvider.get_by_uuid(context, uuid)
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 
 
@@ -167,12 +167,14 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
     responses={200: responses.PROVIDER},
     path_error=require_provider,
 )
-def update_resource_provider(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
+def update_resource_provider(
+    req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str
+) -> webob.Response:
     """Rename a provider. From 1.14 on, a root can get a parent; from 1.37 on, any parent can be changed.
 
     If the body has no ``parent_provider_uuid``, the parent stays the same.
     """
-    provider = ResourceProvider.reference(context, util.path_variable(req, 'uuid'))
+    provider = ResourceProvider.reference(context, uuid)
     if 'parent_provider_uuid' in data:
         parent = _canonical(data['parent_provider_uuid'])
         provider.rename_and_move(data['name'], parent, reparenting=microversion.requested(req) >= (1, 37))
@@ -186,7 +188,7 @@ def update_resource_provider(req: webob.Request, context: RequestContext, data: 
     failures=(ErrorMapping(exception.ResourceProviderNotFound, '{error} for delete'),),
     responses={204: None},
 )
-def delete_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
+def delete_resource_provider(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Remove a provider with its inventories and associations."""
-    ResourceProvider.destroy(context, util.path_variable(req, 'uuid'))
+    ResourceProvider.destroy(context, uuid)
     return util.empty_response(req, 204)

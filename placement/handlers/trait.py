@@ -40,9 +40,9 @@ def _for_provider(req: webob.Request, provider: ProviderGeneration, traits: Sequ
     RequiresPolicy('placement:resource_providers:traits:list'),
     responses={200: responses.PROVIDER_TRAITS},
 )
-def list_resource_provider_traits(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_resource_provider_traits(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Show the traits of a provider."""
-    provider, traits = Trait.get_all_with_provider(context, util.path_variable(req, 'uuid'))
+    provider, traits = Trait.get_all_with_provider(context, uuid)
     return _for_provider(req, provider, traits)
 
 
@@ -54,18 +54,18 @@ def list_resource_provider_traits(req: webob.Request, context: RequestContext) -
     responses={200: responses.PROVIDER_TRAITS},
 )
 def replace_resource_provider_traits(
-    req: webob.Request, context: RequestContext, data: dict[str, Any]
+    req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str
 ) -> webob.Response:
     """Replace the traits of a provider by the set in the body."""
-    provider, rows = read_traits(context, util.path_variable(req, 'uuid'), data['traits'])
+    provider, rows = read_traits(context, uuid, data['traits'])
     provider.raise_unless_equal(data['resource_provider_generation'])
     return _for_provider(req, *Trait.replace_all(context, provider, rows, data['traits']))
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:resource_providers:traits:delete'), responses={204: None})
-def delete_resource_provider_traits(req: webob.Request, context: RequestContext) -> webob.Response:
+def delete_resource_provider_traits(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Remove all traits from a provider."""
-    provider, rows = read_traits(context, util.path_variable(req, 'uuid'))
+    provider, rows = read_traits(context, uuid)
     Trait.replace_all(context, provider, rows, [])
     return util.empty_response(req, 204)
 
@@ -111,16 +111,15 @@ def _serialize(names: tuple[str, ...]) -> orjson.Fragment:
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:traits:show'), responses={204: None})
-def get_trait(req: webob.Request, context: RequestContext) -> webob.Response:
+def get_trait(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
     """Check whether a trait exists."""
-    trait = Trait.get_by_name(context, util.path_variable(req, 'name'))
+    trait = Trait.get_by_name(context, name)
     return util.empty_response(req, 204, last_modified=trait.modified)
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:traits:update'), responses={201: None, 204: None})
-def create_trait(req: webob.Request, context: RequestContext) -> webob.Response:
+def create_trait(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
     """Create a custom trait, or confirm that it exists."""
-    name = util.path_variable(req, 'name')
     try:
         validation.validate(name, schemas.CUSTOM_NAME)
     except validation.ValidationError as error:
@@ -135,7 +134,7 @@ def create_trait(req: webob.Request, context: RequestContext) -> webob.Response:
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:traits:delete'), responses={204: None})
-def delete_trait(req: webob.Request, context: RequestContext) -> webob.Response:
+def delete_trait(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
     """Remove a custom trait that no provider has."""
-    Trait.destroy(context, util.path_variable(req, 'name'))
+    Trait.destroy(context, name)
     return util.empty_response(req, 204)

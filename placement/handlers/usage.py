@@ -25,9 +25,9 @@ def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
     RequiresPolicy('placement:resource_providers:usages'),
     responses={200: responses.PROVIDER_USAGES},
 )
-def list_resource_provider_usages(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_resource_provider_usages(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Show the amount consumed of each inventory of a provider."""
-    provider, usages = Usage.get_all_with_provider(context, util.path_variable(req, 'uuid'))
+    provider, usages = Usage.get_all_with_provider(context, uuid)
     body = {'resource_provider_generation': provider.generation, 'usages': _by_class(usages)}
     return util.json_response(req, body, last_modified=util.now())
 

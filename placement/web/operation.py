@@ -21,7 +21,8 @@ from placement.web import context, error_mapping, microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
 
-#: Called with the request, its context, and the body or the query string if the operation reads one.
+#: Called with the request, its context, the body or the query string if the operation reads one, and the variables of
+#: the path by name.
 Handler = Callable[..., webob.Response]
 
 #: A condition on a request: raises an HTTP error if the request does not satisfy it.
@@ -105,8 +106,9 @@ class Operation:
     :param query: the schema of the query string; None if the operation does not read it.
     :param parse_query: reads and validates the query string for the handler, at a microversion. By default the handler
         gets a MultiDict that satisfies ``query``.
-    :param path_error: raises the error about the path, if there is one. It is called if the body is invalid, so that
-        the error about the path is reported first. If the body is valid, the handler itself finds this error.
+    :param path_error: raises the error about the variables of the path, if there is one. It is called if the body is
+        invalid, so that the error about the path is reported first. If the body is valid, the handler itself finds this
+        error.
     :param responses: the schemas of the successful responses, for the OpenAPI document.
     """
 
@@ -118,7 +120,7 @@ class Operation:
         query: Described = None,
         responses: Responses | None = None,
         parse_query: Callable[[str, microversion_parse.Version], Any] | None = None,
-        path_error: Callable[[webob.Request, RequestContext], object] | None = None,
+        path_error: Callable[[RequestContext, Mapping[str, str]], None] | None = None,
     ) -> None:
         self.handler = handler
         self.checks = tuple(checks)
@@ -133,19 +135,19 @@ class Operation:
         self._path_error = path_error
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        req = _Request(environ)
+        req, variables = _Request(environ), environ['wsgiorg.routing_args'][1]
         try:
             for check in self.checks:
                 check(req)
-            response = self.handler(req, environ[context.ENVIRON_KEY], *self._read(req))
+            response = self.handler(req, environ[context.ENVIRON_KEY], *self._read(req, variables), **variables)
         except exception.PlacementError as error:
-            http_error = error_mapping.http_error(error, self.failures, environ['wsgiorg.routing_args'][1])
+            http_error = error_mapping.http_error(error, self.failures, variables)
             if http_error is None:
                 raise
             raise http_error from error
         return response(environ, start_response)
 
-    def _read(self, req: webob.Request) -> tuple[Any, ...]:
+    def _read(self, req: webob.Request, variables: Mapping[str, str]) -> tuple[Any, ...]:
         """Return the validated body or query string, if the operation reads one."""
         version = microversion.requested(req)
         if self._parse_query is not None:
@@ -158,7 +160,7 @@ class Operation:
             return (util.validated_json(req.body, schemas.for_version(self.body, version)),)
         except exc.HTTPBadRequest:
             if self._path_error is not None:
-                self._path_error(req, req.environ[context.ENVIRON_KEY])
+                self._path_error(req.environ[context.ENVIRON_KEY], variables)
             raise
 
     @property
@@ -193,7 +195,7 @@ class ByMicroversion:
 
 
 def operation(*checks: Check, **declarations: Any) -> Callable[[Handler], Operation]:
-    """Make an operation of a handler. After the ``checks`` it gets the request, its context, and the body or query.
+    """Make an operation of a ``Handler``, which is called after the ``checks``.
 
     :param declarations: the other parameters of ``Operation``. The OpenAPI document (``placement.openapi``) shows the
         schemas in ``JsonBody``, ``query`` and ``responses``.

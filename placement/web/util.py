@@ -56,12 +56,6 @@ def query_params(req: webob.Request, schema: dict[str, Any] | None = None) -> mu
     return params
 
 
-def path_variable(req: webob.Request, name: str) -> str:
-    """Return the value of a variable of the path, percent-decoded."""
-    value: str = req.environ['wsgiorg.routing_args'][1][name]
-    return value
-
-
 # Responses --------------------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ class Caller:
 
 def _show(*checks: Check, text: str = 'reached') -> Operation:
     @operation(*checks)
-    def show(_req: webob.Request, _context: Any) -> webob.Response:
+    def show(_req: webob.Request, _context: Any, **_path: str) -> webob.Response:
         return webob.Response(text)
 
     return show
@@ -81,7 +81,7 @@ def test_windows_must_not_overlap() -> None:
 
 def test_errors_name_the_variables_of_the_path() -> None:
     @operation(failures=(ErrorMapping(exception.InventoryNotFound, 'no {resource_class} here'),))
-    def fail(_req: webob.Request, _context: Any) -> webob.Response:
+    def fail(_req: webob.Request, _context: Any, **_path: str) -> webob.Response:
         raise exception.InventoryNotFound(resource_class='other', uuid='u')
 
     response = _send(fail)
