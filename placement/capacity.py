@@ -2,7 +2,7 @@
 
 The fields and amounts can be numbers, numpy columns, or SQLAlchemy columns and literals. The operators have the same
 meaning for all of them, so each part of the rule is written once. tests/property/test_capacity_rule.py compares the
-three. ``headroom`` and ``max_allocatable`` are for numbers and numpy columns only.
+three. ``max_increase`` and ``max_allocatable`` are for numbers and numpy columns only.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class InventoryRecord(NamedTuple):
         return math.trunc(capacity_limit(self))
 
     @property
-    def headroom(self) -> int:
+    def max_increase(self) -> int:
         """The largest amount that all groups of one candidate together may add to the usage."""
-        return headroom(self, math.floor(capacity_limit(self)))
+        return max_increase(self, math.floor(capacity_limit(self)))
 
     def fits(self, amount: int) -> bool:
         """Return whether a new allocation may have this amount, which is 1 or more."""
-        return amount <= self.headroom and bool(satisfies_unit_constraints(self, amount, amount, amount))
+        return amount <= self.max_increase and bool(satisfies_unit_constraints(self, amount, amount, amount))
 
     def with_used(self, used: int) -> InventoryRecord:
         """Return the inventory with another usage."""
@@ -91,7 +91,7 @@ def violations(inventory: Inventory, limit: Any, amount: Any) -> Violations:
     )
 
 
-def headroom(inventory: Inventory, limit: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:
+def max_increase(inventory: Inventory, limit: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:
     """Return how much one candidate or allocation may add: the free capacity, but at most ``max_unit``.
 
     :param limit: ``capacity_limit``, rounded down.
@@ -100,10 +100,10 @@ def headroom(inventory: Inventory, limit: Any, minimum: Callable[[Any, Any], Any
     return minimum(limit - inventory.used, inventory.max_unit)
 
 
-def max_allocatable(inventory: Inventory, headroom: Any) -> Any:
+def max_allocatable(inventory: Inventory, max_increase: Any) -> Any:
     """Return the largest amount of one new allocation; 0 if none is possible.
 
-    :param headroom: the headroom of the inventory, at least 0.
+    :param max_increase: as ``max_increase``, but at least 0.
     """
-    amount = headroom - headroom % inventory.step_size
+    amount = max_increase - max_increase % inventory.step_size
     return amount * (amount >= inventory.min_unit)

@@ -55,10 +55,10 @@ class InventoryColumns:
         )
 
     @functools.cached_property
-    def headroom(self) -> Integers:
+    def max_increase(self) -> Integers:
         """The largest amount of each inventory that one candidate may use."""
-        headroom: Integers = capacity.headroom(self, self.capacity_limit, np.minimum)
-        return headroom
+        max_increase: Integers = capacity.max_increase(self, self.capacity_limit, np.minimum)
+        return max_increase
 
     @functools.cached_property
     def trivial_units(self) -> bool:
@@ -70,14 +70,14 @@ class InventoryColumns:
         """The largest amount of each inventory that one new allocation may have; 0 if none is possible."""
         # A database that was not repaired may have a step_size of 0.
         inventories = replace(self, step_size=np.maximum(self.step_size, 1))
-        amounts: Integers = capacity.max_allocatable(inventories, np.maximum(self.headroom, 0))
+        amounts: Integers = capacity.max_allocatable(inventories, np.maximum(self.max_increase, 0))
         return amounts
 
     def positions_with_capacity(self, amount: int) -> Integers:
         """Return the positions of the providers that can allocate ``amount``, an integer of 1 or more and any size."""
         if amount >= _MAX_CAPACITY:
             return self.positions[:0]
-        fits = self.headroom >= amount
+        fits = self.max_increase >= amount
         if not self.trivial_units:
             fits &= capacity.satisfies_unit_constraints(self, amount, amount, amount)
         positions: Integers = self.positions[fits]

@@ -95,7 +95,7 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.claims import consumers, diagnosis, inventory_replacement, usage
-from placement.claims.current import CurrentAllocations, delete_returning, read_current_allocations, retry
+from placement.claims.current import CurrentState, delete_returning, read_current_state, retry
 from placement.claims.plan import ClaimPlan, check_generation, make_plan
 from placement.claims.request import ConsumerClaim, ReshapedProvider
 from placement.db import change_log, generation, inventory_rows, sql, tables
@@ -221,11 +221,11 @@ def _release(tx: sa.Connection, consumer_uuid: str, claim: ConsumerClaim | None 
     batch.execute_final()
 
 
-def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> CurrentAllocations:
+def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> CurrentState:
     """Delete a consumer and its allocation rows, and return them as they were."""
     if tx.dialect.delete_returning:
         return delete_returning(tx, consumer_uuid)
-    current = read_current_allocations(tx, [consumer_uuid])
+    current = read_current_state(tx, [consumer_uuid])
     batch = StatementBatch(tx)
     consumers.add_statements(batch, {consumer_uuid: None}, current.consumers)
     _delete_rows(batch, current)
@@ -233,7 +233,7 @@ def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> CurrentAllocation
     return current
 
 
-def _delete_rows(batch: StatementBatch, current: CurrentAllocations) -> None:
+def _delete_rows(batch: StatementBatch, current: CurrentState) -> None:
     """Add the deletion of the current rows, by id: InnoDB then locks neither rows of other consumers nor gaps."""
     for chunk in sql.chunks([row.id for row in current.rows]):
         template = 'DELETE FROM placement_allocations WHERE id IN ({ids})'
@@ -244,8 +244,8 @@ def _delete_rows(batch: StatementBatch, current: CurrentAllocations) -> None:
 def _insert_rows(batch: StatementBatch, plan: ClaimPlan) -> None:
     """Add the insertion of the requested rows, each with a copy of the project, user and type of its consumer."""
     rows = [
-        (consumer_uuid, *inventory, amount, *(plan.consumers[consumer_uuid] or ())[: len(tables.OWNER)])
+        (consumer_uuid, *inventory, amount, *(plan.consumers[consumer_uuid] or ())[: len(tables.CONSUMER_COPIES)])
         for consumer_uuid, _, _, inventory, amount in plan.requested
     ]
-    columns = ', '.join(('consumer_id', 'resource_provider_id', 'resource_class_id', 'used', *tables.OWNER))
+    columns = ', '.join(('consumer_id', 'resource_provider_id', 'resource_class_id', 'used', *tables.CONSUMER_COPIES))
     batch.add_insert('placement_allocations', columns, rows)

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
-from placement.claims.current import ConsumerRow, CurrentAllocations, retry
+from placement.claims.current import ConsumerRow, CurrentState, retry
 from placement.claims.request import ConsumerClaim, Unset
 from placement.db import errors, sql, tables
 from placement.db.batch import StatementBatch
 
 
 class ConsumerAttributes(NamedTuple):
-    """The columns of a consumer that a claim writes. Allocations have copies of them (``tables.OWNER``)."""
+    """The columns of a consumer that a claim writes. Allocations have copies of them (``tables.CONSUMER_COPIES``)."""
 
     project_id: int
     user_id: int
@@ -29,7 +29,7 @@ class ConsumerAttributes(NamedTuple):
 
 
 def ensure_owners_and_types(
-    tx: sa.Connection, claims: Sequence[ConsumerClaim], current: CurrentAllocations
+    tx: sa.Connection, claims: Sequence[ConsumerClaim], current: CurrentState
 ) -> dict[str, ConsumerAttributes | None]:
     """Return the ids of project, user and type by consumer uuid; None for a consumer without requested allocations.
 

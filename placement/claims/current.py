@@ -55,7 +55,7 @@ def retry() -> errors.RetryTransaction:
 
 
 @dataclasses.dataclass(frozen=True)
-class CurrentAllocations:
+class CurrentState:
     """Consumers and their allocations as they were read, and the ids of the names in their claims.
 
     ``consumers`` are by uuid; ``rows`` are all their allocations. ``providers`` has the ids of existing providers by
@@ -89,9 +89,9 @@ class CurrentAllocations:
         return sums, orphaned
 
 
-def read_current_allocations(
+def read_current_state(
     tx: sa.Connection, consumers: Sequence[str], claims: Sequence[ConsumerClaim] = ()
-) -> CurrentAllocations:
+) -> CurrentState:
     """Read the allocations of ``consumers``, and the ids of all names in ``claims`` except classes. Lock nothing.
 
     One statement (more for over 900 names of a kind) reads a consumer together with its allocations. So while the
@@ -126,10 +126,10 @@ def read_current_allocations(
                 consumer_rows[name] = ConsumerRow(name, id_, *columns[: len(ConsumerRow._fields) - 2])
             else:
                 ids[kind][name] = id_
-    return CurrentAllocations(consumer_rows, rows, **ids)
+    return CurrentState(consumer_rows, rows, **ids)
 
 
-#: For each kind of row that ``read_current_allocations`` reads: the table, the column of the names, and other columns.
+#: For each kind of row that ``read_current_state`` reads: the table, the column of the names, and other columns.
 _SELECTED = {
     'consumers': ('placement_consumers', *ConsumerRow._fields),
     'allocations': ('placement_allocations', 'consumer_id', *AllocationRow._fields[1:-1], _INVENTORY_COUNT),
@@ -167,7 +167,7 @@ _DELETE_ALLOCATIONS = sql.statement(
 )
 
 
-def delete_returning(tx: sa.Connection, consumer: str) -> CurrentAllocations:
+def delete_returning(tx: sa.Connection, consumer: str) -> CurrentState:
     """Delete a consumer, then its allocations, in two statements, and return them as they were.
 
     MySQL, and SQLite before 3.35, have no DELETE ... RETURNING.
@@ -180,4 +180,4 @@ def delete_returning(tx: sa.Connection, consumer: str) -> CurrentAllocations:
     # Another transaction has just inserted both, so the next attempt deletes the row of the consumer.
     if rows and not deleted:
         raise retry()
-    return CurrentAllocations({row.uuid: row for row in deleted}, rows)
+    return CurrentState({row.uuid: row for row in deleted}, rows)

@@ -14,7 +14,7 @@ from placement import exception, validation
 from placement.capacity import InventoryRecord
 from placement.claims import consumers
 from placement.claims.consumers import ConsumerAttributes
-from placement.claims.current import CurrentAllocations, read_current_allocations
+from placement.claims.current import CurrentState, read_current_state
 from placement.claims.request import ConsumerClaim, ReshapedProvider, Unset
 from placement.claims.usage import InventoryKey, UsageDelta
 from placement.db import sql
@@ -46,7 +46,7 @@ class ClaimPlan:
     at the generation that was sent. ``inventories`` has their new inventories.
     """
 
-    current: CurrentAllocations
+    current: CurrentState
     consumers: Mapping[str, ConsumerAttributes | None]
     requested: Sequence[RequestedAllocation]
     released: Mapping[InventoryKey, int]
@@ -94,7 +94,7 @@ def make_plan(
         providers = read_providers(tx, reshaped)
         _check_providers(reshaped, providers)
     # 1. Read.
-    current = read_current_allocations(tx, [claim.consumer_uuid for claim in claims], claims)
+    current = read_current_state(tx, [claim.consumer_uuid for claim in claims], claims)
     for claim in claims:
         check_generation(claim, current)
     for uuid in itertools.chain.from_iterable(claim.allocations for claim in claims):
@@ -132,7 +132,7 @@ def make_plan(
     )
 
 
-def check_generation(claim: ConsumerClaim, current: CurrentAllocations) -> None:
+def check_generation(claim: ConsumerClaim, current: CurrentState) -> None:
     """Compare the generation in the claim with the current one, or with None if the consumer does not exist.
 
     :raises ConsumerGenerationConflict: they differ.

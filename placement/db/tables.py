@@ -215,7 +215,7 @@ ALLOCATED = (
 )
 
 #: In a query of allocations: by name of each copied column, its correct value from the consumer.
-OWNER = {
+CONSUMER_COPIES = {
     copy: sa.select(column)
     .where(consumers.c.uuid == allocations.c.consumer_id)
     .correlate(allocations)
@@ -235,7 +235,7 @@ SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, 
 #: The shared tables and columns that another service may lack, because its release is older or only this service has
 #: them. Adoption creates them.
 ADDED = frozenset({consumer_types})
-ADDED_COLUMNS = frozenset({'used', 'created_at', 'updated_at', *OWNER})
+ADDED_COLUMNS = frozenset({'used', 'created_at', 'updated_at', *CONSUMER_COPIES})
 #: The names of the shared tables in another service. ``placement_aggregates`` has the same name there.
 UPSTREAM_NAMES = {
     table: table.name if table is placement_aggregates else table.name.removeprefix('placement_') for table in SHARED

@@ -316,7 +316,7 @@ def _copy_owner(uuid: str, tx: sa.Connection) -> None:
     # A claim updates the row of the consumer before it replaces the allocations, so both are consistent under the lock.
     tx.execute(sa.select(_consumers.c.id).where(_consumers.c.uuid == uuid).with_for_update())
     change = _allocations.update().where(_allocations.c.consumer_id == uuid)
-    tx.execute(change.values(**tables.OWNER, updated_at=_allocations.c.updated_at))
+    tx.execute(change.values(**tables.CONSUMER_COPIES, updated_at=_allocations.c.updated_at))
 
 
 def _delete_unused(key: sa.Column[Any], reference: sa.Column[Any], id_: int, tx: sa.Connection) -> None:

@@ -24,19 +24,15 @@ from placement.search.solver.variables import Rejections, build_variables
 
 
 def search(
-    search_units: Iterable[SearchUnit],
-    compiled: CompiledRequest,
-    budget: SearchBudget,
-    rejections: Rejections | None = None,
+    search_units: Iterable[SearchUnit], compiled: CompiledRequest, budget: SearchBudget
 ) -> Iterator[CandidateSet]:
     """Yield the candidates of a request, each once, in candidate sets.
 
     :param search_units: all search units that could have a candidate, including the shared-only ones.
     :param budget: may end the search early; then ``budget.reached`` has the reason.
-    :param rejections: if given, counts the rejections by reason.
     """
     remaining = budget.max_candidates
-    for candidate_set in round_robin(with_streams(search_units, compiled, budget, rejections)):
+    for candidate_set in round_robin(with_streams(search_units, compiled, budget)):
         if remaining < len(candidate_set):
             if remaining:
                 yield candidate_set[:remaining]
@@ -80,10 +76,7 @@ class AssignmentStream:
 
 
 def with_streams(
-    search_units: Iterable[SearchUnit],
-    compiled: CompiledRequest,
-    budget: SearchBudget,
-    rejections: Rejections | None = None,
+    search_units: Iterable[SearchUnit], compiled: CompiledRequest, budget: SearchBudget
 ) -> Iterator[tuple[SearchUnit, AssignmentStream]]:
     """Yield each search unit with the assignments of its equivalence class, until the request has no steps left."""
     streams: dict[Hashable, AssignmentStream] = {}
@@ -93,7 +86,7 @@ def with_streams(
         key = unit.equivalence_key
         stream = streams.get(key)
         if stream is None:
-            stream = AssignmentStream(find_assignments(unit, compiled, budget, rejections))
+            stream = AssignmentStream(find_assignments(unit, compiled, budget))
             if key is not None:
                 streams[key] = stream
         yield unit, stream

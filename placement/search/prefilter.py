@@ -106,7 +106,7 @@ class Prefilter:
         self.word_count = (bit_count + 63) // 64
         #: The rows with all bits, and with those of the requirements.
         self.all, self.of_requirements = self.rows([(1 << bit_count) - 1, (1 << len(self.requirements)) - 1])
-        self.headroom_limits = _headroom_limits(compiled.requirements)
+        self.requested_sums = _requested_sums(compiled.requirements)
         # A sharing provider without the requested resources may serve a group without resources.
         any_class = not all(group.resources for group in request.groups)
         #: The sharing providers that could serve a group.
@@ -199,12 +199,12 @@ class Prefilter:
         The key of a group has the same data as ``_PartitionFilter._key_columns``. Below 1.29 it also tells which of the
         providers are in the same tree.
         """
-        request, limits = self.compiled.request, self.headroom_limits.items()
+        request, limits = self.compiled.request, self.requested_sums.items()
         self.counter.count_setup(1 + len(group) * (1 + len(limits)))
         key: list[Hashable] = list(map(self.sharing_bits, group))
         for name, limit in limits:
             inventories = [provider.inventories.get(name) for provider in group]
-            key += [min(inventory.headroom, limit) if inventory else 0 for inventory in inventories]
+            key += [min(inventory.max_increase, limit) if inventory else 0 for inventory in inventories]
         if not request.nested_aware:
             roots = [provider.root_id for provider in group]
             key += map(roots.index, roots)
@@ -312,10 +312,10 @@ class _PartitionFilter:
     def _key_columns(self) -> list[NDArray[Any]]:
         """Return columns with the data of each provider that the assignments depend on.
 
-        These are its bits, whether it is a sharing provider, its parent (only with ``same_subtree``), and its headroom
-        of each class that several requirements name.
+        These are its bits, whether it is a sharing provider, its parent (only with ``same_subtree``), and the possible
+        increase of its usage of each class that several requirements name.
         """
-        partition, limits = self.partition, self._prefilter.headroom_limits
+        partition, limits = self.partition, self._prefilter.requested_sums
         self._counter.count_setup(_column_steps(partition, columns=len(limits)))
         columns: list[NDArray[Any]] = [*self._own.T, partition.has_sharing_trait & self._satisfies_any]
         if self._prefilter.compiled.request.same_subtree:
@@ -324,7 +324,7 @@ class _PartitionFilter:
             column = np.zeros(partition.size, np.int64)
             inventories = partition.inventory_columns.get(name)
             if inventories is not None:
-                column[inventories.positions] = np.minimum(inventories.headroom, limit)
+                column[inventories.positions] = np.minimum(inventories.max_increase, limit)
                 column[~self._satisfies_any] = 0
             columns.append(column)
         return columns
@@ -391,8 +391,8 @@ def _equal_to_previous(columns: Sequence[NDArray[Any]], firsts: Integers, sizes:
     return equal
 
 
-def _headroom_limits(requirements: Sequence[Requirement]) -> Mapping[str, int]:
-    """Return the sum of the amounts for each class that several requirements name. No candidate needs more headroom."""
+def _requested_sums(requirements: Sequence[Requirement]) -> Mapping[str, int]:
+    """Return the sum of the amounts for each class that several requirements name. No candidate needs more."""
     amounts: dict[str, list[int]] = {}
     for requirement in requirements:
         for name, amount in requirement.resources:

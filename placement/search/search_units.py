@@ -33,8 +33,9 @@ class SearchUnit:
     Trees with equal ``equivalence_key`` have the same assignments, because the key has all data that these depend on:
 
     * the number of providers of the tree, and of sharing providers;
-    * for each position, the requirements that the provider satisfies, its headroom of each class that several
-      requirements name, which of the traits of the unsuffixed group it has, and whether it is a sharing provider;
+    * for each position, the requirements that the provider satisfies, which of the traits of the unsuffixed group it
+      has, whether it is a sharing provider, and how much of each class that several requirements name can be added to
+      its usage (``max_increase``);
     * below 1.29, which sharing providers are in the same tree;
     * with ``same_subtree``, which providers are above which others.
 

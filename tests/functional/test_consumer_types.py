@@ -120,7 +120,7 @@ def test_a_type_that_was_stored_by_another_service_is_shown_as_it_is(app: Any) -
             condition = tables.consumers.c.uuid == consumer
             connection.execute(tables.consumers.update().where(condition).values(consumer_type_id=number))
         # The copies that the adoption makes.
-        connection.execute(tables.allocations.update().values(tables.OWNER))
+        connection.execute(tables.allocations.update().values(tables.CONSUMER_COPIES))
     assert [type_of(app, consumer) for consumer in consumers] == ['théirs', 'unknown', 'unknown']
     assert send_request(app, 'GET', '/usages?project_id=project', version='1.38').json['usages'] == {
         'théirs': {'consumer_count': 1, 'VCPU': 1},

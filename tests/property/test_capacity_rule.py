@@ -48,8 +48,8 @@ def _fits_in_sql(inventory: InventoryRecord, amount: int) -> bool:
 
 def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
     """Small amounts, arbitrary ones, and those near what is left."""
-    headroom = min(max(inventory.capacity - inventory.used, 1), capacity.MAX_INT32 - 1)
-    return st.integers(1, 14) | st.integers(1, capacity.MAX_INT32) | st.integers(max(headroom - 1, 1), headroom + 1)
+    free = min(max(inventory.capacity - inventory.used, 1), capacity.MAX_INT32 - 1)
+    return st.integers(1, 14) | st.integers(1, capacity.MAX_INT32) | st.integers(max(free - 1, 1), free + 1)
 
 
 @given(case=_inventories.flatmap(lambda inventory: st.tuples(st.just(inventory), _amounts(inventory))))
@@ -85,7 +85,7 @@ def test_capacity_is_the_limit_without_its_fraction(inventory: InventoryRecord) 
 
 @given(inventory=_inventories)
 def test_max_allocatable_is_the_largest_amount_that_fits(inventory: InventoryRecord) -> None:
-    largest = capacity.max_allocatable(inventory, max(inventory.headroom, 0))
+    largest = capacity.max_allocatable(inventory, max(inventory.max_increase, 0))
     assert InventoryColumns.build([(0, inventory)]).max_allocatable.tolist() == [min(largest, inventory.max_unit)]
     assert largest == 0 or inventory.fits(largest)
     following = max(largest + inventory.step_size, -(-inventory.min_unit // inventory.step_size) * inventory.step_size)
@@ -93,6 +93,6 @@ def test_max_allocatable_is_the_largest_amount_that_fits(inventory: InventoryRec
 
 
 @given(inventory=_inventories)
-def test_headroom_of_columns_is_that_of_numbers(inventory: InventoryRecord) -> None:
-    [of_column] = InventoryColumns.build([(0, inventory)]).headroom.tolist()
-    assert of_column == max(min(inventory.headroom, inventory.max_unit), -(2**61) - inventory.used)
+def test_max_increase_of_columns_is_that_of_numbers(inventory: InventoryRecord) -> None:
+    [of_column] = InventoryColumns.build([(0, inventory)]).max_increase.tolist()
+    assert of_column == max(min(inventory.max_increase, inventory.max_unit), -(2**61) - inventory.used)

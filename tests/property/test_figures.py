@@ -58,7 +58,7 @@ def _state(inventory: InventoryRecord) -> InventoryState:
 
 
 def _max_allocatable(inventory: InventoryRecord) -> int:
-    return int(capacity_rule.max_allocatable(inventory, max(inventory.headroom, 0)))
+    return int(capacity_rule.max_allocatable(inventory, max(inventory.max_increase, 0)))
 
 
 def _utilization(inventories: Iterable[InventoryRecord]) -> Utilization:

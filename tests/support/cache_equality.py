@@ -46,7 +46,7 @@ def assert_consistent(block: Partition) -> None:
             'min_unit',
             'max_unit',
             'step_size',
-            'headroom',
+            'max_increase',
         ):
             assert np.array_equal(getattr(stock, name), getattr(fresh.inventory_columns[class_id], name)), name
 

@@ -20,7 +20,7 @@ def _undo_second_revision(engine: sa.Engine) -> None:
         for index in (*tables.allocations.indexes, *tables.consumers.indexes):
             if index.name in ('allocations_owner_class_used_idx', 'consumers_project_user_type_uuid_idx'):
                 index.drop(connection)
-        for column in tables.OWNER:
+        for column in tables.CONSUMER_COPIES:
             connection.exec_driver_sql(f'ALTER TABLE placement_allocations DROP COLUMN {column}')
     migration.stamp(engine, '001')
 

@@ -276,7 +276,7 @@ def _insert_consumers(project: str, user: str, connection: sa.Connection) -> Non
 def computed_columns(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """Yield the steps that copy the owner of each consumer to its allocations, and compute ``inventories.used``."""
     number = _number(connection, names[_allocations].c.id.is_not(None))
-    owners = _allocations.update().values(**tables.OWNER, updated_at=_allocations.c.updated_at)
+    owners = _allocations.update().values(**tables.CONSUMER_COPIES, updated_at=_allocations.c.updated_at)
     sentence = f'Copy project, user and type of the consumer to {plural(number, "allocation")}.'
     yield Step(sentence, operator.methodcaller('execute', owners))
     used = _inventories.update().values(used=tables.ALLOCATED, updated_at=_inventories.c.updated_at)

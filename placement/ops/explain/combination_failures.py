@@ -121,7 +121,7 @@ def _too_little_capacity(variables: Sequence[Variable], providers: Sequence[Prov
         consuming = [variable for variable in variables if name in dict(variable.requirement.resources)]
         requested = sum(dict(variable.requirement.resources)[name] for variable in consuming)
         positions = {position for variable in consuming for position in variable.domain}
-        free = sum(providers[position].inventories[name].headroom for position in positions)
+        free = sum(providers[position].inventories[name].max_increase for position in positions)
         if len(consuming) > 1 and requested > free:
             return Contention(requested, free, resource_class=name)
     return None

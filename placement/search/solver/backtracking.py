@@ -46,7 +46,7 @@ class PartialAssignment:
         provider = self._providers[position]
         for name, amount in variable.requirement.resources:
             assigned = self._amounts.get((position, name))
-            if assigned is not None and assigned + amount > provider.inventories[name].headroom:
+            if assigned is not None and assigned + amount > provider.inventories[name].max_increase:
                 return Reason.COMBINED_AMOUNT
         if not self._nested_aware:
             of_tree = self._by_tree[provider.root_id]

@@ -120,19 +120,19 @@ def _find_conflict(variables: Sequence[Variable], providers: Providers, budget: 
         return None
     isolated = [variable.domain for variable in variables if variable.isolated]
     contested = list(_contested(variables))
-    headrooms: list[dict[int, int]] = []
+    max_increases: list[dict[int, int]] = []
     for name, demands in contested:
         domains = {id(variable.domain): variable.domain for _, variable in demands}.values()
         budget.count_positions(sum(map(len, domains)))
         positions = set().union(*domains)
-        headrooms.append({position: providers[position].inventories[name].headroom for position in positions})
-    for (_, demands), headroom in zip(contested, headrooms, strict=True):
-        if sum(amount for amount, _ in demands) > sum(headroom.values()):
+        max_increases.append({position: providers[position].inventories[name].max_increase for position in positions})
+    for (_, demands), free in zip(contested, max_increases, strict=True):
+        if sum(amount for amount, _ in demands) > sum(free.values()):
             return Reason.TOO_LITTLE_CAPACITY
     if len(isolated) > 1 and not _matching_exists(isolated, dict.fromkeys(itertools.chain(*isolated), 1), budget):
         return Reason.TOO_FEW_PROVIDERS
-    for (_, demands), headroom in zip(contested, headrooms, strict=True):
-        if not _large_amounts_fit(demands, headroom, budget):
+    for (_, demands), free in zip(contested, max_increases, strict=True):
+        if not _large_amounts_fit(demands, free, budget):
             return Reason.TOO_FEW_WITH_CAPACITY
     return None
 
@@ -167,7 +167,7 @@ def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, _Demands]]:
             yield name, sorted(demands, key=operator.itemgetter(0))
 
 
-def _large_amounts_fit(demands: _Demands, headroom: Mapping[int, int], budget: _StepBudget) -> bool:
+def _large_amounts_fit(demands: _Demands, max_increases: Mapping[int, int], budget: _StepBudget) -> bool:
     """Return whether, for each amount, the variables with at least this amount can be distributed over the providers.
 
     How many of them fit on one provider is computed for the smallest ones, so it is the largest possible number.
@@ -179,11 +179,11 @@ def _large_amounts_fit(demands: _Demands, headroom: Mapping[int, int], budget: _
             continue
         large = [variable for _, variable in demands[first:]]
         together = sum(not variable.isolated for variable in large) + any(variable.isolated for variable in large)
-        budget.count_positions(len(headroom))
+        budget.count_positions(len(max_increases))
         # By position, the number of these variables that fit.
         max_variables = {
             position: min(bisect_right(sums, sums[first] + free) - 1 - first, together)
-            for position, free in headroom.items()
+            for position, free in max_increases.items()
         }
         if not _matching_exists([variable.domain for variable in large], max_variables, budget):
             return False

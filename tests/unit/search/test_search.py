@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from placement.search import find_candidates
-from placement.search.assignments import AssignmentStream, round_robin, search
+from placement.search.assignments import AssignmentStream, find_assignments, round_robin
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.search_units import Assignment, CandidateSet, SearchUnit
@@ -105,7 +105,8 @@ def test_as_many_assignments_are_tried_as_the_limit_takes(policy: str, minor: in
 def rejections(topology: list[RP], query: Query) -> Rejections:
     """Why a query finds nothing."""
     prefilter, counts = Prefilter(snapshot_of(topology), request_of(query)), Rejections()
-    assert list(search(prefilter.search_units(), prefilter.compiled, SearchBudget(), counts)) == []
+    for unit in prefilter.search_units():
+        assert list(find_assignments(unit, prefilter.compiled, SearchBudget(), counts)) == []
     return counts
 
 
