@@ -49,7 +49,7 @@ class Exchange(NamedTuple):
     body: str
     status: int
     code: str
-    answer: str
+    expected: str
 
 
 def exchanges(page: Path) -> Iterator[Exchange]:
@@ -59,9 +59,9 @@ def exchanges(page: Path) -> Iterator[Exchange]:
     for request in paragraphs:
         line, _, body = request.partition('\n')
         method, path, version = re.fullmatch(r'([A-Z]+) (\S+)(?: at (\S+))?', line).groups()  # type: ignore[union-attr]
-        status, _, answer = next(paragraphs).partition('\n')
+        status, _, expected = next(paragraphs).partition('\n')
         number, _, code = status.partition(' ')
-        yield Exchange(method, path, version or LATEST, body, int(number), code, answer)
+        yield Exchange(method, path, version or LATEST, body, int(number), code, expected)
 
 
 def _blocks(page: Path) -> list[str]:
@@ -104,10 +104,10 @@ def test_examples_are_answered_as_the_page_says(app: Any, page: Path) -> None:
         assert response.status_code == example.status, (example, response.text)
         if example.status >= 400:
             [error] = response.json['errors']
-            assert example.answer in error['detail']
+            assert example.expected in error['detail']
             assert error.get('code') == _code(example, response), example
-        elif example.answer:
-            assert _without_order(response.json) == _without_order(json.loads(example.answer)), example
+        elif example.expected:
+            assert _without_order(response.json) == _without_order(json.loads(example.expected)), example
         else:
             assert response.body == b'', example
 

@@ -24,8 +24,8 @@ def test_a_query_with_256_groups_and_queries_with_1500_classes(app: Any) -> None
     inventory = {name: record(5) for name in names} | {'VCPU': record(1000)}
     stored = Stored(app, [RP('host', inventory=inventory)])
     groups = '&'.join(f'resources{number}=VCPU:1' for number in range(1, 257))
-    answer = stored.candidates(f'{groups}&group_policy=none')
-    assert answer['allocation_requests'] == [{'allocations': {uuid_of('host'): {'resources': {'VCPU': 256}}}}]
+    response = stored.candidates(f'{groups}&group_policy=none')
+    assert response['allocation_requests'] == [{'allocations': {uuid_of('host'): {'resources': {'VCPU': 256}}}}]
     wide = ','.join(f'{name}:1' for name in names)
     for parameter in ('resources', 'resources1'):
         [candidate] = stored.candidates(f'{parameter}={wide}')['allocation_requests']

@@ -43,7 +43,7 @@ def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]
 
 
 def two_parts() -> Iterator[bytes]:
-    """A part of an answer, and the last byte when it is released."""
+    """A part of an response, and the last byte when it is released."""
     yield b'x' * 8_000_000
     assert RELEASED.wait(LONG)
     yield b'x'
@@ -101,7 +101,7 @@ class Service:
         self.turn_until(lambda: any(peer.addr == connection.getsockname() for peer in self.connections.channels))
         return connection
 
-    def answer(self, connection: socket.socket, *, until: bytes | None = None) -> bytes:
+    def read_response(self, connection: socket.socket, *, until: bytes | None = None) -> bytes:
         """What is received, up to ``until`` or until the connection is closed."""
         # Bytes would be copied for each part.
         received = bytearray()
@@ -140,18 +140,18 @@ def services() -> Iterator[Any]:
         yield make
 
 
-def error_of(answer: bytes) -> tuple[int, str]:
+def error_of(response: bytes) -> tuple[int, str]:
     """Status and reason of an error document."""
-    (error,) = json.loads(answer.partition(b'\r\n\r\n')[2])['errors']
-    assert answer.startswith(f'HTTP/1.1 {error["status"]} '.encode())
+    (error,) = json.loads(response.partition(b'\r\n\r\n')[2])['errors']
+    assert response.startswith(f'HTTP/1.1 {error["status"]} '.encode())
     return error['status'], error_details.reason(error)
 
 
 def test_pipelined_requests_are_answered_on_one_connection(services: Any) -> None:
     service = services()
     with service.connect(WHOLE.replace(b'/traits', b'/a') + WHOLE.replace(b'/traits', b'//b')) as connection:
-        answer = service.answer(connection, until=b'//b')
-        assert answer.count(b'HTTP/1.1 200 OK') == 2
+        response = service.read_response(connection, until=b'//b')
+        assert response.count(b'HTTP/1.1 200 OK') == 2
         assert service.connections.channels != []
 
 
@@ -168,10 +168,10 @@ def test_a_request_that_comes_during_another_one_is_answered_at_once(services: A
         # Time for the loop to see that something has come.
         time.sleep(0.1)
         RELEASED.set()
-        answer = b''
-        while b'/traits' not in answer:
-            answer += connection.recv(65536)
-        assert answer.count(b'HTTP/1.1 200 OK') == 2
+        response = b''
+        while b'/traits' not in response:
+            response += connection.recv(65536)
+        assert response.count(b'HTTP/1.1 200 OK') == 2
         if closes:
             assert connection.recv(1) == b''
 
@@ -209,7 +209,7 @@ def test_an_incomplete_request_gets_408_after_the_time_limit(services: Any) -> N
     service = services(request_read_timeout=SHORT)
     started = time.monotonic()
     with service.connect(HALF) as connection:
-        assert error_of(service.answer(connection)) == (408, 'The request did not arrive completely in time.')
+        assert error_of(service.read_response(connection)) == (408, 'The request did not arrive completely in time.')
     assert time.monotonic() - started >= SHORT
 
 
@@ -217,11 +217,11 @@ def test_a_request_that_ends_early_gets_400(services: Any) -> None:
     service = services()
     with service.connect(HALF) as connection:
         connection.shutdown(socket.SHUT_WR)
-        assert error_of(service.answer(connection)) == (400, 'The request ended before it was complete.')
+        assert error_of(service.read_response(connection)) == (400, 'The request ended before it was complete.')
 
 
 def test_a_rejected_client_has_time_to_read_the_answer(services: Any) -> None:
-    """Its time limit has passed when limits are checked before the loop has sent the whole answer."""
+    """Its time limit has passed when limits are checked before the loop has sent the whole response."""
     service = services(request_read_timeout=SHORT)
     with service.connect(HALF) as connection:
         (connected,) = service.connections.channels
@@ -232,15 +232,15 @@ def test_a_rejected_client_has_time_to_read_the_answer(services: Any) -> None:
         wait_until(lambda: not connected.requests)
         service.connections.reap()
         assert service.connections.channels == [connected]
-        assert error_of(service.answer(connection))[0] == 408
+        assert error_of(service.read_response(connection))[0] == 408
 
 
 def test_bytes_after_a_rejected_request_are_discarded(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closing the connection at once would reset it, and the client would not read the answer."""
+    """Closing the connection at once would reset it, and the client would not read the response."""
     monkeypatch.setattr(channel, '_DRAIN_SECONDS', LONG)
     service = services(request_read_timeout=SHORT)
     with service.connect(HALF) as connection:
-        assert error_of(service.answer(connection))[0] == 408
+        assert error_of(service.read_response(connection))[0] == 408
         service.connections.request_read_timeout = LONG
         connection.sendall(WHOLE * 1000)
         for _ in range(5):
@@ -255,7 +255,7 @@ def test_an_idle_connection_is_closed_after_its_time_limit(services: Any, data: 
     service = services(**{time_is_up: SHORT})
     with service.connect(data) as connection:
         started = time.monotonic()
-        assert service.answer(connection).endswith(b'/traits' if data else b'')
+        assert service.read_response(connection).endswith(b'/traits' if data else b'')
         assert SHORT / 2 < time.monotonic() - started < LONG / 2
 
 
@@ -265,10 +265,10 @@ def test_beyond_max_connections_the_longest_idle_connection_is_closed(services: 
     service.connections.max_connections = len(service.connections.sockets) + 2
     with contextlib.ExitStack() as stack:
         first, second, third, fourth = (stack.enter_context(service.connect()) for _ in range(4))
-        assert service.answer(first) == b''
+        assert service.read_response(first) == b''
         for connection in (second, third, fourth):
             connection.sendall(WHOLE)
-            assert service.answer(connection, until=b'/traits').startswith(b'HTTP/1.1 200 ')
+            assert service.read_response(connection, until=b'/traits').startswith(b'HTTP/1.1 200 ')
 
 
 def test_a_client_that_does_not_read_its_answer_is_closed(services: Any) -> None:
@@ -322,7 +322,7 @@ def test_pipelined_requests_are_not_processed_while_much_is_unread(services: Any
     service = services(outbuf_overflow=100_000_000)
     long = b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n'
     with service.connect(long * 4, SO_RCVBUF=262144) as connection:
-        responses = service.answer(connection)
+        responses = service.read_response(connection)
     # The second is begun when the first one waits to be sent.
     assert responses.count(b'HTTP/1.1 200 OK') == 2
     assert responses.count(b'Connection: close') == 1
@@ -334,8 +334,8 @@ def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch
     with service.connect() as active, service.connect() as idle:
         service.connections.stopped_at = time.monotonic()
         active.sendall(WHOLE)
-        assert b'Connection: close' in service.answer(active)
-        assert service.answer(idle) == b''
+        assert b'Connection: close' in service.read_response(active)
+        assert service.read_response(idle) == b''
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch
 def test_an_invalid_request_head_gets_an_error_document(services: Any, lines: bytes, reason: str) -> None:
     service = services()
     with service.connect(b'POST /traits HTTP/1.1\r\nHost: x\r\n' + lines + b'\r\n') as connection:
-        assert error_of(service.answer(connection)) == (400, reason)
+        assert error_of(service.read_response(connection)) == (400, reason)
 
 
 #: A request that stands inside the body of another one.
@@ -402,10 +402,10 @@ def test_a_request_whose_end_is_ambiguous_gets_400_and_ends_its_connection(
     """RFC 9112, 6.1 and 6.3. Else a proxy that finds another end lets a client hide a request in a body."""
     service = services(request_read_timeout=SHORT, keepalive_timeout=SHORT)
     with service.connect(b'POST /outer HTTP/' + version + b'\r\nHost: x\r\n' + fields + b'\r\n' + body) as connection:
-        answer = service.answer(connection)
-    assert answer.partition(b' ')[2].startswith(b'400 ')
-    assert answer.count(b'\r\n\r\n') == 1
-    assert answer.lower().count(b'\r\nconnection: ') == answer.count(b'\r\nConnection: close\r\n') == 1
+        response = service.read_response(connection)
+    assert response.partition(b' ')[2].startswith(b'400 ')
+    assert response.count(b'\r\n\r\n') == 1
+    assert response.lower().count(b'\r\nconnection: ') == response.count(b'\r\nConnection: close\r\n') == 1
 
 
 def test_a_client_that_resets_its_connection_leaves_no_traceback(
@@ -470,6 +470,6 @@ def reset(service: Service, connection: socket.socket) -> None:
 def test_paths_outside_of_the_prefix_are_404(services: Any) -> None:
     service = services(url_prefix='/placement')
     with service.connect(b'GET /placement/traits HTTP/1.1\r\nHost: x\r\n\r\n') as connection:
-        assert service.answer(connection, until=b'/traits').endswith(b'\r\n\r\n/traits')
+        assert service.read_response(connection, until=b'/traits').endswith(b'\r\n\r\n/traits')
         connection.sendall(b'GET /placements HTTP/1.1\r\nHost: x\r\n\r\n')
-        assert error_of(service.answer(connection)) == (404, 'The resource could not be found.')
+        assert error_of(service.read_response(connection)) == (404, 'The resource could not be found.')

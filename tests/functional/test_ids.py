@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import pathlib
 import uuid
 from collections.abc import Callable
 
@@ -12,7 +11,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.capacity import InventoryRecord
-from placement.db import migration, tables
+from placement.db import tables
 from placement.db.api import Database
 from placement.objects import aggregate
 from placement.objects.inventory import Inventory, read_inventories
@@ -76,18 +75,6 @@ def test_a_foreign_key_error_is_a_conflict(context: RequestContext) -> None:
     row = {'resource_provider_id': 1, 'aggregate_id': 77}
     with pytest.raises(exception.ConcurrentUpdate):
         context.db.write(lambda tx: tx.execute(tables.resource_provider_aggregates.insert(), row))
-
-
-def test_a_migration_restores_the_foreign_key_setting_of_a_connection(tmp_path: pathlib.Path) -> None:
-    """The connection stays in its pool."""
-    engine = sa.create_engine(f'sqlite:///{tmp_path}/pooled.sqlite', poolclass=sa.StaticPool)
-    for state in (1, 0):
-        with engine.connect() as connection:
-            connection.exec_driver_sql(f'PRAGMA foreign_keys = {state}')
-        migration.sync(engine)
-        with engine.connect() as connection:
-            assert connection.exec_driver_sql('PRAGMA foreign_keys').scalar() == state
-    engine.dispose()
 
 
 def test_foreign_keys_are_checked(db: Database) -> None:

@@ -146,12 +146,6 @@ def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
 PROVIDERS, INVENTORIES = tables.resource_providers, tables.inventories
 #: Name of a write: method, path below the first host, body, and the tables in which rows of that host are updated.
 UPDATES: dict[str, tuple[str, str, dict[str, Any], list[sa.Table]]] = {
-    'all inventories': (
-        'PUT',
-        '/inventories',
-        {'inventories': {'VCPU': {'total': 9}, 'DISK_GB': {'total': 9}}},
-        [PROVIDERS, INVENTORIES],
-    ),
     'one inventory kept, one removed, one added': (
         'PUT',
         '/inventories',
@@ -160,7 +154,6 @@ UPDATES: dict[str, tuple[str, str, dict[str, Any], list[sa.Table]]] = {
     ),
     'traits': ('PUT', '/traits', {'traits': []}, [PROVIDERS]),
     'a name': ('PUT', '', {'name': 'renamed'}, [PROVIDERS]),
-    'a parent': ('PUT', '', {'name': 'renamed', 'parent_provider_uuid': '{other}'}, [PROVIDERS]),
 }
 
 
@@ -172,8 +165,6 @@ def test_times_that_a_write_updates(service: Service, db: Database, update: str)
         service.date(table, 3, 4)
     if below:
         body = {**body, 'resource_provider_generation': 2}
-    elif 'parent_provider_uuid' in body:
-        body = {**body, 'parent_provider_uuid': service.hosts[1]}
     service.call(method, f'/resource_providers/{service.hosts[0]}{below}', body)
     vcpu = sa.and_(PROVIDERS.c.id == INVENTORIES.c.resource_provider_id, INVENTORIES.c.resource_class_id == 0)
     for number, uuid_ in enumerate(service.hosts):

@@ -105,16 +105,6 @@ def test_groups_that_fit_alone_but_not_together(capsys: pytest.CaptureFixture[st
     assert 'groups 1, 2 need 2 different providers, but only 1 can serve them' in printed
 
 
-def test_a_limit_that_was_reached_is_reported(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert explained(capsys, 'resources=VCPU:2')['limits_reached'] == []
-    monkeypatch.setenv('OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES', '1')
-    assert explained(capsys, 'resources=VCPU:2')['limits_reached'] == ['candidates']
-    assert manage.main(['explain', 'resources=VCPU:2']) == 0
-    assert 'Limit reached: [placement] max_allocation_candidates = 1\n' in capsys.readouterr().out
-
-
 def test_text_output_is_a_sentence_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['explain', '?resources=VCPU:5']) == 0
     printed = capsys.readouterr().out
@@ -157,16 +147,15 @@ def test_queries_that_the_api_rejects(capsys: pytest.CaptureFixture[str], query:
     assert error.count('\n') == 1
 
 
-def test_the_microversion_decides(capsys: pytest.CaptureFixture[str]) -> None:
-    earlier = error_of(capsys, 'resources=VCPU:1&limit=1', '--microversion', '1.15')
-    assert 'limit requires microversion 1.16, and the request has 1.15.' in earlier
-    assert '1.10 to 1.29' in error_of(capsys, 'resources=VCPU:1', '--microversion', '1.9')
-    assert explained(capsys, 'resources=VCPU:1', '--microversion', '1.10')['candidates'] == 2
-
-
-def test_max_microversion_decides_which_parameters_are_explained(
+def test_settings_of_the_service_limit_what_is_explained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert '1.10 to 1.29' in error_of(capsys, 'resources=VCPU:1', '--microversion', '1.9')
+    assert explained(capsys, 'resources=VCPU:1', '--microversion', '1.10')['candidates'] == 2
+    monkeypatch.setenv('OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES', '1')
+    assert explained(capsys, 'resources=VCPU:2')['limits_reached'] == ['candidates']
+    assert manage.main(['explain', 'resources=VCPU:2']) == 0
+    assert 'Limit reached: [placement] max_allocation_candidates = 1\n' in capsys.readouterr().out
     query = (
         'resources_A=VCPU:2&required_B=in:HW_CPU_X86_VMX,HW_CPU_X86_AVX2&same_subtree=_A,_B&group_policy=none'
         f'&root_required=!COMPUTE_STATUS_DISABLED&member_of_A=!{uuid.uuid4()}'
