@@ -17,25 +17,10 @@ from placement.web.context import RequestContext
 from tests.support.objects import claim, create_provider
 
 
-def _name() -> str:
-    return f'CUSTOM_{uuid.uuid4().hex.upper()}'
-
-
-def _id(context: RequestContext, column: sa.Column[str], value: str) -> int:
-    with context.db.reader() as tx:
-        return int(tx.execute(sa.select(column.table.c.id).where(column == value)).scalar_one())
-
-
-def _resource_class(context: RequestContext) -> int:
-    resource_class = ResourceClass.create(context, _name())
-    ResourceClass.destroy(context, resource_class.name)
-    return resource_class.id
-
-
-def _trait(context: RequestContext) -> int:
-    trait = Trait.create(context, _name())
-    Trait.destroy(context, trait.name)
-    return trait.id
+def _named(kind: type[ResourceClass | Trait], context: RequestContext) -> int:
+    named = kind.create(context, f'CUSTOM_{uuid.uuid4().hex.upper()}')
+    kind.destroy(context, named.name)
+    return named.id
 
 
 def _resource_provider(context: RequestContext) -> int:
@@ -44,35 +29,39 @@ def _resource_provider(context: RequestContext) -> int:
     return provider.id
 
 
+def _newest(context: RequestContext, table: sa.Table) -> int:
+    return int(context.db.fetch_all(sa.select(sa.func.max(table.c.id)))[0][0])
+
+
 def _consumer(context: RequestContext) -> int:
     consumer = claim(context, {create_provider(context, VCPU=1).uuid: {'VCPU': 1}})
-    id_ = _id(context, tables.consumers.c.uuid, consumer)
+    id_ = _newest(context, tables.consumers)
     delete_allocations(context.db, consumer)
     return id_
 
 
 def _aggregate(context: RequestContext) -> int:
-    provider, aggregate = create_provider(context), str(uuid.uuid4())
-    provider.set_aggregates([aggregate], increment_generation=False)
-    id_ = _id(context, tables.placement_aggregates.c.uuid, aggregate)
+    provider = create_provider(context)
+    provider.set_aggregates([str(uuid.uuid4())], increment_generation=False)
+    id_ = _newest(context, tables.placement_aggregates)
     provider.set_aggregates([], increment_generation=False)
     for finding in audit.find(context.db, context.conf, 'orphaned_aggregate'):
         audit.repair(context.db, finding)
     return id_
 
 
-#: By kind: a function that creates one, deletes it, and returns its id.
-KINDS: dict[str, Callable[[RequestContext], int]] = {
-    'resource class': _resource_class,
-    'trait': _trait,
-    'resource provider': _resource_provider,
-    'consumer': _consumer,
-    'aggregate': _aggregate,
-}
+#: Functions that create one of a kind, delete it, and return its id.
+_KINDS: list[Callable[[RequestContext], int]] = [
+    lambda context: _named(ResourceClass, context),
+    lambda context: _named(Trait, context),
+    _resource_provider,
+    _consumer,
+    _aggregate,
+]
 
 
 def check(context: RequestContext) -> None:
     """No id is given twice."""
-    for kind, create_and_delete in KINDS.items():
+    for create_and_delete in _KINDS:
         ids = [create_and_delete(context) for _ in range(3)]
-        assert ids == sorted(set(ids)), kind
+        assert ids == sorted(set(ids))
