@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -9,8 +11,96 @@ from hypothesis import strategies as st
 
 from placement import handler
 from placement.web import microversion
-from tests.support.malformed_values import encoded_text, header_values, json_values, mutated_json
 from tests.support.raw_client import AGGREGATE, CHILD, CONSUMER, EMPTY, GOOD_HEADERS, HOST, OTHER_CONSUMER, Request
+
+# Values that break careless servers --------------------------------------------------------------------------------
+
+STRINGS = [
+    *('', ' ', '\t', '\n', 'null', 'true', '0', '-1', '{uuid}', '{0}', '{', '}', '%s', '%(x)s', '${x}'),
+    *('$(id)', '\\', 'CUSTOM_', 'CUSTOM_a', 'CUSTOM_A\n', 'CUSTOM_' + 'A' * 248, 'CUSTOM_' + 'A' * 249),
+    *('VCPU', 'vcpu', 'VCPU\n', '!', "'; DROP TABLE allocations; --", '" OR 1=1', '<script>alert(1)</script>'),
+    *('&lt;', '../../etc/passwd', 'a/b', '%2f', 'Ünï', '\u202etxt', '\U0001f4a9', '\ufeff', '\uffff'),
+    *('e\u0301', '\ufb01', '\U0001d7d9', '\u0663', 'x' * 255, 'x' * 256, '\x7f\x80'),
+    *('{4e8e5957-649f-477b-9e5b-f1f75b21c03c}', 'urn:uuid:4e8e5957-649f-477b-9e5b-f1f75b21c03c', '-' * 36),
+    *('f' * 36, '4E8E5957649F477B9E5BF1F75B21C03C', '4e8e5957-649f-477b-9e5b-f1f75b21c03c\n', 'in:', 'in:,'),
+    *('1:2:3', ':', '\u0661'),
+]
+
+#: Texts to put in the place of a JSON value. Some are malformed JSON, as no encoder would write it.
+JSON_TEXTS = [
+    *(b'1e999', b'-1e999', b'NaN', b'Infinity', b'-Infinity', b'1e400', b'1e-400', b'-0', b'-0.0', b'2.0', b'2.5'),
+    *(b'0', b'-1', b'01', b'1.', b'.5', b'0x10', b'1_000', b'+1', b'1E2', b'3.5e38', b'1.7976931348623157e308'),
+    *(b'2147483647', b'2147483648', b'-2147483649', b'4294967296', b'9223372036854775807', b'9223372036854775808'),
+    *(b'-9223372036854775809', b'18446744073709551616', b'1' + b'0' * 400, b'-1' + b'0' * 400, b'9' * 5000),
+    *(rb'"\u0000"', rb'"a\u0000b"', rb'"\ud800"', rb'"\udfff\ud800"', rb'"\x00"', b'"\x00"', b'"\n"'),
+    *(b'"\xff"', b'"\xed\xa0\x80"', b'"\xc0\x80"', b'"\xf8\x88\x80\x80\x80"', b'"', b"'a'", rb'"\u12"'),
+    b'"' + b'n' * 100_000 + b'"',
+    *(b'null', b'true', b'false', b'[]', b'{}', b'[[]]', b'{"a": 1}', b'{"": {}}', b'[null]', b'[1, 1]'),
+    *(b'[{}]', b'', b'[' * 5000 + b']' * 5000, b'{"a":' * 3000 + b'1' + b'}' * 3000, b'[' * 100_000),
+    *(b'[0' + b',0' * 20_000 + b']', b'{"a": 1, "a": 2}', b'undefined', b'/* */ 1', b'1 1', b'[1,]'),
+    *(b'{"a": 1,}', b'{1: 2}', b'\xef\xbb\xbf{}'),
+    *(b'7', b'0.5', b'1e-300', b'"VCPU"', b'"CUSTOM_GOLD"', b'"CUSTOM_NONE"', b'"host"', b'"child"'),
+]
+
+strings = st.one_of(
+    st.sampled_from(STRINGS), st.text(max_size=40).map(lambda text: text.encode('utf-8', 'ignore').decode())
+)
+json_texts = st.one_of(
+    st.sampled_from(JSON_TEXTS),
+    strings.map(lambda text: json.dumps(text).encode()),
+    st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False)).map(lambda number: b'%a' % number),
+)
+
+#: A string, a number or another scalar of JSON; and a punctuation mark.
+_TOKENS = re.compile(rb'"[^"]*"|[\w.-]+|[][{},:]')
+
+
+@st.composite
+def mutated_json(draw: st.DrawFn, template: Any) -> bytes:
+    """``template`` (JSON data) as text with up to three things changed, most often one."""
+    if isinstance(template, dict) and draw(st.integers(0, 9)) == 0:
+        missing = draw(st.sampled_from(sorted(template)))
+        template = {key: value for key, value in template.items() if key != missing}
+    tokens: list[bytes] = _TOKENS.findall(json.dumps(template).encode())
+    for _ in range(draw(st.sampled_from([0, 1, 1, 1, 2, 3]))):
+        scalars = [index for index, token in enumerate(tokens) if token not in b'[]{},:']
+        is_any_token = draw(st.integers(0, 9)) == 0
+        indexes = list(range(len(tokens))) if is_any_token else scalars
+        index = draw(st.sampled_from(indexes)) if indexes else 0
+        changes = [[draw(json_texts)]] * 8 + [[], tokens[index : index + 1] * 2]
+        tokens[index : index + 1] = draw(st.sampled_from(changes))
+    return b''.join(tokens)
+
+
+#: One piece of a path or a query string, already percent-encoded as a client would send it.
+encoded_text = st.one_of(
+    strings.map(lambda text: ''.join(f'%{byte:02X}' for byte in text.encode())),
+    st.binary(max_size=12).map(lambda raw: ''.join(f'%{byte:02X}' for byte in raw)),
+    st.sampled_from(
+        [
+            *('%', '%zz', '%u0041', '%00', '%ff', '%C0%AF', '%ED%A0%80', '+', '%2B', ';', '&', '=', '#', '?'),
+            *('..', '%2e%2e', '\x80'),
+        ]
+    ),
+)
+
+header_values = st.one_of(
+    st.sampled_from(
+        [
+            *('', ' ', ',', ';', 'a;b=c', '*', '*/*;q=x', 'text/html;q=1e999', 'application/json;q=0'),
+            *('x' * 8000, '\xff\xfe', 'placement', 'placement 1.', 'placement 1.99999999999999999999'),
+            *('placement -1.0', 'placement 1.1.1', 'placement', 'placement latest', 'placement LATEST'),
+            *('placement \u00b9.\u00b2', 'compute 2.1, placement 1.29', 'placement 1e1.0', 'application/json'),
+            *('Application/JSON', 'application/json; charset=utf-7', 'text/plain', 'multipart/form-data'),
+            *('admin', 'admin:', ':admin', 'admin:\xff', 'nobody', 'req-\xe9'),
+            *('req-00000000-0000-0000-0000-000000000000', 'a\tb'),
+        ]
+    ),
+    st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=30),
+)
+
+
+# Requests --------------------------------------------------------------------------------------------------------
 
 INVENTORY = {'total': 8, 'reserved': 1, 'min_unit': 1, 'max_unit': 4, 'step_size': 1, 'allocation_ratio': 1.5}
 CLAIM = {
@@ -197,7 +287,7 @@ def anything(draw: st.DrawFn) -> Request:
         ['HEAD', 'PATCH', 'OPTIONS', 'TRACE', 'get', 'X' * 100, '', 'GE T'],
     )
     method = draw(st.sampled_from(usual * 4 + unusual))
-    body = draw(st.one_of(st.just(b''), st.binary(max_size=60), json_values.flatmap(mutated_json)))
+    body = draw(st.one_of(st.just(b''), st.binary(max_size=60), json_texts))
     return Request(method, path + tail, draw(_malformed_headers()), body)
 
 
