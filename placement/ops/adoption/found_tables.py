@@ -24,7 +24,7 @@ class FoundTable:
         dialect = connection.dialect
         #: Our declaration of the table, and its name in the database.
         self.table = table
-        self.name = name = names.existing_name(table)
+        self.name = name = names[table].name
         #: The description of each column by SQLAlchemy's inspector.
         self.columns: Mapping[str, Any] = {column['name']: column for column in inspector.get_columns(name)}
         primary_key = tuple(inspector.get_pk_constraint(name)['constrained_columns'])

@@ -20,44 +20,24 @@ _LOCK_TIMEOUT_SECONDS = 10
 _MAX_LOCK_RETRIES = 5
 
 
-class Names:
-    """The names of the ``tables.SHARED`` in one database: ours or the names that another service has for them.
+class Names(dict[sa.Table, sa.TableClause]):
+    """Those of ``tables.SHARED`` that a database has, each with its name there, as something to select from.
 
-    ``present`` has the names of all tables of the database. The object is true if any of ``tables.SHARED`` exists.
+    The name is ours, or the one that another service has for the table. ``present`` has the names of all tables of the
+    database.
     """
 
     def __init__(self, connection: sa.Connection) -> None:
+        super().__init__()
         self.present = frozenset(sa.inspect(connection).get_table_names())
-        self._names = {
-            table: name if name in self.present else table.name
-            for table, name in tables.UPSTREAM_NAMES.items()
-            if name in self.present or table.name in self.present
-        }
-        self._selectable = {
-            table: sa.table(name, *(sa.column(column.name, column.type) for column in table.columns))
-            for table, name in self._names.items()
-        }
-
-    def __bool__(self) -> bool:
-        return bool(self._names)
-
-    def __contains__(self, table: sa.Table) -> bool:
-        return table in self._names
-
-    def existing_name(self, table: sa.Table) -> str:
-        """Return the name that ``table`` has in the database.
-
-        :raises KeyError: the table does not exist.
-        """
-        return self._names[table]
+        for table, upstream_name in tables.UPSTREAM_NAMES.items():
+            name = upstream_name if upstream_name in self.present else table.name
+            if name in self.present:
+                self[table] = sa.table(name, *(sa.column(column.name, column.type) for column in table.columns))
 
     def ours(self, name: str) -> str:
         """Return our name for the table ``name`` of the database, or ``name`` if the table is not a shared one."""
-        return next((table.name for table, present in self._names.items() if present == name), name)
-
-    def __getitem__(self, table: sa.Table) -> sa.TableClause:
-        """Return ``table`` with its name in the database, as something to select from."""
-        return self._selectable[table]
+        return next((table.name for table, present in self.items() if present.name == name), name)
 
     def problems(self) -> Iterator[str]:
         """Yield tables that are missing, or that exist under both names."""
@@ -76,15 +56,16 @@ class Names:
     def add_prefix(self) -> Iterator[Step]:
         """Yield the step that gives the tables our names, unless they have them."""
         reason = 'add the prefix placement_, so that the other service can no longer write'
-        yield from _renaming({name: table.name for table, name in self._names.items()}, reason)
+        yield from _renaming({present.name: table.name for table, present in self.items()}, reason)
 
     def rename_back(self, connection: sa.Connection) -> None:
         """Undo the step of ``add_prefix``."""
-        _rename({table.name: name for table, name in self._names.items() if name != table.name}, connection)
+        names = {table.name: present.name for table, present in self.items() if present.name != table.name}
+        _rename(names, connection)
 
     def remove_prefix(self) -> Iterator[Step]:
         """Yield the step that gives the tables the names that another service has for them, unless they have them."""
-        names = {name: tables.UPSTREAM_NAMES[table] for table, name in self._names.items()}
+        names = {present.name: tables.UPSTREAM_NAMES[table] for table, present in self.items()}
         yield from _renaming(names, 'remove the prefix placement_')
 
 
@@ -109,7 +90,7 @@ def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
 def lock_tables(connection: sa.Connection, names: Names) -> None:
     """On PostgreSQL, lock the tables until the transaction ends, so that nothing is written before they are renamed."""
     if connection.dialect.name == 'postgresql':
-        present = sorted(names.existing_name(table) for table in tables.SHARED if table in names)
+        present = sorted(table.name for table in names.values())
         if present:
             sql.execute_text(connection, f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_SECONDS}s'")
 

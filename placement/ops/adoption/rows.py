@@ -53,7 +53,7 @@ def problems(connection: sa.Connection, names: Names, existing_tables: Mapping[s
     inventories = names[tables.inventories].c
     ids = connection.scalars(sa.select(inventories.id).where(inventories.step_size < 1).limit(_MAX_EXAMPLES)).all()
     if ids:
-        name = names.existing_name(tables.inventories)
+        name = names[tables.inventories].name
         yield f'{name}.step_size is less than 1: {_examples(ids)}.'
 
 
@@ -91,7 +91,7 @@ def _orphans(connection: sa.Connection, names: Names, referring: sa.Column[Any],
         # A step inserts the missing standard classes with these ids.
         missing = [id_ for id_ in missing if id_ not in STANDARD_CLASSES]
     if missing:
-        name, target_name = names.existing_name(referring.table), names.existing_name(referred)
+        name, target_name = names[referring.table].name, names[referred].name
         yield f'{name}.{column.name} refers to {target_name} that do not exist: {_examples(missing)}.'
 
 
@@ -116,7 +116,7 @@ def _uuids(connection: sa.Connection, names: Names) -> Iterator[str]:
         uuids = connection.scalars(sa.select(column).where(column.is_not(None)))
         malformed = [uuid for uuid in uuids if not _CANONICAL.fullmatch(uuid)]
         if malformed:
-            name = f'{names.existing_name(expected.table)}.{column.name}'
+            name = f'{names[expected.table].name}.{column.name}'
             yield f'{name} has uuids that are not in lower case with hyphens: {_examples(malformed)}.'
 
 
@@ -126,7 +126,7 @@ def _loops(connection: sa.Connection, names: Names) -> Iterator[str]:
     parents = {row.id: row.parent_provider_id for row in rows}
     looping = sorted(id_ for id_, root_id in provider_tree.find_roots(parents).items() if root_id is None)
     if looping:
-        yield f'The parents of {names.existing_name(tables.resource_providers)} form a loop: {_examples(looping)}.'
+        yield f'The parents of {names[tables.resource_providers].name} form a loop: {_examples(looping)}.'
 
 
 def _examples(values: Iterable[Any]) -> str:
@@ -157,7 +157,7 @@ def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
     if connection.dialect.name != 'postgresql':
         return
     for table in (table for table in tables.SHARED if table in names and 'id' in table.columns):
-        name = names.existing_name(table)
+        name = names[table].name
         sequence = connection.scalar(sa.text('SELECT pg_get_serial_sequence(:name, :id)'), {'name': name, 'id': 'id'})
         largest = connection.scalar(sa.select(sa.func.max(names[table].c.id)))
         if sequence is None or largest is None:
