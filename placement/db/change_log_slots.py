@@ -99,10 +99,14 @@ class ChangeLogSlots:
         try:
             yield slot
         except BaseException as error:
+            # After other errors, the transaction may still be open in the server.
+            is_over = isinstance(error, Exception) and (
+                not isinstance(error, exception.DatabaseUnavailable) or errors.is_definitely_rolled_back(error)
+            )
             if slot.is_taken:
                 # The other free slots have been idle for longer than this one, so they are probably also taken.
                 slots.free.clear()
-            elif slot.next_token is None or not _may_be_open(error):
+            elif slot.next_token is None or is_over:
                 slot.next_token = None
                 slots.free.append(slot)
             raise
@@ -191,13 +195,6 @@ class ChangeLogSlots:
 def _process() -> tuple[int, int]:
     """Return a key that distinguishes this process from its ancestors, even if an id of a process is reused."""
     return os.getpid(), os.getppid()
-
-
-def _may_be_open(error: BaseException) -> bool:
-    """Return whether a transaction that failed with ``error`` may still be open in the server."""
-    if isinstance(error, Exception):
-        return isinstance(error, exception.DatabaseUnavailable) and not errors.is_definitely_rolled_back(error)
-    return True
 
 
 def append_reload(connection: sa.Connection) -> None:

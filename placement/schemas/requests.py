@@ -176,13 +176,14 @@ POST_ALLOCATIONS: Windows = tuple(
 
 # Reshaper ------------------------------------------------------------------------------------------------------
 
-
-def _reshape(consumer: Schema) -> Schema:
-    return object_of({'inventories': by_uuid(PUT_INVENTORIES), 'allocations': by_uuid(consumer, minimum=0)})
-
-
 #: A consumer is described as in POST /allocations at the same microversion.
-POST_RESHAPER: Windows = tuple((max(since, (1, 30)), _reshape(consumer)) for since, consumer in _CONSUMER)
+POST_RESHAPER: Windows = tuple(
+    (
+        max(since, (1, 30)),
+        object_of({'inventories': by_uuid(PUT_INVENTORIES), 'allocations': by_uuid(consumer, minimum=0)}),
+    )
+    for since, consumer in _CONSUMER
+)
 
 # Usages --------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import email.utils
-import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib import parse
@@ -127,13 +126,8 @@ def _set_cache_headers(req: webob.Request, response: webob.Response, last_modifi
 
 def url(environ: Mapping[str, Any], *segments: str) -> str:
     """Quote path segments and join them into the path of a resource, below the mount prefix."""
-    prefix = _quoted_prefix(environ.get('SCRIPT_NAME', ''))
+    prefix = parse.quote(environ.get('SCRIPT_NAME', '').rstrip('/').encode('latin-1', 'replace'))
     return '/'.join([prefix, *(parse.quote(segment, safe='') for segment in segments)])
-
-
-@functools.lru_cache(maxsize=16)
-def _quoted_prefix(script_name: str) -> str:
-    return parse.quote(script_name.rstrip('/').encode('latin-1', 'replace'))
 
 
 def now() -> dt.datetime:
