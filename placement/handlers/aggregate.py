@@ -10,8 +10,6 @@ import webob
 from placement import exception, validation
 from placement.handlers.resource_provider import require_provider
 from placement.objects import aggregate
-from placement.objects.base import ProviderGeneration
-from placement.objects.resource_provider import ResourceProvider
 from placement.schemas import requests, responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
@@ -23,12 +21,10 @@ def _with_generation(req: webob.Request) -> bool:
     return microversion.requested(req) >= (1, 19)
 
 
-def _response(
-    req: webob.Request, provider: ResourceProvider | ProviderGeneration, aggregates: Iterable[str]
-) -> webob.Response:
+def _response(req: webob.Request, generation: int | None, aggregates: Iterable[str]) -> webob.Response:
     body: dict[str, Any] = {'aggregates': list(aggregates)}
     if _with_generation(req):
-        body['resource_provider_generation'] = provider.generation
+        body['resource_provider_generation'] = generation
     return util.json_response(req, body, last_modified=util.now())
 
 
@@ -41,7 +37,7 @@ def _response(
 def list_resource_provider_aggregates(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Show the aggregates that a provider is in."""
     provider, aggregates = aggregate.get_with_provider(context, uuid)
-    return _response(req, provider, aggregates)
+    return _response(req, provider.generation, aggregates)
 
 
 @operation(
@@ -61,8 +57,8 @@ def replace_resource_provider_aggregates(
     """Replace the aggregates of a provider. From 1.19 on, compare and increment its generation."""
     guarded = _with_generation(req)
     sent = data['aggregates'] if guarded else data
-    provider = ResourceProvider.reference(context, uuid, data['resource_provider_generation'] if guarded else None)
+    generation = data['resource_provider_generation'] if guarded else None
     # Two spellings of one uuid are one aggregate; the response keeps the order of the request.
     aggregates = list(dict.fromkeys(map(validation.canonical_uuid, sent)))
-    provider.set_aggregates(aggregates, increment_generation=guarded)
-    return _response(req, provider, aggregates)
+    aggregate.replace(context, uuid, aggregates, generation)
+    return _response(req, None if generation is None else generation + 1, aggregates)

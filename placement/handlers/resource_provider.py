@@ -174,7 +174,7 @@ def update_resource_provider(
 
     If the body has no ``parent_provider_uuid``, the parent stays the same.
     """
-    provider = ResourceProvider.reference(context, uuid)
+    provider = ResourceProvider(context, uuid=uuid)
     if 'parent_provider_uuid' in data:
         parent = _canonical(data['parent_provider_uuid'])
         provider.rename_and_move(data['name'], parent, reparenting=microversion.requested(req) >= (1, 37))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
-from placement.db import errors, name_cache, sql, tables
+from placement import exception
+from placement.db import change_log, errors, generation, name_cache, provider_tree, sql, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
 from placement.objects import base
@@ -37,15 +38,42 @@ _WITH_PROVIDER = base.with_provider(
 )
 
 
-def replace(
-    tx: sa.Connection, known_aggregates: name_cache.KnownAggregates, provider_id: int, uuids: Sequence[str]
-) -> None:
+def replace(context: Context, provider_uuid: str, uuids: Iterable[str], expected_generation: int | None) -> None:
     """Put a provider into exactly the aggregates ``uuids``, and create those that do not exist.
 
-    The transaction has locked the provider's row, and makes no further change after this one.
+    :param expected_generation: compared with the generation of the provider, which is then incremented (from
+        microversion 1.19 on); None to do neither.
+    :raises ProviderGenerationMismatch: the provider has another generation.
+    :raises ResourceProviderNotFound: there is no such provider.
+    """
+    # Sorted, so that concurrent requests insert new aggregates in the same order.
+    desired = sorted(set(uuids))
+
+    def work(tx: sa.Connection) -> None:
+        if expected_generation is not None:
+            provider_id = generation.increment_by_uuid(tx, provider_uuid, expected_generation)
+        else:
+            provider_id = tx.execute(_LOCK, {'sought': provider_uuid}).scalar_one_or_none()
+            if provider_id is not None:
+                change_log.record_providers(tx, [provider_id])
+        if provider_id is None:
+            if tx.execute(provider_tree.BY_UUID, {'sought': provider_uuid}).first() is None:
+                raise exception.ResourceProviderNotFound(uuid=provider_uuid)
+            raise exception.ProviderGenerationMismatch
+        _replace(tx, context.db.aggregates, provider_id, desired)
+
+    context.db.write(work)
+
+
+_LOCK = sa.select(_providers.c.id).where(_providers.c.uuid == sa.bindparam('sought')).with_for_update()
+
+
+def _replace(
+    tx: sa.Connection, known_aggregates: name_cache.KnownAggregates, provider_id: int, uuids: Sequence[str]
+) -> None:
+    """Replace the aggregates of a provider whose row is locked.
 
     :param known_aggregates: the aggregates that need no INSERT; ``uuids`` are added to it.
-    :param uuids: sorted and distinct, so that concurrent requests insert new aggregates in the same order.
     :raises RetryTransaction: an audit deleted one of the aggregates meanwhile.
     """
     batch = StatementBatch(tx)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,11 +10,9 @@ from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
 from placement import exception
-from placement.db import change_log, generation, provider_tree, sql, tables
-from placement.objects import aggregate, base
+from placement.db import provider_tree, sql
+from placement.objects import base
 from placement.objects.base import Context
-
-_providers = tables.resource_providers
 
 
 @base.register
@@ -121,45 +119,3 @@ class ResourceProvider(base.Timestamped):
         for field in self.fields:
             setattr(self, field, fresh[field])
         self.obj_reset_changes()
-
-    # Aggregates ----------------------------------------------------------------------------------------------
-
-    @classmethod
-    def reference(cls, context: Context, uuid: str, generation: int | None = None) -> ResourceProvider:
-        """Return an object for ``rename`` and ``set_aggregates``, without reading the provider.
-
-        :param uuid: a canonical uuid.
-        :param generation: the generation that the caller sent; None if it sent none.
-        """
-        return cls(context, uuid=uuid, **({} if generation is None else {'generation': generation}))
-
-    def set_aggregates(self, uuids: Iterable[str], increment_generation: bool) -> None:
-        """Put the provider into exactly these aggregates. Those that do not exist are created.
-
-        :param increment_generation: check and increment the generation (from microversion 1.19). If false, the stored
-            generation stays the same, and the object needs none.
-        :raises ProviderGenerationMismatch: the stored generation is another one.
-        :raises ResourceProviderNotFound: there is no such provider.
-        """
-        desired = sorted(set(uuids))
-        known_aggregates = self._context.db.aggregates
-
-        def work(tx: sa.Connection) -> None:
-            if increment_generation:
-                provider_id = generation.increment_by_uuid(tx, self.uuid, self.generation)
-            else:
-                provider_id = tx.execute(_LOCK, {'sought': self.uuid}).scalar_one_or_none()
-                if provider_id is not None:
-                    change_log.record_providers(tx, [provider_id])
-            if provider_id is None:
-                if tx.execute(provider_tree.BY_UUID, {'sought': self.uuid}).first() is None:
-                    raise exception.ResourceProviderNotFound(uuid=self.uuid)
-                raise exception.ProviderGenerationMismatch
-            aggregate.replace(tx, known_aggregates, provider_id, desired)
-
-        self._context.db.write(work)
-        if increment_generation:
-            self.generation += 1
-
-
-_LOCK = sa.select(_providers.c.id).where(_providers.c.uuid == sa.bindparam('sought')).with_for_update()

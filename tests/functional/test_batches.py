@@ -21,7 +21,7 @@ from placement.ops import audit
 from placement.search import filter_providers
 from placement.search.request import RequestGroup
 from placement.web.context import RequestContext
-from tests.support.objects import create_provider, set_inventories, set_traits
+from tests.support.objects import create_provider, set_aggregates, set_inventories, set_traits
 
 CLASSES = [f'CUSTOM_{number}' for number in range(7)]
 COUNT = 5
@@ -93,7 +93,7 @@ def test_traits_and_aggregates(context: RequestContext, providers: list[Resource
     aggregates = [str(uuid.uuid4()) for _ in range(COUNT)]
     provider = providers[0]
     set_traits(provider, [*CLASSES, 'HW_CPU_X86_VMX'])
-    provider.set_aggregates(aggregates, increment_generation=True)
+    set_aggregates(provider, aggregates, increment_generation=True)
     assert sorted(aggregate.get_with_provider(context, provider.uuid)[1]) == sorted(aggregates)
     group = RequestGroup('', True, {}, required=frozenset(CLASSES), member_of=(frozenset(aggregates),))
     listed = filter_providers(context.provider_cache.up_to_date(), group)

@@ -19,7 +19,7 @@ from placement.db.generation import ProviderGeneration
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import logs
-from tests.support.objects import create_provider, set_inventories, set_traits
+from tests.support.objects import create_provider, set_aggregates, set_inventories, set_traits
 
 Logged = Callable[[], dict[int, int]]
 
@@ -46,9 +46,9 @@ def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext,
     assert logged() == {provider.id: ChangeKind.PROVIDER for provider in (host, other, child)}
     set_inventories(host, ('VCPU', InventoryRecord(8)))
     set_traits(host, ['HW_CPU_X86_AVX2'])
-    host.set_aggregates([str(uuid.uuid4())], increment_generation=True)
+    set_aggregates(host, [str(uuid.uuid4())], increment_generation=True)
     assert logged() == {host.id: ChangeKind.PROVIDER}
-    host.set_aggregates([], increment_generation=False)
+    set_aggregates(host, [], increment_generation=False)
     assert logged() == {host.id: ChangeKind.PROVIDER}
     set_traits(host, ['HW_CPU_X86_AVX2'])
     assert logged() == {}

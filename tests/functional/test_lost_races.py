@@ -17,7 +17,7 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import error_details
 from tests.support.http_client import send_request
-from tests.support.objects import set_inventories, set_traits
+from tests.support.objects import set_aggregates, set_inventories, set_traits
 
 UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 TRAIT = 'HW_CPU_X86_VMX'
@@ -37,7 +37,7 @@ def provider(context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> Resour
 def _read_beside_a_writer(read: Callable[..., Any], context: RequestContext, uuid: str, *arguments: Any) -> Any:
     """Read a provider; before this returns, another writer increments the generation."""
     rows = read(context, uuid, *arguments)
-    ResourceProvider.get_by_uuid(context, uuid).set_aggregates([], increment_generation=True)
+    set_aggregates(ResourceProvider.get_by_uuid(context, uuid), [], increment_generation=True)
     return rows
 
 

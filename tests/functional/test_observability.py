@@ -30,7 +30,7 @@ from placement.observability.processes import Processes, ProcessNumber
 from placement.ops.metrics import DatabaseCollector
 from placement.web.context import RequestContext
 from tests.support import applications, http_client, preforked
-from tests.support.objects import create_provider
+from tests.support.objects import create_provider, set_aggregates
 from tests.support.pages import section
 
 AGGREGATE = 'a0000000-0000-4000-8000-000000000000'
@@ -252,7 +252,7 @@ def _exercised(db: Database) -> Metrics:
 
 def test_metrics_and_their_labels_are_documented(context: RequestContext, load: Load, tmp_path: Path) -> None:
     provider = create_provider(context, VCPU=8)
-    provider.set_aggregates([AGGREGATE], increment_generation=False)
+    set_aggregates(provider, [AGGREGATE], increment_generation=False)
     number = ProcessNumber(tmp_path)
     assert number() == 0
     exported = [

@@ -18,7 +18,7 @@ from placement.web.context import RequestContext
 from tests.support import applications, query_plans
 from tests.support.fixtures import Counter
 from tests.support.http_client import claim_body, demand, send_request
-from tests.support.objects import create_provider, set_traits
+from tests.support.objects import create_provider, set_aggregates, set_traits
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def claim(app: Any, body: dict[str, Any], version: str = '1.29') -> str:
 def test_reading_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
     """However many inventories, traits and aggregates it has; and so does a 404."""
     set_traits(host, ['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2'])
-    host.set_aggregates([str(uuid.uuid4()), str(uuid.uuid4())], increment_generation=True)
+    set_aggregates(host, [str(uuid.uuid4()), str(uuid.uuid4())], increment_generation=True)
     for _ in range(2):
         claim(app, claim_body(amounts([host])))
     for provider, status in ((host.uuid, 200), (uuid.uuid4(), 404)):
@@ -133,7 +133,7 @@ def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, que
     demand(app, 'PUT', '/resource_classes/CUSTOM_A')
     demand(app, 'PUT', '/traits/CUSTOM_B')
     other = create_provider(context, 'other', VCPU=1)
-    other.set_aggregates(aggregates, increment_generation=True)
+    set_aggregates(other, aggregates, increment_generation=True)
     host = create_provider(context, 'host', **dict.fromkeys(STANDARD[:5], 8))
     set_traits(host, TRAITS[:3])
     method, below, body, cost = CHANGES[change]

@@ -14,7 +14,7 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.ops import audit
 from placement.web.context import RequestContext
-from tests.support.objects import claim, create_provider
+from tests.support.objects import claim, create_provider, set_aggregates
 
 
 def _named(kind: type[ResourceClass | Trait], context: RequestContext) -> int:
@@ -42,9 +42,9 @@ def _consumer(context: RequestContext) -> int:
 
 def _aggregate(context: RequestContext) -> int:
     provider = create_provider(context)
-    provider.set_aggregates([str(uuid.uuid4())], increment_generation=False)
+    set_aggregates(provider, [str(uuid.uuid4())], increment_generation=False)
     id_ = _newest(context, tables.placement_aggregates)
-    provider.set_aggregates([], increment_generation=False)
+    set_aggregates(provider, [], increment_generation=False)
     for finding in audit.find(context.db, context.conf, 'orphaned_aggregate'):
         audit.repair(context.db, finding)
     return id_

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from placement.capacity import InventoryRecord
 from placement.claims.claim import replace_allocations
 from placement.claims.request import ConsumerClaim
+from placement.objects import aggregate
 from placement.objects.inventory import Inventory, read_inventories
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, read_traits
@@ -37,6 +38,12 @@ def set_inventories(provider: ResourceProvider, *inventories: tuple[str, Invento
     context = provider._context
     stored, present = read_inventories(context, provider.uuid)
     provider.generation = Inventory.replace_all(context, stored, present, dict(inventories)).generation
+
+
+def set_aggregates(provider: ResourceProvider, uuids: Iterable[str], increment_generation: bool) -> None:
+    """Put a provider into exactly these aggregates."""
+    aggregate.replace(provider._context, provider.uuid, uuids, provider.generation if increment_generation else None)
+    provider.generation += increment_generation
 
 
 def set_traits(provider: ResourceProvider, names: Iterable[str]) -> list[Trait]:
