@@ -7,7 +7,7 @@ constraint with another name counts if it has the same columns, and an index if 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -75,39 +75,32 @@ class FoundTable:
 
     def missing_not_null(self) -> list[str]:
         """Return columns that allow NULL in the database, but not in our table."""
-        return [
-            name
-            for name, column in self._common_columns()
-            if column.nullable is False and self.columns[name]['nullable']
-        ]
+        return self._columns_where(lambda ours, present: ours.nullable is False and present['nullable'])
 
     def unwanted_not_null(self) -> list[str]:
         """Return columns that allow NULL in our table, but not in the database, unless we always write a value."""
-        always_written = {'name', 'created_at'}
-        return [
-            name
-            for name, column in self._common_columns()
-            if column.nullable and not self.columns[name]['nullable'] and name not in always_written
-        ]
+        names = self._columns_where(lambda ours, present: ours.nullable and not present['nullable'])
+        return [name for name in names if name not in ('name', 'created_at')]
 
     def short_columns(self) -> list[str]:
         """Return text columns that are shorter than ours."""
-        return [
-            name
-            for name, column in self._common_columns()
-            if _length(self.columns[name]['type']) < _length(column.type)
-        ]
+        return self._columns_where(lambda ours, present: _length(present['type']) < _length(ours.type))
 
     def single_precision(self) -> list[str]:
         """Return columns that are doubles in our table, but round numbers to single precision in the database."""
         # On SQLite these types are doubles.
-        return [
-            name
-            for name, column in self._common_columns()
-            if isinstance(column.type, sa.Double)
-            and isinstance(self.columns[name]['type'], sa.REAL | sa.FLOAT)
-            and not isinstance(self.columns[name]['type'], sa.Double)
-        ]
+        return self._columns_where(
+            lambda ours, present: (
+                isinstance(ours.type, sa.Double)
+                and isinstance(present['type'], sa.REAL | sa.FLOAT)
+                and not isinstance(present['type'], sa.Double)
+            )
+        )
+
+    def _columns_where(self, predicate: Callable[[sa.Column[Any], Any], bool | None]) -> list[str]:
+        """Return the columns for which ``predicate``, called with our column and the database's, returns true."""
+        common = [column for column in self.table.columns if column.name in self.columns]
+        return [column.name for column in common if predicate(column, self.columns[column.name])]
 
     def missing_unique_constraints(self) -> list[sa.UniqueConstraint]:
         """Return our unique constraints that no constraint or index of the table enforces."""
@@ -136,9 +129,6 @@ class FoundTable:
     def free_name(self, name: object) -> str:
         """Return ``name``, with a prefix if an index or constraint of the table already has it."""
         return f'placement_{name}' if str(name) in self.used_names else str(name)
-
-    def _common_columns(self) -> Iterator[tuple[str, sa.Column[Any]]]:
-        return ((column.name, column) for column in self.table.columns if column.name in self.columns)
 
 
 def read(connection: sa.Connection, names: Names) -> dict[str, FoundTable]:
