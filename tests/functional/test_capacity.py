@@ -11,7 +11,6 @@ from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
 from placement.ops.reports import capacity, consumers
 from placement.ops.reports.capacity import NAME, Utilization, list_trees
-from placement.ops.reports.consumers import MostCommonSize
 from placement.ops.reports.tree_filter import FULL, TreeFilter
 from tests.support import clouds
 from tests.support.clouds import Cloud, Provider, uuid_of
@@ -46,11 +45,11 @@ def test_hosts_without_capacity_for_a_size(nested: Snapshot) -> None:
 
 
 def test_the_most_common_size_is_that_of_the_latest_consumers(db: Database) -> None:
-    assert consumers.most_common_size(db) is None
+    assert consumers.most_common_size(db, latest=100) is None
     clouds.create_cloud(db, clouds.nested())
     small = {'VCPU': 4, 'MEMORY_MB': 4096, 'DISK_GB': 80}
-    assert consumers.most_common_size(db) == MostCommonSize(small, 6, 17)
-    assert consumers.most_common_size(db, latest=1) == MostCommonSize(small, 1, 1)
+    assert consumers.most_common_size(db, latest=100) == small
+    assert consumers.most_common_size(db, latest=0) is None
 
 
 def test_aggregates_come_in_the_order_of_their_fullest_class(db: Database) -> None:

@@ -85,18 +85,18 @@ def test_pages_of_a_list() -> None:
     assert Pagination(1, 25, 0).count == 1
 
 
-@pytest.mark.parametrize('style', [pictures.SIDEWAYS, pictures.INDENTED])
-def test_boxes_of_a_picture_are_inside_and_do_not_overlap(style: pictures.Style) -> None:
+@pytest.mark.parametrize('beside', [True, False])
+def test_boxes_of_a_picture_are_inside_and_do_not_overlap(beside: bool) -> None:
     tree = _tree(('root', None), ('left', 1), ('right', 1), ('x' * 100, 2), inventories={2: InventoryRecord(4, used=2)})
-    picture = pictures.draw(tree, style)
+    picture = pictures.draw(tree, beside)
     assert len(picture.boxes) == 4
     assert len(picture.lines) == 3
     for number, box in enumerate(picture.boxes):
-        assert box.x + style.box < picture.width
+        assert box.x + picture.box < picture.width
         assert box.y + box.height < picture.height
         assert len(box.name) <= 30
         for other in picture.boxes[:number]:
-            apart = abs(box.x - other.x) >= style.box
+            apart = abs(box.x - other.x) >= picture.box
             assert apart or box.y >= other.y + other.height or other.y >= box.y + box.height
     (bar,) = picture.boxes[1].bars
     assert (bar.utilization.share, picture.boxes[0].bars) == (0.5, [])
@@ -104,5 +104,5 @@ def test_boxes_of_a_picture_are_inside_and_do_not_overlap(style: pictures.Style)
 
 def test_pictures_of_deep_trees_are_cut_off() -> None:
     tree = _tree(('n1', None), *((f'n{id_}', id_ - 1) for id_ in range(2, 5000)))
-    picture = pictures.draw(tree, pictures.INDENTED)
+    picture = pictures.draw(tree, beside=False)
     assert (len(picture.boxes), picture.left_out) == (40, 4959)

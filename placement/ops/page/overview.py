@@ -67,7 +67,7 @@ def _problems(sources: Sources, snapshot: Snapshot, trees: TreeFilter) -> Mappin
     }
     size = consumers.most_common_size(sources.db, _SIZED_CONSUMERS)
     problems['without_capacity'] = size and {
-        'hosts': capacity.summary(snapshot, replace(trees, lacking=size.resources)).trees,
-        'size': size.resources,
+        'hosts': capacity.summary(snapshot, replace(trees, lacking=size)).trees,
+        'size': size,
     }
     return problems

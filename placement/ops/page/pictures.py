@@ -15,6 +15,8 @@ _MAX_BOXES, _MAX_BARS = 40, 8
 #: Heights: of the head of a box, of an inventory (its class, and below it a bar beside the numbers), of the bottom of a
 #: box, and of the space between boxes.
 _HEAD, _BAR, _FOOT, _GAP = 30, 36, 8, 14
+#: The width of a box, and how far a child is to the right of its parent if the first child is beside or below the parent.
+_BOX, _INDENT_BESIDE, _INDENT_BELOW = 270, 310, 22
 #: The space between the border of a box and its content, and between a bar and the numbers beside it.
 _MARGIN = 12
 #: The widths of one character in a wide font: in names, in classes (upper case), and in numbers.
@@ -26,30 +28,13 @@ _MAX_PREFIXES = 4
 
 
 @dataclass(frozen=True)
-class Style:
-    """The layout of children. They are ``indent`` pixels to the right of their parent; ``box`` is the width of a box.
-
-    With ``beside`` the first child is beside its parent, otherwise below it.
-    """
-
-    indent: int
-    box: int
-    beside: bool
-
-
-SIDEWAYS = Style(indent=310, box=270, beside=True)
-INDENTED = Style(indent=22, box=270, beside=False)
-
-
-@dataclass(frozen=True)
 class Bar:
-    """One inventory in a box. ``y`` is the baseline of the class, ``figures_y`` the baseline of the numbers below it.
+    """One inventory in a box. ``y`` is the baseline of the class; the numbers and the bar are below it.
 
     ``figures`` are the usage and capacity with units.
     """
 
     y: int
-    figures_y: int
     label: str
     figures: str
     utilization: Utilization
@@ -83,8 +68,11 @@ class Picture:
     left_out: int
 
 
-def draw(tree: Tree, style: Style) -> Picture:
-    """Lay out the first ``_MAX_BOXES`` providers of a tree, parents before their children."""
+def draw(tree: Tree, beside: bool) -> Picture:
+    """Lay out the first ``_MAX_BOXES`` providers of a tree, parents before their children.
+
+    :param beside: put the first child of each provider beside it, otherwise below it.
+    """
     names, providers = short_names(tree), list(tree.walk())
     boxes: dict[int | None, Box] = {}
     lines = []
@@ -93,23 +81,23 @@ def draw(tree: Tree, style: Style) -> Picture:
         parent = None if provider is tree.root else boxes[provider.parent_id]
         x, y = 0, bottom
         if parent is not None:
-            x = parent.x + style.indent
-            if style.beside and provider is tree.children[provider.parent_id][0]:
+            x = parent.x + (_INDENT_BESIDE if beside else _INDENT_BELOW)
+            if beside and provider is tree.children[provider.parent_id][0]:
                 y = parent.y
-        bars = _bars(provider, y + _HEAD, style)
+        bars = _bars(provider, y + _HEAD)
         left_out = len(provider.inventories) - len(bars)
         height = _HEAD + len(bars) * _BAR + bool(left_out) * 20 + _FOOT
-        name = _elided(names[provider.uuid], int((style.box - 2 * _MARGIN) / _NAME_WIDTH))
+        name = _elided(names[provider.uuid], int((_BOX - 2 * _MARGIN) / _NAME_WIDTH))
         boxes[provider.id] = box = Box(x, y, height, name, bars, left_out)
         bottom = max(bottom, y + height + _GAP)
         if parent is not None:
-            lines.append(_line(parent, box, style))
+            lines.append(_line(parent, box, beside))
     longest = max((len(bar.figures) for box in boxes.values() for bar in box.bars), default=0)
     return Picture(
-        width=max(box.x for box in boxes.values()) + style.box + 2,
+        width=max(box.x for box in boxes.values()) + _BOX + 2,
         height=bottom - _GAP + 2,
-        box=style.box,
-        bar=max(style.box - 3 * _MARGIN - int(longest * _FIGURE_WIDTH), 3 * _MARGIN),
+        box=_BOX,
+        bar=max(_BOX - 3 * _MARGIN - int(longest * _FIGURE_WIDTH), 3 * _MARGIN),
         boxes=list(boxes.values()),
         lines=lines,
         left_out=len(providers) - len(boxes),
@@ -134,25 +122,25 @@ def short_names(tree: Tree) -> Mapping[str, str]:
     return names
 
 
-def _bars(provider: Provider, y: int, style: Style) -> list[Bar]:
+def _bars(provider: Provider, y: int) -> list[Bar]:
     """Return the bars of the first ``_MAX_BARS`` inventories, from ``y`` down."""
     bars = []
     for name, inventory in list(provider.inventories.items())[:_MAX_BARS]:
         amounts = inventory_utilization(inventory)
         figures = units.used_of_capacity(name, amounts.used, amounts.capacity)
-        label = _elided(name, int((style.box - 2 * _MARGIN) / _CLASS_WIDTH))
-        bars.append(Bar(y + 12, y + 28, label, figures, amounts))
+        label = _elided(name, int((_BOX - 2 * _MARGIN) / _CLASS_WIDTH))
+        bars.append(Bar(y + 12, label, figures, amounts))
         y += _BAR
     return bars
 
 
-def _line(parent: Box, box: Box, style: Style) -> str:
+def _line(parent: Box, box: Box, beside: bool) -> str:
     """Return the line from a box to the box of a child, as an SVG path."""
     to = box.y + _HEAD // 2
-    if style.beside:
-        start, middle = parent.x + style.box, box.x - (style.indent - style.box) // 2
+    if beside:
+        start, middle = parent.x + _BOX, box.x - (_INDENT_BESIDE - _BOX) // 2
         return f'M{start} {parent.y + _HEAD // 2}H{middle}V{to}H{box.x}'
-    return f'M{parent.x + style.indent // 2} {parent.y + parent.height}V{to}H{box.x}'
+    return f'M{parent.x + _INDENT_BELOW // 2} {parent.y + parent.height}V{to}H{box.x}'
 
 
 def _elided(text: str, length: int) -> str:

@@ -99,7 +99,7 @@ def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
             if inventory['used'] > inventory['capacity'] or inventory['used'] != inventory['allocated']
         ],
         'disabled': os_traits.COMPUTE_STATUS_DISABLED in root.traits,
-        'sideways': pictures.draw(tree, pictures.SIDEWAYS),
-        'indented': pictures.draw(tree, pictures.INDENTED),
+        'sideways': pictures.draw(tree, beside=True),
+        'indented': pictures.draw(tree, beside=False),
     }
     return View('tree.html', root.display_name, data, extra)

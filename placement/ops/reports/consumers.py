@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -152,20 +152,10 @@ def read_consumer(db: Database, uuid: str) -> ConsumerReport | None:
     return report if report.allocations or report.generation is not None else None
 
 
-@dataclass(frozen=True)
-class MostCommonSize:
-    """The most common size of consumers: ``consumers`` of the ``examined`` ones have it.
-
-    ``resources`` has for each class the largest amount that such a consumer has of one provider.
-    """
-
-    resources: Mapping[str, int]
-    consumers: int
-    examined: int
-
-
-def most_common_size(db: Database, latest: int = 10_000) -> MostCommonSize | None:
+def most_common_size(db: Database, latest: int) -> dict[str, int] | None:
     """Return the most common size of the newest consumers, in one statement; None if they have no allocations.
+
+    A size has for each class the largest amount that the consumer has of one provider.
 
     :param latest: how many consumers to examine. A limit prevents reading all allocations of a large cloud.
     """
@@ -181,11 +171,8 @@ def most_common_size(db: Database, latest: int = 10_000) -> MostCommonSize | Non
     with db.reader() as tx:
         for uuid, name, amount in tx.execute(amounts):
             sizes[uuid].append((name, amount))
-    counted = Counter(map(tuple, sizes.values()))
-    if not counted:
-        return None
-    ((size, count),) = counted.most_common(1)
-    return MostCommonSize(dict(size), count, len(sizes))
+    most_common = Counter(map(tuple, sizes.values())).most_common(1)
+    return dict(most_common[0][0]) if most_common else None
 
 
 def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool]) -> list[ConsumerReport]:
