@@ -15,7 +15,7 @@ _MAX_BOXES, _MAX_BARS = 40, 8
 #: Heights: of the head of a box, of an inventory (its class, and below it a bar beside the numbers), of the bottom of a
 #: box, and of the space between boxes.
 _HEAD, _BAR, _FOOT, _GAP = 30, 36, 8, 14
-#: The width of a box, and how far a child is to the right of its parent if the first child is beside or below the parent.
+#: The width of a box, and how far a child is to the right of its parent if the first child is beside or below it.
 _BOX, _INDENT_BESIDE, _INDENT_BELOW = 270, 310, 22
 #: The space between the border of a box and its content, and between a bar and the numbers beside it.
 _MARGIN = 12
