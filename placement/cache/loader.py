@@ -111,7 +111,13 @@ def read_providers(
         return tx.execute(query if ids is None else query.where(id_.in_(ids)))
 
     query = _PROVIDERS_WITH_ROOTLESS if with_rootless else _PROVIDERS
-    intern = _Interner()
+    firsts: dict[Any, Any] = {}
+
+    def intern(value: _T) -> _T:
+        """Return the same object for all equal values, to save memory: many inventories and traits are equal."""
+        first: _T = firsts.setdefault(value, value)
+        return first
+
     inventories = _inventories_of(execute(_INVENTORIES, _inventories.resource_provider_id), classes, intern)
     report(f'inventories of {len(inventories)} providers')
     traits = _sets(execute(_TRAITS, _own_traits.resource_provider_id), intern)
@@ -186,7 +192,9 @@ def usages_of(ids: Sequence[int], providers: Integers, used: Integers, classes: 
     return UsageColumns.build(providers[np.isin(providers[:, 0], ids)], used[np.isin(used[:, 0], ids)], classes)
 
 
-def _inventories_of(rows: Iterable[Any], classes: ClassNames, intern: _Interner) -> Mapping[int, Inventories]:
+def _inventories_of(
+    rows: Iterable[Any], classes: ClassNames, intern: Callable[[Any], Any]
+) -> Mapping[int, Inventories]:
     entries_of: defaultdict[int, list[tuple[int, InventoryRecord]]] = defaultdict(list)
     for id_, class_id, *values in rows:
         entries_of[id_].append(intern((class_id, InventoryRecord(*values))))
@@ -201,19 +209,8 @@ def _inventories_of(rows: Iterable[Any], classes: ClassNames, intern: _Interner)
     return by_provider
 
 
-def _sets(rows: Iterable[Any], intern: _Interner) -> Mapping[int, frozenset[str]]:
+def _sets(rows: Iterable[Any], intern: Callable[[Any], Any]) -> Mapping[int, frozenset[str]]:
     names_of: defaultdict[int, set[str]] = defaultdict(set)
     for id_, name in rows:
         names_of[id_].add(intern(name))
     return {id_: intern(frozenset(names)) for id_, names in names_of.items()}
-
-
-class _Interner:
-    """Returns the same object for all equal values, to save memory: many inventories and sets of traits are equal."""
-
-    def __init__(self) -> None:
-        self._firsts: dict[Any, Any] = {}
-
-    def __call__(self, value: _T) -> _T:
-        first: _T = self._firsts.setdefault(value, value)
-        return first

@@ -137,19 +137,14 @@ class Snapshot:
             raise KeyError(root_id)
         return self.partitions[index], number
 
-    def find_position(self, root_id: int, id_: int) -> tuple[Partition, int]:
-        """Return the partition of a provider and the provider's position in it.
-
-        :raises KeyError: there is no such provider.
-        """
-        partition, number = self.find_tree(root_id)
+    def find_position(self, provider: Provider) -> tuple[Partition, int]:
+        """Return the partition of a provider of this snapshot, and the position of the provider in it."""
+        partition, number = self.find_tree(provider.root_id)
         first, last = partition.starts[number : number + 2].tolist()
-        if partition.providers[first].id == id_:
+        if provider.id == partition.providers[first].id:
             return partition, first
-        position = bisect.bisect_left(partition.providers, id_, first + 1, last, key=operator.attrgetter('id'))
-        if position == last or partition.providers[position].id != id_:
-            raise KeyError(id_)
-        return partition, position
+        ids = operator.attrgetter('id')
+        return partition, bisect.bisect_left(partition.providers, provider.id, first + 1, last, key=ids)
 
     @functools.cached_property
     def sharing(self) -> tuple[Provider, ...]:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 import sqlalchemy as sa
-from oslo_config import cfg
 from oslo_utils import timeutils
 
 from placement import exception
@@ -54,10 +53,6 @@ register = ovo_base.VersionedObjectRegistry.register
 
 class Context(Protocol):
     """The part of the context of a request that objects use."""
-
-    @property
-    def conf(self) -> cfg.ConfigOpts:
-        """The application's configuration."""
 
     @property
     def db(self) -> Database:

@@ -140,10 +140,7 @@ class Prefilter:
         for tree in [condition for condition in self.conditions if isinstance(condition, TreeCondition)]:
             if tree.sharing and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
                 continue
-            try:
-                return [] if tree.root_id is None else [self.snapshot.find_tree(tree.root_id)[0]]
-            except KeyError:
-                return []
+            return [] if tree.root_id is None else [self.snapshot.find_tree(tree.root_id)[0]]
         return self.snapshot.partitions
 
     def _shared_only_units(self) -> Iterator[SearchUnit]:

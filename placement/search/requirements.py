@@ -17,14 +17,13 @@ Conditions and requirements are immutable and comparable, so ``dataclasses.repla
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from placement.cache.providers import Provider
-from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.request import CandidateRequest
 
 if TYPE_CHECKING:
     # The solver imports this module, and import-linter rejects every chain of imports from the solver to numpy.
@@ -239,47 +238,40 @@ def compile_request(
 
     :param root_id_of: returns the root id for the uuid of a provider; None if there is no such provider.
     """
-    unsuffixed = [group for group in request.groups if not group.use_same_provider]
-    collective = sorted({any_of for group in unsuffixed for any_of in group.required_sets}, key=sorted)
-    root: list[Condition] = [
-        *_trait_conditions([frozenset({name}) for name in sorted(request.root_required)], request.root_forbidden),
-        *(condition for group in unsuffixed for condition in _forbidden_aggregates(group)),
-    ]
+    requirements: list[Requirement] = []
+    # The providers of the unsuffixed group have its required traits together, so these are not conditions on each.
+    collective: set[frozenset[str]] = set()
+    root = _trait_conditions([frozenset({name}) for name in sorted(request.root_required)], request.root_forbidden)
+    for group in request.groups:
+        conditions = _trait_conditions(group.required_sets if group.use_same_provider else [], group.forbidden)
+        if group.member_of:
+            any_of = tuple(dict.fromkeys(group.member_of))
+            conditions.append(AggregateCondition(any_of, or_root=not group.use_same_provider))
+        if group.forbidden_aggregates:
+            forbidden = AggregateCondition((group.forbidden_aggregates,), forbidden=True)
+            conditions.append(forbidden)
+            if not group.use_same_provider:
+                root.append(forbidden)
+        if group.in_tree is not None:
+            conditions.append(TreeCondition(root_id_of(group.in_tree), group.use_same_provider, group.in_tree))
+        resources = [ResourceCondition(name, amount) for name, amount in group.resources.items()]
+        if group.use_same_provider:
+            requirements.append(Requirement(group.suffix, True, (*resources, *conditions)))
+        else:
+            requirements += [Requirement(group.suffix, False, (condition, *conditions)) for condition in resources]
+            collective.update(group.required_sets)
     return CompiledRequest(
         request=request,
-        requirements=tuple(itertools.chain(*[_requirements(group, root_id_of) for group in request.groups])),
-        collective=TraitCondition(tuple(collective)),
+        requirements=tuple(requirements),
+        collective=TraitCondition(tuple(sorted(collective, key=sorted))),
         root=Requirement('', True, tuple(root)),
     )
 
 
-def _requirements(group: RequestGroup, root_id_of: Callable[[str], int | None]) -> Iterator[Requirement]:
-    resources = [ResourceCondition(name, amount) for name, amount in group.resources.items()]
-    # The providers of the unsuffixed group have its required traits together, so these are not conditions on each.
-    conditions: list[Condition] = [
-        *_trait_conditions(group.required_sets if group.use_same_provider else (), group.forbidden)
-    ]
-    if group.member_of:
-        conditions.append(
-            AggregateCondition(tuple(dict.fromkeys(group.member_of)), or_root=not group.use_same_provider)
-        )
-    conditions += _forbidden_aggregates(group)
-    if group.in_tree is not None:
-        conditions.append(TreeCondition(root_id_of(group.in_tree), group.use_same_provider, group.in_tree))
-    if group.use_same_provider:
-        yield Requirement(group.suffix, True, (*resources, *conditions))
-    else:
-        for condition in resources:
-            yield Requirement(group.suffix, False, (condition, *conditions))
-
-
-def _trait_conditions(required: Sequence[frozenset[str]], forbidden: frozenset[str]) -> Iterator[TraitCondition]:
+def _trait_conditions(required: Sequence[frozenset[str]], forbidden: frozenset[str]) -> list[Condition]:
+    conditions: list[Condition] = []
     if required:
-        yield TraitCondition(tuple(required))
+        conditions.append(TraitCondition(tuple(required)))
     if forbidden:
-        yield TraitCondition((forbidden,), forbidden=True)
-
-
-def _forbidden_aggregates(group: RequestGroup) -> Iterator[AggregateCondition]:
-    if group.forbidden_aggregates:
-        yield AggregateCondition((group.forbidden_aggregates,), forbidden=True)
+        conditions.append(TraitCondition((forbidden,), forbidden=True))
+    return conditions

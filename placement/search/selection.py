@@ -65,7 +65,7 @@ class AllocationCandidates:
                 indexes = [position - size for position in positions if position >= size]
                 shared.update([sharing[index] for sharing in unit.sharing_of_each() for index in indexes])
         for provider in shared:
-            partition, position = self.snapshot.find_position(provider.root_id, provider.id)
+            partition, position = self.snapshot.find_position(provider)
             used[partition].add(position)
         return used
 

@@ -180,7 +180,7 @@ class _Trees:
         for provider in self._snapshot.sharing:
             reaches = not provider.aggregates.isdisjoint(self.aggregates)
             if reaches and any(requirement.accepts(provider, None) for requirement in requirements):
-                partition, position = self._snapshot.find_position(provider.root_id, provider.id)
+                partition, position = self._snapshot.find_position(provider)
                 matches[partition][position] = True
         return matches
 
