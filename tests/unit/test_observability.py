@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import webob
 
-from placement import conf as placement_conf
 from placement import exception
 from placement.observability.metrics import CLAIM_REJECTIONS, Metrics
 from placement.web.request_log import RequestMetrics
@@ -50,17 +48,3 @@ def _claims(counts: Metrics) -> dict[str, float]:
     claims = [sample for sample in samples if sample.name == 'placement_claims_total']
     assert len(claims) == 1 + len(CLAIM_REJECTIONS)
     return {sample.labels['result']: sample.value for sample in claims if sample.value}
-
-
-@pytest.mark.parametrize('value', ['9178', ':9178', '127.0.0.1', '::1:9178', 'host:port'])
-def test_an_invalid_address_stops_the_start(tmp_path: Path, value: str) -> None:
-    (tmp_path / 'placement.conf').write_text(f'[metrics]\nbind = {value}\n')
-    with pytest.raises(exception.ConfigurationInvalid, match=r'\[metrics\] bind'):
-        placement_conf.load(config_files=[str(tmp_path / 'placement.conf')])
-
-
-@pytest.mark.parametrize('value', ['healthcheck', '/health check', '/health/', '/'])
-def test_an_invalid_health_path_stops_the_start(tmp_path: Path, value: str) -> None:
-    (tmp_path / 'placement.conf').write_text(f'[healthcheck]\npath = {value}\n')
-    with pytest.raises(exception.ConfigurationInvalid, match=r'\[healthcheck\] path'):
-        placement_conf.load(config_files=[str(tmp_path / 'placement.conf')])
