@@ -25,21 +25,21 @@ from placement.search.solver.variables import Reason
 from placement.web.context import RequestContext
 from tests.support.fixtures import Counter
 from tests.support.search import hard
+from tests.support.search.cached import snapshot_of
 from tests.support.search.examples import TOPOLOGIES
 from tests.support.search.oracle import RP, record, rp
 from tests.support.search.query_strings import uuid_of, with_uuids
-from tests.support.search.store import query_string, store
+from tests.support.search.store import store
+from tests.support.search.topologies import request_of
 
 AVX2 = 'HW_CPU_X86_AVX2'
 
 
-def _explained(
-    context: RequestContext, topology: list[RP], query: str, minor: int = 39, budget: SearchBudget | None = None
-) -> Explanation:
+def _explained(context: RequestContext, topology: list[RP], query: str, minor: int = 39) -> Explanation:
     """Store a topology, and explain a query, in which aggregates and providers are given by name."""
     store(context.db, topology)
     request = parsing.parse(with_uuids(query), (1, minor))
-    return explain(context.provider_cache.up_to_date(), request, budget or SearchBudget())
+    return explain(context.provider_cache.up_to_date(), request, SearchBudget())
 
 
 # The sentence -----------------------------------------------------------------------------------------------------
@@ -305,9 +305,7 @@ def test_a_request_of_thousands_of_rules_is_limited(context: RequestContext, que
     assert len(explanation_sentence(result)) < 1000
 
 
-def test_searches_without_a_rule_share_the_steps_of_one_search(
-    context: RequestContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_searches_without_a_rule_share_the_steps_of_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
     topology, query = hard.packing(0, classes=3)
     trials: list[SearchBudget] = []
 
@@ -316,7 +314,7 @@ def test_searches_without_a_rule_share_the_steps_of_one_search(
         return search(sites, compiled, budget)
 
     monkeypatch.setattr(explanation, 'search', recording)
-    result = _explained(context, topology, query_string(query), budget=SearchBudget(max_steps=2000))
+    result = explain(snapshot_of(topology), request_of(query), SearchBudget(max_steps=2000))
     assert len(trials) >= len(result.what_ifs) > 3
     assert max(trial.max_steps for trial in trials) <= 200
     # A search notices only between two candidates that its steps are spent.
@@ -338,9 +336,9 @@ def test_with_many_rules_fewer_candidates_are_counted_and_groups_are_not_compare
         assert [failure.reason for failure in result.combination_failures] == reasons
 
 
-def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(context: RequestContext) -> None:
+def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so() -> None:
     topology, query = hard.packing(0, classes=3)
-    result = _explained(context, topology, query_string(query), budget=SearchBudget(max_tree_steps=1000))
+    result = explain(snapshot_of(topology), request_of(query), SearchBudget(max_tree_steps=1000))
     assert result.candidates == 0
     assert result.limits_reached == {Limit.TREE_STEPS}
     assert not result.blocking_rules

@@ -67,8 +67,12 @@ def test_the_bound_on_the_size_of_an_answer_is_a_setting_and_is_logged_once(
 def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topology, query = hard.packing(0, classes=3)
+    topology, hard_query = hard.packing(0, classes=3)
     stored = Stored(app, topology)
+    amounts = {
+        group.number: ','.join(f'{name}:{n}' for name, n in group.resources.items()) for group in hard_query.groups
+    }
+    query = '&'.join(f'resources{suffix}={value}' for suffix, value in amounts.items()) + '&group_policy=none&limit=1'
     conf.set_override('max_search_steps_per_tree', 1000, 'placement')
     assert stored.candidates(query)['allocation_requests'] == []
     [line] = [record for record in caplog.records if record.levelno == logging.WARNING]

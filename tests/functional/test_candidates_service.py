@@ -8,9 +8,9 @@ from typing import Any
 from oslo_config import cfg
 
 from tests.support.search.examples import TOPOLOGIES
-from tests.support.search.oracle import RP, Group, Query, flat, record, rp
+from tests.support.search.oracle import RP, flat, record, rp
 from tests.support.search.query_strings import uuid_of
-from tests.support.search.store import Stored, query_string
+from tests.support.search.store import Stored
 
 
 def test_capacity_beyond_64_bits(app: Any) -> None:
@@ -54,8 +54,8 @@ def test_memory_for_a_symmetric_tree_is_bounded_by_the_limit(app: Any) -> None:
         for provider in [rp(tree, VCPU=64), *(rp(f'{tree}{n}', tree, SRIOV_NET_VF=8) for n in range(16))]
     ]
     stored = Stored(app, topology)
-    query = Query([Group(str(n), {'SRIOV_NET_VF': 1}) for n in range(1, 9)], 'none', 1000)
-    path = f'/allocation_candidates?{query_string(query)}'
+    groups = '&'.join(f'resources{n}=SRIOV_NET_VF:1' for n in range(1, 9))
+    path = f'/allocation_candidates?{groups}&group_policy=none&limit=1000'
     assert stored.request(path, 29).status_code == 200
     tracemalloc.start()
     response = stored.request(path, 29)
