@@ -1,17 +1,15 @@
-"""The JSON fragments of providers in the cache are those of the microversion and classes of each request.
-
-``tests/property/test_cache_histories.py`` has the changes after which they are written again.
-"""
+"""The JSON fragments of providers in the cache are those that a new process would make."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
 from oslo_config import cfg
 
 from tests.support import applications
-from tests.support.http_client import create_provider, demand
+from tests.support.http_client import claim_body, create_provider, demand
 
 PATHS = (
     '/resource_providers',
@@ -40,6 +38,30 @@ def test_each_request_gets_its_own_form(app: Any, conf: cfg.ConfigOpts) -> None:
         assert rising == bodies(fresh, reversed(EVERYTHING))
     summaries = rising['/allocation_candidates?resources=DISK_GB:1', 29]['provider_summaries']
     assert summaries[other]['resources'].keys() == {'VCPU', 'DISK_GB'}
+
+
+def test_fragments_are_written_again_after_each_change_by_another_process(app: Any, conf: cfg.ConfigOpts) -> None:
+    demand(app, 'PUT', '/resource_classes/CUSTOM_CLASS')
+    host, other = create_provider(app, VCPU=10, CUSTOM_CLASS=10), create_provider(app, VCPU=10, DISK_GB=10)
+    path, child = f'/resource_providers/{host}', str(uuid.uuid4())
+    changes: list[tuple[str, str, Any, str]] = [
+        ('PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 2}}), '1.29'),
+        ('PUT', f'{path}/inventories/VCPU', {'resource_provider_generation': 2, 'total': 7}, '1.29'),
+        ('PUT', f'{path}/traits', {'resource_provider_generation': 3, 'traits': ['HW_CPU_X86_AVX2']}, '1.29'),
+        ('PUT', path, {'name': 'renamed'}, '1.13'),
+        ('POST', '/resource_providers', {'name': 'child', 'uuid': child, 'parent_provider_uuid': host}, '1.29'),
+        ('PUT', path, {'name': 'joined', 'parent_provider_uuid': other}, '1.29'),
+        ('PUT', '/resource_classes/CUSTOM_CLASS', {'name': 'CUSTOM_RENAMED'}, '1.6'),
+        ('DELETE', f'/resource_providers/{child}', None, '1.29'),
+    ]
+    paths = [(PATHS[0], 29), (PATHS[1], 12), (PATHS[1], 27), (PATHS[3], 29)]
+    before = bodies(app, paths)
+    for change in changes:
+        with applications.application(conf.placement_database.connection) as fresh:
+            demand(fresh, *change)
+            after = bodies(app, paths)
+            assert before != after == bodies(fresh, paths), change
+            before = after
 
 
 def test_fragments_of_few_forms_are_kept(app: Any) -> None:
