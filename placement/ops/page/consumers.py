@@ -7,7 +7,7 @@ from typing import Any
 
 from placement import validation
 from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
-from placement.ops.reports import capacity, consumers
+from placement.ops.reports import consumers
 from placement.ops.reports.tree_filter import TreeFilter
 
 #: Maximum numbers of consumers and of allocations on one page, and of projects in the list.
@@ -30,7 +30,7 @@ def consumers_view(sources: Sources, parameters: Parameters) -> View:
         consumer = consumers.read_consumer(sources.db, validation.canonical_uuid(text))
         results = consumers.ConsumerPage(1, [consumer]) if consumer else results
     pages = Pagination(page, _CONSUMERS, results.consumers)
-    trees = capacity.list_trees(sources.provider_cache.up_to_date(), TreeFilter(name=text), count=0).trees
+    trees = TreeFilter(name=text).count(sources.provider_cache.up_to_date())
     data |= {'consumers': results.rows, 'trees': trees, **pages.data()}
     return View('consumers.html', 'Consumers', data, {'pages': pages})
 

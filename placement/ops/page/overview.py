@@ -61,13 +61,12 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
 
 def _problems(sources: Sources, snapshot: Snapshot, trees: TreeFilter) -> Mapping[str, Any]:
     """Return how many hosts have each problem; ``without_capacity`` is None if no consumer has allocations."""
-    problems: dict[str, Any] = {
-        inventory_state.value: capacity.summary(snapshot, replace(trees, states=frozenset({inventory_state}))).trees
-        for inventory_state in (InventoryState.OVER_COMMITTED, InventoryState.RESERVED)
-    }
     size = consumers.most_common_size(sources.db, _SIZED_CONSUMERS)
-    problems['without_capacity'] = size and {
-        'hosts': capacity.summary(snapshot, replace(trees, lacking=size)).trees,
-        'size': size,
+    over_committed, reserved = (
+        replace(trees, states=frozenset({state})) for state in (InventoryState.OVER_COMMITTED, InventoryState.RESERVED)
+    )
+    return {
+        'over_committed': over_committed.count(snapshot),
+        'reserved': reserved.count(snapshot),
+        'without_capacity': size and {'hosts': replace(trees, lacking=size).count(snapshot), 'size': size},
     }
-    return problems

@@ -95,6 +95,10 @@ class TreeFilter:
                 included &= self._trees_lacking_capacity(partition, shared)
             yield partition, included
 
+    def count(self, snapshot: Snapshot) -> int:
+        """Return the number of the selected trees. Errors are as for ``select``."""
+        return sum(int(included.sum()) for _, included in self.select(snapshot))
+
     def _conditions(self, partition: Partition) -> Iterator[Flags]:
         """Yield, for each condition that any provider of a tree may satisfy, which providers satisfy it."""
         if self.name:
