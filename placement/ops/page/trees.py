@@ -7,7 +7,6 @@ from typing import Any
 import os_traits
 
 from placement import validation
-from placement.cache.snapshot import Snapshot
 from placement.ops.page import pictures
 from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
 from placement.ops.reports import capacity, consumers, provider_trees
@@ -30,7 +29,7 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
         'search': trees.name,
         'scope': trees,
         'order': order,
-        'trees': [_row(snapshot, row) for row in tree_page.rows],
+        'trees': list(map(_row, tree_page.rows)),
         **pages.data(),
     }
     all_classes = capacity.class_names(snapshot)
@@ -44,16 +43,13 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
     return View('trees.html', 'Trees', data, extra)
 
 
-def _row(snapshot: Snapshot, row: TreeRow) -> dict[str, Any]:
+def _row(row: TreeRow) -> dict[str, Any]:
     """Return the data of one row. ``reserved`` lists the classes without capacity and usage in the tree."""
-    root, utilizations = snapshot.find_provider(row.uuid), row.utilizations
+    utilizations = row.utilizations.items()
     return {
         **vars(row),
-        'over_committed': [name for name, utilization in utilizations.items() if utilization.over_committed],
-        'reserved': [
-            name for name, utilization in utilizations.items() if not utilization.capacity and not utilization.used
-        ],
-        'disabled': root is not None and os_traits.COMPUTE_STATUS_DISABLED in root.traits,
+        'over_committed': [name for name, utilization in utilizations if utilization.over_committed],
+        'reserved': [name for name, utilization in utilizations if not utilization.capacity and not utilization.used],
     }
 
 

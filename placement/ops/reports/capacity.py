@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import os_traits
 from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
@@ -213,14 +214,16 @@ FULLEST, NAME = 'fullest', 'name'
 class TreeRow:
     """One tree, with name and uuid of its root, and the sums over its providers by resource class.
 
-    ``found`` names the provider that matched, if not the root.
+    ``disabled`` tells whether the root has the trait ``COMPUTE_STATUS_DISABLED``: there nova places nothing. ``found``
+    names the provider that matched, if not the root.
     """
 
     uuid: str
     name: str
     providers: int
     utilizations: Mapping[str, Utilization]
-    found: str | None = None
+    disabled: bool
+    found: str | None
 
 
 @dataclass(frozen=True)
@@ -267,7 +270,8 @@ def list_trees(
         }
         match = next(filter(name_matcher(trees.name), tree), tree[0]) if trees.name else tree[0]
         matching = None if match is tree[0] else match.display_name
-        rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), utilizations, matching))
+        disabled = os_traits.COMPUTE_STATUS_DISABLED in tree[0].traits
+        rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), utilizations, disabled, matching))
     return TreePage(len(places), rows)
 
 
