@@ -5,6 +5,7 @@ The API identifies projects and users by an external id and types by a name: tex
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -99,9 +100,14 @@ def add_statements(
     :param desired: the columns to write by consumer uuid; None deletes the consumer.
     :param existing: the consumers that exist, by uuid, with the generation that was read together with the allocations.
     """
-    rows = sorted((existing[uuid] for uuid in desired if uuid in existing), key=lambda row: row.id)
-    updated = [(row, attributes) for row in rows if (attributes := desired[row.uuid]) is not None]
-    deleted = [row for row in rows if desired[row.uuid] is None]
+    rows = sorted([existing[uuid] for uuid in desired if uuid in existing], key=operator.attrgetter('id'))
+    updated, deleted = [], []
+    for row in rows:
+        attributes = desired[row.uuid]
+        if attributes is None:
+            deleted.append(row)
+        else:
+            updated.append((row, attributes))
     if updated and deleted:
         # Lock all in order of id, because the UPDATE and the DELETE each lock only their own rows in this order.
         for ids in sql.chunks([row.id for row in rows]):

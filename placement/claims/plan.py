@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -97,12 +96,13 @@ def make_plan(
     current = read_current_state(tx, [claim.consumer_uuid for claim in claims], claims)
     for claim in claims:
         check_generation(claim, current)
-    for uuid in itertools.chain.from_iterable(claim.allocations for claim in claims):
-        if uuid not in current.providers:
-            raise exception.AllocationProviderNotFound(uuid=uuid)
     # 2. Resource classes of the inventories and of the allocations.
     names = [name for provider in reshaped for name in provider.inventories]
-    names += [name for claim in claims for amounts in claim.allocations.values() for name in amounts]
+    for claim in claims:
+        for uuid, amounts in claim.allocations.items():
+            if uuid not in current.providers:
+                raise exception.AllocationProviderNotFound(uuid=uuid)
+            names += amounts
     class_ids = db.resource_classes.lock_ids(tx, names)
     # 3. Projects, users and types.
     desired = consumers.ensure_owners_and_types(tx, claims, current)
