@@ -29,40 +29,38 @@ def _seen(token: str | None, path: str = '/traits', **headers: str) -> tuple[int
     return req.get_response(authentication.NoAuth(behind, make_context)).status_code, seen[0]
 
 
+def _identity(user: str, project: str | None, *roles: str, **scope: str) -> dict[str, Any]:
+    return {'user_id': user, 'project_id': project, 'roles': list(roles), **scope}
+
+
 @pytest.mark.parametrize(
-    ('token', 'identity'),
+    ('token', 'headers', 'identity'),
     [
-        ('admin', {'user_id': 'admin', 'project_id': 'admin', 'roles': ['admin']}),
-        ('admin:p', {'user_id': 'admin', 'project_id': 'p', 'roles': ['admin']}),
-        ('Admin', {'user_id': 'Admin', 'project_id': 'Admin', 'roles': []}),
-        ('u:p:q', {'user_id': 'u', 'project_id': 'p:q', 'roles': []}),
-        ('', {'user_id': '', 'project_id': '', 'roles': []}),
+        ('admin', {}, _identity('admin', 'admin', 'admin')),
+        ('admin:p', {}, _identity('admin', 'p', 'admin')),
+        ('Admin', {}, _identity('Admin', 'Admin')),
+        ('u:p:q', {}, _identity('u', 'p:q')),
+        ('', {}, _identity('', '')),
+        ('admin:p', {'X-Roles': 'reader'}, _identity('admin', 'p', 'reader')),
+        ('u:p', {'X-Roles': ' a , b,,'}, _identity('u', 'p', 'a', 'b')),
+        ('admin:p', {'X-Roles': ''}, _identity('admin', 'p')),
+        ('u:p', {'X-Roles': 'Admin'}, _identity('u', 'p', 'Admin')),
+        ('u:p', {'X-Project-Id': 'q'}, _identity('u', 'q')),
+        ('u:p', {'X-Project-Id': ''}, _identity('u', 'p')),
+        (
+            'admin:p',
+            {'OpenStack-System-Scope': 'all', 'X-Project-Id': 'q'},
+            _identity('admin', None, 'admin', system_scope='all'),
+        ),
+        ('admin:p', {'OpenStack-System-Scope': ''}, _identity('admin', 'p', 'admin')),
     ],
 )
-def test_noauth2_reads_the_token(token: str, identity: dict[str, Any]) -> None:
-    assert _seen(token) == (200, identity)
+def test_noauth2_reads_token_roles_project_and_scope(
+    token: str, headers: dict[str, str], identity: dict[str, Any]
+) -> None:
     claims = {name: value for name, value in CLAIMS.items() if name not in ('X-Roles', 'X-Project-Id')}
-    assert _seen(token, **claims) == (200, identity)
-
-
-@pytest.mark.parametrize('token', ['admin', 'u'])
-@pytest.mark.parametrize(
-    ('header', 'roles'), [('reader', ['reader']), (' a , b,,', ['a', 'b']), ('', []), ('Admin', ['Admin'])]
-)
-def test_noauth2_reads_the_roles(token: str, header: str, roles: list[str]) -> None:
-    expected = {'user_id': token, 'project_id': 'p', 'roles': roles}
-    assert _seen(f'{token}:p', **{'X-Roles': header}) == (200, expected)
-
-
-def test_noauth2_reads_the_project() -> None:
-    assert _seen('u:p', **{'X-Project-Id': 'q'}) == (200, {'user_id': 'u', 'project_id': 'q', 'roles': []})
-    assert _seen('u:p', **{'X-Project-Id': ''})[1]['project_id'] == 'p'
-
-
-def test_noauth2_reads_the_scope() -> None:
-    identity = {'user_id': 'admin', 'project_id': None, 'roles': ['admin'], 'system_scope': 'all'}
-    assert _seen('admin:p', **{'OpenStack-System-Scope': 'all', 'X-Project-Id': 'q'}) == (200, identity)
-    assert _seen('admin:p', **{'OpenStack-System-Scope': ''})[1]['project_id'] == 'p'
+    assert _seen(token, **headers) == (200, identity)
+    assert _seen(token, **{**claims, **headers}) == (200, identity)
 
 
 def test_noauth2_requires_a_token_except_at_the_root() -> None:
