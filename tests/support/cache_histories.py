@@ -8,8 +8,8 @@ from __future__ import annotations
 import collections
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from tests.support.http_client import send_request
 
@@ -46,6 +46,20 @@ class Universe:
         self.names = [f'{mark.lower()}-{number}' for number in range(providers + 2)]
 
 
+class Kind(NamedTuple):
+    """A kind of request: how often it is sent, and what; the fields of ``path`` are chosen at random.
+
+    ``is_guarded`` adds a provider generation to the body, which is usually the current one.
+    """
+
+    weight: int
+    method: str
+    path: str
+    body: Callable[[History], Any] = lambda _: None
+    version: str = _LATEST
+    is_guarded: bool = False
+
+
 class History:
     """One client that writes at random; ``step`` makes one request, with those that have to precede it.
 
@@ -55,176 +69,54 @@ class History:
 
     def __init__(self, send: Send, universe: Universe, seed: object) -> None:
         self._send = send
-        self._all = universe
+        self.names = universe
         self._choose = random.Random(str(seed))
+        #: The consumer of the current request.
+        self.consumer = ''
         self.answers: collections.Counter[tuple[str, bool]] = collections.Counter()
         self.errors: list[tuple[str, int]] = []
-        self._habits: Mapping[Callable[[], int | None], int] = {
-            self.create: 8,
-            self.change: 8,
-            self.move: 10,
-            self.delete: 4,
-            self.put_inventories: 6,
-            self.post_inventory: 4,
-            self.put_inventory: 4,
-            self.delete_inventory: 2,
-            self.delete_inventories: 1,
-            self.put_traits: 6,
-            self.delete_traits: 2,
-            self.put_aggregates: 6,
-            self.put_aggregates_without_generation: 3,
-            self.claim: 14,
-            self.claim_several: 8,
-            self.release: 10,
-            self.make_class: 3,
-            self.post_class: 2,
-            self.rename_class: 2,
-            self.delete_class: 2,
-            self.make_trait: 3,
-            self.delete_trait: 2,
-        }
-
-    @property
-    def kinds(self) -> set[str]:
-        """The names of all kinds of requests."""
-        return {habit.__name__ for habit in self._habits}
 
     def populate(self) -> None:
         """Create what claims need to succeed: each provider as a root with inventory."""
-        for provider, name in zip(self._all.providers, self._all.names, strict=False):
-            self._request('POST', '/resource_providers', {'uuid': provider, 'name': name})
+        for provider, name in zip(self.names.providers, self.names.names, strict=False):
+            self._send('POST', '/resource_providers', {'uuid': provider, 'name': name}, _LATEST)
             inventories = {resource_class: {'total': 1000} for resource_class in _STANDARD}
             body = {'resource_provider_generation': 0, 'inventories': inventories}
-            self._request('PUT', f'/resource_providers/{provider}/inventories', body)
+            self._send('PUT', f'/resource_providers/{provider}/inventories', body, _LATEST)
 
     def step(self) -> None:
         """Send one random request."""
-        (habit,) = self._choose.choices(list(self._habits), list(self._habits.values()))
-        status = habit()
+        (name,) = self._choose.choices(list(KINDS), [kind.weight for kind in KINDS.values()])
+        kind, provider, self.consumer = KINDS[name], self.one(self.names.providers), self.one(self.names.consumers)
+        path = kind.path.format(
+            provider=provider,
+            consumer=self.consumer,
+            resource_class=self.one(self.classes()),
+            custom_class=self.one(self.names.classes),
+            trait=self.one(self.names.traits),
+        )
+        body = kind.body(self)
+        if kind.is_guarded:
+            body = {'resource_provider_generation': self._generation(provider), **body}
+        status, _ = self._send(kind.method, path, body, kind.version)
         if status is not None and status >= 500:
-            self.errors.append((habit.__name__, status))
+            self.errors.append((name, status))
         elif status is not None:
-            self.answers[habit.__name__, status < 300] += 1
+            self.answers[name, status < 300] += 1
 
-    # Providers -------------------------------------------------------------------------------------------------
+    # Bodies ---------------------------------------------------------------------------------------------------
 
-    def create(self) -> int | None:
-        body = {'uuid': self._provider(), 'name': self._one(self._all.names)}
-        if self._choose.random() < 0.6:
-            body['parent_provider_uuid'] = self._provider()
-        return self._request('POST', '/resource_providers', body)
+    def provider(self, chance_of_parent: float, **members: Any) -> dict[str, Any]:
+        """A provider with a name, and perhaps with a parent."""
+        body = {**members, 'name': self.one(self.names.names)}
+        if self._choose.random() < chance_of_parent:
+            body['parent_provider_uuid'] = self.one(self.names.providers)
+        return body
 
-    def change(self) -> int | None:
-        body: dict[str, Any] = {'name': self._one(self._all.names)}
-        if self._choose.random() < 0.5:
-            body['parent_provider_uuid'] = self._provider()
-        return self._request('PUT', f'/resource_providers/{self._provider()}', body)
-
-    def move(self) -> int | None:
-        """A provider of any tree goes elsewhere, or becomes a root, with all below it."""
-        parent = None if self._choose.random() < 0.3 else self._provider()
-        body = {'name': self._one(self._all.names), 'parent_provider_uuid': parent}
-        return self._request('PUT', f'/resource_providers/{self._provider()}', body, '1.37')
-
-    def delete(self) -> int | None:
-        return self._request('DELETE', f'/resource_providers/{self._provider()}')
-
-    # Parts of providers --------------------------------------------------------------------------------------------
-
-    def put_inventories(self) -> int | None:
-        provider = self._provider()
-        inventories = {name: self._inventory() for name in self._some(self._classes())}
-        return self._guarded('PUT', provider, 'inventories', {'inventories': inventories})
-
-    def post_inventory(self) -> int | None:
-        body = {'resource_class': self._one(self._classes()), **self._inventory()}
-        return self._request('POST', f'/resource_providers/{self._provider()}/inventories', body)
-
-    def put_inventory(self) -> int | None:
-        path = f'inventories/{self._one(self._classes())}'
-        return self._guarded('PUT', self._provider(), path, self._inventory())
-
-    def delete_inventory(self) -> int | None:
-        path = f'/resource_providers/{self._provider()}/inventories/{self._one(self._classes())}'
-        return self._request('DELETE', path)
-
-    def delete_inventories(self) -> int | None:
-        return self._request('DELETE', f'/resource_providers/{self._provider()}/inventories')
-
-    def put_traits(self) -> int | None:
-        traits = self._some([*self._all.traits, *_STANDARD_TRAITS])
-        return self._guarded('PUT', self._provider(), 'traits', {'traits': traits})
-
-    def delete_traits(self) -> int | None:
-        return self._request('DELETE', f'/resource_providers/{self._provider()}/traits')
-
-    def put_aggregates(self) -> int | None:
-        return self._guarded('PUT', self._provider(), 'aggregates', {'aggregates': self._some(self._all.aggregates)})
-
-    def put_aggregates_without_generation(self) -> int | None:
-        path = f'/resource_providers/{self._provider()}/aggregates'
-        return self._request('PUT', path, self._some(self._all.aggregates), '1.1')
-
-    # Allocations -------------------------------------------------------------------------------------
-
-    def claim(self) -> int | None:
-        consumer = self._one(self._all.consumers)
-        return self._request('PUT', f'/allocations/{consumer}', self._entry(consumer))
-
-    def claim_several(self) -> int | None:
-        consumers = self._choose.sample(self._all.consumers, self._choose.randint(1, 3))
-        return self._request('POST', '/allocations', {consumer: self._entry(consumer) for consumer in consumers})
-
-    def release(self) -> int | None:
-        return self._request('DELETE', f'/allocations/{self._one(self._all.consumers)}')
-
-    # Names -----------------------------------------------------------------------------------------------------
-
-    def make_class(self) -> int | None:
-        return self._request('PUT', f'/resource_classes/{self._one(self._all.classes)}')
-
-    def post_class(self) -> int | None:
-        return self._request('POST', '/resource_classes', {'name': self._one(self._all.classes)})
-
-    def rename_class(self) -> int | None:
-        path = f'/resource_classes/{self._one(self._all.classes)}'
-        return self._request('PUT', path, {'name': self._one(self._all.classes)}, '1.6')
-
-    def delete_class(self) -> int | None:
-        return self._request('DELETE', f'/resource_classes/{self._one(self._all.classes)}')
-
-    def make_trait(self) -> int | None:
-        return self._request('PUT', f'/traits/{self._one(self._all.traits)}')
-
-    def delete_trait(self) -> int | None:
-        return self._request('DELETE', f'/traits/{self._one(self._all.traits)}')
-
-    # Sending --------------------------------------------------------------------------------------------
-
-    def _request(self, method: str, path: str, body: Any = None, version: str = _LATEST) -> int | None:
-        return self._send(method, path, body, version)[0]
-
-    def _guarded(self, method: str, provider: str, path: str, body: dict[str, Any]) -> int | None:
-        """Write with a provider generation, usually the current one."""
-        status, answer = self._send('GET', f'/resource_providers/{provider}', None, _LATEST)
-        generation = answer['generation'] if status == 200 else 0
-        if self._choose.random() < 0.1:
-            generation += 1
-        body = {'resource_provider_generation': generation, **body}
-        return self._request(method, f'/resource_providers/{provider}/{path}', body)
-
-    def _entry(self, consumer: str) -> dict[str, Any]:
-        status, answer = self._send('GET', f'/allocations/{consumer}', None, _LATEST)
-        generation = answer.get('consumer_generation') if status == 200 else None
-        allocations = {
-            provider: {'resources': {name: self._choose.randint(1, 3) for name in self._some(_STANDARD, least=1)}}
-            for provider in self._choose.sample(self._all.providers, self._choose.choice((0, 1, 1, 2, 2)))
-        }
-        return {'allocations': allocations, 'consumer_generation': generation, **_OWNER}
-
-    def _inventory(self) -> dict[str, Any]:
+    def inventory(self, **members: Any) -> dict[str, Any]:
         choose = self._choose
         return {
+            **members,
             'total': choose.randint(4, 40),
             'reserved': choose.choice((0, 0, 1)),
             'min_unit': choose.choice((1, 1, 1, 2)),
@@ -233,15 +125,80 @@ class History:
             'allocation_ratio': choose.choice((1.0, 1.5, 0.9)),
         }
 
-    def _classes(self) -> list[str]:
-        return [*_STANDARD * 2, *self._all.classes]
+    def inventory_of_class(self) -> dict[str, Any]:
+        return self.inventory(resource_class=self.one(self.classes()))
 
-    def _provider(self) -> str:
-        return self._one(self._all.providers)
+    def inventories(self) -> dict[str, Any]:
+        return {'inventories': {name: self.inventory() for name in self.some(self.classes())}}
 
-    def _one(self, of: Sequence[str]) -> str:
+    def class_name(self) -> dict[str, Any]:
+        return {'name': self.one(self.names.classes)}
+
+    def traits(self) -> dict[str, Any]:
+        return {'traits': self.some([*self.names.traits, *_STANDARD_TRAITS])}
+
+    def aggregates(self) -> list[str]:
+        return self.some(self.names.aggregates)
+
+    def claim(self, consumer: str) -> dict[str, Any]:
+        status, answer = self._send('GET', f'/allocations/{consumer}', None, _LATEST)
+        generation = answer.get('consumer_generation') if status == 200 else None
+        allocations = {
+            provider: {'resources': {name: self._choose.randint(1, 3) for name in self.some(_STANDARD, least=1)}}
+            for provider in self._choose.sample(self.names.providers, self._choose.choice((0, 1, 1, 2, 2)))
+        }
+        return {'allocations': allocations, 'consumer_generation': generation, **_OWNER}
+
+    def claims(self) -> dict[str, Any]:
+        consumers = self._choose.sample(self.names.consumers, self._choose.randint(1, 3))
+        return {consumer: self.claim(consumer) for consumer in consumers}
+
+    # Choices --------------------------------------------------------------------------------------------------
+
+    def _generation(self, provider: str) -> int:
+        status, answer = self._send('GET', f'/resource_providers/{provider}', None, _LATEST)
+        generation = answer['generation'] if status == 200 else 0
+        return int(generation) + (self._choose.random() < 0.1)
+
+    def uuid(self) -> str:
+        return self.one(self.names.providers)
+
+    def classes(self) -> list[str]:
+        return [*_STANDARD * 2, *self.names.classes]
+
+    def one(self, of: Sequence[str]) -> str:
         return self._choose.choice(of)
 
-    def _some(self, of: Sequence[str], least: int = 0) -> list[str]:
+    def some(self, of: Sequence[str], least: int = 0) -> list[str]:
         distinct = list(dict.fromkeys(of))
         return self._choose.sample(distinct, self._choose.randint(least, min(len(distinct), 3)))
+
+
+_PROVIDER = '/resource_providers/{provider}'
+KINDS = {
+    'create': Kind(8, 'POST', '/resource_providers', lambda history: history.provider(0.6, uuid=history.uuid())),
+    'change': Kind(8, 'PUT', _PROVIDER, lambda history: history.provider(0.5)),
+    # A provider of any tree goes elsewhere, or becomes a root, with all below it.
+    'move': Kind(10, 'PUT', _PROVIDER, lambda history: {'parent_provider_uuid': None, **history.provider(0.7)}, '1.37'),
+    'delete': Kind(4, 'DELETE', _PROVIDER),
+    'put inventories': Kind(6, 'PUT', f'{_PROVIDER}/inventories', History.inventories, is_guarded=True),
+    'post inventory': Kind(4, 'POST', f'{_PROVIDER}/inventories', History.inventory_of_class),
+    'put inventory': Kind(4, 'PUT', f'{_PROVIDER}/inventories/{{resource_class}}', History.inventory, is_guarded=True),
+    'delete inventory': Kind(4, 'DELETE', f'{_PROVIDER}/inventories/{{resource_class}}'),
+    'delete inventories': Kind(1, 'DELETE', f'{_PROVIDER}/inventories'),
+    'put traits': Kind(6, 'PUT', f'{_PROVIDER}/traits', History.traits, is_guarded=True),
+    'delete traits': Kind(2, 'DELETE', f'{_PROVIDER}/traits'),
+    'put aggregates': Kind(
+        6, 'PUT', f'{_PROVIDER}/aggregates', lambda history: {'aggregates': history.aggregates()}, is_guarded=True
+    ),
+    'put aggregates without generation': Kind(3, 'PUT', f'{_PROVIDER}/aggregates', History.aggregates, '1.1'),
+    'claim': Kind(14, 'PUT', '/allocations/{consumer}', lambda history: history.claim(history.consumer)),
+    'claim several': Kind(8, 'POST', '/allocations', History.claims),
+    'release': Kind(10, 'DELETE', '/allocations/{consumer}'),
+    'put class': Kind(3, 'PUT', '/resource_classes/{custom_class}'),
+    'post class': Kind(2, 'POST', '/resource_classes', History.class_name),
+    'rename class': Kind(2, 'PUT', '/resource_classes/{custom_class}', History.class_name, '1.6'),
+    'delete class': Kind(2, 'DELETE', '/resource_classes/{custom_class}'),
+    'put trait': Kind(3, 'PUT', '/traits/{trait}'),
+    'delete trait': Kind(2, 'DELETE', '/traits/{trait}'),
+}
