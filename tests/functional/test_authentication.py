@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import pathlib
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +25,16 @@ def test_identity_headers_of_a_client_do_not_make_an_administrator(app: Any) -> 
     claims = {name: value for name, value in CLAIMS.items() if name != 'X-Roles'}
     req = webob.Request.blank('/resource_providers', headers={**claims, 'X-Auth-Token': 'user'})
     assert req.get_response(app).status_code == 403
+
+
+def test_noauth2_does_not_import_keystonemiddleware() -> None:
+    program = (
+        'import sys, placement.deploy, placement.conf\n'
+        'overrides = {"api": {"auth_strategy": "noauth2"}, "placement_database": {"connection": "sqlite://"}}\n'
+        'placement.deploy.loadapp(placement.conf.load(config_files=[], overrides=overrides))\n'
+        'sys.exit("keystonemiddleware" in sys.modules)\n'
+    )
+    assert subprocess.run([sys.executable, '-W', 'error', '-c', program], check=False, timeout=120).returncode == 0
 
 
 @pytest.fixture

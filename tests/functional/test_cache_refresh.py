@@ -155,6 +155,19 @@ def test_the_state_of_a_lagging_node_is_not_taken(
     assert provider_cache.builds == 1
 
 
+def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
+    provider_cache: Counting, context: RequestContext, older: Database
+) -> None:
+    newest = provider_cache.up_to_date()
+    for db in (older, context.db):
+        provider_cache._db = db
+        assert provider_cache.up_to_date() is newest
+    let_grace_pass(provider_cache)
+    provider_cache._db = older
+    assert provider_cache.up_to_date() is newest
+    assert provider_cache.builds == 1
+
+
 def test_the_cache_is_loaded_again_when_a_database_stays_older(
     provider_cache: Counting, older: Database, reasons: Reasons
 ) -> None:

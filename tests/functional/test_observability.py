@@ -24,11 +24,13 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import exporter
 from placement.db import migration
 from placement.db.api import Database
+from placement.db.errors import RetryTransaction
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.observability.processes import Processes, ProcessNumber
 from placement.ops.metrics import DatabaseCollector
 from placement.web.context import RequestContext
+from placement.web.health import HealthCheck
 from tests.support import applications, http_client, preforked
 from tests.support.objects import create_provider, set_aggregates
 from tests.support.pages import section
@@ -101,6 +103,18 @@ def test_claims_and_searches_are_counted(app: deploy.Application, conf: cfg.Conf
     assert _beyond_zero(app, 'placement_allocation_candidates_truncated_total') == {('candidates',): 1}
 
 
+def test_retries_are_counted(app: deploy.Application) -> None:
+    attempts: list[int] = []
+
+    def work(_connection: object) -> None:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise RetryTransaction
+
+    app.db.write(work)
+    assert sum(_values(app, 'placement_transaction_retries_total').values()) == 2
+
+
 def test_without_configuration_nothing_is_counted_and_the_library_is_not_loaded(load: Load, tmp_path: Path) -> None:
     assert not isinstance(observability.create(load()), Metrics)
     code = 'import sys, placement.wsgi; sys.exit("prometheus_client" in sys.modules)'
@@ -151,6 +165,11 @@ def test_a_scrape_takes_few_statements_and_none_within_the_interval(
     http_client.create_provider(app)
     with queries(at_most=1):
         assert _samples(_scrape(listener))['placement_resource_providers'] == {(): 3}
+
+
+def test_an_aggregate_that_is_named_twice_is_shown_once(app: deploy.Application, load: Load) -> None:
+    listener = _listener(app.db, load(metrics={'aggregates': [AGGREGATE, AGGREGATE.upper()]}))
+    assert _scrape(listener).text.count('\nplacement_aggregate_trees{') == 1
 
 
 def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) -> None:
@@ -217,6 +236,13 @@ def test_not_ready_while_the_providers_cannot_be_loaded(load: Load, tmp_path: Pa
         tx.exec_driver_sql('ALTER TABLE away RENAME TO placement_aggregates')
     assert webob.Request.blank('/health/ready').get_response(app).status_code == 200
     app.db.dispose()
+
+
+def test_ready_with_a_read_only_database() -> None:
+    """Reads and searches go on, so load balancers must not take the process out."""
+    health = HealthCheck(webob.exc.HTTPNotFound(), '/health', lambda: None, is_read_only=lambda: True)
+    ready = webob.Request.blank('/health/ready').get_response(health)
+    assert (ready.status_code, ready.text) == (200, 'The database is read-only.\n')
 
 
 def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:
