@@ -96,12 +96,15 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """
+    # What the search finds.
     budget = replace(budget, reached=set())
     candidates = list(itertools.chain.from_iterable(find_candidates(snapshot, request, budget).candidate_sets))
+    # What it would find without each rule.
     prefilter = Prefilter(snapshot, request)
     all_rules = list(rules(prefilter.compiled))
     trials = _Trials(snapshot, request, budget, min(len(all_rules), _MAX_RULES))
     what_ifs = [WhatIf(rule, *trials.search_without(rule)) for rule in all_rules[:_MAX_RULES]]
+    # What remains after each rule (``stages``).
     result = Explanation(
         trees=count_flags(partition.has_root for partition in snapshot.partitions),
         candidates=len(candidates),
@@ -112,6 +115,7 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
         rules_not_tried=len(all_rules) - len(what_ifs),
         first_candidates=[_supplies(candidate) for candidate in candidates[:_MAX_SHOWN]],
     )
+    # If nothing is found: which rules block the request, and why.
     return result if candidates or not snapshot.partitions else _complete_empty(result, trials)
 
 
@@ -140,6 +144,7 @@ class _Trials:
         self._used: list[SearchBudget] = []
 
     def next_budget(self) -> SearchBudget:
+        """Return the budget of the next search: the remaining steps, but at most a tenth of all."""
         remaining = self._total.max_steps - sum(budget.steps_taken for budget in self._used)
         steps = max(min(remaining, self._total.max_steps // 10), 0)
         self._used.append(SearchBudget(self._max_candidates, steps, self._total.max_tree_steps // 10))
