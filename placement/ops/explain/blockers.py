@@ -216,37 +216,45 @@ def _blocker_of_amount(
         for requirement in requirements
         if condition in requirement.conditions
     ]
-    # The providers that satisfy the other rules of the group, and why they cannot allocate the amount.
+    absences = _absences(complete, rule, requirements)
+    # The providers that satisfy the other rules of the group.
     eligible = trees.providers(without_amount)
-    entries = _entries(name, eligible)
-    counts = shortfalls(name, amount, entries)
-    sufficient = counts[0].providers if counts and counts[0].kind == 'combined' else 0
-    notes = [] if sufficient else _unshared(trees, without_amount, rule, condition)
-    absences = []
-    # If the group has no other class, these are its rules that require something that no provider has.
-    if sum(len(requirement.resources) for requirement in requirements) == 1:
-        own_rules = (other for other in rules(complete.compiled) if rule.suffix in other.suffixes)
-        absences = [Cause(CauseKind.NONE_EXISTS, other) for other in own_rules if _is_absent(snapshot, other)]
     if not any(flags.any() for flags in eligible.values()):
-        # No provider satisfies the other rules of the group, so all inventories of the class are counted.
+        # There are none, so all inventories of the class are counted.
         everywhere = {partition: partition.all_providers() for partition in snapshot.partitions}
         counts = shortfalls(name, amount, _entries(name, everywhere))
         causes = absences or [Cause(CauseKind.NONE_LEFT, rule)]
         if counts and counts[0].kind != 'combined':
             causes = [*causes, Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=counts)]
-        return Blocker(rule, causes, trees.count, counts, notes=notes)
-    if sufficient:
-        cause = Cause(CauseKind.SUFFICIENT_ALONE, rule, sufficient)
-    elif counts:
-        is_only_rule = without(complete.compiled.request, rule) is None and not complete.compiled.root.conditions
-        kind = CauseKind.INSUFFICIENT_ANYWHERE if is_only_rule else CauseKind.INSUFFICIENT
-        cause = Cause(kind, rule, shortfalls=counts)
-    elif requirements[0].use_same_provider:
-        cause = Cause(CauseKind.REJECTED, rule, count_flags(eligible.values()))
+        return Blocker(rule, causes, trees.count, counts, notes=_unshared(trees, without_amount, rule, condition))
+    entries = _entries(name, eligible)
+    counts = shortfalls(name, amount, entries)
+    notes = absences
+    if counts and counts[0].kind == 'combined':
+        cause = Cause(CauseKind.SUFFICIENT_ALONE, rule, counts[0].providers)
     else:
-        cause = Cause(CauseKind.NOT_IN_TREES, rule, trees.count)
+        notes = [*_unshared(trees, without_amount, rule, condition), *absences]
+        if counts:
+            is_only_rule = without(complete.compiled.request, rule) is None and not complete.compiled.root.conditions
+            kind = CauseKind.INSUFFICIENT_ANYWHERE if is_only_rule else CauseKind.INSUFFICIENT
+            cause = Cause(kind, rule, shortfalls=counts)
+        elif requirements[0].use_same_provider:
+            cause = Cause(CauseKind.REJECTED, rule, count_flags(eligible.values()))
+        else:
+            cause = Cause(CauseKind.NOT_IN_TREES, rule, trees.count)
     near_misses = list(_near_misses(complete, condition, entries, budget))
-    return Blocker(rule, [cause], trees.count, counts, near_misses, [*notes, *absences])
+    return Blocker(rule, [cause], trees.count, counts, near_misses, notes)
+
+
+def _absences(complete: Prefilter, rule: Rule, requirements: Sequence[Requirement]) -> list[Cause]:
+    """Return the rules of the group that require something that no provider has, if it has no class besides this one.
+
+    :param requirements: the requirements of the group of ``rule``.
+    """
+    if sum(len(requirement.resources) for requirement in requirements) > 1:
+        return []
+    own_rules = (other for other in rules(complete.compiled) if rule.suffix in other.suffixes)
+    return [Cause(CauseKind.NONE_EXISTS, other) for other in own_rules if _is_absent(complete.snapshot, other)]
 
 
 def _entries(name: str, providers: Mapping[Partition, Flags]) -> list[Entry]:
