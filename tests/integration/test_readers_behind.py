@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import os
 import pathlib
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -21,14 +19,13 @@ import sqlalchemy as sa
 from placement.cache.snapshot import Snapshot
 from placement.db import change_log, change_log_slots, tables
 from placement.objects.resource_provider import ResourceProvider
-from tests.support import applications, databases, idle_processes, logs, tcp_proxy
+from tests.support import applications, databases, idle_processes, logs
 from tests.support.event_hooks import listening
 from tests.support.idle_processes import Process
 from tests.support.objects import claim, create_provider
 from tests.support.waiting import wait_until
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
-on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
 
 
 @pytest.fixture
@@ -142,103 +139,6 @@ def test_a_restored_database(start: Callable[[], Process], reader: Process, lost
     reader.check()
     rename(reader, 'by the reader')
     reader.check()
-
-
-# A transaction that ends late -----------------------------------------------------------------------------
-
-
-def killed_in_commit(url: sa.URL, *, done: bool) -> None:
-    """Rename the provider in a process that is killed before or after its COMMIT, without an answer to anybody."""
-    child = os.fork()
-    if not child:
-        process = Process(url)
-        dialect = process.db.engine.dialect
-        commit = dialect.do_commit
-        writes: list[str] = []
-
-        def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-            if 'placement_change_log_slots SET sequence' in statement:
-                writes.append(statement)
-
-        def die(connection: Any) -> None:
-            if not writes:
-                commit(connection)
-                return
-            if done:
-                commit(connection)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        sa.event.listen(process.db.engine, 'before_cursor_execute', note)
-        dialect.do_commit = die  # type: ignore[assignment,method-assign]
-        rename(process, 'by the killed')
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-
-
-@everywhere
-@pytest.mark.parametrize('done', [False, True])
-def test_a_slot_of_a_process_that_was_killed_in_the_commit(
-    url: sa.URL, start: Callable[[], Process], reader: Process, done: bool
-) -> None:
-    """The next owner goes on with the number that was committed."""
-    killed_in_commit(url, done=done)
-    # The server may notice the end of the connection a little later.
-    wait_until(lambda: ('by the killed' in names(reader.search())) is done)
-    reader.check()
-    logs.free_all(reader.db)
-    successor = start()
-    while logs.next_slot(successor.db) in {slot.slot_id for slot in reader.db._slots._process_slots().free}:
-        successor.db._slots._process_slots().free.clear()
-    rename(successor, 'by the successor')
-    reader.check()
-    for process in (reader, successor, reader):
-        rename(process, 'again')
-        reader.check()
-
-
-@on_servers
-def test_a_slot_whose_commit_arrives_after_it_was_taken(
-    url: sa.URL, start: Callable[[], Process], reader: Process
-) -> None:
-    """The process was killed after it had sent COMMIT, which the server gets when others look for free slots."""
-    with tcp_proxy.breaking(url) as (proxy, through):
-        slow = Process(through)
-        rename(slow, 'by the slow')
-        slot = logs.next_slot(slow.db)
-        proxy.next_commit = 'slow'
-        late = threading.Thread(target=rename, args=(slow, 'late'))
-        late.start()
-        while not proxy.broken:
-            late.join(0.01)
-        logs_taken = take_all_free(reader, start, locked=slot)
-        assert slot not in logs_taken
-        reader.check()
-        proxy.deliver()
-        late.join()
-        reader.check()
-        assert names(reader.search()) == {'late'}
-        slow.kill()
-    logs.free_all(reader.db)
-    rename(start(), 'by the next owner')
-    reader.check()
-
-
-def take_all_free(reader: Process, start: Callable[[], Process], locked: int) -> set[int]:
-    """Make all slots free but the locked one, whose owner is silent all the same, and let two processes take some."""
-    for row in reader.db.fetch_all(sa.select(tables.change_log_slots.c.id)):
-        if row.id != locked:
-            logs.free(reader.db, row.id)
-    processes = [start(), start()]
-    for process in processes:
-        create_provider(applications.administrator(process.db))
-        ResourceProvider.destroy(applications.administrator(process.db), newest_provider(process))
-    return {logs.next_slot(process.db) for process in processes}
-
-
-def newest_provider(process: Process) -> str:
-    providers = tables.resource_providers.c
-    uuid: str = process.db.fetch_all(sa.select(providers.uuid).order_by(providers.id.desc()).limit(1))[0].uuid
-    return uuid
 
 
 # A node of a cluster --------------------------------------------------------------------------------------

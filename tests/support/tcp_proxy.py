@@ -132,7 +132,7 @@ class Breaker(Proxy):
     def __init__(self, host: str, port: int) -> None:
         super().__init__(host, port)
         #: What becomes of the next COMMIT: it is ``lost`` or ``delivered``, or it is ``late``, so that the database
-        #: gets it when ``deliver`` is called. One that is ``slow`` is also late, but its connection is not broken.
+        #: gets it when ``deliver`` is called.
         self.next_commit: str | None = None
         #: The number of these COMMITs.
         self.broken = 0
@@ -152,19 +152,19 @@ class Breaker(Proxy):
             target.sendall(data)
             return
         fate, self.next_commit = self.next_commit, None
-        if fate != 'slow':
-            for connection in (source, target):
-                self._selector.unregister(connection)
-                del self._partners[connection]
+        for connection in (source, target):
+            self._selector.unregister(connection)
+            del self._partners[connection]
+        source.close()
+        if fate == 'lost':
+            target.close()
+        else:
             # The database gets no end of the connection before the COMMIT.
-            source.close()
             self._left.append(target)
-        if fate in ('late', 'slow'):
+        if fate == 'late':
             self._held = target, data
         elif fate == 'delivered':
             target.sendall(data)
-        else:
-            target.close()
         self.broken += 1
 
     def __exit__(self, *error: object) -> None:
