@@ -10,7 +10,6 @@ import pathlib
 import re
 import socket
 import ssl
-import subprocess
 import uuid
 from collections.abc import Mapping
 
@@ -30,6 +29,13 @@ EDITS = {
 }
 (CATALOG,) = set(re.findall(r'endpoint create .* (https://\S+)', section('keystone.md', 'Set up')))
 METRICS = 'curl -s http://127.0.0.1:9178/metrics'
+FORGED = {
+    'X-Forwarded-Proto': 'gopher',
+    'X-Forwarded-Host': 'evil.example',
+    'X-Forwarded-Prefix': '/evil',
+    'Forwarded': 'proto=gopher;host=evil.example',
+    'Script-Name': '/evil',
+}
 TOKEN = {'X-Auth-Token': 'good-admin', 'OpenStack-API-Version': 'placement 1.29'}
 
 
@@ -98,16 +104,22 @@ def _trust(host: machine.Machine) -> ssl.SSLContext:
 
 
 def _check(host: machine.Machine) -> None:
-    """The service responds at the URL of the catalog, requires a token, and rejects health checks."""
+    """The service responds at the URL of the catalog only, requires a token, and rejects health checks.
+
+    It knows the URL, whatever clients say in forwarding headers, and accepts long queries, but no longer bodies.
+    """
     wait_until(functools.partial(_succeeds, host, f'curl -sf --cacert placement.pem {CATALOG}'), 'no answer')
     for path in ('', '/'):
         assert _send_request(host, path).json()['versions'][0]['max_version'] == '1.29'
     assert _send_request(host, '/resource_providers').status_code == 401
-    created = _send_request(
-        host, '/resource_providers', TOKEN | {'X-Forwarded-Prefix': '/forged'}, {'name': str(uuid.uuid4())}
-    )
-    assert created.status_code == 200, created.text
-    assert created.headers['location'] == f'{CATALOG}/resource_providers/{created.json()["uuid"]}'
+    for name, value in FORGED.items():
+        created = _send_request(host, '/resource_providers', TOKEN | {name: value}, {'name': str(uuid.uuid4())})
+        assert created.status_code == 200, created.text
+        assert created.headers['location'] == f'{CATALOG}/resource_providers/{created.json()["uuid"]}', name
+        assert created.json()['links'][0]['href'].startswith('/placement/resource_providers/')
+    assert _send_request(host, '/resource_providers', TOKEN, {'name': 'x' * 2**20}).status_code == 413
+    outside = f'{CATALOG.removesuffix("/placement")}/resource_providers'
+    assert host.run(f'curl -s -o /dev/null -w "%{{http_code}}" --cacert placement.pem {outside}') == '404'
     assert _send_request(host, '/resource_providers/a%2Fb', TOKEN).status_code == 404
     aggregates = ','.join(str(uuid.uuid4()) for _ in range(400))
     assert _send_request(host, f'/resource_providers?member_of=in:{aggregates}', TOKEN).json() == {
@@ -255,20 +267,3 @@ def test_metrics_of_uwsgi(host: machine.Machine, identity_url: str) -> None:
     host.run('systemctl restart placement-uwsgi')
     wait_until(lambda: _succeeds(host, f'{METRICS} --fail | grep "^placement_process_start"'), 'no metrics')
     assert 'status="401"' not in host.run(METRICS)
-
-
-@pytest.mark.usefixtures('uwsgi')
-def test_the_program_is_a_wsgi_script_for_uwsgi(host: machine.Machine) -> None:
-    """As devstack and others start it: without a module, with the path of the program."""
-    host.run('systemctl stop placement-uwsgi')
-    program = '/opt/placement/bin/placement-api'
-    options = f'--http-socket 127.0.0.1:9000 --wsgi-file {program} --master --enable-threads --need-app --lazy-apps'
-    host.run(f'systemd-run --unit=script --uid=placement /opt/placement/bin/uwsgi {options}')
-    url = 'http://127.0.0.1:9000/'
-
-    def answers() -> bool:
-        ran: subprocess.CompletedProcess[str] = host.try_run(f'curl -s {url}')
-        return '"max_version":"1.29"' in ran.stdout
-
-    wait_until(answers, 'uWSGI does not serve the program')
-    assert host.try_run(f'curl -s -o /dev/null -w "%{{http_code}}" {url}resource_providers').stdout == '401'
