@@ -15,9 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.support import adopted, applications, assertions, caches, databases, legacy_database, races, servers
+from tests.support import adopted, applications, assertions, caches, databases, legacy_database, servers
 from tests.support.fixtures import PointCommandsAt
-from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.history.load import Load
 from tests.support.legacy_service import Busy
@@ -91,17 +90,6 @@ def urls(fleet_of_servers: list[servers.Server]) -> list[str]:
 @pytest.mark.parametrize('race', assertions.RACES)
 def test_race(urls: list[str], race: str) -> None:
     assertions.RACES[race](urls)
-
-
-def test_reading_on_one_node_what_was_written_on_another(urls: list[str]) -> None:
-    with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(contextlib.closing(Client([url], token='admin'))) for url in urls]
-        target = races.provider(clients[0], 1000)
-        for number in range(60):
-            writer, reader = clients[number % 3], clients[(number + 1) % 3]
-            consumer = str(uuid.uuid4())
-            fleet.demand(writer, 'PUT', f'/allocations/{consumer}', races.claim([target], None))
-            assert fleet.demand(reader, 'GET', f'/allocations/{consumer}')['consumer_generation'] == 1
 
 
 def test_searching_on_one_node_what_was_written_on_another(urls: list[str]) -> None:
