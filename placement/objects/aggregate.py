@@ -9,11 +9,12 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import change_log, errors, generation, name_cache, provider_tree, sql, tables
+from placement.db import change_log, errors, generation, name_cache, sql, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
 from placement.objects import base
 from placement.objects.base import Context
+from placement.objects.resource_provider import BY_UUID
 
 _aggregates = tables.placement_aggregates
 _members, _providers = tables.resource_provider_aggregates, tables.resource_providers
@@ -57,7 +58,7 @@ def replace(context: Context, provider_uuid: str, uuids: Iterable[str], expected
             if provider_id is not None:
                 change_log.record_providers(tx, [provider_id])
         if provider_id is None:
-            if tx.execute(provider_tree.BY_UUID, {'sought': provider_uuid}).first() is None:
+            if tx.execute(BY_UUID, {'sought': provider_uuid}).first() is None:
                 raise exception.ResourceProviderNotFound(uuid=provider_uuid)
             raise exception.ProviderGenerationMismatch
         _replace(tx, context.db.aggregates, provider_id, desired)

@@ -17,10 +17,11 @@ import os_traits
 import sqlalchemy as sa
 from oslo_utils import timeutils
 
-from placement.db import migration, provider_tree, sql, tables
+from placement.db import migration, sql, tables
 from placement.ops.adoption import Step
 from placement.ops.adoption.found_tables import FoundTable
 from placement.ops.adoption.names import Names
+from placement.ops.audit import find_roots
 from placement.units import plural
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -124,7 +125,7 @@ def _loops(connection: sa.Connection, names: Names) -> Iterator[str]:
     columns = names[tables.resource_providers].c
     rows = connection.execute(sa.select(columns.id, columns.parent_provider_id)).all()
     parents = {row.id: row.parent_provider_id for row in rows}
-    looping = sorted(id_ for id_, root_id in provider_tree.find_roots(parents).items() if root_id is None)
+    looping = sorted(id_ for id_, root_id in find_roots(parents).items() if root_id is None)
     if looping:
         yield f'The parents of {names[tables.resource_providers].name} form a loop: {_examples(looping)}.'
 
@@ -232,7 +233,7 @@ def _fill_roots(connection: sa.Connection) -> None:
         .where(_providers.c.id == sa.bindparam('provider'))
         .values(root_provider_id=sa.bindparam('root'), updated_at=_providers.c.updated_at)
     )
-    root_of = provider_tree.find_roots(parents)
+    root_of = find_roots(parents)
     connection.execute(change, [{'provider': id_, 'root': root_of[id_]} for id_ in rootless])
 
 

@@ -18,8 +18,9 @@ from placement.cache import loader
 from placement.cache.providers import SHARING_TRAIT, InventoryRecord, Provider
 from placement.cache.snapshot import Snapshot
 from placement.capacity import capacity_limit
-from placement.db import provider_tree, sql, tables
+from placement.db import sql, tables
 from placement.db.api import Database
+from placement.ops.audit import find_roots
 from placement.ops.reports.capacity import Utilization
 
 _inventories, _allocations, _classes = tables.inventories.c, tables.allocations.c, tables.resource_classes.c
@@ -243,7 +244,7 @@ def _trees(
     loop.
     """
     parents = {provider.id: provider.parent_id for provider in providers}
-    for start in [id_ for id_, root_id in provider_tree.find_roots(parents).items() if root_id is None]:
+    for start in [id_ for id_, root_id in find_roots(parents).items() if root_id is None]:
         # The first provider that is reached twice on the way up becomes a root.
         passed: set[int] = set()
         id_: int | None = start
