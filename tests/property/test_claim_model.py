@@ -41,30 +41,19 @@ Holding = dict[Key, int]
 Types = Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """An inventory, as a request gives it."""
+def allows(inventory: InventoryRecord, amount: int) -> bool:
+    return inventory.min_unit <= amount <= inventory.max_unit and amount % inventory.step_size == 0
 
-    total: int
-    reserved: int
-    allocation_ratio: float
-    min_unit: int
-    max_unit: int
-    step_size: int
 
-    def allows(self, amount: int) -> bool:
-        return self.min_unit <= amount <= self.max_unit and amount % self.step_size == 0
-
-    @property
-    def limit(self) -> float:
-        return (self.total - self.reserved) * self.allocation_ratio
+def limit(inventory: InventoryRecord) -> float:
+    return (inventory.total - inventory.reserved) * inventory.allocation_ratio
 
 
 @dataclasses.dataclass
 class Model:
     """Inventories and the allocations of consumers."""
 
-    inventories: dict[Key, Record] = dataclasses.field(default_factory=dict)
+    inventories: dict[Key, InventoryRecord] = dataclasses.field(default_factory=dict)
     holdings: dict[str, Holding] = dataclasses.field(default_factory=dict)
     generations: dict[str, int] = dataclasses.field(default_factory=dict)
     types: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -75,7 +64,7 @@ class Model:
         return sum(amounts.get(key, 0) for who, amounts in self.holdings.items() if who not in without)
 
     def rejection(
-        self, request: dict[str, Holding], inventories: Mapping[Key, Record] | None = None
+        self, request: dict[str, Holding], inventories: Mapping[Key, InventoryRecord] | None = None
     ) -> type[exception.PlacementError] | None:
         inventories = self.inventories if inventories is None else inventories
         wishes = [(key, amount) for holding in request.values() for key, amount in holding.items()]
@@ -87,21 +76,21 @@ class Model:
         for key, amount in wishes:
             if key not in inventories:
                 return exception.InvalidAllocationInventory
-            if not inventories[key].allows(amount):
+            if not allows(inventories[key], amount):
                 return exception.AllocationConstraintsViolated
             running[key] = running.get(key, 0) + amount
             total = self.used(key, without=frozenset(request)) + running[key]
-            if total > inventories[key].limit and total > self.used(key):
+            if total > limit(inventories[key]) and total > self.used(key):
                 return exception.AllocationCapacityExceeded
         return None
 
     def reshape_rejection(
-        self, sent: Sequence[tuple[str, int, Mapping[str, Record]]], request: dict[str, Holding]
+        self, sent: Sequence[tuple[str, int, Mapping[str, InventoryRecord]]], request: dict[str, Holding]
     ) -> type[exception.PlacementError] | None:
         for provider, generation, records in sent:
             if generation != self.provider_generations[provider]:
                 return exception.ReshapeGenerationConflict
-            if any(math.trunc(record.limit) < 0 for record in records.values()):
+            if any(math.trunc(limit(record)) < 0 for record in records.values()):
                 return exception.InvalidInventoryCapacity
         new = {(provider, name): record for provider, _, records in sent for name, record in records.items()}
         rejected = self.rejection(request, {**self.inventories, **new})
@@ -115,14 +104,14 @@ class Model:
         return None
 
     def carry_out_reshape(
-        self, sent: Sequence[tuple[str, int, Mapping[str, Record]]], request: dict[str, Holding], types: Types
+        self, sent: Sequence[tuple[str, int, Mapping[str, InventoryRecord]]], request: dict[str, Holding], types: Types
     ) -> None:
         for provider, _, records in sent:
             self.replace_inventories(provider, records)
             self.provider_generations[provider] += 2 if records else 1
         self.carry_out(request, types)
 
-    def replace_inventories(self, provider: str, records: Mapping[str, Record]) -> None:
+    def replace_inventories(self, provider: str, records: Mapping[str, InventoryRecord]) -> None:
         for key in [key for key in self.inventories if key[0] == provider]:
             del self.inventories[key]
         self.inventories.update({(provider, name): record for name, record in records.items()})
@@ -147,13 +136,14 @@ class Model:
 
 
 records = st.builds(
-    Record,
+    InventoryRecord,
     total=st.integers(1, 12),
     reserved=st.integers(0, 3),
     allocation_ratio=st.sampled_from([0.5, 1.0, 1.15, 2.0]),
     min_unit=st.integers(1, 2),
     max_unit=st.integers(3, 12),
     step_size=st.sampled_from([1, 1, 2, 3]),
+    used=st.just(0),
 )
 keys = st.tuples(st.sampled_from(PROVIDERS), st.sampled_from(CLASSES))
 holdings = st.dictionaries(keys, st.integers(1, 8), max_size=3)
@@ -196,17 +186,14 @@ class Topology:
         for name, uuid_ in self.uuids.items():
             ResourceProvider.create(context, name=uuid_, uuid=uuid_)
             self.model.provider_generations[name] = 0
-            self.step_inventory(name, {'VCPU': Record(8, 0, 1.0, 1, 8, 1)})
+            self.step_inventory(name, {'VCPU': InventoryRecord(8, max_unit=8)})
 
-    def step_inventory(self, name: str, records: dict[str, Record]) -> None:
+    def step_inventory(self, name: str, records: dict[str, InventoryRecord]) -> None:
         provider = ResourceProvider.get_by_uuid(self.context, self.uuids[name])
         vanishing = [key for key in self.model.inventories if key[0] == name and key[1] not in records]
         in_use = [key for key in vanishing if self.model.used(key)]
         try:
-            set_inventories(
-                provider,
-                *[(class_, InventoryRecord(**dataclasses.asdict(record))) for class_, record in records.items()],
-            )
+            set_inventories(provider, *records.items())
         except exception.InventoryInUse:
             assert in_use
             return
@@ -227,20 +214,13 @@ class Topology:
                 replace_allocations(self.context.db, claims)
 
     def step_reshape(
-        self, inventories: dict[str, tuple[dict[str, Record], int]], request: dict[str, Holding], types: Types
+        self, inventories: dict[str, tuple[dict[str, InventoryRecord], int]], request: dict[str, Holding], types: Types
     ) -> None:
         request = {who: by_provider(holding) for who, holding in request.items()}
         sent = [
             (name, self.model.provider_generations[name] + off, records) for name, (records, off) in inventories.items()
         ]
-        providers = [
-            ReshapedProvider(
-                self.uuids[name],
-                generation,
-                {class_: InventoryRecord(**dataclasses.asdict(record)) for class_, record in records.items()},
-            )
-            for name, generation, records in sent
-        ]
+        providers = [ReshapedProvider(self.uuids[name], generation, records) for name, generation, records in sent]
         claims = [self.claim_of(who, holding, types.get(who, UNSET)) for who, holding in request.items()]
         expected = self.model.reshape_rejection(sent, request)
         if expected is None:
@@ -285,13 +265,8 @@ class Topology:
             provider, stored = Inventory.get_all_with_provider(self.context, uuid_)
             assert provider.generation == self.model.provider_generations[name]
             assert {
-                (name, inventory.resource_class): Record(
-                    inventory.total,
-                    inventory.reserved,
-                    inventory.allocation_ratio,
-                    inventory.min_unit,
-                    inventory.max_unit,
-                    inventory.step_size,
+                (name, inventory.resource_class): InventoryRecord(
+                    *[getattr(inventory, field) for field in InventoryRecord._fields if field != 'used']
                 )
                 for inventory in stored
             } == {key: record for key, record in self.model.inventories.items() if key[0] == name}

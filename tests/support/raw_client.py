@@ -6,9 +6,11 @@ import dataclasses
 import io
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
+
+import webob
 
 from tests.support import error_details
 
@@ -60,46 +62,23 @@ class Answer:
         return text
 
 
-def environ_of(request: Request) -> dict[str, Any]:
-    """The WSGI environment that an HTTP server would make of the request (PEP 3333)."""
+def send(app: Any, request: Request) -> Answer:
+    """Send the request to the application, as an HTTP server would (PEP 3333), and read the whole answer."""
     path, _, query = request.target.partition('?')
-    environ: dict[str, Any] = {
+    environ = {
         'REQUEST_METHOD': request.method,
-        'SCRIPT_NAME': '',
         'PATH_INFO': unquote_to_bytes(path.encode('latin-1')).decode('latin-1'),
         'QUERY_STRING': query,
-        'SERVER_NAME': '127.0.0.1',
-        'SERVER_PORT': '8778',
-        'SERVER_PROTOCOL': 'HTTP/1.1',
-        'REMOTE_ADDR': '127.0.0.1',
-        'wsgi.version': (1, 0),
-        'wsgi.url_scheme': 'http',
-        'wsgi.input': io.BytesIO(request.body),
-        'wsgi.errors': io.StringIO(),
-        'wsgi.multithread': True,
-        'wsgi.multiprocess': True,
-        'wsgi.run_once': False,
         'CONTENT_LENGTH': str(len(request.body)),
+        'wsgi.input': io.BytesIO(request.body),
     }
     for name, value in request.headers.items():
         key = name.upper().replace('-', '_')
         environ[key if key in {'CONTENT_TYPE', 'CONTENT_LENGTH'} else f'HTTP_{key}'] = value
-    return environ
-
-
-def send(app: Any, request: Request) -> Answer:
-    """Send the request to the application and read the whole answer."""
-    started: list[tuple[str, list[tuple[str, str]]]] = []
-
-    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
-        started.append((status, headers))
-
-    chunks: Iterable[bytes] = app(environ_of(request), start_response)
+    status, headers, chunks = webob.Request.blank('/', environ).call_application(app)
     body = b''.join(chunks)
-    close = getattr(chunks, 'close', None)
-    if close is not None:
-        close()
-    status, headers = started[-1]
+    if hasattr(chunks, 'close'):
+        chunks.close()
     assert not any(mark in text for pair in headers for text in pair for mark in '\r\n\0'), headers
     return Answer(int(status.split()[0]), {name.lower(): value for name, value in headers}, body)
 
