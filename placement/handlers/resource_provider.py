@@ -174,12 +174,11 @@ def update_resource_provider(
 
     If the body has no ``parent_provider_uuid``, the parent stays the same.
     """
-    provider = ResourceProvider(context, uuid=uuid)
     if 'parent_provider_uuid' in data:
-        parent = _canonical(data['parent_provider_uuid'])
-        provider.rename_and_move(data['name'], parent, reparenting=microversion.requested(req) >= (1, 37))
+        parent, reparenting = _canonical(data['parent_provider_uuid']), microversion.requested(req) >= (1, 37)
+        provider = ResourceProvider.rename_and_move(context, uuid, data['name'], parent, reparenting=reparenting)
     else:
-        provider.rename(data['name'])
+        provider = ResourceProvider.rename(context, uuid, data['name'])
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 
 

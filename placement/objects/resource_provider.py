@@ -106,18 +106,20 @@ class ResourceProvider(base.Timestamped):
         """
         context.db.write(lambda tx: _delete(tx, uuid))
 
-    def rename(self, name: str) -> None:
-        """Rename the provider. This needs only the ``uuid`` of the object, and sets all other fields.
+    @classmethod
+    def rename(cls, context: Context, uuid: str, name: str) -> ResourceProvider:
+        """Rename a provider, and return it.
 
         :raises DuplicateProviderName: another provider has the name.
         :raises ResourceProviderNotFound: there is no such provider.
         """
-        self._update(name, lambda tx: _rename(tx, self.uuid, name))
+        return cls._update(context, name, lambda tx: _rename(tx, uuid, name))
 
-    def rename_and_move(self, name: str, parent: str | None, *, reparenting: bool = False) -> None:
-        """Rename the provider and change its parent (api-ref/resource-providers.md#the-rules-of-parents).
-
-        This sets the same fields as ``rename``.
+    @classmethod
+    def rename_and_move(
+        cls, context: Context, uuid: str, name: str, parent: str | None, *, reparenting: bool = False
+    ) -> ResourceProvider:
+        """Rename a provider, change its parent (api-ref/resource-providers.md#the-rules-of-parents), and return it.
 
         :param parent: uuid, or None for no parent.
         :param reparenting: whether a parent can be changed or removed. If false, only a root can get a parent.
@@ -127,17 +129,15 @@ class ResourceProvider(base.Timestamped):
         :raises ProviderTreeLoop: the parent is the provider itself or in the tree below it.
         :raises DuplicateProviderName, ResourceProviderNotFound: as for ``rename``.
         """
-        uuid = self.uuid
-        self._update(name, lambda tx: _rename_and_move(tx, uuid, name, parent, reparenting=reparenting))
+        return cls._update(context, name, lambda tx: _rename_and_move(tx, uuid, name, parent, reparenting=reparenting))
 
-    def _update(self, name: str, work: Callable[[sa.Connection], dict[str, Any]]) -> None:
+    @classmethod
+    def _update(cls, context: Context, name: str, work: Callable[[sa.Connection], dict[str, Any]]) -> ResourceProvider:
         try:
-            fresh = self._context.db.write(work)
+            columns = context.db.write(work)
         except db_exc.DBDuplicateEntry as error:
             raise exception.DuplicateProviderName(name=name) from error
-        for field in self.fields:
-            setattr(self, field, fresh[field])
-        self.obj_reset_changes()
+        return cls(context, **{field: columns[field] for field in cls.fields})
 
 
 # Trees -------------------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def let_grace_pass(provider_cache: ProviderCache) -> None:
 
 
 def rename(context: RequestContext, host: ResourceProvider, name: str) -> None:
-    ResourceProvider.get_by_uuid(context, host.uuid).rename(name)
+    ResourceProvider.rename(context, host.uuid, name)
 
 
 def claim_one(context: RequestContext, host: ResourceProvider) -> None:

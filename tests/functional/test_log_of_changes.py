@@ -52,7 +52,7 @@ def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext,
     assert logged() == {host.id: ChangeKind.PROVIDER}
     set_traits(host, ['HW_CPU_X86_AVX2'])
     assert logged() == {}
-    other.rename_and_move('another', host.uuid)
+    ResourceProvider.rename_and_move(context, other.uuid, 'another', host.uuid)
     assert logged() == {other.id: ChangeKind.PROVIDER, child.id: ChangeKind.PROVIDER}
     ResourceProvider.destroy(context, child.uuid)
     assert logged() == {child.id: ChangeKind.PROVIDER}

@@ -161,7 +161,7 @@ def test_moving_a_provider_costs_six(
         line = create_provider(context, f'below{number}', (top if number % 2 else line).uuid)
     parent = {'own tree': sibling.uuid, 'other tree': host.uuid, 'none': None}[place]
     with queries(at_most=6):
-        top.rename_and_move('renamed', parent, reparenting=True)
+        ResourceProvider.rename_and_move(context, top.uuid, 'renamed', parent, reparenting=True)
     roots = {'own tree': root, 'other tree': host, 'none': top}
     assert ResourceProvider.get_by_uuid(context, line.uuid).root_provider_uuid == roots[place].uuid
 

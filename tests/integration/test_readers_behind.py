@@ -61,7 +61,7 @@ def rename(process: Process, name: str) -> None:
     """Give the first provider another name."""
     context = applications.administrator(process.db)
     rows = process.db.fetch_all(sa.select(tables.resource_providers.c.uuid).order_by(tables.resource_providers.c.id))
-    ResourceProvider.get_by_uuid(context, rows[0].uuid).rename(name)
+    ResourceProvider.rename(context, rows[0].uuid, name)
 
 
 def names(state: Snapshot) -> set[str | None]:

@@ -54,7 +54,7 @@ class Process:
             if kind == 'claim':
                 claim(context, {provider.uuid: {'VCPU': 1}})
             elif kind == 'rename':
-                provider.rename(str(uuid.uuid4()))
+                ResourceProvider.rename(context, provider.uuid, str(uuid.uuid4()))
             elif kind == 'traits':
                 set_traits(provider, choose.choice([[], ['HW_CPU_X86_AVX2']]))
             elif kind == 'shrink':
