@@ -74,11 +74,7 @@ def _parser() -> command.CommandParser:
 
 def _run_with_database(args: argparse.Namespace) -> int:
     conf = _configuration(args)
-    if not args.has_timeout:
-        # A statement that changes the schema, or a repair, may take longer than a request.
-        conf.set_override('socket_timeout', 0, 'placement_database')
-        conf.set_override('lock_wait_timeout', 0, 'placement_database')
-    db = Database(conf)
+    db = Database(conf, time_limits=args.has_timeout)
     try:
         if args.needs_schema:
             migration.check_revision(db.engine)

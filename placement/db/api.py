@@ -69,12 +69,14 @@ class Database:
     Nothing connects before the first statement, so the service starts even while the database is unavailable.
 
     :param conf: a ``ConfigOpts`` with the group ``placement_database``.
+    :param time_limits: whether ``socket_timeout`` and ``lock_wait_timeout`` apply. A statement that changes the schema,
+        or a repair, may take longer than a request.
     :raises ConfigurationInvalid: ``connection`` is missing, or a URL that can never work (``connections.engine_url``).
     """
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, *, time_limits: bool = True) -> None:
         self._options = conf.placement_database
-        self._engine = connections.create_engine(self._options)
+        self._engine = connections.create_engine(self._options, time_limits=time_limits)
         sa.event.listen(self._engine, 'after_cursor_execute', change_log.observe)
         #: Counts retries, claims and searches; does nothing unless metrics are configured.
         self.metrics = observability.create(conf)
