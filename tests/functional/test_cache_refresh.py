@@ -24,6 +24,7 @@ from placement.cache import refresh
 from placement.cache.providers import Provider
 from placement.cache.refresh import CacheState, ProviderCache
 from placement.cache.snapshot import Snapshot
+from placement.cmd import manage
 from placement.db import change_log, tables
 from placement.db.api import Database
 from placement.objects.resource_class import ResourceClass
@@ -33,7 +34,7 @@ from placement.web.context import RequestContext
 from tests.support import applications
 from tests.support.cache_equality import assert_same, compare
 from tests.support.event_hooks import listening
-from tests.support.fixtures import Counter
+from tests.support.fixtures import Counter, PointCommandsAt
 from tests.support.objects import claim, create_provider, set_traits
 from tests.support.waiting import wait_until
 
@@ -214,12 +215,17 @@ def test_the_cache_is_loaded_again_when_entries_of_the_log_are_missing(
 
 
 def test_changes_by_hand_are_seen_after_invalidate_caches(
-    provider_cache: Counting, context: RequestContext, host: ResourceProvider, reasons: Reasons
+    provider_cache: Counting,
+    context: RequestContext,
+    host: ResourceProvider,
+    reasons: Reasons,
+    point_commands_at: PointCommandsAt,
 ) -> None:
+    point_commands_at(context.db.engine.url)
     with context.db.engine.begin() as tx:
         tx.execute(tables.resource_providers.update().values(name='by hand'))
     assert name_in(provider_cache.up_to_date(), host) == 'host'
-    context.db.write(change_log.record_reload)
+    assert manage.main(['db', 'invalidate-caches']) == 0
     assert name_in(provider_cache.up_to_date(), host) == 'by hand'
     provider_cache.up_to_date()
     assert provider_cache.builds == 2
