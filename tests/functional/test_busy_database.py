@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from placement.db import errors
 from tests.support import applications, error_details
 from tests.support.event_hooks import listening
 from tests.support.http_client import claim_body, create_provider, send_request
@@ -124,3 +126,18 @@ def test_a_read_is_retried_when_the_database_was_locked(app: Any, retries: int) 
     with listening(app.db.engine, 'do_execute', fail):
         assert send_request(app, 'GET', '/traits').status_int == 200
     assert len(conflicts) == retries
+
+
+def test_a_locked_table_is_a_conflict_too() -> None:
+    """SQLITE_LOCKED, which is not SQLITE_BUSY."""
+    error = sqlite3.OperationalError('database table is locked')
+    error.sqlite_errorname = 'SQLITE_LOCKED_SHAREDCACHE'
+    assert errors.is_conflict(sa.exc.OperationalError('SELECT', None, error))
+
+
+@pytest.mark.parametrize('generation', [2**31, 2**64])
+def test_a_generation_that_no_provider_can_have_is_409(app: Any, generation: int) -> None:
+    body = {'resource_provider_generation': generation, 'aggregates': []}
+    response = send_request(app, 'PUT', f'/resource_providers/{create_provider(app)}/aggregates', body)
+    assert response.status_int == 409
+    assert response.json['errors'][0]['code'] == 'placement.concurrent_update'

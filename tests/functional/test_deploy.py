@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator
@@ -180,6 +181,18 @@ def test_two_applications_in_one_process_share_nothing(load: Load, tmp_path: pat
     assert _post(first, b'{"name": "a"}', chunked=False).status_code == 201
     assert len(_send(first, '/resource_providers').json['resource_providers']) == 1
     assert _send(other, '/resource_providers').json['resource_providers'] == []
+
+
+def test_a_policy_file_replaced_by_one_of_equal_size_and_time_is_read(load: Load, tmp_path: pathlib.Path) -> None:
+    file, other = tmp_path / 'policy.yaml', tmp_path / 'other.yaml'
+    for path, role in ((file, 'role_a'), (other, 'role_b')):
+        path.write_text(f'"placement:resource_providers:list": "role:{role} or user_id:{role}"\n')
+        os.utime(path, ns=(10**18, 10**18))
+    app = load(placement={'policy_file': str(file)})
+    assert _send(app, '/resource_providers', token='role_a').status_code == 200
+    other.replace(file)
+    assert _send(app, '/resource_providers', token='role_a').status_code == 403
+    assert _send(app, '/resource_providers', token='role_b').status_code == 200
 
 
 def test_proxy_headers_count_only_when_enabled(load: Load) -> None:

@@ -15,6 +15,7 @@ from placement.db import tables
 from placement.db.api import Database
 from placement.objects import aggregate
 from placement.objects.inventory import Inventory, read_inventories
+from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, read_traits
 from placement.web.context import RequestContext
@@ -23,6 +24,23 @@ from tests.support import corruption, lasting_ids
 
 def test_no_id_is_given_twice(context: RequestContext) -> None:
     lasting_ids.check(context)
+
+
+def test_a_rename_of_a_deleted_class_is_rejected(context: RequestContext) -> None:
+    resource_class = ResourceClass.create(context, 'CUSTOM_A')
+    ResourceClass.destroy(context, 'CUSTOM_A')
+    ResourceClass.create(context, 'CUSTOM_B')
+    with pytest.raises(exception.ResourceClassNotFound):
+        resource_class.rename('CUSTOM_C')
+    assert ResourceClass.get_by_name(context, 'CUSTOM_B').name == 'CUSTOM_B'
+
+
+def test_a_rename_of_a_class_renamed_meanwhile_is_rejected(context: RequestContext) -> None:
+    resource_class = ResourceClass.create(context, 'CUSTOM_A')
+    ResourceClass.get_by_name(context, 'CUSTOM_A').rename('CUSTOM_B')
+    with pytest.raises(exception.ResourceClassNotFound):
+        resource_class.rename('CUSTOM_C')
+    assert ResourceClass.get_by_name(context, 'CUSTOM_B').id == resource_class.id
 
 
 def inventory_writer(write: Callable[..., object]) -> Callable[[RequestContext, str], Callable[[], object]]:

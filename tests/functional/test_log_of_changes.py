@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.capacity import InventoryRecord
+from placement.claims.claim import delete_allocations
 from placement.db import change_log, generation, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
@@ -19,7 +20,7 @@ from placement.db.generation import ProviderGeneration
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import logs
-from tests.support.objects import create_provider, set_aggregates, set_inventories, set_traits
+from tests.support.objects import claim, create_provider, set_aggregates, set_inventories, set_traits
 
 Logged = Callable[[], dict[int, int]]
 
@@ -56,6 +57,17 @@ def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext,
     assert logged() == {other.id: ChangeKind.PROVIDER, child.id: ChangeKind.PROVIDER}
     ResourceProvider.destroy(context, child.uuid)
     assert logged() == {child.id: ChangeKind.PROVIDER}
+
+
+def test_claims(context: RequestContext, logged: Logged) -> None:
+    host, other = create_provider(context, VCPU=8), create_provider(context, VCPU=8)
+    logged()
+    consumer = claim(context, {host.uuid: {'VCPU': 1}})
+    assert logged() == {host.id: ChangeKind.USAGE}
+    claim(context, {other.uuid: {'VCPU': 1}}, consumer)
+    assert logged() == {host.id: ChangeKind.USAGE, other.id: ChangeKind.USAGE}
+    delete_allocations(context.db, consumer)
+    assert logged() == {other.id: ChangeKind.USAGE}
 
 
 def test_provider_entry_replaces_usage_entry(db: Database, logged: Logged) -> None:
