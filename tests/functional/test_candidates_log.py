@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tracemalloc
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -122,6 +123,17 @@ def test_queries_of_empty_searches_are_evicted(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(context, '_MAX_QUERIES', 2)
     searches = context.EmptySearches(None)
     assert [searches.count_search(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
+
+
+def test_long_queries_of_empty_searches_do_not_stay_in_memory() -> None:
+    searches = context.EmptySearches(None)
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            assert searches.count_search(f'resources=VCPU:{number}{"0" * 60_000}') == 0
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_explain_command_accepts_lines_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -45,6 +45,19 @@ def test_the_line_of_a_search_has_the_number_of_candidates(app: Any, lines: Line
     assert re.search(r' status: 400 .* time: \d+\.\d{6}$', invalid)
 
 
+def test_rejections_are_logged_too(app: Any, lines: Lines) -> None:
+    _send(app, '/traits', token=None)
+    _send(app, '/resource_providers', token='user')
+    _send(app, '/nowhere')
+    _send(app, '/traits', 'HEAD')
+    assert [re.findall('"(.*)" status: (...) ', line) for line in lines()] == [
+        [('GET /traits', '401')],
+        [('GET /resource_providers', '403')],
+        [('GET /nowhere', '404')],
+        [('HEAD /traits', '405')],
+    ]
+
+
 def test_a_request_cannot_forge_a_line(app: Any, lines: Lines) -> None:
     _send(app, '/a%0Ab%22%1b', 'GE\nT', QUERY_STRING='x=\r\n"')
     (line,) = lines()
