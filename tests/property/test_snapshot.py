@@ -69,20 +69,3 @@ def test_usage_changes_in_place(topology: list[RP], size: int, data: st.DataObje
     }
     assert_same(state.next(Changes({}, usages)), Snapshot.build(NAMES, after.values()))
     assert_same(state, Snapshot.build(NAMES, before.values()))
-
-
-@thorough(100)
-@given(topologies(), st.integers(1, 4), st.data())
-def test_single_providers_are_added_and_removed(topology: list[RP], size: int, data: st.DataObject) -> None:
-    everything = {provider.id: provider for provider in records_of(topology)}
-    state = Snapshot.build(NAMES, everything.values(), size)
-    present = dict(everything)
-    for _ in range(data.draw(st.integers(1, 6))):
-        id_ = data.draw(st.sampled_from(sorted(everything)))
-        record = None if id_ in present else everything[id_]
-        if record is None:
-            del present[id_]
-        else:
-            present[id_] = record
-        state = state.next(Changes({id_: record}))
-        assert_same(state, Snapshot.build(NAMES, present.values()))

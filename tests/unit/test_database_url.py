@@ -56,17 +56,6 @@ def test_a_plugin_of_sqlalchemy_is_named_if_it_is_missing_and_else_loaded(monkey
     assert 'plugin' not in sa.create_engine(completed).url.query
 
 
-@pytest.mark.parametrize('connection', ['mysql://u@h/d', 'mysql+mysqldb://u@h/d'])
-def test_a_missing_driver_is_rejected_with_advice(connection: str) -> None:
-    try:
-        import MySQLdb  # type: ignore[import-untyped]  # noqa: F401
-    except ImportError:
-        with pytest.raises(exception.ConfigurationInvalid, match=r"Write mysql\+pymysql://.* pip install 'PyMySQL'"):
-            _url(connection)
-    else:
-        assert _url(connection).startswith(connection)
-
-
 def test_parameters_win_over_those_of_the_url() -> None:
     url = sa.make_url(_url('sqlite:///x?timeout=5&uri=true', connection_parameters='timeout=7&cache=a%26b'))
     assert dict(url.query) == {'timeout': '7', 'uri': 'true', 'cache': 'a&b'}

@@ -93,25 +93,6 @@ def shared(seed: int, pools: int = 20, groups: int = 24) -> Case:
     return topology, Query([Group('', {'VCPU': 1}), *suffixed], 'none', 1)
 
 
-def random_case(seed: int) -> Case:
-    """One of the above, large, with random parameters."""
-    rng = random.Random(seed)
-    size = rng.randint(10, 120)
-    policy = rng.choice(['none', 'isolate'])
-    makers: list[Callable[[], Case]] = [
-        lambda: packing(seed, size, size * 3, rng.randint(1, 4)),
-        lambda: packing(seed, size * 2, size * 2 - 1, rng.randint(1, 2), policy),
-        lambda: tied(seed, size, size + rng.randint(-3, 3), policy),
-        lambda: satisfiability(size, int(size * rng.uniform(3.8, 4.6)), seed),
-        lambda: shared(seed, size, size * 2),
-        lambda: wide(size, rng.randint(2, 5)),
-        lambda: hidden_pigeonhole(size),
-        lambda: clouds(packing, size),
-        lambda: clouds(tied, size),
-    ]
-    return rng.choice(makers)()
-
-
 def clouds(case: Callable[[int], Case], trees: int, easy: Iterable[int] = ()) -> Case:
     """Many trees of one kind and different difficulty; those with a number in ``easy`` have large inventories."""
     topology: list[RP] = []

@@ -93,7 +93,7 @@ HARD: dict[str, Case] = {
     'wide': hard.wide(40, 5),
     'wider': hard.wide(1000, 2),
     'a cloud': hard.clouds(lambda seed: hard.packing(seed, classes=3), 40),
-    **{f'random {seed}': hard.random_case(seed) for seed in range(8)},
+    'hidden': hard.hidden_pigeonhole(100),
 }
 
 
