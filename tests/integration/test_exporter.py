@@ -19,6 +19,8 @@ from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
 SECONDS = 60
+#: The kind of a process that has some megabytes of memory.
+_RESIDENT = r'^placement_process_resident_memory_bytes{.*process="(\w+)".*} (?:\d{7,}|\S+e\+\d+)'
 
 
 @pytest.fixture(scope='module')
@@ -94,6 +96,8 @@ def test_reloads_leave_no_files_and_lose_no_counts(server: Server, directory: pa
     numbers = {file.stem.rpartition('_')[2] for file in directory.glob('placement-metrics-*/*.db')}
     # The master, the exporter, two workers, and during a reload two more.
     assert len(numbers) <= 6
+    processes = ['exporter', 'server', 'worker', 'worker']
+    wait_until(lambda: sorted(re.findall(_RESIDENT, scrape(server), re.MULTILINE)) == processes, server.tail)
 
 
 def test_idle_connections_keep_neither_threads_nor_descriptors(server: Server) -> None:

@@ -1,29 +1,24 @@
-"""Metrics of several workers on a listener of their own, next to ``placement-api`` and next to uWSGI."""
+"""Metrics of several workers on a listener of their own, when the service is reloaded or killed."""
 
 from __future__ import annotations
 
 import pathlib
+import re
 import signal
 import subprocess
 
 import httpx
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support import servers
 from tests.support.operations import placement_server, services
 from tests.support.operations.load import HEADERS
 from tests.support.waiting import wait_until
 
-TRAITS = {'route': '/traits', 'method': 'GET', 'microversion': '1.29', 'status': '200'}
 
-
-def _value(listener: str, name: str, labels: dict[str, str]) -> float:
-    """One sample of a scrape; 0 when it is missing."""
-    families = text_string_to_metric_families(httpx.get(f'{listener}/metrics').text)
-    samples = {
-        (sample.name, *sorted(sample.labels.items())): sample.value for family in families for sample in family.samples
-    }
-    return samples.get((name, *sorted(labels.items())), 0)
+def _value(listener: str, name: str) -> float:
+    """A sample without labels; 0 when it is missing."""
+    match = re.search(rf'^{name} (\S+)$', httpx.get(f'{listener}/metrics').text, re.MULTILINE)
+    return float(match[1]) if match else 0
 
 
 def _is_open(listener: str) -> bool:
@@ -35,48 +30,6 @@ def _is_open(listener: str) -> bool:
 
 def _wait_for(listener: str) -> None:
     wait_until(lambda: _is_open(listener), 'the listener does not answer')
-
-
-def _list_traits(url: str, times: int) -> None:
-    for _ in range(times):
-        assert httpx.get(f'{url}/traits', headers=HEADERS).status_code == 200
-
-
-def _wait_for_processes(listener: str, workers: int) -> None:
-    """Return when there are ``workers`` workers, one server and one exporter, and no samples of ended processes."""
-
-    def are_seen() -> bool:
-        families = text_string_to_metric_families(httpx.get(f'{listener}/metrics').text)
-        samples = [sample for family in families for sample in family.samples]
-        memory = [
-            sample
-            for sample in samples
-            if sample.name == 'placement_process_resident_memory_bytes' and sample.value > 1e6
-        ]
-        seen = sorted(sample.labels['process'] for sample in memory)
-        threads = [sample.value for sample in samples if sample.name == 'placement_threads']
-        return seen == ['exporter', 'server', *['worker'] * workers] and threads == [8 * workers]
-
-    wait_until(are_seen, 'the processes are not those that live')
-
-
-def test_counts_survive_a_reload_and_the_listener_ends_with_the_service(tmp_path: pathlib.Path) -> None:
-    bind = f'127.0.0.1:{servers.free_port()}'
-    listener = f'http://{bind}'
-    placement_server.write_configuration(tmp_path, metrics={'bind': bind})
-    with placement_server.served(tmp_path, '--workers', '3') as (url, process):
-        _wait_for(listener)
-        _list_traits(url, 30)
-        assert _value(listener, 'placement_requests_total', TRAITS) == 30
-        assert _value(listener, 'placement_database_up', {}) == 1
-        process.send_signal(signal.SIGHUP)
-        _list_traits(url, 30)
-        assert _value(listener, 'placement_requests_total', TRAITS) == 60
-        seconds = {'route': '/traits', 'method': 'GET'}
-        assert _value(listener, 'placement_request_duration_seconds_count', seconds) == 60
-        assert httpx.get(f'{url}/metrics', headers=HEADERS).status_code == 404
-        _wait_for_processes(listener, workers=3)
-    assert not _is_open(listener)
 
 
 def _reload(process: subprocess.Popen[bytes]) -> None:
@@ -96,10 +49,11 @@ def test_reloads_of_the_configuration_are_shown_and_are_no_reloads_of_the_cache(
         for addition, success in (('', 1), ('[server]\nthreads = none\n', 0), ('', 1)):
             (tmp_path / 'placement.conf').write_text(valid + addition)
             _reload(process)
-            assert _value(listener, 'placement_config_reload_success', {}) == success
+            assert _value(listener, 'placement_config_reload_success') == success
             assert httpx.get(f'{url}/allocation_candidates?resources=VCPU:1', headers=HEADERS).status_code == 200
-        assert _value(listener, 'placement_cache_refresh_duration_seconds_count', {}) > 0
-        assert _value(listener, 'placement_cache_reloads_total', {}) == 0
+        assert _value(listener, 'placement_cache_refresh_duration_seconds_count') > 0
+        assert _value(listener, 'placement_cache_reloads_total') == 0
+    assert not _is_open(listener)
 
 
 def test_listener_does_not_outlive_a_killed_service(tmp_path: pathlib.Path) -> None:
@@ -117,4 +71,4 @@ def test_a_taken_port_is_reported_and_does_not_stop_the_service(tmp_path: pathli
         with placement_server.served(tmp_path) as (url, _):
             log, words = tmp_path / placement_server.LOG, f'Cannot listen on 127.0.0.1:{port}'
             wait_until(lambda: words in log.read_text(), 'nothing was said')
-            _list_traits(url, 1)
+            assert httpx.get(f'{url}/traits', headers=HEADERS).status_code == 200
