@@ -154,9 +154,8 @@ def test_each_request_is_one_short_line_of_the_log(dev: _Service) -> None:
 
 @pytest.fixture(scope='module')
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Service]:
-    """placement-api with one worker of one thread, a policy file, and the headers of CORS and of proxies."""
+    """placement-api with one worker of one thread, and the headers of CORS and of proxies."""
     directory = tmp_path_factory.mktemp('service')
-    (directory / 'placement-policy.yaml').write_text('"placement:resource_classes:list": "role:nobody"\n')
     settings = {
         **_settings(directory),
         'OS_PLACEMENT_CONFIG_DIR': str(directory),
@@ -217,21 +216,6 @@ def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: _Service, 
 
 def _workers(service: _Service) -> list[int]:
     return [int(pid) for pid in re.findall(r'Booting worker with pid: (\d+)', service.log.read_text())]
-
-
-def test_what_a_policy_file_denies_stays_denied_when_it_is_moved_away(service: _Service) -> None:
-    file, away = service.log.with_name('placement-policy.yaml'), service.log.with_name('away')
-    path = '/resource_classes'
-    assert _status(service.get(path)) == 403
-    file.rename(away)
-    assert [_status(service.get(path)) for _ in range(3)] == [403, 403, 403]
-    away.write_text('"placement:resource_classes:list": "role:admin"\n')
-    away.rename(file)
-    assert _status(service.get(path)) == 200
-    text = service.log.read_text()
-    assert text.count('ERROR placement.web.policy') == 1
-    assert f'The policy file {file} no longer exists. The previous rules stay in force until a reload.' in text
-    assert text.count('has changed; its rules are in force now') == 1
 
 
 def test_the_data_can_be_in_another_directory_and_is_kept(tmp_path: pathlib.Path) -> None:
