@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import threading
-import time
 import uuid
 
 import pytest
@@ -15,6 +14,7 @@ from placement import exception
 from placement.ops import audit
 from tests.support import applications, databases, races
 from tests.support.http_client import create_provider, send_request
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
@@ -37,7 +37,7 @@ def test_statements_canceled_under_load(database: sa.URL, caplog: pytest.LogCapt
     def cancel() -> None:
         engine = sa.create_engine(database, isolation_level='AUTOCOMMIT', poolclass=sa.NullPool)
         with engine.connect() as connection:
-            while not done.is_set():
+            while not done.wait(0.005):
                 if database.get_backend_name() == 'postgresql':
                     connection.exec_driver_sql(CANCEL_ON_POSTGRESQL).all()
                 else:
@@ -46,7 +46,6 @@ def test_statements_canceled_under_load(database: sa.URL, caplog: pytest.LogCapt
                         with contextlib.suppress(sa.exc.DBAPIError):
                             if command != 'Sleep':
                                 connection.exec_driver_sql(f'KILL QUERY {number}')
-                time.sleep(0.005)
 
     with applications.application(database, placement_database=TIMEOUTS) as app:
         host = create_provider(app, VCPU=1000)
@@ -115,15 +114,22 @@ def test_a_time_limit_of_statements(database: sa.URL) -> None:
         assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None)).status_int == 204
 
 
+#: The number of sessions that have a transaction and do nothing.
+IDLE = """SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND state = 'idle in transaction'"""
+
+
 def test_a_time_limit_of_idle_transactions(database: sa.URL) -> None:
     if database.get_backend_name() != 'postgresql':
         pytest.skip('MariaDB closes the connection, as in an outage.')
     limited = database.update_query_dict({'options': '-c idle_in_transaction_session_timeout=100'})
+    administrator = sa.create_engine(database, isolation_level='AUTOCOMMIT', poolclass=sa.NullPool)
     with applications.application(limited) as app:
 
         def idle(tx: sa.Connection) -> None:
             tx.exec_driver_sql('SELECT 1')
-            time.sleep(0.5)
+            with administrator.connect() as connection:
+                wait_until(lambda: not connection.exec_driver_sql(IDLE).scalar())
             tx.exec_driver_sql('SELECT 1')
 
         with pytest.raises(exception.DatabaseUnavailable):

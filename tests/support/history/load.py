@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import random
 import threading
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,9 +63,9 @@ class Load:
     provider_writes: list[ProviderWrite] = dataclasses.field(default_factory=list)
     #: Provider and the parent that an accepted or lost request named.
     moves: list[tuple[str, str | None]] = dataclasses.field(default_factory=list)
+    stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
     _callers: list[_Caller] = dataclasses.field(default_factory=list)
     _threads: list[threading.Thread] = dataclasses.field(default_factory=list)
-    _stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
     _failures: list[BaseException] = dataclasses.field(default_factory=list)
 
     @classmethod
@@ -96,7 +95,7 @@ class Load:
 
     def stop(self) -> None:
         """Let every caller finish its request. Raises what a caller failed with."""
-        self._stopping.set()
+        self.stopping.set()
         for thread in self._threads:
             thread.join()
         for failure in self._failures:
@@ -126,7 +125,7 @@ class Load:
 
     def _run(self, caller: _Caller) -> None:
         try:
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 caller.step()
         except BaseException as failure:  # stop() raises it in the thread that asked
             self._failures.append(failure)
@@ -169,7 +168,7 @@ class _Caller:
             (self._delete if len(self._present()) > _ENOUGH else action)()
         except UnreachableError:
             self._load.unsent += 1
-            time.sleep(0.1)
+            self._load.stopping.wait(0.1)
 
     # Own consumers ------------------------------------------------------------------------------------------------
 
@@ -354,7 +353,7 @@ class _Caller:
         self._load.replies.append(reply)
         if reply.unknown:
             self.client.close()
-            time.sleep(0.1)
+            self._load.stopping.wait(0.1)
         return reply
 
     def _present(self) -> list[str]:
