@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from placement.cache.snapshot import Snapshot
 from placement.handlers import allocation_candidate as handler
 from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.selection import AllocationCandidates, select
-from tests.support.search.cached import NAMES, records_of
+from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import RP, SHARES, Group, Query, record
 from tests.support.search.topologies import request_of
 
@@ -77,7 +76,7 @@ def test_a_candidate_of_a_family_takes_no_function_call(
     topology: list[RP], query: Query, at_most: float, minor: int
 ) -> None:
     request = request_of(replace(query, minor=minor))
-    state = Snapshot.build(NAMES, records_of(topology))
+    state = snapshot_of(topology)
 
     def respond(limit: int) -> int:
         limited, budget = replace(request, limit=limit), SearchBudget()

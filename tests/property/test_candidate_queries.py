@@ -54,7 +54,7 @@ def check_answer(stored: Stored, answer: dict[str, Any], oracle: Oracle, query: 
     assert stored.summaries(answer) == oracle.summaries(query, {entry.body for entry in entries})
 
 
-@thorough(1600)
+@thorough(1200)
 @given(topologies(), st.lists(st.sampled_from(MINORS).flatmap(query_strings), min_size=20, max_size=20))
 def test_every_microversion_is_answered_like_the_oracle(
     newest_app: Any, topology: list[RP], query_strings: list[QueryString]
