@@ -91,6 +91,17 @@ def test_what_the_request_does_not_ask_for_causes_no_extra_search(
     assert len(searched) == 1
 
 
+def test_candidates_of_a_sharing_provider_alone_are_found_in_its_own_tree(searched: list[SearchUnit]) -> None:
+    """Not in each tree that it reaches: hosts without disks are not searched, and those with disks use their own."""
+    request = Query([Group('', {'DISK_GB': 1})])
+    assert count(cloud(*(tree(number) for number in range(HOSTS))), request) == 1
+    assert len(searched) == 1
+    prefilter = Prefilter(cloud([rp('host', None, 'north', DISK_GB=8)]), request_of(request))
+    units = list(prefilter.search_units())
+    found_at = [list(assignments.find_assignments(unit, prefilter.compiled, SearchBudget())) for unit in units]
+    assert list(map(len, found_at)) == [1, 1]
+
+
 # Trees that differ in one thing. Whichever is searched first, the other must not get its assignments.
 
 
