@@ -14,8 +14,6 @@ import os_resource_classes
 import os_traits
 import pytest
 import sqlalchemy as sa
-from alembic import autogenerate
-from alembic.migration import MigrationContext
 
 from placement.db import migration, tables
 from placement.db.api import Database
@@ -63,7 +61,7 @@ def test_sync_creates_what_the_tables_declare(engine: sa.Engine) -> None:
     for _ in range(2):
         migration.sync(engine)
         assert migration.recorded_revision(engine) == migration.head()
-        assert differences(engine) == []
+        assert first_schema.differences(engine) == []
         assert names(engine) == set(tables.metadata.tables)
         with engine.connect() as connection:
             sequence = tables.resource_class_sequence
@@ -79,7 +77,7 @@ def test_an_interrupted_creation_is_finished_by_another(engine: sa.Engine) -> No
         next(index for index in tables.allocations.indexes if 'owner' in str(index.name)).drop(connection)
         connection.exec_driver_sql('DELETE FROM placement_resource_class_sequence')
     migration.sync(engine)
-    assert differences(engine) == []
+    assert first_schema.differences(engine) == []
 
 
 def test_a_row_that_ends_too_early_is_read_again(engine: sa.Engine) -> None:
@@ -117,16 +115,8 @@ def test_a_version_that_a_slower_node_recorded_late_is_removed(engine: sa.Engine
     assert [tuple(row) for row in recorded] == [(migration.head(),)]
 
 
-def differences(engine: sa.Engine) -> list[Any]:
-    """Compare the schema of the database with the declarations."""
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={'version_table': migration.VERSION_TABLE})
-        return list(autogenerate.compare_metadata(context, tables.metadata))
-
-
 def test_the_schema_of_the_first_release_is_upgraded(engine: sa.Engine) -> None:
     first_schema.check_upgrade(engine.url)
-    assert differences(engine) == []
 
 
 def test_ten_processes_create_the_schema_and_the_standard_names_at_once(engine: sa.Engine) -> None:

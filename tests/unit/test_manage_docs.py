@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from placement.cmd import manage, status
+from placement.db import migration
 from placement.ops import audit
 
 DOC = Path(__file__).resolve().parents[2] / 'doc'
@@ -70,6 +71,12 @@ def test_help_explains_the_command(command: str) -> None:
     assert COMMANDS[command].description
     for action in COMMANDS[command]._actions:
         assert action.help, f'{command}: {action.dest}'
+
+
+@pytest.mark.parametrize('page', ['manage.md', 'adopt.md'])
+def test_examples_print_the_newest_revision(page: str) -> None:
+    printed = re.findall(r'^    (?:.*(?:revision|stamp|schema,) )?(\d{3})\b', (DOC / page).read_text(), re.MULTILINE)
+    assert set(printed) == {migration.head()}
 
 
 def test_checks_of_an_audit_are_documented() -> None:

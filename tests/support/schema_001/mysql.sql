@@ -1,0 +1,179 @@
+CREATE TABLE placement_alembic_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT placement_alembic_version_pkc PRIMARY KEY (version_num)
+);
+
+CREATE TABLE placement_traits (
+    id INTEGER NOT NULL AUTO_INCREMENT,
+    name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (id),
+    CONSTRAINT uniq_traits0name UNIQUE (name)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+
+CREATE TABLE placement_aggregates (
+    id INTEGER NOT NULL AUTO_INCREMENT,
+    uuid VARCHAR(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (id),
+    CONSTRAINT uniq_placement_aggregates0uuid UNIQUE (uuid)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+
+CREATE TABLE placement_projects (
+    id INTEGER NOT NULL AUTO_INCREMENT,
+    external_id VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (id),
+    CONSTRAINT uniq_projects0external_id UNIQUE (external_id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+
+CREATE TABLE placement_users (
+    id INTEGER NOT NULL AUTO_INCREMENT,
+    external_id VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (id),
+    CONSTRAINT uniq_users0external_id UNIQUE (external_id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+
+CREATE TABLE placement_consumer_types (
+    id INTEGER NOT NULL AUTO_INCREMENT,
+    name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (id),
+    CONSTRAINT uniq_consumer_types0name UNIQUE (name)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+
+CREATE TABLE placement_resource_classes (
+    id INTEGER NOT NULL,
+    name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (id),
+    CONSTRAINT uniq_resource_classes0name UNIQUE (name)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+
+CREATE TABLE placement_resource_class_sequence (
+    id INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    PRIMARY KEY (id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+
+INSERT INTO placement_resource_class_sequence (id, last) VALUES (1, 9999);
+
+CREATE TABLE placement_resource_providers (
+    id INTEGER NOT NULL AUTO_INCREMENT,
+    uuid VARCHAR(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL,
+    name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin,
+    generation INTEGER NOT NULL,
+    root_provider_id INTEGER,
+    parent_provider_id INTEGER,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (id),
+    CONSTRAINT uniq_resource_providers0uuid UNIQUE (uuid),
+    CONSTRAINT uniq_resource_providers0name UNIQUE (name),
+    FOREIGN KEY(root_provider_id) REFERENCES placement_resource_providers (id),
+    FOREIGN KEY(parent_provider_id) REFERENCES placement_resource_providers (id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+CREATE INDEX resource_providers_root_provider_id_idx ON placement_resource_providers (root_provider_id);
+CREATE INDEX resource_providers_parent_provider_id_idx ON placement_resource_providers (parent_provider_id);
+
+CREATE TABLE placement_inventories (
+    id INTEGER NOT NULL AUTO_INCREMENT,
+    resource_provider_id INTEGER NOT NULL,
+    resource_class_id INTEGER NOT NULL,
+    total INTEGER NOT NULL,
+    reserved INTEGER NOT NULL,
+    min_unit INTEGER NOT NULL,
+    max_unit INTEGER NOT NULL,
+    step_size INTEGER NOT NULL,
+    allocation_ratio DOUBLE NOT NULL,
+    used BIGINT NOT NULL DEFAULT '0',
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (id),
+    CONSTRAINT uniq_inventories0resource_provider_resource_class UNIQUE (resource_provider_id, resource_class_id),
+    FOREIGN KEY(resource_provider_id) REFERENCES placement_resource_providers (id),
+    FOREIGN KEY(resource_class_id) REFERENCES placement_resource_classes (id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+CREATE INDEX inventories_resource_class_id_idx ON placement_inventories (resource_class_id);
+
+CREATE TABLE placement_resource_provider_traits (
+    trait_id INTEGER NOT NULL,
+    resource_provider_id INTEGER NOT NULL,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (trait_id, resource_provider_id),
+    FOREIGN KEY(trait_id) REFERENCES placement_traits (id),
+    FOREIGN KEY(resource_provider_id) REFERENCES placement_resource_providers (id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+CREATE INDEX resource_provider_traits_resource_provider_trait_idx ON placement_resource_provider_traits (resource_provider_id, trait_id);
+
+CREATE TABLE placement_resource_provider_aggregates (
+    resource_provider_id INTEGER NOT NULL,
+    aggregate_id INTEGER NOT NULL,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (resource_provider_id, aggregate_id),
+    FOREIGN KEY(resource_provider_id) REFERENCES placement_resource_providers (id),
+    FOREIGN KEY(aggregate_id) REFERENCES placement_aggregates (id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+CREATE INDEX resource_provider_aggregates_aggregate_id_idx ON placement_resource_provider_aggregates (aggregate_id);
+
+CREATE TABLE placement_consumers (
+    id INTEGER NOT NULL AUTO_INCREMENT,
+    uuid VARCHAR(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL,
+    project_id INTEGER NOT NULL,
+    user_id INTEGER NOT NULL,
+    generation INTEGER NOT NULL DEFAULT '0',
+    consumer_type_id INTEGER,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (id),
+    CONSTRAINT uniq_consumers0uuid UNIQUE (uuid),
+    FOREIGN KEY(project_id) REFERENCES placement_projects (id),
+    FOREIGN KEY(user_id) REFERENCES placement_users (id),
+    FOREIGN KEY(consumer_type_id) REFERENCES placement_consumer_types (id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+CREATE INDEX consumers_project_id_user_id_idx ON placement_consumers (project_id, user_id);
+CREATE INDEX consumers_user_id_idx ON placement_consumers (user_id);
+CREATE INDEX consumers_consumer_type_id_idx ON placement_consumers (consumer_type_id);
+
+CREATE TABLE placement_allocations (
+    id INTEGER NOT NULL AUTO_INCREMENT,
+    resource_provider_id INTEGER NOT NULL,
+    consumer_id VARCHAR(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL,
+    resource_class_id INTEGER NOT NULL,
+    used INTEGER NOT NULL,
+    created_at DATETIME,
+    updated_at DATETIME,
+    PRIMARY KEY (id),
+    CONSTRAINT uniq_allocations0consumer_provider_class UNIQUE (consumer_id, resource_provider_id, resource_class_id),
+    FOREIGN KEY(resource_provider_id) REFERENCES placement_resource_providers (id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+CREATE INDEX allocations_provider_class_used_idx ON placement_allocations (resource_provider_id, resource_class_id, used);
+
+CREATE TABLE placement_change_log_slots (
+    id INTEGER NOT NULL AUTO_INCREMENT,
+    sequence BIGINT NOT NULL,
+    token BIGINT NOT NULL,
+    owner BIGINT,
+    updated_at DATETIME NOT NULL DEFAULT (utc_timestamp()),
+    PRIMARY KEY (id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+
+CREATE TABLE placement_change_log (
+    slot_id INTEGER NOT NULL,
+    sequence BIGINT NOT NULL,
+    provider_id INTEGER NOT NULL,
+    kind SMALLINT NOT NULL,
+    token BIGINT NOT NULL,
+    PRIMARY KEY (slot_id, sequence, provider_id)
+) ENGINE=InnoDB CHARSET=utf8mb4;
+
+INSERT INTO placement_alembic_version (version_num) VALUES ('001');
