@@ -1,6 +1,6 @@
 """Finds out why a claim was rejected: makes the checks of inventories in api-ref/allocations.md#the-order-of-checks.
 
-This happens after the rollback. A claim that is accepted does not read inventories.
+This happens after the rollback. The claim itself reads no capacity: the UPDATE of the usage checks it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Handlers, one module per resource: parse the request, act on an object, serialize the result. No SQL."""
+"""Handlers, one module per resource, without SQL.
+
+They read the request, call objects, claims or the search, and write the response.
+"""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 class RequestGroup:
     """The ``resources``, ``required``, ``member_of`` and ``in_tree`` parameters of one suffix.
 
-    ``suffix`` is empty for the unsuffixed group. ``use_same_provider`` is true for suffixed groups: one provider has to
-    serve them. ``resources`` maps class name to amount (1 or more). If it is empty, the provider of the group supplies
-    nothing. ``required`` and ``forbidden`` are trait names. Each set of ``required_any`` requires one of its traits.
-    Each set of ``member_of`` (aggregate uuids) requires the provider to be in one of its aggregates. The provider must
-    be in none of the ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree that the provider
-    has to be in.
+    ``suffix`` is empty for the unsuffixed group. ``use_same_provider`` is true for suffixed groups and for the filters
+    of a list of providers: one provider has to satisfy them. ``resources`` maps class name to amount (1 or more). If it
+    is empty, the provider of the group supplies nothing. ``required`` and ``forbidden`` are trait names. Each set of
+    ``required_any`` requires one of its traits. Each set of ``member_of`` (aggregate uuids) requires the provider to be
+    in one of its aggregates. The provider must be in none of the ``forbidden_aggregates``. ``in_tree`` is the uuid of
+    any provider of the tree that the provider has to be in.
     """
 
     suffix: str

@@ -135,7 +135,7 @@ class Requirement:
     """All conditions that one provider has to satisfy.
 
     ``group`` is the suffix of its group. Requirements that differ only in ``group`` are equal. ``use_same_provider`` is
-    true for a whole suffixed group, false for one class of the unsuffixed group.
+    false for one class of the unsuffixed group, otherwise true.
     """
 
     group: str = field(compare=False)

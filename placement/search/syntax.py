@@ -1,7 +1,7 @@
-"""Parsing of the value lists in query strings: ``resources``, ``required`` and ``member_of``.
+"""Parsing of values in query strings: ``resources``, ``required``, ``member_of`` and ``in_tree``.
 
-``GET /resource_providers`` and every group of ``GET /allocation_candidates`` share this grammar. The additions of
-microversions are also here, so that both follow the same rules. Nothing here depends on HTTP.
+``GET /resource_providers`` and the groups of ``GET /allocation_candidates`` share the grammar of the first three. The
+additions of microversions are also here, so that both follow the same rules. Nothing here depends on HTTP.
 """
 
 from __future__ import annotations
