@@ -1,1 +1,1 @@
-"""The commands: placement-api, placement-manage, placement-status."""
+"""The commands: placement-api, placement-manage, placement-status, and the exporter of the metrics."""

@@ -6,8 +6,9 @@
 * ``requirements`` has the conditions on single providers, and compiles a request into them.
 * ``prefilter`` finds the trees that could have a candidate, with operations on the columns of the cache. It puts
   equivalent trees into one search unit (``search_units``).
-* ``solver`` assigns providers to the requirements of a search unit; ``assignments`` calls it for each unit in turn.
-* ``selection`` takes the candidates of a response from these assignments, within ``budget``.
+* ``solver`` assigns providers to the requirements of a search unit; ``assignments`` calls it once for all equivalent
+  units.
+* ``selection`` takes the candidates of a response from these assignments. ``budget`` limits all of this.
 
 ``filter_providers`` finds the providers of a list. Its filters are the requirements of a request with one group.
 """
