@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import random
 import sys
 from collections import defaultdict
@@ -64,7 +65,8 @@ class AllocationCandidates:
             if len(in_tree) < len(positions):
                 indexes = [position - size for position in positions if position >= size]
                 shared.update([sharing[index] for sharing in unit.sharing_of_each() for index in indexes])
-        for provider in shared:
+        # Sorted, so that equal searches have equal responses: a set of objects has another order in each process.
+        for provider in sorted(shared, key=operator.attrgetter('root_id')):
             partition, position = self.snapshot.find_position(provider)
             used[partition].add(position)
         return used
