@@ -24,7 +24,9 @@ _OWNERS = 'SELECT consumer_project_id FROM placement_allocations'
 def differences(engine: sa.Engine) -> list[Any]:
     """Return how the schema of the database differs from the declared tables."""
     with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={'version_table': migration.VERSION_TABLE})
+        context = MigrationContext.configure(
+            connection, opts={'version_table': migration.VERSION_TABLE, 'compare_server_default': True}
+        )
         return list(autogenerate.compare_metadata(context, tables.metadata))
 
 
