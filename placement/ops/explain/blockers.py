@@ -120,7 +120,7 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
         },
     )
     # If the rule is also about roots, the roots of some of these trees may violate it.
-    accepted = trees.where(complete.accepted_roots)
+    accepted = trees.filtered(complete.accepted_roots)
     if isinstance(rule.condition, ResourceCondition):
         return _blocker_of_amount(complete, accepted, rule, rule.condition, budget)
     if _is_absent(snapshot, rule):
@@ -142,8 +142,12 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
 
 
 def _of_group(prefilter: Prefilter, rule: Rule) -> list[Requirement]:
-    """Return the requirements of the group of a rule."""
-    return [requirement for requirement in prefilter.compiled.requirements if requirement.group == rule.suffix]
+    """Return the requirements of the group of a rule, or all if it belongs to no group."""
+    return [
+        requirement
+        for requirement in prefilter.compiled.requirements
+        if not rule.suffixes or requirement.group == rule.suffix
+    ]
 
 
 class _Trees:
@@ -156,7 +160,7 @@ class _Trees:
         #: Which providers are in these trees.
         self.members = {partition: selected[partition.tree_numbers] for partition, selected in flags.items()}
 
-    def where(self, predicate: Callable[[Partition], Flags]) -> _Trees:
+    def filtered(self, predicate: Callable[[Partition], Flags]) -> _Trees:
         """Return those of the trees for which ``predicate`` returns true."""
         return _Trees(
             self._snapshot, {partition: flags & predicate(partition) for partition, flags in self._flags.items()}

@@ -7,7 +7,7 @@ the query parameter that it comes from, or a condition between groups, such as `
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from placement.search.request import CandidateRequest, RequestGroup
@@ -154,22 +154,26 @@ def without(request: CandidateRequest, *left_out: Rule) -> CandidateRequest | No
 
 
 def _without_one(request: CandidateRequest, rule: Rule) -> CandidateRequest | None:
-    if rule.kind is Kind.ROOT_REQUIRED and isinstance(rule.condition, TraitCondition):
-        if rule.condition.forbidden:
-            return replace(request, root_forbidden=request.root_forbidden.difference(*rule.condition.sets))
-        return replace(request, root_required=request.root_required.difference(*rule.condition.sets))
-    if rule.kind is Kind.SAME_SUBTREE:
-        subtrees = tuple(subtree for subtree in request.same_subtree if ','.join(sorted(subtree)) != rule.subject)
-        return replace(request, same_subtree=subtrees)
-    if rule.kind is Kind.GROUP_POLICY:
-        return replace(request, group_policy='none')
-    if rule.kind is Kind.MICROVERSION:
-        return replace(request, nested_aware=True)
-    groups: Sequence[RequestGroup] = [group for group in request.groups if group.suffix != rule.suffixes[-1]]
-    if rule.condition is not None:
-        groups = [
-            _reduced(group, rule.condition) if group.suffix in rule.suffixes else group for group in request.groups
-        ]
+    match rule.kind, rule.condition:
+        case Kind.ROOT_REQUIRED, TraitCondition((traits,), forbidden=True):
+            return replace(request, root_forbidden=request.root_forbidden - traits)
+        case Kind.ROOT_REQUIRED, TraitCondition((traits,)):
+            return replace(request, root_required=request.root_required - traits)
+        case Kind.SAME_SUBTREE, None:
+            subtrees = tuple(subtree for subtree in request.same_subtree if ','.join(sorted(subtree)) != rule.subject)
+            return replace(request, same_subtree=subtrees)
+        case Kind.GROUP_POLICY, None:
+            return replace(request, group_policy='none')
+        case Kind.MICROVERSION, None:
+            return replace(request, nested_aware=True)
+        case Kind.GROUP, None:
+            groups = [group for group in request.groups if group.suffix != rule.suffixes[-1]]
+        case _, condition if condition is not None and rule.suffixes:
+            groups = [
+                _reduced(group, condition) if group.suffix in rule.suffixes else group for group in request.groups
+            ]
+        case _:
+            raise TypeError(rule)
     without_resources = {group.suffix for group in request.groups if not group.resources}
     groups = [group for group in groups if group.resources or group.suffix in without_resources]
     return replace(request, groups=tuple(groups)) if any(group.resources for group in groups) else None
