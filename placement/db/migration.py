@@ -83,27 +83,31 @@ def sync(engine: sa.Engine) -> None:
 def _sync(engine: sa.Engine) -> None:
     with locked(engine) as connection:
         present = _settle_revision(connection)
+        if present == head():
+            return
         if present is None:
             _reject_foreign_tables(connection)
             # The table of the revision comes first. Without it, tables that an interrupted attempt left would seem to
             # belong to another service.
             command.ensure_version(_config(connection))
             _create_tables(connection)
-            stamp_on(connection, head())
-        elif present != head():
+        else:
             _resolve(present)
-            command.upgrade(_config(connection), 'head')
+        command.upgrade(_config(connection), 'head')
 
 
 def _create_tables(connection: sa.Connection) -> None:
     """Create the tables and indexes that do not exist. Some may exist, because MySQL commits each change of the schema.
 
-    So an interrupted attempt, or a process on another node of a cluster, leaves a part of them.
+    So an interrupted attempt, or a process on another node of a cluster, leaves a part of them. If an earlier release
+    made this part, it may lack columns. The migrations add these and their indexes, and find nothing to do otherwise.
     """
     tables.metadata.create_all(connection)
     for table in tables.metadata.sorted_tables:
+        present = {column['name'] for column in sa.inspect(connection).get_columns(table.name)}
         for index in table.indexes:
-            index.create(connection, checkfirst=True)
+            if present.issuperset(index.columns.keys()):
+                index.create(connection, checkfirst=True)
     sequence = tables.resource_class_sequence
     if connection.scalar(sa.select(sequence.c.last)) is None:
         connection.execute(sequence.insert().values(id=1, last=tables.FIRST_CUSTOM_CLASS_ID - 1))

@@ -80,6 +80,16 @@ def test_an_interrupted_creation_is_finished_by_another(engine: sa.Engine) -> No
     assert first_schema.differences(engine) == []
 
 
+def test_an_interrupted_creation_by_the_first_release_is_finished_by_this_one(engine: sa.Engine) -> None:
+    first_schema.create(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f'DELETE FROM {migration.VERSION_TABLE}')
+        tables.change_log.drop(connection)
+    migration.sync(engine)
+    assert migration.recorded_revision(engine) == migration.head()
+    assert first_schema.differences(engine) == []
+
+
 def test_a_row_that_ends_too_early_is_read_again(engine: sa.Engine) -> None:
     """A change of the schema on another node of Galera interrupts a statement on this one in the middle of a row."""
     if engine.dialect.name not in ('mysql', 'mariadb'):

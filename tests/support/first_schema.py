@@ -30,7 +30,7 @@ def differences(engine: sa.Engine) -> list[Any]:
         return list(autogenerate.compare_metadata(context, tables.metadata))
 
 
-def _create(engine: sa.Engine) -> None:
+def create(engine: sa.Engine) -> None:
     """Create the schema of revision 001 in an empty database."""
     name = 'mysql' if sql.is_mysql(engine.dialect) else engine.dialect.name
     text = (_STATEMENTS / f'{name}.sql').read_text()
@@ -49,7 +49,7 @@ def check_upgrade(url: str | sa.URL) -> None:
     Allocations without copies are counted in usages.
     """
     engine = sa.create_engine(url, poolclass=sa.NullPool)
-    _create(engine)
+    create(engine)
     assert migration.recorded_revision(engine) == '001'
     corruption.plant(url, *corruption.SOUND)
     with applications.application(url) as app:

@@ -1,4 +1,4 @@
-"""The first schema. No database is upgraded to it, because ``placement.db.migration`` creates all tables at once."""
+"""The first schema. ``placement.db.migration`` creates the tables, those of a new database with all later changes."""
 
 from __future__ import annotations
 
