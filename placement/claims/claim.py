@@ -2,8 +2,8 @@
 
 api-ref/allocations.md#what-a-write-means and api-ref/reshaper.md#meaning define what the request means. This docstring
 is the one place that lists the statements of the transaction, its locks, its end and its retries. ``_write`` and
-``_release`` execute the steps from top to bottom; ``plan.make_plan`` has those up to 3, ``inventory_replacement`` those
-of reshapes only.
+``_release`` execute the steps from top to bottom; ``plan.make_plan`` has steps 1 and 2, ``inventory_replacement``
+those of reshapes only.
 
 The steps
 ---------
@@ -165,8 +165,12 @@ def _write(
 
     :returns: for a reshape, the result of ``inventory_replacement.usage_after``.
     """
-    # 0. to 3.
-    plan = make_plan(db, tx, claims, reshaped)
+    # 0. Providers whose inventories are replaced.
+    providers = inventory_replacement.read_and_check_providers(tx, reshaped)
+    # 1. and 2. The reads of the claims, and the locks of resource classes.
+    plan = make_plan(db, tx, claims, reshaped, providers)
+    # 3. Projects, users and types.
+    desired = consumers.ensure_owners_and_types(tx, claims, plan.current)
 
     def rejection() -> RollbackAndDiagnose:
         return RollbackAndDiagnose(lambda after: diagnosis.diagnose(after, plan))
@@ -174,7 +178,7 @@ def _write(
     batch, stored = StatementBatch(tx), dict[usage.InventoryKey, sa.Row[Any]]()
     try:
         # 4. Consumers.
-        consumers.add_statements(batch, plan.consumers, plan.current.consumers)
+        consumers.add_statements(batch, desired, plan.current.consumers)
         # 5. Generations of providers.
         if reshaped:
             inventory_replacement.add_increments(batch, plan)
@@ -187,7 +191,7 @@ def _write(
         usage.add_usage_statements(batch, plan.changes, rejection)
         # 7. Allocations.
         _delete_rows(batch, plan.current)
-        _insert_rows(batch, plan)
+        _insert_rows(batch, plan, desired)
         if plan.orphaned:
             usage.add_release_statements(batch, plan.orphaned)
         if reshaped:
@@ -241,10 +245,15 @@ def _delete_rows(batch: StatementBatch, current: CurrentState) -> None:
         batch.add_statement(text, *chunk, rows=len(chunk), error=retry)
 
 
-def _insert_rows(batch: StatementBatch, plan: ClaimPlan) -> None:
-    """Add the insertion of the requested rows, each with a copy of the project, user and type of its consumer."""
+def _insert_rows(
+    batch: StatementBatch, plan: ClaimPlan, desired: Mapping[str, consumers.ConsumerAttributes | None]
+) -> None:
+    """Add the insertion of the requested rows, each with a copy of the project, user and type of its consumer.
+
+    :param desired: from ``consumers.ensure_owners_and_types``.
+    """
     rows = [
-        (consumer_uuid, *inventory, amount, *(plan.consumers[consumer_uuid] or ())[: len(tables.CONSUMER_COPIES)])
+        (consumer_uuid, *inventory, amount, *(desired[consumer_uuid] or ())[: len(tables.CONSUMER_COPIES)])
         for consumer_uuid, _, _, inventory, amount in plan.requested
     ]
     columns = ', '.join(('consumer_id', 'resource_provider_id', 'resource_class_id', 'used', *tables.CONSUMER_COPIES))

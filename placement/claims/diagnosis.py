@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from placement import capacity, exception
 from placement.claims.current import read_current_state, retry
-from placement.claims.plan import ClaimPlan, RequestedAllocation, read_providers
+from placement.claims.inventory_replacement import read_providers
+from placement.claims.plan import ClaimPlan, RequestedAllocation
 from placement.claims.usage import InventoryKey
 from placement.db import errors, sql, tables
 
@@ -29,7 +30,8 @@ def diagnose(tx: sa.Connection, plan: ClaimPlan) -> Exception:
     :returns: ``RetryTransaction`` if, because of other transactions, the consumers have other allocations now, a
         provider was deleted or changed, or no rule is violated now.
     """
-    if set(read_current_state(tx, list(plan.consumers)).rows) != set(plan.current.rows):
+    current = read_current_state(tx, [claim.consumer_uuid for claim in plan.claims])
+    if set(current.rows) != set(plan.current.rows):
         return retry()
     if read_providers(tx, plan.reshaped) != plan.providers:
         return errors.RetryTransaction()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
+from placement import exception, validation
 from placement.claims.plan import ClaimPlan
+from placement.claims.request import ReshapedProvider
 from placement.claims.usage import InventoryKey
 from placement.db import change_log, generation, inventory_rows, sql, tables
 from placement.db.batch import StatementBatch
+from placement.db.generation import ProviderGeneration
 
 _inventories = tables.inventories
 
@@ -26,6 +29,37 @@ _LOCK: sa.Select[Any] = (
     .with_hint(_inventories, _INDEX, 'mariadb')
     .with_for_update(key_share=True)
 )
+
+
+def read_and_check_providers(tx: sa.Connection, reshaped: Sequence[ReshapedProvider]) -> dict[str, ProviderGeneration]:
+    """Read the ids and generations of the providers of a reshape, and check the providers in the order of the request.
+
+    :returns: as ``read_providers``.
+    :raises ResourceProviderNotFound, ReshapeGenerationConflict, InvalidInventoryCapacity: for the first provider that
+        does not exist, has another generation, or has an inventory that may not be stored.
+    """
+    providers = read_providers(tx, reshaped)
+    for provider in reshaped:
+        stored = providers.get(provider.uuid)
+        if stored is None:
+            raise exception.ResourceProviderNotFound(uuid=provider.uuid)
+        if stored.generation != provider.generation:
+            raise exception.ReshapeGenerationConflict(
+                uuid=stored.uuid, actual=stored.generation, given=provider.generation
+            )
+        for resource_class, inventory in provider.inventories.items():
+            # Since microversion 1.26 a capacity may be 0, and reshapes came later.
+            validation.check_capacity(inventory, resource_class, provider.uuid, zero_allowed=True)
+    return providers
+
+
+def read_providers(tx: sa.Connection, reshaped: Sequence[ReshapedProvider]) -> dict[str, ProviderGeneration]:
+    """Read the ids and generations of the providers of a reshape, by uuid."""
+    rows: list[Any] = []
+    for chunk in sql.chunks([provider.uuid for provider in reshaped]):
+        template = 'SELECT id, uuid, generation FROM placement_resource_providers WHERE uuid IN ({uuids})'
+        rows += sql.execute_text(tx, sql.statement(template, uuids=sql.placeholders(len(chunk))), *chunk)
+    return {row.uuid: ProviderGeneration(*row) for row in rows}
 
 
 def add_increments(batch: StatementBatch, plan: ClaimPlan) -> None:
