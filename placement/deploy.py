@@ -19,13 +19,13 @@ from placement.cache.background_refresh import BackgroundRefresh
 from placement.cache.refresh import CacheState, ProviderCache
 from placement.db.api import Database
 from placement.db.health import TimedCheck
-from placement.ops.explain.sentences import explain_empty
+from placement.ops.explain.empty_searches import explain_empty
 from placement.search.budget import Limit
 from placement.web import (
     authentication,
     body_limits,
     context,
-    error_mapping,
+    fault_handler,
     health,
     policy,
     request_log,
@@ -131,7 +131,7 @@ def _pipeline(
         if conf.api.auth_strategy == 'keystone'
         else functools.partial(authentication.NoAuth, make_context=make_context),
         request_log.RequestLog,
-        functools.partial(error_mapping.FaultHandler, newest=conf.placement.max_microversion),
+        functools.partial(fault_handler.FaultHandler, newest=conf.placement.max_microversion),
         functools.partial(body_limits.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]
     return [middleware for middleware in pipeline if middleware is not None]

@@ -22,7 +22,7 @@ from placement.web.policy import Enforcer
 
 ENVIRON_KEY = 'placement.context'
 
-#: Explains in one line why a search found nothing (``ops.explain.sentences.explain_empty``).
+#: Explains in one line why a search found nothing (``ops.explain.empty_searches.explain_empty``).
 ExplainEmpty = Callable[[Snapshot, CandidateRequest, SearchBudget, Collection[Limit]], str]
 
 #: Seconds between two lines of the log about the same empty search.

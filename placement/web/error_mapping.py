@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
-from wsgiref.types import WSGIApplication
 
-import microversion_parse
-from oslo_log import log
 from webob import exc
-from webob import request as webob_request
 
 from placement import exception
-from placement.web import error_document, microversion
-
-LOG = log.getLogger(__name__)
-
-#: Seconds after which a client may retry when the database is unavailable.
-_RETRY_AFTER = '2'
+from placement.web import error_document
 
 
 class ErrorMapping(NamedTuple):
@@ -79,45 +70,3 @@ def http_error(
     code = next((rule.code for rule in rules if rule.code), error_document.DEFAULT)
     fields: dict[str, Any] = {**error.data, **values, 'error': error}
     return status(rules[0].text.format(**fields), comment=code)
-
-
-class FaultHandler:
-    """WSGI middleware that negotiates the microversion, and makes error documents of all exceptions.
-
-    Every response to a negotiated microversion names it in its headers. The text of an unexpected exception is logged
-    but not sent, because it may contain SQL or secrets.
-
-    :param newest: the newest microversion that is served.
-    """
-
-    def __init__(self, application: WSGIApplication, newest: str) -> None:
-        self._application = application
-        self._newest = newest
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Pass the request on with ``environ['placement.microversion']``. Respond to any exception that this raises."""
-        version: microversion_parse.Version | None = None
-
-        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            stamped = headers if version is None else microversion.stamp(headers, version)
-            return start_response(status, stamped, exc_info)
-
-        try:
-            version = microversion.negotiate(environ.get('HTTP_OPENSTACK_API_VERSION'), self._newest)
-            environ[microversion.ENVIRON_KEY] = version
-            return self._application(environ, start)
-        except exc.HTTPException as error:
-            http_error = error
-        except exception.PolicyNotAuthorized as error:
-            http_error = exc.HTTPForbidden(str(error))
-        except exception.DatabaseUnavailable as error:
-            # Logged by ``db.availability``. The reason may name hosts and accounts.
-            http_error = exc.HTTPServiceUnavailable(str(error), {'Retry-After': _RETRY_AFTER})
-        except webob_request.DisconnectionError:
-            http_error = exc.HTTPBadRequest('The request body is shorter than its content-length header says.')
-        except Exception:
-            LOG.exception('Unexpected error')
-            http_error = exc.HTTPInternalServerError(
-                'An unexpected error occurred. The log of the service has details under this request id.'
-            )
-        return error_document.respond(http_error, environ, start)

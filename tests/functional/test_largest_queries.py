@@ -14,7 +14,7 @@ import pytest
 from placement.cache.partition import DictionaryColumn
 from placement.cache.providers import InventoryRecord, Provider
 from placement.cache.snapshot import KnownNames, Snapshot
-from placement.ops.explain.sentences import explain_empty
+from placement.ops.explain.empty_searches import explain_empty
 from placement.search import filter_providers, find_candidates, parsing, requirements
 from placement.search.budget import Limit, SearchBudget
 from tests.support.search.oracle import SHARES

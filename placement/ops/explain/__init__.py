@@ -9,4 +9,5 @@
 * ``blockers`` finds out why such a rule excludes all providers, and ``combination_failures`` why groups that can be
   placed alone cannot be placed together.
 * ``sentences`` puts these facts into words.
+* ``empty_searches`` explains a search that found nothing in a line of the log.
 """

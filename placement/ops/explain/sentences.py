@@ -1,4 +1,4 @@
-"""Writes explanations for users: as sentences, as a JSON document, and as a line of the log.
+"""Writes explanations for users: as sentences, and as a JSON document.
 
 There is a template for each kind of fact. It takes numbers, names and the text of rules.
 """
@@ -6,25 +6,22 @@ There is a template for each kind of fact. It takes numbers, names and the text 
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from placement import units
-from placement.cache.snapshot import Snapshot
 from placement.ops.explain.blockers import Cause, CauseKind, NearMiss
-from placement.ops.explain.combination_failures import CombinationFailure, Contention, combination_failures
+from placement.ops.explain.combination_failures import CombinationFailure, Contention
 from placement.ops.explain.explanation import Explanation
 from placement.ops.explain.rules import Kind, Rule
-from placement.ops.explain.stages import Shortfall, stages
-from placement.search.budget import Limit, SearchBudget
-from placement.search.prefilter import Prefilter
-from placement.search.request import CandidateRequest
+from placement.ops.explain.stages import Shortfall
+from placement.search.budget import Limit
 from placement.search.requirements import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
 from placement.search.solver.variables import Reason
 
-#: Maximum numbers of rules to name, of groups to name, and of characters of a rule in a line of the log.
-_MAX_RULES, _MAX_GROUPS, _MAX_RULE_LENGTH = 3, 4, 200
+#: Maximum numbers of rules to name, and of groups to name.
+_MAX_RULES, _MAX_GROUPS = 3, 4
 
 _LIMIT_REACHED = (
     'The search reached a limit before it found a candidate, so candidates may exist. In the part that was searched: '
@@ -90,7 +87,7 @@ def _blocked_sentence(explanation: Explanation) -> str:
         clauses += ['others'] if len(blocking) > _MAX_RULES else []
         return f'{len(blocking)} rules block the request together: {"; and ".join(clauses)}.'
     if explanation.satisfiable or len(blocking) > 1:
-        conflict = f': {_conflict_in_tree(failures[0])}' if failures else ''
+        conflict = f': {tree_conflict_text(failures[0])}' if failures else ''
         return (
             f'Each part of the request can be satisfied, but not all parts together{conflict};'
             f' there would be candidates without {_rules_text(blocking)}.'
@@ -203,7 +200,8 @@ def conflict_text(reason: Reason, contention: Contention | None) -> str:
     return f'groups {groups} need {requested} different providers, but only {available} can serve them'
 
 
-def _conflict_in_tree(failure: CombinationFailure) -> str:
+def tree_conflict_text(failure: CombinationFailure) -> str:
+    """Return in which trees the groups conflict, and why in the first of them, as a clause."""
     example = failure.examples[0]
     tree = _listing([example.name], failure.trees)
     return f'in the tree of {tree} {conflict_text(failure.reason, example.contention)}'
@@ -229,35 +227,7 @@ def _amounts(resource_class: str, *values: int) -> list[str]:
     return texts if len(set(texts)) == len(set(positive)) else [f'{value:,}' for value in positive]
 
 
-# The line of the log and the JSON document ---------------------------------------------------------------------
-
-
-def explain_empty(
-    snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, limits_reached: Collection[Limit]
-) -> str:
-    """Explain in one line, for the log, why a search found nothing.
-
-    This takes much less time than ``explanation.explain``, because it makes no search with a changed request.
-
-    :param request: a request whose classes and traits all exist.
-    :param budget: limits the repeated search of trees.
-    :param limits_reached: the limits at which the search stopped.
-    """
-    counted = stages(Prefilter(snapshot, request))
-    failures = combination_failures(snapshot, request, budget) if counted and counted[-1].trees else ()
-    parts = []
-    for stage in counted:
-        rule = rule_text(stage.rule)
-        rule = rule if len(rule) <= _MAX_RULE_LENGTH else f'{rule[:_MAX_RULE_LENGTH]}...'
-        serving = f' (for {stage.serving})' if stage.serving else ''
-        counts = [
-            units.plural(stage.trees, 'tree'),
-            units.plural(stage.providers, 'provider'),
-            *rejection_texts(stage.rejected),
-        ]
-        parts.append(f'{rule}{serving}: {", ".join(counts)}')
-    parts += [f'conflicting groups: {_conflict_in_tree(failure)}' for failure in failures]
-    return '; '.join([*parts, *(f'limit reached: {limit.value}' for limit in Limit if limit in limits_reached)])
+# The JSON document --------------------------------------------------------------------------------------------
 
 
 def explanation_document(explanation: Explanation) -> dict[str, Any]:
