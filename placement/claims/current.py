@@ -26,14 +26,14 @@ class ConsumerRow(NamedTuple):
 
 
 class AllocationRow(NamedTuple):
-    """One allocation as it was read. ``inventories`` counts the inventories of its provider and class: 0 or 1."""
+    """One allocation as it was read. ``inventory_count`` is 1 if its provider has an inventory of its class, else 0."""
 
     consumer_uuid: str
     id: int
     resource_provider_id: int
     resource_class_id: int
     used: int
-    inventories: int
+    inventory_count: int
 
     @property
     def inventory(self) -> InventoryKey:
@@ -84,7 +84,7 @@ class CurrentState:
         sums: dict[InventoryKey, int] = {}
         orphaned: dict[InventoryKey, int] = {}
         for row in self.rows:
-            of_row = sums if row.inventories or row.inventory in inserted else orphaned
+            of_row = sums if row.inventory_count or row.inventory in inserted else orphaned
             of_row[row.inventory] = of_row.get(row.inventory, 0) + row.used
         return sums, orphaned
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import webob
 from webob import exc
@@ -11,13 +11,16 @@ from webob import exc
 from placement import exception, validation
 from placement.capacity import FIELDS, InventoryRecord
 from placement.handlers.resource_provider import require_provider
-from placement.objects.base import ProviderGeneration
 from placement.objects.inventory import Inventory, read_inventories
 from placement.schemas import requests, responses
 from placement.web import error_document, microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
+
+if TYPE_CHECKING:
+    # Handlers hold no SQL, so they import db only for annotations.
+    from placement.db.generation import ProviderGeneration
 
 
 def _fields(inventory: Inventory | InventoryRecord) -> dict[str, Any]:

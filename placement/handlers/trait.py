@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import webob
@@ -12,13 +12,16 @@ from webob import exc
 from webob.multidict import MultiDict
 
 from placement import exception, schemas, validation
-from placement.objects.base import ProviderGeneration
 from placement.objects.trait import ASSOCIATED, NOT_ASSOCIATED, Trait, read_traits
 from placement.schemas import requests, responses
 from placement.web import util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
+
+if TYPE_CHECKING:
+    # Handlers hold no SQL, so they import db only for annotations.
+    from placement.db.generation import ProviderGeneration
 
 _INVALID_NAME = (
     'The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "CUSTOM_" '

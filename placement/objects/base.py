@@ -23,7 +23,7 @@ from oslo_utils import timeutils
 from placement import exception
 from placement.db import sql, tables
 from placement.db.api import Database
-from placement.db.generation import ProviderGeneration as ProviderGeneration  # Also for handlers, which import no db.
+from placement.db.generation import ProviderGeneration
 
 
 @contextlib.contextmanager

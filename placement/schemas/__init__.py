@@ -51,15 +51,21 @@ def by_uuid(value: Schema, minimum: int = 1) -> Schema:
     }
 
 
-def with_members(since: Version, schema: Schema, *added: tuple[Version, dict[str, Schema]]) -> Windows:
-    """Return the windows of a schema to which microversions add optional members.
+def with_members(
+    since: Version, schema: Schema, *added: tuple[Version, dict[str, Schema]], required: Sequence[str] = ()
+) -> Windows:
+    """Return the windows of a schema to which microversions add members.
 
     :param since: the first microversion.
     :param added: pairs of a microversion and the members that it adds, oldest first.
+    :param required: which of these members are required from that microversion on; the others are optional. The schema
+        must have required members already.
     """
     windows: Windows = ((since, schema),)
     for version, members in added:
         schema = {**schema, 'properties': {**schema['properties'], **members}}
+        if newly_required := [name for name in members if name in required]:
+            schema['required'] = [*schema['required'], *newly_required]
         windows = ((version, schema), *windows)
     return windows
 

@@ -151,19 +151,17 @@ _MAPPINGS: Schema = {
     'additionalProperties': {'type': 'array', 'minItems': 1, 'items': UUID},
 }
 
-_CONSUMER_1_34: Schema = {**_CONSUMER_1_28, 'properties': {**_CONSUMER_1_28['properties'], 'mappings': _MAPPINGS}}
-
 # The pattern excludes the empty text.
 _CONSUMER_TYPE: Schema = {'type': 'string', 'maxLength': 255, 'pattern': CONSUMER_TYPE_PATTERN}
 
-_CONSUMER_1_38: Schema = {
-    **_CONSUMER_1_34,
-    'properties': {**_CONSUMER_1_34['properties'], 'consumer_type': _CONSUMER_TYPE},
-    'required': [*_CONSUMER_1_34['required'], 'consumer_type'],
-}
-
 #: The body of PUT, and the part of POST for each consumer. The two differ below 1.28.
-_CONSUMER: Windows = (((1, 38), _CONSUMER_1_38), ((1, 34), _CONSUMER_1_34), ((1, 28), _CONSUMER_1_28))
+_CONSUMER: Windows = with_members(
+    (1, 28),
+    _CONSUMER_1_28,
+    ((1, 34), {'mappings': _MAPPINGS}),
+    ((1, 38), {'consumer_type': _CONSUMER_TYPE}),
+    required=['consumer_type'],
+)
 
 PUT_ALLOCATIONS: Windows = (*_CONSUMER, ((1, 12), _CONSUMER_1_12), ((1, 8), _CONSUMER_1_8), ((1, 0), _CONSUMER_1_0))
 
