@@ -152,8 +152,7 @@ def _with_candidates(oracle: Oracle, query: Query | None) -> set[str]:
     roots = {oracle.root(name) for name in oracle.rps}
     if query is None:
         return roots
-    bodies = [{name for name, _, _ in body} for body in oracle.candidates(query)]
-    return {root for root in roots if any(body <= {*oracle.tree(root), *oracle.reaching(root)} for body in bodies)}
+    return {root for root in roots if any(True for _ in oracle.entries_in_tree(query, root))}
 
 
 def _satisfies(oracle: Oracle, name: str, root: str, group: Group, rule: Rule) -> bool:

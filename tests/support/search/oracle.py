@@ -6,7 +6,7 @@ It shares no code with ``placement.search``: it tries every combination and keep
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -255,20 +255,22 @@ class Oracle:
 
     def entries(self, query: Query) -> set[Entry]:
         """Every element of ``allocation_requests``, without regard to the limit."""
-        result = set()
-        for root in {self.root(name) for name in self.rps}:
-            if not self.is_anchor(root, query):
-                continue
-            options = [
-                self.numbered_options(group, root) if group.number else self.unnumbered_options(group, root)
-                for group in query.groups
-            ]
-            for choice in itertools.product(*options):
-                chosen = {group.number: option for group, option in zip(query.groups, choice, strict=True)}
-                entry = self._entry(query, chosen)
-                if entry is not None:
-                    result.add(entry)
-        return result
+        roots = {self.root(name) for name in self.rps}
+        return {entry for root in roots for entry in self.entries_in_tree(query, root)}
+
+    def entries_in_tree(self, query: Query, root: str) -> Iterator[Entry]:
+        """The elements of ``entries`` with providers of one tree, and providers that are shared with it."""
+        if not self.is_anchor(root, query):
+            return
+        options = [
+            self.numbered_options(group, root) if group.number else self.unnumbered_options(group, root)
+            for group in query.groups
+        ]
+        for choice in itertools.product(*options):
+            chosen = {group.number: option for group, option in zip(query.groups, choice, strict=True)}
+            entry = self._entry(query, chosen)
+            if entry is not None:
+                yield entry
 
     def _entry(self, query: Query, chosen: dict[str, Option]) -> Entry | None:
         """The candidate of one option for each group, or None if they do not go together."""
