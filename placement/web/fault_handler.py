@@ -46,9 +46,10 @@ class FaultHandler:
             environ[microversion.ENVIRON_KEY] = version
             return self._application(environ, start)
         except exc.HTTPException as error:
-            http_error = error
+            # Not below, because the error refers to this call by its traceback: see ``Operation.__call__``.
+            return error_document.respond(error, environ, start)
         except exception.PolicyNotAuthorized as error:
-            http_error = exc.HTTPForbidden(str(error))
+            http_error: exc.HTTPException = exc.HTTPForbidden(str(error))
         except exception.DatabaseUnavailable as error:
             # Logged by ``db.availability``. The reason may name hosts and accounts.
             http_error = exc.HTTPServiceUnavailable(str(error), {'Retry-After': _RETRY_AFTER})

@@ -144,7 +144,12 @@ class Operation:
             http_error = error_mapping.http_error(error, self.failures, variables)
             if http_error is None:
                 raise
-            raise http_error from error
+            try:
+                raise http_error from error
+            finally:
+                # The error refers to this call by its traceback. If this variable also kept the error, the request
+                # would stay in memory until the garbage collector finds the cycle.
+                del http_error
         return response(environ, start_response)
 
     def _read(self, req: webob.Request, variables: Mapping[str, str]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import pathlib
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import webob
+from webob import exc
 
 from placement import conf as configuration
 from placement import deploy, exception, handler
@@ -53,6 +55,19 @@ def _send(
 
 
 LATEST = {'OpenStack_API_Version': 'placement latest'}
+
+
+@pytest.mark.parametrize('path', ['/unknown', '/resource_providers/unknown', '/allocation_candidates'])
+def test_errors_do_not_wait_for_the_garbage_collector(load: Load, path: str) -> None:
+    """An error refers by its traceback to everything that the request read, so it must not refer to itself."""
+    app = load()
+    gc.collect()
+    gc.disable()
+    try:
+        assert _send(app, path, **LATEST).status_int in (400, 404)
+        assert not any(isinstance(item, exc.HTTPException | exception.PlacementError) for item in gc.get_objects())
+    finally:
+        gc.enable()
 
 
 def test_the_root_below_a_prefix_needs_no_token(load: Load) -> None:
