@@ -87,8 +87,7 @@ def select(
     :param rng: selects a sample; None selects the first candidates.
     """
     if rng is not None:
-        candidates = list(itertools.chain.from_iterable(candidate_sets))
-        candidate_sets = iter(rng.sample(candidates, min(request.limit or len(candidates), len(candidates))))
+        candidate_sets = iter(_sample(itertools.chain.from_iterable(candidate_sets), request.limit, rng))
     selected: list[CandidateSet] = []
     remaining, size_remaining, entries = request.limit or sys.maxsize, budget.max_size, max_entries(request)
     for candidate_set in candidate_sets:
@@ -105,6 +104,20 @@ def select(
     if not remaining and rng is None:
         budget.reached.clear()
     return selected
+
+
+def _sample(candidates: Iterator[CandidateSet], limit: int | None, rng: random.Random) -> list[CandidateSet]:
+    """Return a uniform sample of up to ``limit`` candidates in random order. Memory is needed only for the sample.
+
+    :param candidates: sets of one candidate.
+    """
+    sample = list(itertools.islice(candidates, limit))
+    for count, candidate in enumerate(candidates, start=len(sample) + 1):
+        place = rng.randrange(count)
+        if place < len(sample):
+            sample[place] = candidate
+    rng.shuffle(sample)
+    return sample
 
 
 def max_entries(request: CandidateRequest) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -239,3 +240,22 @@ def test_sample_is_uniform_and_shuffled() -> None:
     assert len(drawn) == 10
     assert all(750 < count < 1050 for count in drawn.values())
     assert len({sample(ten[:5], 5) for _ in range(200)}) > 80
+
+
+def test_memory_for_a_sample_is_bounded_by_the_limit() -> None:
+    class Tracked(CandidateSet):
+        """A candidate set without slots, so that there can be weak references to it."""
+
+    host = hosts(1)[0]
+    alive: weakref.WeakSet[CandidateSet] = weakref.WeakSet()
+    counts = []
+
+    def candidates() -> Iterator[CandidateSet]:
+        for _ in range(100):
+            candidate = Tracked(host.search_unit, host.assignment)
+            alive.add(candidate)
+            counts.append(len(alive))
+            yield candidate
+
+    assert len(select(candidates(), replace(ONE_VCPU, limit=5), SearchBudget(), random.Random(0))) == 5
+    assert max(counts) < 10
