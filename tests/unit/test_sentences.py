@@ -7,17 +7,17 @@ import pytest
 from placement.ops.explain.blockers import Cause, CauseKind
 from placement.ops.explain.rules import Kind, Rule
 from placement.ops.explain.sentences import cause_text, rejection_texts
-from placement.ops.explain.stages import Shortfall
+from placement.ops.explain.stages import Shortfall, ShortfallKind
 from placement.search.requirements import ResourceCondition, TraitCondition
 
 TRAIT = Rule(Kind.REQUIRED, ('1', '2'), 'CUSTOM_RED', TraitCondition((frozenset({'CUSTOM_RED'}),)))
 ROOT = Rule(Kind.ROOT_REQUIRED, (), '!CUSTOM_RED', TraitCondition((frozenset({'CUSTOM_RED'}),), forbidden=True))
 AMOUNT = Rule(Kind.RESOURCES, ('',), 'MEMORY_MB:2048', ResourceCondition('MEMORY_MB', 2048))
 SHORTFALLS = [
-    Shortfall('MEMORY_MB', 'max_unit', 512, 2048, 1),
-    Shortfall('MEMORY_MB', 'step_size', 3, 2048, 1200, max_value=5),
-    Shortfall('MEMORY_MB', 'total_capacity', 1024, 2048, 2),
-    Shortfall('MEMORY_MB', 'free_capacity', 0, 2048, 3),
+    Shortfall('MEMORY_MB', ShortfallKind.MAX_UNIT, 512, 2048, 1),
+    Shortfall('MEMORY_MB', ShortfallKind.STEP_SIZE, 3, 2048, 1200, max_value=5),
+    Shortfall('MEMORY_MB', ShortfallKind.TOTAL_CAPACITY, 1024, 2048, 2),
+    Shortfall('MEMORY_MB', ShortfallKind.FREE_CAPACITY, 0, 2048, 3),
 ]
 AMOUNTS_AND_REASONS = (
     'max_unit is 512 MiB, requested 2 GiB: 1 provider; step_size is 3 MiB to 5 MiB, requested 2 GiB: 1,200 providers;'
@@ -86,5 +86,5 @@ def test_every_kind_of_cause_has_a_sentence() -> None:
 
 
 def test_rejected_inventories_by_number() -> None:
-    rejected = {'max_unit': 1, 'total_capacity': 2, 'free_capacity': 4300}
+    rejected = {ShortfallKind.MAX_UNIT: 1, ShortfallKind.TOTAL_CAPACITY: 2, ShortfallKind.FREE_CAPACITY: 4300}
     assert rejection_texts(rejected) == ['4,300 full', '2 with too little total capacity', '1 limited by max_unit']

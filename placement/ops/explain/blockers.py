@@ -16,7 +16,7 @@ from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.rules import Kind, Rule, rules, without
-from placement.ops.explain.stages import Entry, Shortfall, count_flags, shortfalls, violations
+from placement.ops.explain.stages import Entry, Shortfall, ShortfallKind, count_flags, shortfalls, violations
 from placement.search.assignments import search
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
@@ -228,13 +228,13 @@ def _blocker_of_amount(
         everywhere = {partition: partition.all_providers() for partition in snapshot.partitions}
         counts = shortfalls(name, amount, _entries(name, everywhere))
         causes = absences or [Cause(CauseKind.NONE_LEFT, rule)]
-        if counts and counts[0].kind != 'combined':
+        if counts and counts[0].kind is not ShortfallKind.COMBINED:
             causes = [*causes, Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=counts)]
         return Blocker(rule, causes, trees.count, counts, notes=_unshared(trees, without_amount, rule, condition))
     entries = _entries(name, eligible)
     counts = shortfalls(name, amount, entries)
     notes = absences
-    if counts and counts[0].kind == 'combined':
+    if counts and counts[0].kind is ShortfallKind.COMBINED:
         cause = Cause(CauseKind.SUFFICIENT_ALONE, rule, counts[0].providers)
     else:
         notes = [*_unshared(trees, without_amount, rule, condition), *absences]
@@ -276,7 +276,7 @@ def _near_misses(
     name, amount = condition.resource_class, condition.amount
     short = []
     for partition, columns, eligible in entries:
-        for entry in np.flatnonzero(eligible & violations(columns, amount)['free_capacity']).tolist():
+        for entry in np.flatnonzero(eligible & violations(columns, amount)[ShortfallKind.FREE_CAPACITY]).tolist():
             missing = amount - int(columns.capacity_limit[entry] - columns.used[entry])
             provider = partition.providers[columns.positions[entry]]
             short.append((missing, provider.id, partition, provider))

@@ -15,7 +15,7 @@ from placement.ops.explain.blockers import Cause, CauseKind, NearMiss
 from placement.ops.explain.combination_failures import CombinationFailure, Contention
 from placement.ops.explain.explanation import Explanation
 from placement.ops.explain.rules import Kind, Rule
-from placement.ops.explain.stages import Shortfall
+from placement.ops.explain.stages import Shortfall, ShortfallKind
 from placement.search.budget import Limit
 from placement.search.requirements import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
 from placement.search.solver.variables import Reason
@@ -115,9 +115,9 @@ def _rules_text(rules: Sequence[Rule]) -> str:
     return f'{len(rules)} of the groups' if all_groups else ' and without '.join(map(rule_text, rules))
 
 
-def rejection_texts(rejected: Mapping[str, int]) -> list[str]:
+def rejection_texts(rejected: Mapping[ShortfallKind, int]) -> list[str]:
     """Return counts of rejected inventories by kind of ``Shortfall`` in words; the largest first."""
-    words = {'total_capacity': 'with too little total capacity', 'free_capacity': 'full'}
+    words = {ShortfallKind.TOTAL_CAPACITY: 'with too little total capacity', ShortfallKind.FREE_CAPACITY: 'full'}
     counts = sorted(rejected.items(), key=operator.itemgetter(1), reverse=True)
     return [f'{count:,} {words.get(kind, f"limited by {kind}")}' for kind, count in counts]
 
@@ -175,7 +175,7 @@ def _shortfall_text(shortfall: Shortfall) -> str:
     values = (shortfall.value,) if shortfall.max_value is None else (shortfall.value, shortfall.max_value)
     requested, *texts = _amounts(shortfall.resource_class, shortfall.requested, *values)
     kind, value, providers = shortfall.kind, ' to '.join(texts), units.plural(shortfall.providers, 'provider')
-    if kind in {'total_capacity', 'free_capacity'}:
+    if kind in {ShortfallKind.TOTAL_CAPACITY, ShortfallKind.FREE_CAPACITY}:
         return f'{kind.replace("_", " ")} below {requested} (max {value}): {providers}'
     return f'{kind} is {value}, requested {requested}: {providers}'
 
@@ -238,7 +238,11 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
         'first_candidates': [[asdict(supply) for supply in candidate] for candidate in explanation.first_candidates],
         'limits_reached': [limit.value for limit in Limit if limit in explanation.limits_reached],
         'stages': [
-            {**_rule(stage.rule), **_members(stage, 'serving', 'providers', 'trees', 'rejected')}
+            {
+                **_rule(stage.rule),
+                **_members(stage, 'serving', 'providers', 'trees'),
+                'rejected': {kind.value: count for kind, count in stage.rejected.items()},
+            }
             for stage in explanation.stages
         ],
         'what_if': [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
 from collections import Counter, defaultdict
@@ -45,7 +46,7 @@ class Stage:
     rule: Rule
     providers: int
     trees: int
-    rejected: Mapping[str, int] = field(default_factory=dict)
+    rejected: Mapping[ShortfallKind, int] = field(default_factory=dict)
     serving: str = ''
 
 
@@ -68,7 +69,7 @@ def stages(prefilter: Prefilter) -> list[Stage]:
             if step.reached is not None and sharing.aggregates:
                 satisfied = satisfied | partition.tree_aggregates.where(step.reached)
             trees[partition] = trees[partition] & satisfied
-        rejected: Counter[str] = Counter()
+        rejected: Counter[ShortfallKind] = Counter()
         if isinstance(step.rule.condition, ResourceCondition):
             for _, columns in snapshot.inventory_columns(step.rule.condition.resource_class):
                 for kind, flags in violations(columns, step.rule.condition.amount).items():
@@ -169,57 +170,68 @@ def _any_topmost(requirements: Sequence[Requirement], index: SharingIndex, aggre
 # Inventories that cannot allocate an amount ---------------------------------------------------------------------
 
 
+class ShortfallKind(enum.StrEnum):
+    """The reason why providers cannot allocate an amount. Documents and users see these texts."""
+
+    MAX_UNIT = 'max_unit'
+    MIN_UNIT = 'min_unit'
+    STEP_SIZE = 'step_size'
+    TOTAL_CAPACITY = 'total_capacity'
+    FREE_CAPACITY = 'free_capacity'
+    #: They can allocate the amount, but not in addition to what other parts of the request need from them.
+    COMBINED = 'combined'
+
+
 @dataclass(frozen=True)
 class Shortfall:
     """Providers that satisfy the other rules and have inventory of the class, but cannot allocate the amount.
 
-    ``providers`` counts them, and ``kind`` is the reason. For ``max_unit``, ``min_unit`` and ``step_size`` all have
-    this ``value``, or if ``max_value`` is set, values from ``value`` to ``max_value``. For ``total_capacity`` and
-    ``free_capacity``, ``value`` is the largest capacity or free capacity of any of them. ``combined`` means that they
-    can allocate the amount, but not in addition to what other parts of the request need from them.
+    ``providers`` counts them, and ``kind`` is the reason. For ``MAX_UNIT``, ``MIN_UNIT`` and ``STEP_SIZE`` all have
+    this ``value``, or if ``max_value`` is set, values from ``value`` to ``max_value``. For ``TOTAL_CAPACITY`` and
+    ``FREE_CAPACITY``, ``value`` is the largest capacity or free capacity of any of them.
     """
 
     resource_class: str
-    kind: str
+    kind: ShortfallKind
     value: int
     requested: int
     providers: int
     max_value: int | None = None
 
 
-def violations(inventories: InventoryColumns, amount: int) -> dict[str, Flags]:
-    """Return which inventories have each kind of ``Shortfall`` except ``combined``. Only the first kind counts."""
+def violations(inventories: InventoryColumns, amount: int) -> dict[ShortfallKind, Flags]:
+    """Return which inventories have each kind of ``Shortfall`` except ``COMBINED``. Only the first kind counts."""
     violated = inventories.first_violations(amount)
     too_small = inventories.capacity_limit < amount
     return {
-        'max_unit': violated.above_max_unit,
-        'min_unit': violated.below_min_unit,
-        'step_size': violated.wrong_step,
-        'total_capacity': violated.no_capacity & too_small,
-        'free_capacity': violated.no_capacity & ~too_small,
+        ShortfallKind.MAX_UNIT: violated.above_max_unit,
+        ShortfallKind.MIN_UNIT: violated.below_min_unit,
+        ShortfallKind.STEP_SIZE: violated.wrong_step,
+        ShortfallKind.TOTAL_CAPACITY: violated.no_capacity & too_small,
+        ShortfallKind.FREE_CAPACITY: violated.no_capacity & ~too_small,
     }
 
 
 def shortfalls(resource_class: str, amount: int, entries: Sequence[Entry]) -> list[Shortfall]:
     """Count inventories of a class by the first reason for which they cannot allocate an amount."""
-    values_by_kind: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    values_by_kind: defaultdict[ShortfallKind, Counter[int]] = defaultdict(Counter)
     sufficient = 0
     for _, columns, counted in entries:
         limits = {
-            'max_unit': columns.max_unit,
-            'min_unit': columns.min_unit,
-            'step_size': columns.step_size,
-            'total_capacity': columns.capacity_limit,
-            'free_capacity': columns.capacity_limit - columns.used,
+            ShortfallKind.MAX_UNIT: columns.max_unit,
+            ShortfallKind.MIN_UNIT: columns.min_unit,
+            ShortfallKind.STEP_SIZE: columns.step_size,
+            ShortfallKind.TOTAL_CAPACITY: columns.capacity_limit,
+            ShortfallKind.FREE_CAPACITY: columns.capacity_limit - columns.used,
         }
         sufficient += int(counted.sum())
         for kind, violated in violations(columns, amount).items():
             insufficient = limits[kind][counted & violated].tolist()
             values_by_kind[kind].update(insufficient)
             sufficient -= len(insufficient)
-    counts = [Shortfall(resource_class, 'combined', amount, amount, sufficient)] if sufficient else []
+    counts = [Shortfall(resource_class, ShortfallKind.COMBINED, amount, amount, sufficient)] if sufficient else []
     for kind, values in values_by_kind.items():
-        if kind in {'total_capacity', 'free_capacity'} and values:
+        if kind in {ShortfallKind.TOTAL_CAPACITY, ShortfallKind.FREE_CAPACITY} and values:
             counts.append(Shortfall(resource_class, kind, max(values), amount, values.total()))
         elif len(values) > _MAX_VALUES:
             counts.append(Shortfall(resource_class, kind, min(values), amount, values.total(), max_value=max(values)))
