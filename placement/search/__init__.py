@@ -41,13 +41,13 @@ def find_candidates(
     :raises TraitNotFound: a trait of any group does not exist.
     """
     snapshot.names.raise_unless_known([name for group in request.groups for name in group.resources], request.traits)
-    # ``prefilter.compiled`` has the requirements that providers have to satisfy. Equal groups have equal requirements.
-    prefilter = Prefilter(snapshot, request, budget)
+    # The requirements that providers have to satisfy. Equal request groups have equal requirements.
+    compiled = compile_request(request, snapshot.root_id_of)
     # The trees in which every requirement has a provider, found by columns. Equivalent trees form one search unit.
-    units = prefilter.search_units(rng)
+    units = Prefilter(snapshot, compiled, budget).search_units(rng)
     # The first candidate of each tree, then the second of each, and so on, without duplicates. Equivalent trees are
     # solved once.
-    candidates = assignments.search(units, prefilter.compiled, budget)
+    candidates = assignments.search(units, compiled, budget)
     # The candidates within the limit of the request and the maximum size of a response.
     selected = selection.select(candidates, request, budget, rng)
     return AllocationCandidates(snapshot, request, selected, frozenset(budget.reached))

@@ -37,6 +37,7 @@ from placement.cache.snapshot import Snapshot
 from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
 from placement.search.request import CandidateRequest
 from placement.search.requirements import (
+    CompiledRequest,
     Condition,
     NameCondition,
     Requirement,
@@ -91,13 +92,13 @@ class TreeSearchUnit(SearchUnit):
 class Prefilter:
     """Finds the search units of one request in one snapshot.
 
+    :param compiled: the request, compiled for this snapshot or for one with the same trees.
     :param budget: limits the search; None for no limits.
     """
 
-    def __init__(self, snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget | None = None) -> None:
         self.snapshot = snapshot
-        #: The requirements that providers have to satisfy. Equal request groups have equal requirements.
-        self.compiled = compiled = compile_request(request, snapshot.root_id_of)
+        self.compiled = compiled
         self.counter = StepCounter(budget or SearchBudget())
         #: The distinct requirements.
         self.requirements: tuple[Requirement, ...] = tuple(compiled.suffixes)
@@ -107,6 +108,7 @@ class Prefilter:
         #: The rows with all bits, and with those of the requirements.
         self.all, self.of_requirements = self.rows([(1 << bit_count) - 1, (1 << len(self.requirements)) - 1])
         self.requested_sums = _requested_sums(compiled.requirements)
+        request = compiled.request
         # A sharing provider without the requested resources may serve a group without resources.
         any_class = not all(group.resources for group in request.groups)
         #: The sharing providers that could serve a group.
@@ -117,6 +119,16 @@ class Prefilter:
         )
         self._sharing_bits: dict[Provider, int] = {}
         self._group_numbers: dict[Hashable, int] = {}
+
+    @classmethod
+    def for_request(
+        cls, snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget | None = None
+    ) -> Prefilter:
+        """Compile ``request``, and return its prefilter: for callers that use only some stages of ``find_candidates``.
+
+        :param budget: limits the search; None for no limits.
+        """
+        return cls(snapshot, compile_request(request, snapshot.root_id_of), budget)
 
     def search_units(self, rng: random.Random | None = None) -> Iterator[SearchUnit]:
         """Yield every search unit that could have a candidate: the trees, then the shared-only ones.

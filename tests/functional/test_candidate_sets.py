@@ -80,7 +80,7 @@ def test_a_candidate_of_a_family_takes_no_function_call(
 
     def respond(limit: int) -> int:
         limited, budget = replace(request, limit=limit), SearchBudget()
-        prefilter = Prefilter(state, limited)
+        prefilter = Prefilter.for_request(state, limited)
         candidate_sets = select(search(prefilter.search_units(), prefilter.compiled, budget), limited, budget)
         candidates = AllocationCandidates(state, limited, candidate_sets)
         assert handler._allocation_requests(candidates, as_list=False)

@@ -49,7 +49,7 @@ def clouds(draw: st.DrawFn) -> list[RP]:
 
 
 def answer(state: Snapshot, request: CandidateRequest, budget: SearchBudget, alike: bool = True) -> list[CandidateSet]:
-    prefilter = Prefilter(state, request)
+    prefilter = Prefilter.for_request(state, request)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
     return select(search(units, prefilter.compiled, budget), request, budget)
 

@@ -35,7 +35,7 @@ CASES = st.tuples(topologies(), queries())
 
 
 def search(snapshot: Snapshot, query: Query, budget: SearchBudget, alike: bool = True) -> Iterator[CandidateSet]:
-    prefilter = Prefilter(snapshot, request_of(query), budget)
+    prefilter = Prefilter.for_request(snapshot, request_of(query), budget)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
     return assignments.search(units, prefilter.compiled, budget)
 
@@ -177,5 +177,5 @@ def test_only_trees_with_the_same_candidates_are_equivalent(case: tuple[list[RP]
     topology, query = case
     state = snapshot_of(topology)
     assert find(state, query) == find(state, query, alike=False)
-    units = list(Prefilter(state, request_of(query)).search_units())
+    units = list(Prefilter.for_request(state, request_of(query)).search_units())
     event(f'equivalent: {sum(unit.count for unit in units) - len({unit.equivalence_key for unit in units})}')

@@ -109,9 +109,9 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
     """
     if rule.condition is None:
         raise TypeError(rule)
-    complete = Prefilter(snapshot, request)
+    complete = Prefilter.for_request(snapshot, request)
     rest = without(request, rule)
-    reduced = Prefilter(snapshot, rest) if rest else None
+    reduced = Prefilter.for_request(snapshot, rest) if rest else None
     trees = _Trees(
         snapshot,
         {
@@ -283,7 +283,7 @@ def _near_misses(
     count = 0
     for missing, _, partition, provider in heapq.nsmallest(_MAX_TRIED, short, key=operator.itemgetter(0, 1)):
         snapshot = _with_less_used(complete.snapshot, partition, provider, name, missing)
-        units = Prefilter(snapshot, complete.compiled.request).search_units()
+        units = Prefilter(snapshot, complete.compiled).search_units()
         if count < _MAX_NAMED and any(True for _ in search(units, complete.compiled, budget)):
             count += 1
             yield NearMiss(provider.display_name, provider.uuid, (), name, amount, amount - missing)

@@ -64,7 +64,7 @@ def combination_failures(
     failures: dict[Reason, CombinationFailure] = {}
     outcomes: dict[Hashable, tuple[Reason, Contention | None] | None] = {}
     own_budget = replace(budget, reached=set())
-    prefilter = Prefilter(snapshot, request, own_budget)
+    prefilter = Prefilter.for_request(snapshot, request, own_budget)
     for search_unit in prefilter.search_units():
         if not search_unit.tree:
             continue

@@ -28,7 +28,7 @@ def explain_empty(
     :param budget: limits the repeated search of trees.
     :param limits_reached: the limits at which the search stopped.
     """
-    counted = stages(Prefilter(snapshot, request))
+    counted = stages(Prefilter.for_request(snapshot, request))
     failures = combination_failures(snapshot, request, budget) if counted and counted[-1].trees else ()
     parts = []
     for stage in counted:

@@ -100,7 +100,7 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
     budget = replace(budget, reached=set())
     candidates = list(itertools.chain.from_iterable(find_candidates(snapshot, request, budget).candidate_sets))
     # What it would find without each rule.
-    prefilter = Prefilter(snapshot, request)
+    prefilter = Prefilter.for_request(snapshot, request)
     all_rules = list(rules(prefilter.compiled))
     trials = _Trials(snapshot, request, budget, min(len(all_rules), _MAX_RULES))
     what_ifs = [WhatIf(rule, *trials.search_without(rule)) for rule in all_rules[:_MAX_RULES]]
@@ -158,7 +158,7 @@ class _Trials:
         request = without(self.request, *left_out)
         if request is None:
             return None, False
-        budget, prefilter = self.next_budget(), Prefilter(self.snapshot, request)
+        budget, prefilter = self.next_budget(), Prefilter.for_request(self.snapshot, request)
         candidate_sets = search(prefilter.search_units(), prefilter.compiled, budget)
         return list(itertools.chain.from_iterable(candidate_sets)), bool(budget.reached)
 
@@ -250,7 +250,7 @@ def _blocking_together(trials: _Trials) -> tuple[list[Rule], Sequence[CandidateS
     blocking: list[Rule] = []
     rest = trials.request
     for _ in range(_MAX_BLOCKING_RULES):
-        prefilter = Prefilter(trials.snapshot, rest)
+        prefilter = Prefilter.for_request(trials.snapshot, rest)
         candidate_rules = list(itertools.islice(rules(prefilter.compiled), _MAX_RULES))
         emptying = _emptying_rule(stages(prefilter))
         between_groups = (rule for rule in reversed(candidate_rules) if rule.condition is None)

@@ -76,7 +76,7 @@ def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstima
     """
     request = size.request()
     snapshot.names.raise_unless_known(size.resources, request.traits)
-    prefilter = Prefilter(snapshot, request)
+    prefilter = Prefilter.for_request(snapshot, request)
     fit, on_disabled_hosts, complete = 0, 0, True
     # For each tree of a partition, whether a division gives its count.
     is_divided: dict[Partition, Flags] = {}

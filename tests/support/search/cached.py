@@ -67,7 +67,7 @@ def find(state: Snapshot, query: Query, alike: bool = True) -> list[Body]:
     """The candidates that a search of the cache finds, in the form of the oracle."""
     request = request_of(query)
     names = {record.id: record.name or '' for record in state.providers()}
-    prefilter = Prefilter(state, request)
+    prefilter = Prefilter.for_request(state, request)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
     return [
         frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)

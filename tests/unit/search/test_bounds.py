@@ -31,7 +31,7 @@ def find(case: Case, budget: SearchBudget, rng: random.Random | None = None) -> 
     """The candidates, each of them a set of its own, because each tree is searched even if it is like others."""
     topology, query = case
     request = request_of(query)
-    prefilter = Prefilter(snapshot_of(topology), request)
+    prefilter = Prefilter.for_request(snapshot_of(topology), request)
     candidates = search(single_trees(prefilter.search_units()), prefilter.compiled, budget)
     return select(candidates, request, budget, rng)
 
@@ -138,7 +138,7 @@ def test_a_tree_that_keeps_yielding_candidates_is_not_abandoned() -> None:
 
 def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
     topology, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 20)
-    prefilter = Prefilter(snapshot_of(topology), request_of(query))
+    prefilter = Prefilter.for_request(snapshot_of(topology), request_of(query))
     pulled = 0
 
     def watched() -> Iterator[SearchUnit]:
@@ -153,7 +153,7 @@ def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
 
 def test_a_stream_holds_two_assignments_at_a_time() -> None:
     topology, query = hard.wide(8)
-    prefilter = Prefilter(snapshot_of(topology), request_of(query))
+    prefilter = Prefilter.for_request(snapshot_of(topology), request_of(query))
     [(_, stream)] = with_streams(prefilter.search_units(), prefilter.compiled, SearchBudget())
     for index in range(2**8):
         assert stream.find(index)

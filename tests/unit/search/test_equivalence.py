@@ -54,7 +54,7 @@ def cloud(*trees: list[RP]) -> Snapshot:
 
 def count(snapshot: Snapshot, query: Query) -> int:
     """The number of candidates."""
-    prefilter = Prefilter(snapshot, request_of(query))
+    prefilter = Prefilter.for_request(snapshot, request_of(query))
     return sum(map(len, search(prefilter.search_units(), prefilter.compiled, SearchBudget())))
 
 
@@ -96,7 +96,7 @@ def test_candidates_of_a_sharing_provider_alone_are_found_in_its_own_tree(search
     request = Query([Group('', {'DISK_GB': 1})])
     assert count(cloud(*(tree(number) for number in range(HOSTS))), request) == 1
     assert len(searched) == 1
-    prefilter = Prefilter(cloud([rp('host', None, 'north', DISK_GB=8)]), request_of(request))
+    prefilter = Prefilter.for_request(cloud([rp('host', None, 'north', DISK_GB=8)]), request_of(request))
     units = list(prefilter.search_units())
     found_at = [list(assignments.find_assignments(unit, prefilter.compiled, SearchBudget())) for unit in units]
     assert list(map(len, found_at)) == [1, 1]

@@ -105,7 +105,7 @@ def test_as_many_assignments_are_tried_as_the_limit_takes(policy: str, minor: in
 
 def rejections(topology: list[RP], query: Query) -> Rejections:
     """Why a query finds nothing."""
-    prefilter, counts = Prefilter(snapshot_of(topology), request_of(query)), Rejections()
+    prefilter, counts = Prefilter.for_request(snapshot_of(topology), request_of(query)), Rejections()
     for unit in prefilter.search_units():
         assert list(find_assignments(unit, prefilter.compiled, SearchBudget(), counts)) == []
     return counts
