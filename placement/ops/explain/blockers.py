@@ -211,8 +211,7 @@ def _blocker_of_amount(
     :param complete: the prefilter of the whole request.
     :param trees: the trees that satisfy the other rules.
     """
-    snapshot, name, amount = complete.snapshot, condition.resource_class, condition.amount
-    if _is_absent(snapshot, rule):
+    if _is_absent(complete.snapshot, rule):
         return Blocker(rule, [Cause(CauseKind.NONE_EXISTS, rule)], trees.count)
     requirements = _of_group(complete, rule)
     without_amount = [
@@ -221,33 +220,46 @@ def _blocker_of_amount(
         if condition in requirement.conditions
     ]
     absences = _absences(complete, rule, requirements)
+    unshared = _unshared(trees, without_amount, rule, condition)
     # The providers that satisfy the other rules of the group.
     eligible = trees.providers(without_amount)
-    if not any(flags.any() for flags in eligible.values()):
-        # There are none, so all inventories of the class are counted.
-        everywhere = {partition: partition.all_providers() for partition in snapshot.partitions}
-        counts = shortfalls(name, amount, _entries(name, everywhere))
+    if not count_flags(eligible.values()):
         causes = absences or [Cause(CauseKind.NONE_LEFT, rule)]
-        if counts and counts[0].kind is not ShortfallKind.COMBINED:
+        everywhere = {partition: partition.all_providers() for partition in complete.snapshot.partitions}
+        counts = shortfalls(condition, _entries(condition, everywhere))
+        if not _can_allocate(counts):
             causes = [*causes, Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=counts)]
-        return Blocker(rule, causes, trees.count, counts, notes=_unshared(trees, without_amount, rule, condition))
-    entries = _entries(name, eligible)
-    counts = shortfalls(name, amount, entries)
-    notes = absences
-    if counts and counts[0].kind is ShortfallKind.COMBINED:
-        cause = Cause(CauseKind.SUFFICIENT_ALONE, rule, counts[0].providers)
-    else:
-        notes = [*_unshared(trees, without_amount, rule, condition), *absences]
-        if counts:
-            is_only_rule = without(complete.compiled.request, rule) is None and not complete.compiled.root.conditions
-            kind = CauseKind.INSUFFICIENT_ANYWHERE if is_only_rule else CauseKind.INSUFFICIENT
-            cause = Cause(kind, rule, shortfalls=counts)
-        elif requirements[0].use_same_provider:
-            cause = Cause(CauseKind.REJECTED, rule, count_flags(eligible.values()))
-        else:
-            cause = Cause(CauseKind.NOT_IN_TREES, rule, trees.count)
+        return Blocker(rule, causes, trees.count, counts, notes=unshared)
+    entries = _entries(condition, eligible)
+    counts = shortfalls(condition, entries)
+    cause = _cause_among_eligible(complete, trees, rule, counts, count_flags(eligible.values()))
+    notes = absences if _can_allocate(counts) else [*unshared, *absences]
     near_misses = list(_near_misses(complete, condition, entries, budget))
     return Blocker(rule, [cause], trees.count, counts, near_misses, notes)
+
+
+def _cause_among_eligible(
+    complete: Prefilter, trees: _Trees, rule: Rule, counts: Sequence[Shortfall], eligible: int
+) -> Cause:
+    """Return why none of the providers that satisfy the other rules of the group can allocate an amount.
+
+    :param counts: the shortfalls of those that have the class.
+    :param eligible: the number of all of them.
+    """
+    if _can_allocate(counts):
+        return Cause(CauseKind.SUFFICIENT_ALONE, rule, counts[0].providers)
+    if counts:
+        is_only_rule = without(complete.compiled.request, rule) is None and not complete.compiled.root.conditions
+        kind = CauseKind.INSUFFICIENT_ANYWHERE if is_only_rule else CauseKind.INSUFFICIENT
+        return Cause(kind, rule, shortfalls=counts)
+    if _of_group(complete, rule)[0].use_same_provider:
+        return Cause(CauseKind.REJECTED, rule, eligible)
+    return Cause(CauseKind.NOT_IN_TREES, rule, trees.count)
+
+
+def _can_allocate(counts: Sequence[Shortfall]) -> bool:
+    """Return whether some of the counted providers can allocate the amount alone. Then ``counts[0]`` counts them."""
+    return bool(counts) and counts[0].kind is ShortfallKind.COMBINED
 
 
 def _absences(complete: Prefilter, rule: Rule, requirements: Sequence[Requirement]) -> list[Cause]:
@@ -261,11 +273,12 @@ def _absences(complete: Prefilter, rule: Rule, requirements: Sequence[Requiremen
     return [Cause(CauseKind.NONE_EXISTS, other) for other in own_rules if _is_absent(complete.snapshot, other)]
 
 
-def _entries(name: str, providers: Mapping[Partition, Flags]) -> list[Entry]:
+def _entries(condition: ResourceCondition, providers: Mapping[Partition, Flags]) -> list[Entry]:
+    """Return the inventories of the class of ``condition``, with flags that select those of ``providers``."""
     return [
         (partition, columns, flags[columns.positions])
         for partition, flags in providers.items()
-        if (columns := partition.inventory_columns.get(name))
+        if (columns := partition.inventory_columns.get(condition.resource_class))
     ]
 
 

@@ -212,8 +212,12 @@ def violations(inventories: InventoryColumns, amount: int) -> dict[ShortfallKind
     }
 
 
-def shortfalls(resource_class: str, amount: int, entries: Sequence[Entry]) -> list[Shortfall]:
-    """Count inventories of a class by the first reason for which they cannot allocate an amount."""
+def shortfalls(condition: ResourceCondition, entries: Sequence[Entry]) -> list[Shortfall]:
+    """Count inventories of a class by the first reason for which they cannot allocate an amount.
+
+    :returns: ``COMBINED`` is the first of them, if some can allocate the amount.
+    """
+    resource_class, amount = condition.resource_class, condition.amount
     values_by_kind: defaultdict[ShortfallKind, Counter[int]] = defaultdict(Counter)
     sufficient = 0
     for _, columns, counted in entries:
