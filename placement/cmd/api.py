@@ -32,6 +32,9 @@ DEFAULT_BIND = '127.0.0.1:8778'
 #: Maximum number of connections that the kernel queues until a worker accepts them.
 BACKLOG = 2048
 
+#: The mode of a Unix socket is 0660: a proxy is in the group of the service. Other users have no need to connect.
+_SOCKET_UMASK = 0o117
+
 #: The address of a listening socket: host and port (for IPv6 also flow and scope), or the path of a Unix socket.
 _Address = tuple[Any, ...] | str
 
@@ -165,7 +168,7 @@ class _Server(BaseApplication):
         settings = {
             'bind': self._bind,
             # gunicorn uses this umask only for a Unix socket.
-            'umask': 0o777 & ~int(server.socket_mode, 8),
+            'umask': _SOCKET_UMASK,
             'worker_class': 'placement.serving.worker.WaitressWorker',
             'workers': server.workers or (1 if dev else os.cpu_count() or 1),
             'threads': server.threads,

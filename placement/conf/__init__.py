@@ -67,7 +67,7 @@ _CORS_DEFAULTS: dict[str, Any] = {
 _RETRIES = 'a request does not wait for an unavailable database: it gets 503, and the next request connects again'
 _NO_PART = 'nothing here depends on it'
 _TOKENS = 'only validated tokens are cached outside of the processes: [keystone_authtoken] memcached_servers'
-#: Advice on common options of other services of this API.
+#: Advice on common options of other services of this API, and on options that former releases had.
 COUNTERPARTS = {
     (
         'placement_database',
@@ -89,6 +89,9 @@ COUNTERPARTS = {
     ('placement_database', 'sqlite_busy_timeout'): 'use connection = sqlite:////file?timeout=SECONDS',
     ('placement', 'allocation_conflict_retry_count'): 'use [placement_database] max_transaction_retries',
     ('placement', 'allocation_candidates_generation_strategy'): 'use [placement] randomize_allocation_candidates',
+    ('placement', 'cache_refresh_interval'): 'a process without searches refreshes its cache once a second',
+    ('metrics', 'inventory_refresh_interval'): 'a scrape reads inventories again after 60 seconds',
+    ('server', 'socket_mode'): 'the mode is 0660; for another one, let a socket unit of systemd listen (SocketMode)',
     ('api', 'use_forwarded_for'): 'use [oslo_middleware] enable_proxy_headers_parsing',
     ('oslo_concurrency', 'lock_path'): 'the service locks no files',
     ('cache', 'enabled'): _TOKENS,

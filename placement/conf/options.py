@@ -59,13 +59,6 @@ _METRICS = [
         ' providers, trees, consumers and allocations, which are several time series for each resource class.',
     ),
     cfg.IntOpt(
-        'inventory_refresh_interval',
-        default=60,
-        min=0,
-        help='Maximum age, in seconds, of the sums over all inventories and of the numbers of providers, consumers and'
-        ' allocations. A scrape reads older ones again from the database.',
-    ),
-    cfg.IntOpt(
         'allocation_refresh_interval',
         default=600,
         min=-1,
@@ -141,14 +134,6 @@ _PLACEMENT = [
         min=100,
         help='Maximum number of steps of the search in one provider tree since its last candidate, or since the start.'
         ' When the limit is reached, the search continues with the other trees, and that is logged.',
-    ),
-    cfg.IntOpt(
-        'cache_refresh_interval',
-        default=1,
-        min=0,
-        help='Seconds after which a process of placement-api refreshes its provider cache if no search has done so. So'
-        ' the first search after many changes does not have to read them all. If nothing has changed, a refresh is one'
-        ' statement. 0: only searches refresh the cache. Responses are the same in both cases.',
     ),
     cfg.StrOpt(
         'policy_file',
@@ -251,13 +236,6 @@ _SERVER = [
         default=8,
         min=1,
         help='Number of threads of each worker process; one thread processes one request. --threads overrides it.',
-    ),
-    cfg.Opt(
-        'socket_mode',
-        type=types.String(regex=r'^0?[0-7]{3}$'),
-        default='0660',
-        help='Mode, in octal, of the Unix socket that --bind unix:PATH creates. A socket that systemd passes keeps the'
-        ' mode of its unit.',
     ),
     cfg.IntOpt(
         'request_read_timeout',

@@ -39,6 +39,10 @@ _members = tables.resource_provider_aggregates
 #: How long a scrape waits for the queries. By default Prometheus cancels a scrape after ten seconds.
 MAX_WAIT_SECONDS = 2.0
 
+#: Maximum age, in seconds, of the sums over all inventories and of the numbers of providers, consumers and allocations.
+#: Reading them again takes few statements and, with 100,000 hosts, 25 ms of processor time.
+_INVENTORY_INTERVAL_SECONDS = 60
+
 _FIELDS = ('total', 'reserved', 'capacity', 'used', 'free', 'over_committed')
 _MAX_ALLOCATABLE = 'The largest amount that one more allocation from one inventory may have.'
 
@@ -146,7 +150,7 @@ def refresh(queries: Collection[BackgroundQuery[Any]]) -> None:
 
 
 class DatabaseCollector(Collector):
-    """Reads inventories and allocations for a scrape, each if its configured interval is over.
+    """Reads inventories and allocations for a scrape, each if its interval is over.
 
     :param provider_cache: refreshed when inventories are read. It may be shared.
     :param options: the configuration group ``metrics``.
@@ -160,7 +164,7 @@ class DatabaseCollector(Collector):
             BackgroundQuery(
                 'inventory',
                 functools.partial(inventory_samples, db, provider_cache, uuids),
-                options.inventory_refresh_interval,
+                _INVENTORY_INTERVAL_SECONDS,
             ),
             BackgroundQuery(
                 'allocation', functools.partial(allocation_samples, db, uuids), options.allocation_refresh_interval

@@ -155,7 +155,7 @@ def test_a_scrape_takes_few_statements_and_none_within_the_interval(
     app: deploy.Application, db: Database, load: Load, queries: Any
 ) -> None:
     # The database of the application, through the engine of which ``queries`` counts the statements.
-    listener = _listener(db, load(metrics={'inventory_refresh_interval': 1000}))
+    listener = _listener(db, load())
     for _ in range(3):
         http_client.create_provider(app, VCPU=8)
     with queries(at_most=13):

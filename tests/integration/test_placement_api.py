@@ -309,16 +309,16 @@ def test_the_configuration_can_be_named_and_unknown_options_are_reported_once(tm
     assert service.log.read_text().count(warning) == 1
 
 
-def test_a_unix_socket_has_the_configured_mode(tmp_path: pathlib.Path) -> None:
+def test_a_unix_socket_is_for_the_user_and_the_group(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement.conf').write_text(
         f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nsync_on_startup = true\n'
-        f'[api]\nauth_strategy = noauth2\n[server]\nworkers = 2\nthreads = 3\nsocket_mode = 0600\n'
+        f'[api]\nauth_strategy = noauth2\n[server]\nworkers = 2\nthreads = 3\n'
     )
     path = tmp_path / 'api.sock'
     command = [PROGRAM, '--bind', f'unix:{path}']
     environ = _environment(OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
     with services.running(command, 'http://placement/', tmp_path / 'log', environ, uds=path):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
         wait_until(lambda: (tmp_path / 'log').read_text().count('Booting worker') == 2)
     text = (tmp_path / 'log').read_text()
     release = re.escape(f'placement {metadata.version("placement")}, configuration: {tmp_path}/placement.conf, ')

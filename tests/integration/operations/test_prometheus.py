@@ -110,12 +110,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     """A Prometheus that has scraped a service with traffic of each kind for some seconds."""
     home = tmp_path_factory.mktemp('prometheus')
     bind = f'127.0.0.1:{servers.free_port()}'
-    placement_server.write_configuration(
-        home, metrics={'bind': bind, 'aggregates': AGGREGATE, 'inventory_refresh_interval': 1}
-    )
-    with placement_server.served(home, '--workers', '2') as (url, _), _scraping(home, bind) as prometheus:
-        wait_until(lambda: 'placement_build_info' in prometheus.metrics(), 'nothing was scraped')
+    placement_server.write_configuration(home, metrics={'bind': bind, 'aggregates': AGGREGATE})
+    with contextlib.ExitStack() as stack:
+        url, _ = stack.enter_context(placement_server.served(home, '--workers', '2'))
+        # Before the first scrape: the next one that reads inventories is a minute later.
         _prepare(url)
+        prometheus = stack.enter_context(_scraping(home, bind))
+        wait_until(lambda: 'placement_build_info' in prometheus.metrics(), 'nothing was scraped')
         seen = 0
 
         def is_enough() -> bool:
