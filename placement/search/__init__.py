@@ -47,7 +47,7 @@ def find_candidates(
     units = Prefilter(snapshot, compiled, budget).search_units(rng)
     # The first candidate of each tree, then the second of each, and so on, without duplicates. Equivalent trees are
     # solved once.
-    candidates = assignments.search(units, compiled, budget)
+    candidates = assignments.find_candidate_sets(units, compiled, budget)
     # The candidates within the limit of the request and the maximum size of a response.
     selected = selection.select(candidates, request, budget, rng)
     return AllocationCandidates(snapshot, request, selected, frozenset(budget.reached))

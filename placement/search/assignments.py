@@ -23,7 +23,7 @@ from placement.search.solver import backtracking, infeasibility
 from placement.search.solver.variables import Rejections, build_variables
 
 
-def search(
+def find_candidate_sets(
     search_units: Iterable[SearchUnit], compiled: CompiledRequest, budget: SearchBudget
 ) -> Iterator[CandidateSet]:
     """Yield the candidates of a request, each once, in candidate sets.

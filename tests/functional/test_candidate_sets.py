@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placement.handlers import allocation_candidate as handler
-from placement.search.assignments import search
+from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.selection import AllocationCandidates, select
@@ -81,7 +81,9 @@ def test_a_candidate_of_a_family_takes_no_function_call(
     def respond(limit: int) -> int:
         limited, budget = replace(request, limit=limit), SearchBudget()
         prefilter = Prefilter.for_request(state, limited)
-        candidate_sets = select(search(prefilter.search_units(), prefilter.compiled, budget), limited, budget)
+        candidate_sets = select(
+            find_candidate_sets(prefilter.search_units(), prefilter.compiled, budget), limited, budget
+        )
         candidates = AllocationCandidates(state, limited, candidate_sets)
         assert handler._allocation_requests(candidates, as_list=False)
         assert handler._summaries(candidates, (1, minor))

@@ -18,7 +18,7 @@ from placement.ops.explain.sentences import (
     what_if_text,
 )
 from placement.search import parsing
-from placement.search.assignments import search
+from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget
 from placement.search.requirements import CompiledRequest
 from placement.search.solver.variables import Reason
@@ -311,9 +311,9 @@ def test_searches_without_a_rule_share_the_steps_of_one_search(monkeypatch: pyte
 
     def recording(sites: Any, compiled: CompiledRequest, budget: SearchBudget) -> Any:
         trials.append(budget)
-        return search(sites, compiled, budget)
+        return find_candidate_sets(sites, compiled, budget)
 
-    monkeypatch.setattr(explanation, 'search', recording)
+    monkeypatch.setattr(explanation, 'find_candidate_sets', recording)
     result = explain(snapshot_of(topology), request_of(query), SearchBudget(max_steps=2000))
     assert len(trials) >= len(result.what_ifs) > 3
     assert max(trial.max_steps for trial in trials) <= 200

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from placement.cache.snapshot import Snapshot
 from placement.handlers import allocation_candidate as handler
-from placement.search.assignments import search
+from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
@@ -51,7 +51,7 @@ def clouds(draw: st.DrawFn) -> list[RP]:
 def answer(state: Snapshot, request: CandidateRequest, budget: SearchBudget, alike: bool = True) -> list[CandidateSet]:
     prefilter = Prefilter.for_request(state, request)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
-    return select(search(units, prefilter.compiled, budget), request, budget)
+    return select(find_candidate_sets(units, prefilter.compiled, budget), request, budget)
 
 
 def model(request: CandidateRequest, candidates: Sequence[CandidateSet]) -> list[Any]:

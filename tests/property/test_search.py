@@ -37,7 +37,7 @@ CASES = st.tuples(topologies(), queries())
 def search(snapshot: Snapshot, query: Query, budget: SearchBudget, alike: bool = True) -> Iterator[CandidateSet]:
     prefilter = Prefilter.for_request(snapshot, request_of(query), budget)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
-    return assignments.search(units, prefilter.compiled, budget)
+    return assignments.find_candidate_sets(units, prefilter.compiled, budget)
 
 
 def entries(snapshot: Snapshot, query: Query, candidate_sets: list[CandidateSet]) -> list[Entry]:

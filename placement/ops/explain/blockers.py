@@ -17,7 +17,7 @@ from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.rules import Kind, Rule, rules, without
 from placement.ops.explain.stages import Entry, Shortfall, ShortfallKind, count_flags, shortfalls, violations
-from placement.search.assignments import search
+from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
@@ -297,7 +297,7 @@ def _near_misses(
     for missing, _, partition, provider in heapq.nsmallest(_MAX_TRIED, short, key=operator.itemgetter(0, 1)):
         snapshot = _with_less_used(complete.snapshot, partition, provider, name, missing)
         units = Prefilter(snapshot, complete.compiled).search_units()
-        if count < _MAX_NAMED and any(True for _ in search(units, complete.compiled, budget)):
+        if count < _MAX_NAMED and any(True for _ in find_candidate_sets(units, complete.compiled, budget)):
             count += 1
             yield NearMiss(provider.display_name, provider.uuid, (), name, amount, amount - missing)
 

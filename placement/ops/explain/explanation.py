@@ -12,7 +12,7 @@ from placement.ops.explain.combination_failures import CombinationFailure, combi
 from placement.ops.explain.rules import Kind, Rule, rules, without
 from placement.ops.explain.stages import Stage, count_flags, stages
 from placement.search import find_candidates
-from placement.search.assignments import search
+from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
@@ -159,7 +159,7 @@ class _Trials:
         if request is None:
             return None, False
         budget, prefilter = self.next_budget(), Prefilter.for_request(self.snapshot, request)
-        candidate_sets = search(prefilter.search_units(), prefilter.compiled, budget)
+        candidate_sets = find_candidate_sets(prefilter.search_units(), prefilter.compiled, budget)
         return list(itertools.chain.from_iterable(candidate_sets)), bool(budget.reached)
 
 

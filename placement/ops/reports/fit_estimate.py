@@ -12,7 +12,7 @@ from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, or_by_tree
 from placement.cache.providers import InventoryRecord
 from placement.cache.snapshot import Snapshot
-from placement.search.assignments import search
+from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter, TreeSearchUnit
 from placement.search.request import CandidateRequest, RequestGroup
@@ -122,7 +122,7 @@ def _place(
     :returns: 0 and whether the search reached a limit, if there is no candidate.
     """
     budget = SearchBudget(max_candidates=1, max_steps=_MAX_STEPS)
-    candidate = next(search([search_unit], compiled, budget), None)
+    candidate = next(find_candidate_sets([search_unit], compiled, budget), None)
     if candidate is None:
         return 0, bool(budget.reached)
     # As long as this candidate fits, each further search would return it first.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from placement.cache.providers import InventoryRecord, Provider
 from placement.cache.snapshot import PROVIDERS_PER_PARTITION, KnownNames, Snapshot
-from placement.search.assignments import search
+from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.search_units import SearchUnit
@@ -71,6 +71,6 @@ def find(state: Snapshot, query: Query, alike: bool = True) -> list[Body]:
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
     return [
         frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
-        for candidate_set in search(units, prefilter.compiled, SearchBudget())
+        for candidate_set in find_candidate_sets(units, prefilter.compiled, SearchBudget())
         for candidate in candidate_set
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from placement import conf as placement_conf
 from placement.search import budget as budgets
-from placement.search.assignments import search, with_streams
+from placement.search.assignments import find_candidate_sets, with_streams
 from placement.search.budget import Limit, SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.search_units import Amounts, CandidateSet, SearchUnit
@@ -32,7 +32,7 @@ def find(case: Case, budget: SearchBudget, rng: random.Random | None = None) -> 
     topology, query = case
     request = request_of(query)
     prefilter = Prefilter.for_request(snapshot_of(topology), request)
-    candidates = search(single_trees(prefilter.search_units()), prefilter.compiled, budget)
+    candidates = find_candidate_sets(single_trees(prefilter.search_units()), prefilter.compiled, budget)
     return select(candidates, request, budget, rng)
 
 
@@ -147,7 +147,7 @@ def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
             pulled += 1
             yield unit
 
-    assert list(search(watched(), prefilter.compiled, SearchBudget(max_steps=10_000))) == []
+    assert list(find_candidate_sets(watched(), prefilter.compiled, SearchBudget(max_steps=10_000))) == []
     assert pulled < 10
 
 

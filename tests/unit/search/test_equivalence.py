@@ -10,7 +10,7 @@ import pytest
 
 from placement.cache.snapshot import Snapshot
 from placement.search import assignments
-from placement.search.assignments import search
+from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.search_units import Assignment, SearchUnit
@@ -55,7 +55,7 @@ def cloud(*trees: list[RP]) -> Snapshot:
 def count(snapshot: Snapshot, query: Query) -> int:
     """The number of candidates."""
     prefilter = Prefilter.for_request(snapshot, request_of(query))
-    return sum(map(len, search(prefilter.search_units(), prefilter.compiled, SearchBudget())))
+    return sum(map(len, find_candidate_sets(prefilter.search_units(), prefilter.compiled, SearchBudget())))
 
 
 @pytest.mark.parametrize(
