@@ -13,7 +13,6 @@ pipeline does not handle each candidate.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Iterable, Iterator
 
 from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
@@ -132,11 +131,10 @@ def round_robin(streams: Iterable[tuple[SearchUnit, AssignmentStream]]) -> Itera
     """
     seen: set[tuple[Amounts, Mappings]] = set()
     index = 0
+    next_round: list[tuple[SearchUnit, AssignmentStream]] = []
     while streams:
         late: list[tuple[SearchUnit, AssignmentStream]] = []
-        remaining: list[tuple[SearchUnit, AssignmentStream]] = []
-        # ``late`` grows while it is iterated over.
-        for unit, stream in itertools.chain(streams, late):
+        for unit, stream in streams:
             if not stream.find(index):
                 if not stream.ended:
                     late.append((unit, stream))
@@ -153,6 +151,8 @@ def round_robin(streams: Iterable[tuple[SearchUnit, AssignmentStream]]) -> Itera
             # Look for the next assignment now, because a search that has ended releases its memory.
             stream.find(index + 1)
             if not stream.ended:
-                remaining.append((unit, stream))
-        streams = remaining
-        index += 1
+                next_round.append((unit, stream))
+        # The round continues with the late units. If there are none, the next round begins.
+        streams = late
+        if not late:
+            streams, next_round, index = next_round, [], index + 1
