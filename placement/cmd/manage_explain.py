@@ -22,7 +22,7 @@ from placement.ops.explain.explanation import Explanation
 from placement.search.budget import SearchBudget, describe_limits
 
 _DESCRIPTION = """\
-Run a search for allocation candidates and print in one sentence why it finds nothing, or what it finds. Then show how
+Run a search for allocation candidates and print why it finds nothing, or what it finds. Then show how
 many providers and trees remain after each rule, in the order in which the rules are applied; how many candidates there
 would be without each rule; and which providers only one rule excludes. Changes nothing."""
 _EPILOG = (
@@ -81,7 +81,7 @@ def _print(result: Explanation, conf: cfg.ConfigOpts) -> None:
     _print_line(console, sentences.explanation_sentence(result))
     for blocker in result.blockers:
         for note in blocker.notes:
-            _print_line(console, f'Note: {sentences.cause_text(note)}.')
+            _print_line(console, f'Note: {sentences.cause_text(note)}')
     console.print(_stages(result, console))
     limit = '' if result.limit is None else f' (limit={result.limit})'
     _print_line(console, f'Candidates: {result.candidates:,}{limit}')

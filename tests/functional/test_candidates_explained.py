@@ -85,10 +85,7 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
     'an amount and a trait that no provider has': (
         [rp('host', VCPU={'total': 8, 'max_unit': 4})],
         f'resources1=VCPU:6&required1={AVX2}',
-        (
-            f'No provider has the trait {AVX2}; and no provider can allocate VCPU:6: max_unit is 4, requested 6: 1'
-            ' provider.'
-        ),
+        f'No provider has the trait {AVX2}. No provider can allocate VCPU:6: max_unit is 4, requested 6: 1 provider.',
     ),
     'an amount that a provider of another tree can allocate': (
         [rp('small', VCPU={'total': 8, 'max_unit': 4}, DISK_GB=8), rp('large', VCPU=8)],
@@ -257,10 +254,10 @@ def test_a_forbidden_aggregate_of_the_unsuffixed_group_excludes_trees(context: R
         (uuid_of('host1'), 'SRIOV_NET_VF', 2, 0),
     ]
     query = 'resources=VCPU:8&required=!COMPUTE_STATUS_DISABLED&member_of=!az-host1'
-    each = 'each provider that satisfies the other rules of the request'
+    each = 'Each provider that satisfies the other rules of the request'
     assert [causes_text(blocker.causes) for blocker in _explained(context, _ports(), query).blockers] == [
-        f'{each} has the forbidden trait COMPUTE_STATUS_DISABLED: 1 provider',
-        f'{each} is in the forbidden aggregate {forbidden}, or its root is: 1 provider',
+        f'{each} has the forbidden trait COMPUTE_STATUS_DISABLED: 1 provider.',
+        f'{each} is in the forbidden aggregate {forbidden}, or its root is: 1 provider.',
     ]
 
 
@@ -273,8 +270,8 @@ def test_providers_that_could_share_their_disk_are_named(context: RequestContext
         ' satisfies them.'
     )
     assert list(map(cause_text, result.blockers[0].notes)) == [
-        'plain could provide DISK_GB:100 with the trait MISC_SHARES_VIA_AGGREGATE',
-        'far could provide DISK_GB:100 with an aggregate in common with the trees that satisfy the other rules',
+        'plain could provide DISK_GB:100 with the trait MISC_SHARES_VIA_AGGREGATE.',
+        'far could provide DISK_GB:100 with an aggregate in common with the trees that satisfy the other rules.',
     ]
     assert result.near_misses == []
 

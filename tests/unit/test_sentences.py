@@ -27,51 +27,51 @@ REST = 'but not together with the rest of the request'
 COMMON = 'an aggregate in common with the trees that satisfy the other rules'
 
 CAUSES = [
-    (Cause(CauseKind.NONE_EXISTS, TRAIT), 'no provider has the trait CUSTOM_RED'),
-    (Cause(CauseKind.NONE_EXISTS, AMOUNT), 'no provider has inventory of MEMORY_MB'),
-    (Cause(CauseKind.NONE_LEFT, TRAIT), 'no provider satisfies the other rules of group 1'),
+    (Cause(CauseKind.NONE_EXISTS, TRAIT), 'No provider has the trait CUSTOM_RED.'),
+    (Cause(CauseKind.NONE_EXISTS, AMOUNT), 'No provider has inventory of MEMORY_MB.'),
+    (Cause(CauseKind.NONE_LEFT, TRAIT), 'No provider satisfies the other rules of group 1.'),
     (
         Cause(CauseKind.REJECTED, TRAIT, 3),
-        'each provider that satisfies the other rules of group 1 lacks the trait CUSTOM_RED: 3 providers',
+        'Each provider that satisfies the other rules of group 1 lacks the trait CUSTOM_RED: 3 providers.',
     ),
     (
         Cause(CauseKind.ROOTS_REJECTED, ROOT, 1),
-        'the root of each tree that satisfies the other rules has the forbidden trait CUSTOM_RED: 1 tree',
+        'The root of each tree that satisfies the other rules has the forbidden trait CUSTOM_RED: 1 tree.',
     ),
     (
         Cause(CauseKind.NOT_TOGETHER, TRAIT, 3, 1),
-        f'1 of 3 providers that satisfy the other rules of group 1 satisfy required1,2 CUSTOM_RED, {REST}',
+        f'1 of 3 providers that satisfy the other rules of group 1 satisfy required1,2 CUSTOM_RED, {REST}.',
     ),
     (
         Cause(CauseKind.ROOTS_NOT_TOGETHER, ROOT, 3, 2),
-        f'the roots of 2 of 3 trees that satisfy the other rules satisfy root_required !CUSTOM_RED, {REST}',
+        f'The roots of 2 of 3 trees that satisfy the other rules satisfy root_required !CUSTOM_RED, {REST}.',
     ),
     (
         Cause(CauseKind.NOT_IN_TREES, AMOUNT, 12),
         (
             '12 trees can satisfy the other rules, but cannot supply MEMORY_MB, because no own or shared provider of it'
-            ' satisfies them'
+            ' satisfies them.'
         ),
     ),
     (
         Cause(CauseKind.INSUFFICIENT, AMOUNT, shortfalls=SHORTFALLS),
-        f'no provider that satisfies the other rules can allocate MEMORY_MB:2048: {AMOUNTS_AND_REASONS}',
+        f'No provider that satisfies the other rules can allocate MEMORY_MB:2048: {AMOUNTS_AND_REASONS}.',
     ),
     (
         Cause(CauseKind.INSUFFICIENT_ANYWHERE, AMOUNT, shortfalls=SHORTFALLS[:1]),
-        'no provider can allocate MEMORY_MB:2048: max_unit is 512 MiB, requested 2 GiB: 1 provider',
+        'No provider can allocate MEMORY_MB:2048: max_unit is 512 MiB, requested 2 GiB: 1 provider.',
     ),
     (
         Cause(CauseKind.SUFFICIENT_ALONE, AMOUNT, 4),
-        f'providers that satisfy the other rules can allocate MEMORY_MB:2048 alone, {REST}: 4 providers',
+        f'Providers that satisfy the other rules can allocate MEMORY_MB:2048 alone, {REST}: 4 providers.',
     ),
     (
         Cause(CauseKind.UNSHARED_WITHOUT_TRAIT, AMOUNT, 5, names=['a', 'b', 'c']),
-        'a, b, c (and 2 more) could provide MEMORY_MB:2048 with the trait MISC_SHARES_VIA_AGGREGATE',
+        'a, b, c (and 2 more) could provide MEMORY_MB:2048 with the trait MISC_SHARES_VIA_AGGREGATE.',
     ),
     (
         Cause(CauseKind.UNSHARED_WITHOUT_AGGREGATE, AMOUNT, 1, names=['a']),
-        f'a could provide MEMORY_MB:2048 with {COMMON}',
+        f'a could provide MEMORY_MB:2048 with {COMMON}.',
     ),
 ]
 

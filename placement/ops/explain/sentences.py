@@ -1,6 +1,6 @@
 """Writes explanations for users: as sentences, and as a JSON document.
 
-There is a template for each kind of fact. It takes numbers, names and the text of rules.
+There is a template of a whole sentence for each kind of cause. It takes numbers, names and the text of rules.
 """
 
 from __future__ import annotations
@@ -27,32 +27,31 @@ _LIMIT_REACHED = (
     'The search reached a limit before it found a candidate, so candidates may exist. In the part that was searched: '
 )
 _CAUSES = {
-    CauseKind.NONE_EXISTS: 'no provider {satisfies}',
-    CauseKind.NONE_LEFT: 'no provider satisfies the other rules of {group}',
-    CauseKind.REJECTED: 'each provider that satisfies the other rules of {group} {violates}: {providers}',
-    CauseKind.ROOTS_REJECTED: 'the root of each tree that satisfies the other rules {violates}: {trees}',
+    CauseKind.NONE_LEFT: 'No provider satisfies the other rules of {group}.',
+    CauseKind.REJECTED: 'Each provider that satisfies the other rules of {group} {violates}: {providers}.',
+    CauseKind.ROOTS_REJECTED: 'The root of each tree that satisfies the other rules {violates}: {trees}.',
     CauseKind.NOT_TOGETHER: (
-        '{satisfying} of {providers} that satisfy the other rules of {group} satisfy {rule}, but {not_together}'
+        '{satisfying} of {providers} that satisfy the other rules of {group} satisfy {rule}, but not together with the'
+        ' rest of the request.'
     ),
     CauseKind.ROOTS_NOT_TOGETHER: (
-        'the roots of {satisfying} of {trees} that satisfy the other rules satisfy {rule}, but {not_together}'
+        'The roots of {satisfying} of {trees} that satisfy the other rules satisfy {rule}, but not together with the'
+        ' rest of the request.'
     ),
     CauseKind.NOT_IN_TREES: (
         '{trees} can satisfy the other rules, but cannot supply {name}, because no own or shared provider of it'
-        ' satisfies them'
+        ' satisfies them.'
     ),
-    CauseKind.INSUFFICIENT: 'no provider that satisfies the other rules can allocate {subject}: {shortfalls}',
-    CauseKind.INSUFFICIENT_ANYWHERE: 'no provider can allocate {subject}: {shortfalls}',
+    CauseKind.INSUFFICIENT: 'No provider that satisfies the other rules can allocate {subject}: {shortfalls}.',
+    CauseKind.INSUFFICIENT_ANYWHERE: 'No provider can allocate {subject}: {shortfalls}.',
     CauseKind.SUFFICIENT_ALONE: (
-        'providers that satisfy the other rules can allocate {subject} alone, but {not_together}: {providers}'
+        'Providers that satisfy the other rules can allocate {subject} alone, but not together with the rest of the'
+        ' request: {providers}.'
     ),
-    CauseKind.UNSHARED_WITHOUT_TRAIT: '{names} could provide {subject} with {sharing_trait}',
-    CauseKind.UNSHARED_WITHOUT_AGGREGATE: '{names} could provide {subject} with {in_common}',
-}
-_PHRASES = {
-    'in_common': 'an aggregate in common with the trees that satisfy the other rules',
-    'not_together': 'not together with the rest of the request',
-    'sharing_trait': 'the trait MISC_SHARES_VIA_AGGREGATE',
+    CauseKind.UNSHARED_WITHOUT_TRAIT: '{names} could provide {subject} with the trait MISC_SHARES_VIA_AGGREGATE.',
+    CauseKind.UNSHARED_WITHOUT_AGGREGATE: (
+        '{names} could provide {subject} with an aggregate in common with the trees that satisfy the other rules.'
+    ),
 }
 _BLOCKED = {
     Kind.MICROVERSION: (
@@ -64,6 +63,15 @@ _BLOCKED = {
     ),
 }
 _BLOCKED_OTHERWISE = 'No tree has an own or shared provider that satisfies {rule}; the other rules can be satisfied.'
+_BLOCKED_TOGETHER = '{count} rules block the request together. {causes}'
+_MANY_BLOCK_TOGETHER = '{count} rules block the request together. These are {shown} of them. {causes}'
+_NOT_TOGETHER = (
+    'Each part of the request can be satisfied, but not all parts together; there would be candidates without {rules}.'
+)
+_CONFLICT = (
+    'Each part of the request can be satisfied, but not all parts together: {conflict}; there would be candidates'
+    ' without {rules}.'
+)
 
 
 def explanation_sentence(explanation: Explanation) -> str:
@@ -83,18 +91,16 @@ def _blocked_sentence(explanation: Explanation) -> str:
     if not blocking:
         return 'No candidate was found. The search reached its limits before it found the rule that blocks the request.'
     if len(blocking) > 1 and causes:
-        clauses = [causes.get(rule, rule_text(rule)) for rule in blocking[:_MAX_RULES]]
-        clauses += ['others'] if len(blocking) > _MAX_RULES else []
-        return f'{len(blocking)} rules block the request together: {"; and ".join(clauses)}.'
+        shown = [causes.get(rule, f'One is {rule_text(rule)}.') for rule in blocking[:_MAX_RULES]]
+        sentence = _MANY_BLOCK_TOGETHER if len(blocking) > _MAX_RULES else _BLOCKED_TOGETHER
+        return sentence.format(count=len(blocking), shown=len(shown), causes=' '.join(shown))
     if explanation.satisfiable or len(blocking) > 1:
-        conflict = f': {tree_conflict_text(failures[0])}' if failures else ''
-        return (
-            f'Each part of the request can be satisfied, but not all parts together{conflict};'
-            f' there would be candidates without {_rules_text(blocking)}.'
-        )
+        if failures:
+            return _CONFLICT.format(conflict=tree_conflict_text(failures[0]), rules=_rules_text(blocking))
+        return _NOT_TOGETHER.format(rules=_rules_text(blocking))
     [rule] = blocking
     if rule in causes:
-        return f'{causes[rule][0].upper()}{causes[rule][1:]}.'
+        return causes[rule]
     return _BLOCKED.get(rule.kind, _BLOCKED_OTHERWISE).format(subject=rule.subject, rule=rule_text(rule))
 
 
@@ -123,21 +129,21 @@ def rejection_texts(rejected: Mapping[ShortfallKind, int]) -> list[str]:
 
 
 def causes_text(causes: Sequence[Cause]) -> str:
-    """Return the causes for which a rule blocks a request, as clauses of one sentence."""
-    return '; and '.join(map(cause_text, causes))
+    """Return the causes for which a rule blocks a request, a sentence for each."""
+    return ' '.join(map(cause_text, causes))
 
 
 def cause_text(cause: Cause) -> str:
-    """Return one cause as a clause of a sentence."""
-    satisfies, violates = _predicates(cause.rule)
+    """Return one cause as a sentence."""
+    rule = cause.rule
+    if cause.kind is CauseKind.NONE_EXISTS:
+        return _none_exists_text(rule)
     return _CAUSES[cause.kind].format(
-        **_PHRASES,
-        satisfies=satisfies,
-        violates=violates,
-        rule=rule_text(cause.rule),
-        subject=cause.rule.subject,
-        name=cause.rule.subject.partition(':')[0],
-        group=f'group {cause.rule.suffix}' if cause.rule.suffix else 'the request',
+        violates=_violation(rule),
+        rule=rule_text(rule),
+        subject=rule.subject,
+        name=rule.subject.partition(':')[0],
+        group=f'group {rule.suffix}' if rule.suffix else 'the request',
         providers=units.plural(cause.providers, 'provider'),
         trees=units.plural(cause.providers, 'tree'),
         satisfying=cause.satisfying,
@@ -146,29 +152,44 @@ def cause_text(cause: Cause) -> str:
     )
 
 
-def _predicates(rule: Rule) -> tuple[str, str]:
-    """Return the predicates of a provider that satisfies a rule, and of a provider that violates it."""
+def _none_exists_text(rule: Rule) -> str:
+    """Return the sentence that no provider has what a rule requires."""
     match rule.condition:
         case ResourceCondition(name):
-            return f'has inventory of {name}', f'has no inventory of {name} itself'
-        case TraitCondition((traits,), forbidden=True):
-            return '', f'has the forbidden trait {min(traits)}'
+            return f'No provider has inventory of {name}.'
         case TraitCondition((traits,)) if len(traits) == 1:
-            return f'has the trait {min(traits)}', f'lacks the trait {min(traits)}'
+            return f'No provider has the trait {min(traits)}.'
         case TraitCondition((traits,)):
-            names = ', '.join(sorted(traits))
-            return f'has any of the traits {names}', f'has none of the traits {names}'
-        case AggregateCondition((aggregates,), forbidden=True):
-            return '', f'is in the forbidden aggregate {min(aggregates)}{"" if rule.suffix else ", or its root is"}'
+            return f'No provider has any of the traits {", ".join(sorted(traits))}.'
+        case AggregateCondition((aggregates,)) if len(aggregates) == 1:
+            return f'No provider is in aggregate {min(aggregates)}.'
         case AggregateCondition((aggregates,)):
-            count = len(aggregates)
-            names = f'aggregate {min(aggregates)}' if count == 1 else f'any of the {count} requested aggregates'
-            return f'is in {names}', f'is not in {names}'
+            return f'No provider is in any of the {len(aggregates)} requested aggregates.'
         case TreeCondition():
-            return f'has the uuid {rule.subject} of in_tree', f'is not in the tree of {rule.subject}'
-        case None:
-            return '', ''
-    return f'satisfies {rule_text(rule)}', f'violates {rule_text(rule)}'
+            return f'No provider has the uuid {rule.subject} of in_tree.'
+    return f'No provider satisfies {rule_text(rule)}.'
+
+
+def _violation(rule: Rule) -> str:
+    """Return how a provider violates a rule, as a predicate such as ``lacks the trait CUSTOM_RED``."""
+    match rule.condition:
+        case ResourceCondition(name):
+            return f'has no inventory of {name} itself'
+        case TraitCondition((traits,), forbidden=True):
+            return f'has the forbidden trait {min(traits)}'
+        case TraitCondition((traits,)) if len(traits) == 1:
+            return f'lacks the trait {min(traits)}'
+        case TraitCondition((traits,)):
+            return f'has none of the traits {", ".join(sorted(traits))}'
+        case AggregateCondition((aggregates,), forbidden=True):
+            return f'is in the forbidden aggregate {min(aggregates)}{"" if rule.suffix else ", or its root is"}'
+        case AggregateCondition((aggregates,)) if len(aggregates) == 1:
+            return f'is not in aggregate {min(aggregates)}'
+        case AggregateCondition((aggregates,)):
+            return f'is not in any of the {len(aggregates)} requested aggregates'
+        case TreeCondition():
+            return f'is not in the tree of {rule.subject}'
+    return f'violates {rule_text(rule)}'
 
 
 def _shortfall_text(shortfall: Shortfall) -> str:
