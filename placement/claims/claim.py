@@ -88,7 +88,6 @@ connection that breaks later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -175,7 +174,7 @@ def _write(
     def rejection() -> RollbackAndDiagnose:
         return RollbackAndDiagnose(lambda after: diagnosis.diagnose(after, plan))
 
-    batch, stored = StatementBatch(tx), dict[usage.InventoryKey, sa.Row[Any]]()
+    batch, stored = StatementBatch(tx), dict[usage.InventoryKey, inventory_rows.InventoryRow]()
     try:
         # 4. Consumers.
         consumers.add_statements(batch, desired, plan.current.consumers)

@@ -6,11 +6,11 @@ This happens after the rollback. The claim itself reads no capacity: the UPDATE 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
 from placement import capacity, exception
+from placement.capacity import InventoryRecord
 from placement.claims.current import read_current_state, retry
 from placement.claims.inventory_replacement import read_providers
 from placement.claims.plan import ClaimPlan, RequestedAllocation
@@ -35,28 +35,35 @@ def diagnose(tx: sa.Connection, plan: ClaimPlan) -> Exception:
         return retry()
     if read_providers(tx, plan.reshaped) != plan.providers:
         return errors.RetryTransaction()
-    stored = _read_inventories(tx, plan)
+    stored, class_names = _read_inventories(tx, plan)
     # The check precedes the removal of inventories, so ``stored`` ones count even if the request removes them.
     inventories = {**stored, **plan.inventories}
-    used = _read_allocated(tx, plan) | {key: row.used for key, row in stored.items()}
+    used = _read_allocated(tx, plan) | {key: inventory.used for key, inventory in stored.items()}
     return (
         _provider_deleted(tx, plan.requested)
         or _provider_without_inventory(plan.requested, inventories)
         or _first_violation(plan, inventories, used)
-        or _removed_in_use(plan, stored)
+        or _removed_in_use(plan, stored, class_names)
         or errors.RetryTransaction()
     )
 
 
-def _read_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, sa.Row[Any]]:
-    """Read the inventories of the requested and of the reshaped providers, in order of class."""
+def _read_inventories(tx: sa.Connection, plan: ClaimPlan) -> tuple[dict[InventoryKey, InventoryRecord], dict[int, str]]:
+    """Read the inventories of the requested and of the reshaped providers, in order of class.
+
+    :returns: the inventories, and the names of their classes by id.
+    """
     provider_ids = plan.reshaped_ids | {allocation.inventory[0] for allocation in plan.requested}
-    query = sa.select(_inventories, _classes.c.name).join(_classes).order_by(_classes.c.id)
-    return {
-        (row.resource_provider_id, row.resource_class_id): row
-        for chunk in sql.chunks(sorted(provider_ids))
-        for row in tx.execute(query.where(_inventories.c.resource_provider_id.in_(chunk)))
-    }
+    columns = (_inventories.c[name] for name in ('resource_provider_id', 'resource_class_id', *InventoryRecord._fields))
+    query = sa.select(_classes.c.name, *columns).join(_classes).order_by(_classes.c.id)
+    inventories: dict[InventoryKey, InventoryRecord] = {}
+    class_names: dict[int, str] = {}
+    for chunk in sql.chunks(sorted(provider_ids)):
+        rows = tx.execute(query.where(_inventories.c.resource_provider_id.in_(chunk)))
+        for name, provider_id, class_id, *record in rows:
+            inventories[provider_id, class_id] = InventoryRecord(*record)
+            class_names[class_id] = name
+    return inventories, class_names
 
 
 def _read_allocated(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, int]:
@@ -81,7 +88,7 @@ def _provider_deleted(tx: sa.Connection, requested: Sequence[RequestedAllocation
 
 
 def _provider_without_inventory(
-    requested: Sequence[RequestedAllocation], inventories: Mapping[InventoryKey, Any]
+    requested: Sequence[RequestedAllocation], inventories: Mapping[InventoryKey, InventoryRecord]
 ) -> exception.InvalidAllocationInventory | None:
     class_ids = {allocation.inventory[1] for allocation in requested}
     with_inventory = {provider_id for provider_id, class_id in inventories if class_id in class_ids}
@@ -95,7 +102,7 @@ def _provider_without_inventory(
 
 
 def _first_violation(
-    plan: ClaimPlan, inventories: Mapping[InventoryKey, Any], used: Mapping[InventoryKey, int]
+    plan: ClaimPlan, inventories: Mapping[InventoryKey, InventoryRecord], used: Mapping[InventoryKey, int]
 ) -> exception.Conflict | None:
     so_far: dict[InventoryKey, int] = {}
     for allocation in plan.requested:
@@ -114,13 +121,16 @@ def _first_violation(
     return None
 
 
-def _removed_in_use(plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> exception.InventoryInUse | None:
+def _removed_in_use(
+    plan: ClaimPlan, stored: Mapping[InventoryKey, InventoryRecord], class_names: Mapping[int, str]
+) -> exception.InventoryInUse | None:
     """Return the error for the first reshaped provider that would have allocations of a removed class."""
     delta = {change.inventory: change.delta for change in plan.changes}
     in_use: dict[int, list[str]] = {}
-    for key, row in stored.items():
-        if key not in plan.inventories and row.used + delta.get(key, 0) > 0:
-            in_use.setdefault(row.resource_provider_id, []).append(row.name)
+    for key, inventory in stored.items():
+        if key not in plan.inventories and inventory.used + delta.get(key, 0) > 0:
+            provider_id, class_id = key
+            in_use.setdefault(provider_id, []).append(class_names[class_id])
     for provider in plan.reshaped:
         if names := in_use.get(plan.providers[provider.uuid].id):
             return exception.InventoryInUse(resource_classes=', '.join(names), uuid=provider.uuid)

@@ -14,6 +14,7 @@ from placement.claims.usage import InventoryKey
 from placement.db import change_log, generation, inventory_rows, sql, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
+from placement.db.inventory_rows import InventoryRow
 
 _inventories = tables.inventories
 
@@ -72,14 +73,14 @@ def add_increments(batch: StatementBatch, plan: ClaimPlan) -> None:
     generation.increment(batch, increments)
 
 
-def lock_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, sa.Row[Any]]:
+def lock_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, InventoryRow]:
     """Lock all inventories of the reshaped providers, and of the providers whose usage changes.
 
     :returns: the inventories of the reshaped providers.
     """
-    rows: list[sa.Row[Any]] = []
+    rows: list[InventoryRow] = []
     for chunk in sql.chunks(sorted(plan.reshaped_ids.union(change.inventory[0] for change in plan.changes))):
-        rows += tx.execute(_LOCK, {'providers': chunk})
+        rows += map(InventoryRow._make, tx.execute(_LOCK, {'providers': chunk}))
     return {
         (row.resource_provider_id, row.resource_class_id): row
         for row in rows
@@ -87,7 +88,7 @@ def lock_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, s
     }
 
 
-def add_writes(batch: StatementBatch, plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> None:
+def add_writes(batch: StatementBatch, plan: ClaimPlan, stored: Mapping[InventoryKey, InventoryRow]) -> None:
     """Add the statements that overwrite existing inventories and insert new ones.
 
     :param stored: from ``lock_inventories``.
@@ -101,7 +102,7 @@ def add_writes(batch: StatementBatch, plan: ClaimPlan, stored: Mapping[Inventory
 def add_deletions(
     batch: StatementBatch,
     plan: ClaimPlan,
-    stored: Mapping[InventoryKey, sa.Row[Any]],
+    stored: Mapping[InventoryKey, InventoryRow],
     rejection: Callable[[], Exception],
 ) -> None:
     """Add the statements that delete the inventories which the request removes.
@@ -113,7 +114,7 @@ def add_deletions(
         inventory_rows.delete_unused(batch, chunk, rejection)
 
 
-def usage_after(plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> dict[str, dict[str, int]]:
+def usage_after(plan: ClaimPlan, stored: Mapping[InventoryKey, InventoryRow]) -> dict[str, dict[str, int]]:
     """Return the usage after the reshape, by provider uuid and class name; 0 for new inventories.
 
     :param stored: from ``lock_inventories``.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from oslo_log import log
 
@@ -30,6 +31,15 @@ _ALLOCATED = (
 
 #: The largest number of rows that one statement overwrites.
 _MAX_ROWS_PER_UPDATE = 100
+
+
+class InventoryRow(NamedTuple):
+    """What a write needs of an inventory that exists."""
+
+    id: int
+    resource_provider_id: int
+    resource_class_id: int
+    used: int
 
 
 def insert(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -13,6 +12,7 @@ from placement.capacity import FIELDS, InventoryRecord
 from placement.db import generation, inventory_rows, sql, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
+from placement.db.inventory_rows import InventoryRow
 from placement.objects import base
 from placement.objects.base import Context
 
@@ -65,11 +65,11 @@ class Inventory(base.Timestamped):
                 return provider, cls.from_row(context, row)
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
 
-    # ``present`` has the rows that ``read_inventories`` returned with ``provider``. Every change of inventories and
-    # every claim that adds to ``used`` increments the generation. So as long as the generation is the same, ``present``
-    # is valid, except that ``used`` may have decreased. ``record`` has the values to write; its ``used`` is ignored.
-    # Each write below returns the changed provider, and raises ConcurrentProviderUpdate if another write incremented
-    # the generation.
+    # ``present`` has the inventories that ``read_inventories`` returned with ``provider``. Every change of inventories
+    # and every claim that adds to ``used`` increments the generation. So as long as the generation is the same,
+    # ``present`` is valid, except that ``used`` may have decreased. ``record`` has the values to write; its ``used`` is
+    # ignored. Each write below returns the changed provider, and raises ConcurrentProviderUpdate if another write
+    # incremented the generation.
 
     @classmethod
     def create(
@@ -94,7 +94,7 @@ class Inventory(base.Timestamped):
         cls,
         context: Context,
         provider: ProviderGeneration,
-        present: Sequence[sa.Row[Any]],
+        present: Mapping[str, InventoryRow],
         resource_class: str,
         record: InventoryRecord,
     ) -> ProviderGeneration:
@@ -106,18 +106,18 @@ class Inventory(base.Timestamped):
 
         def overwrite(batch: StatementBatch, ids: Mapping[str, int]) -> None:
             class_id = ids[resource_class]
-            if class_id not in {row.resource_class_id for row in present}:
+            if class_id not in {row.resource_class_id for row in present.values()}:
                 raise exception.InventoryRecordNotFound(resource_class=resource_class)
             inventory_rows.overwrite(batch, {class_id: record}, provider.id)
 
         changed = _write(context, provider, [resource_class], overwrite)
-        used = {row.resource_class: row.used for row in present}
+        used = {name: row.used for name, row in present.items()}
         inventory_rows.warn_of_overcommitment(provider.uuid, used, {resource_class: record})
         return changed
 
     @classmethod
     def delete(
-        cls, context: Context, provider: ProviderGeneration, present: Sequence[sa.Row[Any]], resource_class: str
+        cls, context: Context, provider: ProviderGeneration, present: Mapping[str, InventoryRow], resource_class: str
     ) -> ProviderGeneration:
         """Delete the inventory of ``resource_class``.
 
@@ -127,10 +127,10 @@ class Inventory(base.Timestamped):
         """
 
         def delete(batch: StatementBatch, ids: Mapping[str, int]) -> None:
-            rows = [row for row in present if row.resource_class_id == ids[resource_class]]
-            if not rows:
+            removed = {name: row for name, row in present.items() if row.resource_class_id == ids[resource_class]}
+            if not removed:
                 raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
-            _delete_rows(batch, provider, rows)
+            _delete(batch, provider, removed)
 
         return _write(context, provider, [resource_class], delete)
 
@@ -139,7 +139,7 @@ class Inventory(base.Timestamped):
         cls,
         context: Context,
         provider: ProviderGeneration,
-        present: Sequence[sa.Row[Any]],
+        present: Mapping[str, InventoryRow],
         inventories: Mapping[str, InventoryRecord],
     ) -> ProviderGeneration:
         """Replace all inventories of the provider by ``inventories``.
@@ -148,24 +148,26 @@ class Inventory(base.Timestamped):
         :raises ResourceClassNotFound: no such class.
         :raises InventoryInUse: a class that is not in ``inventories`` has allocations.
         """
-        rows = {(provider.id, row.resource_class_id): row for row in present}
+        stored = {(provider.id, row.resource_class_id) for row in present.values()}
 
         def replace(batch: StatementBatch, ids: Mapping[str, int]) -> None:
             desired = {(provider.id, ids[name]): record for name, record in inventories.items()}
-            removed = [row for key, row in rows.items() if key not in desired]
-            _delete_rows(batch, provider, removed)
-            overwritten = {key[1]: record for key, record in desired.items() if key in rows}
-            if removed and overwritten and desired.keys() - rows:
+            removed = {
+                name: row for name, row in present.items() if (provider.id, row.resource_class_id) not in desired
+            }
+            _delete(batch, provider, removed)
+            overwritten = {key[1]: record for key, record in desired.items() if key in stored}
+            if removed and overwritten and desired.keys() - stored:
                 # One statement inserts and overwrites. It is used only here, because on some databases it uses up an id
                 # for each row, even for a row that exists.
                 otherwise = sql.upsert_clause(batch.tx, inventory_rows.KEY, _OVERWRITTEN)
-                inventory_rows.insert(batch, desired, rows, otherwise)
+                inventory_rows.insert(batch, desired, stored, otherwise)
             else:
                 inventory_rows.overwrite(batch, overwritten, provider.id)
-                inventory_rows.insert(batch, {key: desired[key] for key in desired.keys() - rows})
+                inventory_rows.insert(batch, {key: desired[key] for key in desired.keys() - stored})
 
         changed = _write(context, provider, list(inventories), replace)
-        used = {row.resource_class: row.used for row in present}
+        used = {name: row.used for name, row in present.items()}
         inventory_rows.warn_of_overcommitment(provider.uuid, used, inventories)
         return changed
 
@@ -196,21 +198,24 @@ def _write(
     return provider.incremented()
 
 
-def _delete_rows(batch: StatementBatch, provider: ProviderGeneration, rows: Sequence[sa.Row[Any]]) -> None:
-    """Add the DELETE of the inventories ``rows`` of ``provider``.
+def _delete(batch: StatementBatch, provider: ProviderGeneration, removed: Mapping[str, InventoryRow]) -> None:
+    """Add the DELETE of inventories of ``provider``.
 
     :raises InventoryInUse: some have allocations; the error names all these classes, in order of class id.
     """
-    in_use = [row.resource_class for row in rows if row.used > 0]
+    in_use = [name for name, row in removed.items() if row.used > 0]
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
-    for chunk in sql.chunks([row.id for row in rows]):
+    for chunk in sql.chunks([row.id for row in removed.values()]):
         inventory_rows.delete_unused(batch, chunk, exception.ConcurrentProviderUpdate)
 
 
-def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, list[sa.Row[Any]]]:
-    """Read a provider and the columns of its inventories that a change needs: id, class, class id and ``used``."""
-    return base.read_with_provider(context, _TO_CHANGE, uuid)
+def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, dict[str, InventoryRow]]:
+    """Read a provider and what a change needs of its inventories: by class name, in order of class id."""
+    provider, rows = base.read_with_provider(context, _TO_CHANGE, uuid)
+    return provider, {
+        row.resource_class: InventoryRow(row.id, provider.id, row.resource_class_id, row.used) for row in rows
+    }
 
 
 #: For each column that an upsert overwrites, the column of the new row with the value.
