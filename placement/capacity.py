@@ -51,15 +51,15 @@ FIELDS = InventoryRecord._fields[:-1]
 
 
 #: An ``InventoryRecord``, or an object with the same attributes whose values are columns.
-Inventory = Any
+InventoryOrColumns = Any
 
 
-def capacity_limit(inventory: Inventory) -> Any:
+def capacity_limit(inventory: InventoryOrColumns) -> Any:
     """Return the maximum of the sum of all allocations, as a double, not rounded."""
     return (inventory.total - inventory.reserved) * inventory.allocation_ratio
 
 
-def satisfies_unit_constraints(inventory: Inventory, smallest: Any, largest: Any, divisor: Any) -> Any:
+def satisfies_unit_constraints(inventory: InventoryOrColumns, smallest: Any, largest: Any, divisor: Any) -> Any:
     """Return whether amounts are all at least ``min_unit``, at most ``max_unit``, and multiples of the step.
 
     :param smallest: the smallest of the amounts.
@@ -78,7 +78,7 @@ class Violations(NamedTuple):
     no_capacity: Any
 
 
-def violations(inventory: Inventory, limit: Any, amount: Any) -> Violations:
+def violations(inventory: InventoryOrColumns, limit: Any, amount: Any) -> Violations:
     """Return which parts of the rule an amount violates.
 
     :param limit: ``capacity_limit``; may be rounded down.
@@ -91,7 +91,7 @@ def violations(inventory: Inventory, limit: Any, amount: Any) -> Violations:
     )
 
 
-def max_increase(inventory: Inventory, limit: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:
+def max_increase(inventory: InventoryOrColumns, limit: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:
     """Return how much one candidate or allocation may add: the free capacity, but at most ``max_unit``.
 
     :param limit: ``capacity_limit``, rounded down.
@@ -100,7 +100,7 @@ def max_increase(inventory: Inventory, limit: Any, minimum: Callable[[Any, Any],
     return minimum(limit - inventory.used, inventory.max_unit)
 
 
-def max_allocatable(inventory: Inventory, max_increase: Any) -> Any:
+def max_allocatable(inventory: InventoryOrColumns, max_increase: Any) -> Any:
     """Return the largest amount of one new allocation; 0 if none is possible.
 
     :param max_increase: as ``max_increase``, but at least 0.

@@ -22,7 +22,7 @@ _MAX_CAPACITY = 2**61
 _RECORDS = np.dtype([(name, 'f8' if name == 'allocation_ratio' else 'i8') for name in InventoryRecord._fields])
 
 #: A position in a partition, and the inventory of the provider there.
-Entry = tuple[int, InventoryRecord]
+PositionedInventory = tuple[int, InventoryRecord]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class InventoryColumns:
     step_size: Integers
 
     @classmethod
-    def build(cls, entries: Sequence[Entry]) -> InventoryColumns:
+    def build(cls, entries: Sequence[PositionedInventory]) -> InventoryColumns:
         """Make the columns of ``entries``, which are in order of position."""
         records = np.array([record for _, record in entries], _RECORDS)
         columns = InventoryRecord._make(records[name].copy() for name in InventoryRecord._fields)
@@ -111,7 +111,7 @@ class InventoryColumns:
         column[indexes_in_sorted(self.positions, positions)] = used
         return replace(self, used=column)
 
-    def rearranged(self, new_positions: Integers, added: Sequence[Entry]) -> InventoryColumns | None:
+    def rearranged(self, new_positions: Integers, added: Sequence[PositionedInventory]) -> InventoryColumns | None:
         """Return the columns after providers were moved, added or removed; None if no inventory is left.
 
         :param new_positions: for each old position the new one, or -1 if the provider was removed or read again.

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import (
-    Entry,
     Flags,
     Integers,
     InventoryColumns,
+    PositionedInventory,
     UsageColumns,
     indexes_in_sorted,
 )
@@ -450,12 +450,12 @@ def _trees(providers: Sequence[Provider]) -> tuple[Integers, Integers, Flags]:
     return starts, roots[firsts], ids[firsts] == roots[firsts]
 
 
-def _entries(providers: Iterable[tuple[int, Provider]]) -> dict[str, list[Entry]]:
+def _entries(providers: Iterable[tuple[int, Provider]]) -> dict[str, list[PositionedInventory]]:
     """Return the entries of the inventory columns, by resource class.
 
     :param providers: pairs of position and provider, in order of position.
     """
-    entries: defaultdict[str, list[Entry]] = defaultdict(list)
+    entries: defaultdict[str, list[PositionedInventory]] = defaultdict(list)
     for position, provider in providers:
         for name, inventory in provider.inventories.items():
             entries[name].append((position, inventory))

@@ -22,7 +22,7 @@ from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops.reports import capacity, provider_trees
 from placement.ops.reports.consumers import ConsumerReport, consumers_by_provider
-from placement.ops.reports.provider_trees import Tree
+from placement.ops.reports.provider_trees import ProviderTree
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
 
 _DESCRIPTION = """\
@@ -175,7 +175,7 @@ def _row_data(row: capacity.TreeRow) -> dict[str, Any]:
     return {'uuid': row.uuid, 'name': row.name, 'providers': row.providers, 'classes': classes, 'found': row.found}
 
 
-def _as_data(tree: Tree, consumers: Consumers | None) -> dict[str, Any]:
+def _as_data(tree: ProviderTree, consumers: Consumers | None) -> dict[str, Any]:
     providers = [tree.provider_data(provider) for provider in tree.walk()]
     if consumers is not None:
         for provider in providers:
@@ -186,7 +186,7 @@ def _as_data(tree: Tree, consumers: Consumers | None) -> dict[str, Any]:
 # As a drawing --------------------------------------------------------------------------------------------
 
 
-def _drawing(tree: Tree, consumers: Consumers, console: Console) -> rich_tree.Tree:
+def _drawing(tree: ProviderTree, consumers: Consumers, console: Console) -> rich_tree.Tree:
     branches: dict[int, rich_tree.Tree] = {}
     for provider in tree.walk():
         name = output.printable(provider.name or '', console)
@@ -214,7 +214,7 @@ def _drawing(tree: Tree, consumers: Consumers, console: Console) -> rich_tree.Tr
     return root
 
 
-def _inventory_lines(tree: Tree, provider: Provider, console: Console) -> Iterator[Text]:
+def _inventory_lines(tree: ProviderTree, provider: Provider, console: Console) -> Iterator[Text]:
     widest = max(map(len, provider.inventories), default=0)
     for name, inventory in provider.inventories.items():
         utilization, allocated = provider_trees.inventory_utilization(inventory), tree.allocated(provider, name)

@@ -7,7 +7,7 @@ import pytest
 from placement.cache.providers import InventoryRecord, Provider
 from placement.ops.page import pictures, rendering
 from placement.ops.page.view import Pagination
-from placement.ops.reports.provider_trees import Tree
+from placement.ops.reports.provider_trees import ProviderTree
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,15 @@ def test_a_usage_has_units_and_the_numbers_as_title() -> None:
     assert shown == '<span title="351,698,944 of 967,578,624">335 of 923 TiB</span>'
 
 
-def _tree(*providers: tuple[str | None, int | None], inventories: dict[int, InventoryRecord] | None = None) -> Tree:
+def _tree(
+    *providers: tuple[str | None, int | None], inventories: dict[int, InventoryRecord] | None = None
+) -> ProviderTree:
     """A tree of providers with the ids 1, 2 ... and the uuids u1, u2 ...; each is given by its name and its parent."""
     children: dict[int | None, list[Provider]] = {}
     for id_, (name, parent_id) in enumerate(providers, 1):
         amounts = {'VCPU': inventories[id_]} if inventories and id_ in inventories else {}
         children.setdefault(parent_id, []).append(Provider(id_, f'u{id_}', 1, parent_id, amounts, name=name))
-    return Tree(children[None][0], children)
+    return ProviderTree(children[None][0], children)
 
 
 def test_names_of_a_tree_leave_out_the_name_of_the_parent() -> None:

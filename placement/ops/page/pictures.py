@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from placement import units
 from placement.cache.providers import Provider
 from placement.ops.reports.capacity import Utilization
-from placement.ops.reports.provider_trees import Tree, inventory_utilization
+from placement.ops.reports.provider_trees import ProviderTree, inventory_utilization
 
 #: Maximum numbers of boxes in a picture, and of bars in a box.
 _MAX_BOXES, _MAX_BARS = 40, 8
@@ -68,7 +68,7 @@ class Picture:
     left_out: int
 
 
-def draw(tree: Tree, beside: bool) -> Picture:
+def draw(tree: ProviderTree, beside: bool) -> Picture:
     """Lay out the first ``_MAX_BOXES`` providers of a tree, parents before their children.
 
     :param beside: put the first child of each provider beside it, otherwise below it.
@@ -104,7 +104,7 @@ def draw(tree: Tree, beside: bool) -> Picture:
     )
 
 
-def short_names(tree: Tree) -> Mapping[str, str]:
+def short_names(tree: ProviderTree) -> Mapping[str, str]:
     """Return the short name of each provider of a tree, by uuid: ``NUMA0`` for ``host_NUMA0`` below ``host``.
 
     The short name leaves out the name of the nearest ancestor whose name the provider's name begins with. The root

@@ -54,7 +54,7 @@ class InventoryHistory:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Tree:
+class ProviderTree:
     """One tree, given by its root. Trees that were read together have the other three members in common.
 
     ``children`` has the children of each provider by its id, ordered by name. ``sharing`` are all sharing providers.
@@ -161,7 +161,7 @@ def inventory_utilization(inventory: InventoryRecord) -> Utilization:
     return Utilization(limit, inventory.used, max(inventory.used - limit, 0))
 
 
-def load(db: Database, identifier: str | None = None) -> tuple[list[Tree], Snapshot]:
+def load(db: Database, identifier: str | None = None) -> tuple[list[ProviderTree], Snapshot]:
     """Read the trees, ordered by the name of the root, and a snapshot of them for filters and sums, in one transaction.
 
     The number of statements does not depend on the number of rows. Unlike the snapshot of the provider cache, this one
@@ -193,7 +193,7 @@ def load(db: Database, identifier: str | None = None) -> tuple[list[Tree], Snaps
     return trees, Snapshot.build(names, members_of_trees)
 
 
-def tree_of(db: Database, snapshot: Snapshot, uuid: str) -> Tree:
+def tree_of(db: Database, snapshot: Snapshot, uuid: str) -> ProviderTree:
     """Return the tree of a provider from the snapshot of the cache, and its histories with one statement.
 
     :raises UnknownProvider: there is no such provider.
@@ -237,7 +237,7 @@ _SELECT_SHARING = (
 
 def _trees(
     providers: Sequence[Provider], sharing: Sequence[Provider], histories: Mapping[tuple[int, str], InventoryHistory]
-) -> list[Tree]:
+) -> list[ProviderTree]:
     """Make trees of providers by their parents, ordered by the name of the root.
 
     Every provider is in one tree. A provider whose parent does not exist becomes a root, as does one provider of each
@@ -257,7 +257,7 @@ def _trees(
     for provider in sorted(providers, key=lambda provider: (provider.name or '', provider.id)):
         parent_id = parents[provider.id]
         children[parent_id if parent_id in parents else None].append(provider)
-    return [Tree(root, children, sharing, histories) for root in children[None]]
+    return [ProviderTree(root, children, sharing, histories) for root in children[None]]
 
 
 def _read_histories(
