@@ -60,16 +60,16 @@ def replace_resource_provider_traits(
     req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str
 ) -> webob.Response:
     """Replace the traits of a provider by the set in the body."""
-    provider, rows = read_traits(context, uuid, data['traits'])
+    provider, present, named = read_traits(context, uuid, data['traits'])
     provider.raise_unless_equal(data['resource_provider_generation'])
-    return _for_provider(req, *Trait.replace_all(context, provider, rows, data['traits']))
+    return _for_provider(req, *Trait.replace_all(context, provider, present, named, data['traits']))
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:resource_providers:traits:delete'), responses={204: None})
 def delete_resource_provider_traits(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
     """Remove all traits from a provider."""
-    provider, rows = read_traits(context, uuid)
-    Trait.replace_all(context, provider, rows, [])
+    provider, present, _named = read_traits(context, uuid)
+    Trait.replace_all(context, provider, present, [], [])
     return util.empty_response(req, 204)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -57,24 +56,30 @@ class Trait(named_resource.NamedResource):
 
     @classmethod
     def replace_all(
-        cls, context: Context, provider: ProviderGeneration, rows: Sequence[sa.Row[Any]], names: Iterable[str]
+        cls,
+        context: Context,
+        provider: ProviderGeneration,
+        present: Sequence[Trait],
+        named: Sequence[Trait],
+        names: Iterable[str],
     ) -> tuple[ProviderGeneration, list[Trait]]:
         """Give the provider exactly these traits. Increment the generation only if its traits change.
 
-        :param rows: the rows that ``read_traits`` returned for ``names``, together with ``provider``. They are valid as
-            long as the generation of the provider stays the same, except that custom traits may be deleted.
+        :param present: the traits that ``read_traits`` returned with ``provider``. They are valid as long as the
+            generation of the provider stays the same.
+        :param named: the traits that ``read_traits`` returned for ``names``. Custom ones may have been deleted since.
         :returns: the changed provider and its new traits.
         :raises TraitNotFound: some do not exist; the error names them all.
         :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
         desired = sorted(set(names))
-        by_name = {row.name: row for row in rows}
+        by_name = {trait.name: trait for trait in (*present, *named)}
         missing = [name for name in desired if name not in by_name]
         if missing:
             raise exception.TraitNotFound(names=', '.join(missing))
-        present = {row.name: row.id for row in rows if row.present}
-        removed = sorted(present[name] for name in present.keys() - desired)
-        added = {name: by_name[name].id for name in desired if name not in present}
+        present_ids = {trait.name: trait.id for trait in present}
+        removed = sorted(present_ids[name] for name in present_ids.keys() - desired)
+        added = {name: by_name[name].id for name in desired if name not in present_ids}
 
         def work(tx: sa.Connection) -> None:
             # The custom traits may have been deleted since they were read. ``lock_ids`` takes a shared lock.
@@ -92,7 +97,7 @@ class Trait(named_resource.NamedResource):
 
         if removed or added:
             context.db.write(work)
-        traits = cls.from_rows(context, sorted([by_name[name] for name in desired], key=lambda row: row.id))
+        traits = sorted([by_name[name] for name in desired], key=lambda trait: trait.id)
         return provider.incremented() if removed or added else provider, traits
 
 
@@ -108,11 +113,12 @@ _WITH_NAMED = sa.union_all(
 )
 
 
-def read_traits(context: Context, uuid: str, names: Sequence[str] = ()) -> tuple[ProviderGeneration, list[sa.Row[Any]]]:
-    """Read a provider, its traits, and the traits with ``names``.
+def read_traits(
+    context: Context, uuid: str, names: Sequence[str] = ()
+) -> tuple[ProviderGeneration, list[Trait], list[Trait]]:
+    """Read a provider, its traits, and those of ``names`` that exist.
 
     :param uuid: a canonical uuid.
-    :returns: the provider; the rows of its traits, with ``present`` 1; and the rows of the existing ``names``, with 0.
     :raises ResourceProviderNotFound: no such provider.
     """
     storable = [name for name in names if sql.storable(name)]
@@ -120,4 +126,5 @@ def read_traits(context: Context, uuid: str, names: Sequence[str] = ()) -> tuple
     for chunk in sql.chunks(storable[sql.MAX_VALUES_PER_STATEMENT :]):
         chunk_rows = base.read_with_provider(context, _WITH_NAMED, uuid, names=chunk)[1]
         rows += [row for row in chunk_rows if not row.present]
-    return provider, rows
+    present, named = ([row for row in rows if row.present == flag] for flag in (1, 0))
+    return provider, Trait.from_rows(context, present), Trait.from_rows(context, named)

@@ -49,7 +49,7 @@ def set_aggregates(provider: ResourceProvider, uuids: Iterable[str], increment_g
 def set_traits(provider: ResourceProvider, names: Iterable[str]) -> list[Trait]:
     """Give a provider exactly these traits; returns them."""
     context, names = provider._context, sorted(names)
-    stored, rows = read_traits(context, provider.uuid, names)
-    stored, traits = Trait.replace_all(context, stored, rows, names)
+    stored, present, named = read_traits(context, provider.uuid, names)
+    stored, traits = Trait.replace_all(context, stored, present, named, names)
     provider.generation = stored.generation
     return traits
