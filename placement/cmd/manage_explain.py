@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from oslo_config import cfg
 from rich.console import Console
@@ -18,8 +20,7 @@ from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.explain import explanation, searches_in_text, sentences
-from placement.ops.explain.explanation import Explanation
-from placement.search.budget import SearchBudget, describe_limits
+from placement.search.budget import Limit, SearchBudget, describe_limits
 
 _DESCRIPTION = """\
 Run a search for allocation candidates and print why it finds nothing, or what it finds. Then show how
@@ -66,76 +67,74 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     budget = SearchBudget.for_search(conf.placement)
     with output.waiting('Reading the resource providers ...'):
         result = explanation.explain(ProviderCache(db).up_to_date(), pasted.request, budget)
+    document = sentences.explanation_document(result)
     if args.format == 'json':
-        output.print_json(
-            {'query': pasted.query, 'microversion': pasted.microversion, **sentences.explanation_document(result)}
-        )
+        output.print_json({'query': pasted.query, 'microversion': pasted.microversion, **document})
     else:
-        _print(result, conf)
+        _print(document, conf)
     output.warn_of_usage_mismatches(len(audit.find(db, conf, 'usage_mismatch')))
     return 0
 
 
-def _print(result: Explanation, conf: cfg.ConfigOpts) -> None:
+def _print(document: Mapping[str, Any], conf: cfg.ConfigOpts) -> None:
+    """Print the document of an explanation."""
     console = output.console()
-    _print_line(console, sentences.explanation_sentence(result))
-    for blocker in result.blockers:
-        for note in blocker.notes:
-            _print_line(console, f'Note: {sentences.cause_text(note)}')
-    console.print(_stages(result, console))
-    limit = '' if result.limit is None else f' (limit={result.limit})'
-    _print_line(console, f'Candidates: {result.candidates:,}{limit}')
-    if result.limits_reached:
-        options = describe_limits(result.limits_reached, conf.placement)
+    _print_line(console, document['sentence'])
+    for note in itertools.chain.from_iterable(blocker['notes'] for blocker in document['blockers']):
+        _print_line(console, f'Note: {note}')
+    console.print(_stages(document['stages'], console))
+    limit = '' if document['limit'] is None else f' (limit={document["limit"]})'
+    _print_line(console, f'Candidates: {document["candidates"]:,}{limit}')
+    if document['limits_reached']:
+        options = describe_limits(map(Limit, document['limits_reached']), conf.placement)
         _print_line(console, f'Limit reached: [placement] {options}')
-    for candidate in result.first_candidates:
-        supplies = [
-            f'{supply.name} {",".join(f"{name}:{amount}" for name, amount in supply.resources.items())}'
-            for supply in candidate
-        ]
-        _print_line(console, f'Candidate: {"; ".join(supplies)}')
-    if result.candidates > len(result.first_candidates):
-        _print_line(console, f'And {result.candidates - len(result.first_candidates):,} more candidates')
-    for failure in result.combination_failures:
-        for tree in failure.examples:
-            conflict = sentences.conflict_text(failure.reason, tree.contention)
-            _print_line(console, f'Conflict: {tree.name} ({tree.uuid}), one of {failure.trees} trees where {conflict}')
-    if result.what_ifs:
-        console.print(_what_ifs(result, console))
-    for near in result.near_misses:
-        _print_line(console, f'Near miss: {near.name} ({near.uuid}) {sentences.near_miss_text(near)}.')
+    for candidate in document['first_candidates']:
+        _print_line(console, f'Candidate: {"; ".join(map(_supply, candidate))}')
+    remaining = document['candidates'] - len(document['first_candidates'])
+    if remaining:
+        _print_line(console, f'And {remaining:,} more candidates')
+    for conflict in document['conflicting_groups']:
+        where = f'one of {conflict["trees"]} trees where'
+        for tree in conflict['examples']:
+            _print_line(console, f'Conflict: {tree["name"]} ({tree["uuid"]}), {where} {tree["detail"]}')
+    if document['what_if']:
+        console.print(_what_ifs(document, console))
+    for near in document['near_misses']:
+        _print_line(console, f'Near miss: {near["name"]} ({near["uuid"]}) {near["missing"]}.')
+
+
+def _supply(supply: Mapping[str, Any]) -> str:
+    amounts = ','.join(f'{name}:{amount}' for name, amount in supply['resources'].items())
+    return f'{supply["name"]} {amounts}'
 
 
 def _print_line(console: Console, text: str) -> None:
     console.print(Text(output.printable(text, console)))
 
 
-def _stages(result: Explanation, console: Console) -> Table:
+def _stages(stages: Sequence[Mapping[str, Any]], console: Console) -> Table:
     table = Table()
-    serving = [f' (for {stage.serving})' if stage.serving else '' for stage in result.stages]
-    rules = [f'{sentences.rule_text(stage.rule)}{suffix}' for stage, suffix in zip(result.stages, serving, strict=True)]
+    rules = [stage['text'] + (f' (for {stage["serving"]})' if stage['serving'] else '') for stage in stages]
     cells = _add_rule_column(table, 'Rule', rules, console)
     for heading in ('Providers', 'Trees left', 'Rejected inventories'):
         table.add_column(heading, overflow='fold')
     style = None
-    for rule, stage in zip(cells, result.stages, strict=True):
-        counts = Text('\n'.join(sentences.rejection_texts(stage.rejected)))
-        table.add_row(rule, f'{stage.providers:,}', f'{stage.trees:,}', counts, style=style)
+    for rule, stage in zip(cells, stages, strict=True):
+        counts = Text('\n'.join(sentences.rejection_texts(stage['rejected'])))
+        table.add_row(rule, f'{stage["providers"]:,}', f'{stage["trees"]:,}', counts, style=style)
         # After a rule that leaves no tree, the other rules do not matter.
-        style = style if stage.trees else 'dim'
+        style = style if stage['trees'] else 'dim'
     return table
 
 
-def _what_ifs(result: Explanation, console: Console) -> Table:
+def _what_ifs(document: Mapping[str, Any], console: Console) -> Table:
     table = Table()
-    rules = _add_rule_column(
-        table, 'Without', [sentences.rule_text(what_if.rule) for what_if in result.what_ifs], console
-    )
+    rules = _add_rule_column(table, 'Without', [what_if['text'] for what_if in document['what_if']], console)
     table.add_column('Candidates', overflow='fold')
-    for rule, what_if in zip(rules, result.what_ifs, strict=True):
-        table.add_row(rule, sentences.what_if_text(what_if.candidates, what_if.lower_bound))
-    if result.rules_not_tried:
-        table.add_row(f'{result.rules_not_tried} more', 'not tried')
+    for rule, what_if in zip(rules, document['what_if'], strict=True):
+        table.add_row(rule, sentences.what_if_text(what_if['candidates'], what_if['lower_bound']))
+    if document['rules_not_tried']:
+        table.add_row(f'{document["rules_not_tried"]} more', 'not tried')
     return table
 
 

@@ -218,7 +218,7 @@ def test_an_explanation_counts_the_providers_that_each_rule_leaves(context: Requ
     assert [stage.rejected for stage in result.stages[:2]] == [{'total_capacity': 1}, {'step_size': 1}]
     [near_miss] = result.near_misses
     without = f'without forbidden1 CUSTOM_GREEN and without member_of1 {uuid_of("x")}'
-    assert (near_miss.name, near_miss_text(near_miss)) == ('host2', f'would be a candidate {without}')
+    assert (near_miss.provider.name, near_miss_text(near_miss)) == ('host2', f'would be a candidate {without}')
 
 
 def test_the_rules_of_1_39_are_counted(context: RequestContext) -> None:

@@ -192,8 +192,12 @@ def check_near_misses(topology: list[RP], query: Query, result: Explanation) -> 
             assert near.requested is not None
             assert near.free is not None
             changed = copy.deepcopy(topology)
-            record = next(rp for rp in changed if rp.name == near.name).inventory[near.resource_class]
-            assert near.free == int(oracle.capacity(near.name, near.resource_class)) - record['used'] < near.requested
+            record = next(rp for rp in changed if rp.name == near.provider.display_name).inventory[near.resource_class]
+            assert (
+                near.free
+                == int(oracle.capacity(near.provider.display_name, near.resource_class)) - record['used']
+                < near.requested
+            )
             record['used'] -= near.requested - near.free
             assert record['used'] >= 0
             assert Oracle(changed).candidates(query), near
@@ -202,7 +206,7 @@ def check_near_misses(topology: list[RP], query: Query, result: Explanation) -> 
             rest = without(query, list(near.without))
             assert rest is not None, near
             reached = {oracle.root(name) for body in oracle.candidates(rest) for name, _, _ in body}
-            assert near.name in reached
+            assert near.provider.display_name in reached
 
 
 @thorough(1400)
@@ -220,7 +224,7 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
     if not result.candidates and result.stages[-1].trees:
         event('together')
         assert result.combination_failures
-        assert result.combination_failures[0].examples[0].name == 'root'
+        assert result.combination_failures[0].examples[0].root.display_name == 'root'
 
 
 @thorough(200)

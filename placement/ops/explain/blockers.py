@@ -78,8 +78,7 @@ class NearMiss:
     free, not only the amount ``free``.
     """
 
-    name: str
-    uuid: str
+    provider: Provider
     without: Sequence[Rule] = ()
     resource_class: str | None = None
     requested: int | None = None
@@ -299,7 +298,7 @@ def _near_misses(
         units = Prefilter(snapshot, complete.compiled).search_units()
         if count < _MAX_NAMED and any(True for _ in find_candidate_sets(units, complete.compiled, budget)):
             count += 1
-            yield NearMiss(provider.display_name, provider.uuid, (), name, amount, amount - missing)
+            yield NearMiss(provider, (), name, amount, amount - missing)
 
 
 def _with_less_used(snapshot: Snapshot, partition: Partition, provider: Provider, name: str, amount: int) -> Snapshot:

@@ -38,10 +38,9 @@ class Contention:
 
 @dataclass(frozen=True)
 class TreeSummary:
-    """One tree, named by its root, that cannot serve the parts together; ``contention`` has the numbers, if any."""
+    """One tree that cannot serve the parts together; ``contention`` has the numbers, if any."""
 
-    name: str
-    uuid: str
+    root: Provider
     contention: Contention | None
 
 
@@ -78,8 +77,7 @@ def combination_failures(
             failure = failures.setdefault(reason, CombinationFailure(reason))
             failure.trees += search_unit.count
             for index in range(min(search_unit.count, _MAX_NAMED - len(failure.examples))):
-                root = search_unit[index : index + 1].tree[0]
-                failure.examples.append(TreeSummary(root.display_name, root.uuid, contention))
+                failure.examples.append(TreeSummary(search_unit[index : index + 1].tree[0], contention))
     return sorted(failures.values(), key=lambda failure: -failure.trees)
 
 

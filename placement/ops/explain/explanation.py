@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.blockers import Blocker, NearMiss, find_blocker
 from placement.ops.explain.combination_failures import CombinationFailure, combination_failures
@@ -45,11 +46,9 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Supply:
-    """One provider of a candidate, with the amounts that it supplies. ``root`` is the uuid of the root of its tree."""
+    """One provider of a candidate, with the amounts that it supplies by class."""
 
-    name: str
-    uuid: str
-    root: str
+    provider: Provider
     resources: dict[str, int]
 
 
@@ -123,9 +122,7 @@ def _supplies(candidate: CandidateSet) -> list[Supply]:
     supplies: dict[int, Supply] = {}
     for position, name, amount in candidate.assignment.amounts:
         provider = candidate.search_unit.provider(position)
-        root = provider.root_provider_uuid or provider.uuid
-        supply = supplies.setdefault(provider.id, Supply(provider.display_name, provider.uuid, root, {}))
-        supply.resources[name] = amount
+        supplies.setdefault(provider.id, Supply(provider, {})).resources[name] = amount
     return list(supplies.values())
 
 
@@ -235,10 +232,7 @@ def _trees(candidates: Sequence[CandidateSet], rules_left_out: Sequence[Rule]) -
         # A tree whose providers serve only groups without resources is not named: sharing providers supply all amounts.
         if any(position < candidate.search_unit.tree_size for position, _, _ in candidate.assignment.amounts)
     )
-    named = {
-        root.uuid: NearMiss(root.display_name, root.uuid, rules_left_out)
-        for root in itertools.islice(roots, 20 * _MAX_NAMED)
-    }
+    named = {root.uuid: NearMiss(root, rules_left_out) for root in itertools.islice(roots, 20 * _MAX_NAMED)}
     return list(named.values())[:_MAX_NAMED]
 
 

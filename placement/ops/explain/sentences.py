@@ -11,9 +11,10 @@ from dataclasses import asdict
 from typing import Any
 
 from placement import units
+from placement.cache.providers import Provider
 from placement.ops.explain.blockers import Cause, CauseKind, NearMiss
 from placement.ops.explain.combination_failures import CombinationFailure, Contention
-from placement.ops.explain.explanation import Explanation
+from placement.ops.explain.explanation import Explanation, Supply
 from placement.ops.explain.rules import Kind, Rule
 from placement.ops.explain.stages import Shortfall, ShortfallKind
 from placement.search.budget import Limit
@@ -224,7 +225,7 @@ def conflict_text(reason: Reason, contention: Contention | None) -> str:
 def tree_conflict_text(failure: CombinationFailure) -> str:
     """Return in which trees the groups conflict, and why in the first of them, as a clause."""
     example = failure.examples[0]
-    tree = _listing([example.name], failure.trees)
+    tree = _listing([example.root.display_name], failure.trees)
     return f'in the tree of {tree} {conflict_text(failure.reason, example.contention)}'
 
 
@@ -256,7 +257,7 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
     return {
         'sentence': explanation_sentence(explanation),
         **_members(explanation, 'candidates', 'limit', 'rules_not_tried'),
-        'first_candidates': [[asdict(supply) for supply in candidate] for candidate in explanation.first_candidates],
+        'first_candidates': [list(map(_supply, candidate)) for candidate in explanation.first_candidates],
         'limits_reached': [limit.value for limit in Limit if limit in explanation.limits_reached],
         'stages': [
             {
@@ -287,8 +288,7 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
                 'trees': failure.trees,
                 'examples': [
                     {
-                        'name': tree.name,
-                        'uuid': tree.uuid,
+                        **_name_and_uuid(tree.root),
                         'detail': conflict_text(failure.reason, tree.contention),
                     }
                     for tree in failure.examples
@@ -298,12 +298,24 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
         ],
         'near_misses': [
             {
-                **_members(near_miss, 'name', 'uuid', 'resource_class', 'requested', 'free'),
+                **_name_and_uuid(near_miss.provider),
+                **_members(near_miss, 'resource_class', 'requested', 'free'),
                 'missing': near_miss_text(near_miss),
             }
             for near_miss in explanation.near_misses
         ],
     }
+
+
+def _supply(supply: Supply) -> dict[str, Any]:
+    """Return a supply in JSON types; ``root`` is the uuid of the root of the provider's tree."""
+    provider = supply.provider
+    root = provider.root_provider_uuid or provider.uuid
+    return {**_name_and_uuid(provider), 'root': root, 'resources': supply.resources}
+
+
+def _name_and_uuid(provider: Provider) -> dict[str, Any]:
+    return {'name': provider.display_name, 'uuid': provider.uuid}
 
 
 def _members(fact: Any, *names: str) -> dict[str, Any]:
