@@ -19,16 +19,16 @@ from placement.search.solver import subtree
 from placement.search.solver.subtree import Domain, Subtree
 from placement.search.solver.variables import Reason, Variable
 
-#: Maximum number of positions that the tests of one search unit visit before they end without a result.
+#: Maximum number of positions that a call of a public function visits. Beyond it, the call finds no conflict.
 _MAX_POSITIONS = 50_000
 
 
-class _BudgetExceeded(Exception):
-    """The tests have visited ``_MAX_POSITIONS`` positions."""
+class _PositionLimitReached(Exception):
+    """The call has visited ``_MAX_POSITIONS`` positions."""
 
 
-class _StepBudget:
-    """Counts the visited positions."""
+class _PositionLimit:
+    """Ends a call after ``_MAX_POSITIONS`` positions. Each visited position also counts as a step."""
 
     def __init__(self, counter: StepCounter) -> None:
         self._remaining = _MAX_POSITIONS
@@ -37,7 +37,7 @@ class _StepBudget:
     def count_positions(self, positions: int) -> None:
         self._remaining -= positions
         if self._remaining < 0:
-            raise _BudgetExceeded
+            raise _PositionLimitReached
         self._counter.count_steps(positions)
 
 
@@ -51,8 +51,8 @@ def find_conflict(variables: Sequence[Variable], providers: Providers, counter: 
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
     try:
-        return _find_conflict(variables, providers, _StepBudget(counter))
-    except _BudgetExceeded:
+        return _find_conflict(variables, providers, _PositionLimit(counter))
+    except _PositionLimitReached:
         return None
 
 
@@ -68,34 +68,34 @@ def find_subtree_conflict(variables: Sequence[Variable], providers: Providers, c
     if not members:
         return None
     counter.count_setup(sum(map(len, members.values())))
-    budget = _StepBudget(counter)
+    limit = _PositionLimit(counter)
     try:
         for condition, of_condition in members.items():
             if not _may_exclude_each_other(of_condition):
                 continue
-            below = {variable.domain: _by_top(variable.domain, condition, budget) for variable in of_condition}
+            below = {variable.domain: _by_top(variable.domain, condition, limit) for variable in of_condition}
             steps = sum(1 + len(variable.requirement.resources) for variable in of_condition)
             tops = []
             for top in _positions(condition.tops):
                 # Test whether the variables can be assigned at this top or below it.
-                budget.count_positions(steps)
+                limit.count_positions(steps)
                 within = [replace(variable, domain=below[variable.domain].get(top, ())) for variable in of_condition]
-                if all(variable.domain for variable in within) and _find_conflict(within, providers, budget) is None:
+                if all(variable.domain for variable in within) and _find_conflict(within, providers, limit) is None:
                     tops.append(top)
             condition.restrict(subtree.bits(tops))
             if not tops:
                 return Reason.SUBTREE
-    except _BudgetExceeded:
+    except _PositionLimitReached:
         return None
     return None
 
 
-def _by_top(domain: Domain, condition: Subtree, budget: _StepBudget) -> Mapping[int, Domain]:
+def _by_top(domain: Domain, condition: Subtree, limit: _PositionLimit) -> Mapping[int, Domain]:
     """Return for each top of a condition the positions of ``domain`` at or below it."""
     by_top: defaultdict[int, list[int]] = defaultdict(list)
     for position in domain:
         tops = condition.above[position] & condition.tops
-        budget.count_positions(1 + tops.bit_count())
+        limit.count_positions(1 + tops.bit_count())
         for top in _positions(tops):
             by_top[top].append(position)
     return {top: tuple(positions) for top, positions in by_top.items()}
@@ -115,7 +115,7 @@ def _positions(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def _find_conflict(variables: Sequence[Variable], providers: Providers, budget: _StepBudget) -> Reason | None:
+def _find_conflict(variables: Sequence[Variable], providers: Providers, limit: _PositionLimit) -> Reason | None:
     if not _may_exclude_each_other(variables):
         return None
     isolated = [variable.domain for variable in variables if variable.isolated]
@@ -123,16 +123,16 @@ def _find_conflict(variables: Sequence[Variable], providers: Providers, budget: 
     max_increases: list[dict[int, int]] = []
     for name, demands in contested:
         domains = {id(variable.domain): variable.domain for _, variable in demands}.values()
-        budget.count_positions(sum(map(len, domains)))
+        limit.count_positions(sum(map(len, domains)))
         positions = set().union(*domains)
         max_increases.append({position: providers[position].inventories[name].max_increase for position in positions})
     for (_, demands), free in zip(contested, max_increases, strict=True):
         if sum(amount for amount, _ in demands) > sum(free.values()):
             return Reason.TOO_LITTLE_CAPACITY
-    if len(isolated) > 1 and not _matching_exists(isolated, dict.fromkeys(itertools.chain(*isolated), 1), budget):
+    if len(isolated) > 1 and not _matching_exists(isolated, dict.fromkeys(itertools.chain(*isolated), 1), limit):
         return Reason.TOO_FEW_PROVIDERS
     for (_, demands), free in zip(contested, max_increases, strict=True):
-        if not _large_amounts_fit(demands, free, budget):
+        if not _large_amounts_fit(demands, free, limit):
             return Reason.TOO_FEW_WITH_CAPACITY
     return None
 
@@ -143,16 +143,16 @@ def isolation_fails(variables: Sequence[Variable], taken: Collection[int], count
     :param taken: the positions of providers that are no longer free.
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
-    budget = _StepBudget(counter)
+    limit = _PositionLimit(counter)
     try:
         free = {
             id(variable.domain): tuple([position for position in variable.domain if position not in taken])
             for variable in variables
         }
         isolated = [free[id(variable.domain)] for variable in variables if variable.isolated]
-        budget.count_positions(sum(map(len, free.values())))
-        return not _matching_exists(isolated, dict.fromkeys(itertools.chain(*isolated), 1), budget)
-    except _BudgetExceeded:
+        limit.count_positions(sum(map(len, free.values())))
+        return not _matching_exists(isolated, dict.fromkeys(itertools.chain(*isolated), 1), limit)
+    except _PositionLimitReached:
         return False
 
 
@@ -167,7 +167,7 @@ def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, _Demands]]:
             yield name, sorted(demands, key=operator.itemgetter(0))
 
 
-def _large_amounts_fit(demands: _Demands, max_increases: Mapping[int, int], budget: _StepBudget) -> bool:
+def _large_amounts_fit(demands: _Demands, max_increases: Mapping[int, int], limit: _PositionLimit) -> bool:
     """Return whether, for each amount, the variables with at least this amount can be distributed over the providers.
 
     How many of them fit on one provider is computed for the smallest ones, so it is the largest possible number.
@@ -179,18 +179,18 @@ def _large_amounts_fit(demands: _Demands, max_increases: Mapping[int, int], budg
             continue
         large = [variable for _, variable in demands[first:]]
         together = sum(not variable.isolated for variable in large) + any(variable.isolated for variable in large)
-        budget.count_positions(len(max_increases))
+        limit.count_positions(len(max_increases))
         # By position, the number of these variables that fit.
         max_variables = {
             position: min(bisect_right(sums, sums[first] + free) - 1 - first, together)
             for position, free in max_increases.items()
         }
-        if not _matching_exists([variable.domain for variable in large], max_variables, budget):
+        if not _matching_exists([variable.domain for variable in large], max_variables, limit):
             return False
     return True
 
 
-def _matching_exists(domains: Sequence[Domain], max_variables: Mapping[int, int], budget: _StepBudget) -> bool:
+def _matching_exists(domains: Sequence[Domain], max_variables: Mapping[int, int], limit: _PositionLimit) -> bool:
     """Return whether each variable can get a position of its domain, with at most ``max_variables`` per position.
 
     This is a bipartite matching with augmenting paths.
@@ -199,22 +199,22 @@ def _matching_exists(domains: Sequence[Domain], max_variables: Mapping[int, int]
     :param max_variables: the maximum number of variables by position.
     """
     distinct = {id(domain): domain for domain in domains}.values()
-    budget.count_positions(sum(map(len, distinct)))
+    limit.count_positions(sum(map(len, distinct)))
     if all(sum(max_variables[position] for position in domain) >= len(domains) for domain in distinct):
         return True
     if sum(max_variables[position] for position in set().union(*distinct)) < len(domains):
         return False
-    matching = _Matching(domains, max_variables, budget)
+    matching = _Matching(domains, max_variables, limit)
     return all(matching.serve(index) for index in range(len(domains)))
 
 
 class _Matching:
     """A bipartite matching of variables, given by index, to positions."""
 
-    def __init__(self, domains: Sequence[Domain], max_variables: Mapping[int, int], budget: _StepBudget) -> None:
+    def __init__(self, domains: Sequence[Domain], max_variables: Mapping[int, int], limit: _PositionLimit) -> None:
         self._domains = domains
         self._max_variables = max_variables
-        self._budget = budget
+        self._limit = limit
         self._position_of: dict[int, int] = {}
         self._assigned: defaultdict[int, list[int]] = defaultdict(list)
 
@@ -223,7 +223,7 @@ class _Matching:
         came_from: dict[int, int] = {}
         queue = [start]
         for index in queue:
-            self._budget.count_positions(len(self._domains[index]))
+            self._limit.count_positions(len(self._domains[index]))
             for position in self._domains[index]:
                 if position in came_from:
                     continue
