@@ -22,6 +22,7 @@ from placement.claims import consumers
 from placement.db import change_log, errors, sql, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
+from placement.ops.provider_roots import find_roots
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
 _classes, _providers = tables.resource_classes, tables.resource_providers
@@ -351,25 +352,3 @@ def _set_root(provider_id: int, tx: sa.Connection) -> None:
             .values(root_provider_id=root_id, updated_at=_providers.c.updated_at)
         )
         change_log.record_providers(tx, [provider_id])
-
-
-def find_roots(parents: Mapping[int, int | None]) -> dict[int, int | None]:
-    """Return the id of the root of each provider, by provider id; None if its parents form a loop.
-
-    :param parents: the parent id of each provider by its id; None for a root. A provider whose parent is not in the
-        mapping counts as a root.
-    """
-    roots: dict[int, int | None] = {}
-    for provider_id in parents:
-        passed: dict[int, None] = {}
-        current = provider_id
-        while current not in roots and current not in passed:
-            passed[current] = None
-            parent_id = parents[current]
-            if parent_id is None or parent_id not in parents:
-                roots[current] = current
-            else:
-                current = parent_id
-        # If ``current`` still has no root, it was passed twice, so there is a loop.
-        roots.update(dict.fromkeys(passed, roots.get(current)))
-    return roots

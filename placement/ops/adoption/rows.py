@@ -21,7 +21,7 @@ from placement.db import migration, sql, tables
 from placement.ops.adoption import Step
 from placement.ops.adoption.found_tables import FoundTable
 from placement.ops.adoption.names import Names
-from placement.ops.audit import find_roots
+from placement.ops.provider_roots import find_roots
 from placement.units import plural
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories

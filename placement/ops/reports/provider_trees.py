@@ -20,7 +20,7 @@ from placement.cache.snapshot import Snapshot
 from placement.capacity import capacity_limit
 from placement.db import sql, tables
 from placement.db.api import Database
-from placement.ops.audit import find_roots
+from placement.ops.provider_roots import find_roots
 from placement.ops.reports.capacity import Utilization
 
 _inventories, _allocations, _classes = tables.inventories.c, tables.allocations.c, tables.resource_classes.c
