@@ -42,14 +42,16 @@ class Application:
     :param entry: the outermost middleware.
     :param db: the database; ``db.dispose()`` closes its connections.
     :param provider_cache: answers searches.
+    :param refresh_interval: the interval of ``background_refresh``, which a process that serves may start.
     """
 
-    def __init__(self, entry: WSGIApplication, db: Database, provider_cache: ProviderCache) -> None:
+    def __init__(
+        self, entry: WSGIApplication, db: Database, provider_cache: ProviderCache, refresh_interval: float
+    ) -> None:
         self._entry = entry
         self.db = db
         self.provider_cache = provider_cache
-        #: A process that serves may start it.
-        self.background_refresh = BackgroundRefresh(provider_cache)
+        self.background_refresh = BackgroundRefresh(provider_cache, refresh_interval)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         return self._entry(environ, start_response)
@@ -79,7 +81,7 @@ def loadapp(conf: cfg.ConfigOpts, cache_state: CacheState | None = None) -> Appl
     if conf.placement_database.sync_on_startup:
         _sync(db)
     provider_cache.load()
-    return Application(application, db, provider_cache)
+    return Application(application, db, provider_cache, conf.placement.cache_refresh_interval)
 
 
 def _sync(db: Database) -> None:

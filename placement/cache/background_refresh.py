@@ -12,10 +12,6 @@ from placement.db import errors
 
 LOG = log.getLogger(__name__)
 
-#: Seconds without a search after which the cache is refreshed. While nothing changes, a refresh is one statement, which
-#: reads one row. After each, a search has to read at most the claims of one second.
-INTERVAL_SECONDS = 1.0
-
 #: How long ``stop`` waits for a refresh that is running.
 _STOP_WAIT_SECONDS = 0.5
 
@@ -26,10 +22,10 @@ class BackgroundRefresh:
     It calls ``ProviderCache.up_to_date``, as a search does. This takes the lock of the cache only if something changed.
     A search that needs the same changes waits for them instead of reading them. Other searches do not wait.
 
-    :param interval: seconds.
+    :param interval: seconds; 0 to have no thread.
     """
 
-    def __init__(self, provider_cache: ProviderCache, interval: float = INTERVAL_SECONDS) -> None:
+    def __init__(self, provider_cache: ProviderCache, interval: float) -> None:
         self._provider_cache = provider_cache
         self._interval = interval
         self._stopping = threading.Event()
@@ -38,7 +34,8 @@ class BackgroundRefresh:
 
     def start(self) -> None:
         """Start the thread. It does not survive a fork, so start it in the process that serves."""
-        self._thread.start()
+        if self._interval > 0:
+            self._thread.start()
 
     def stop(self) -> None:
         """End the thread. Wait at most ``_STOP_WAIT_SECONDS``, because the database may be unavailable."""

@@ -89,7 +89,6 @@ COUNTERPARTS = {
     ('placement_database', 'sqlite_busy_timeout'): 'use connection = sqlite:////file?timeout=SECONDS',
     ('placement', 'allocation_conflict_retry_count'): 'use [placement_database] max_transaction_retries',
     ('placement', 'allocation_candidates_generation_strategy'): 'use [placement] randomize_allocation_candidates',
-    ('placement', 'cache_refresh_interval'): 'a process without searches refreshes its cache once a second',
     ('metrics', 'inventory_refresh_interval'): 'a scrape reads inventories again after 60 seconds',
     ('server', 'socket_mode'): 'the mode is 0660; for another one, let a socket unit of systemd listen (SocketMode)',
     ('api', 'use_forwarded_for'): 'use [oslo_middleware] enable_proxy_headers_parsing',

@@ -135,6 +135,14 @@ _PLACEMENT = [
         help='Maximum number of steps of the search in one provider tree since its last candidate, or since the start.'
         ' When the limit is reached, the search continues with the other trees, and that is logged.',
     ),
+    cfg.IntOpt(
+        'cache_refresh_interval',
+        default=1,
+        min=0,
+        help='Seconds after which a process of placement-api refreshes its provider cache if no search has done so. So'
+        ' the first search after many changes does not have to read them all. If nothing has changed, a refresh is one'
+        ' statement. 0: only searches refresh the cache. Responses are the same in both cases.',
+    ),
     cfg.StrOpt(
         'policy_file',
         default='placement-policy.yaml',

@@ -156,6 +156,8 @@ def test_a_search_does_not_wait_for_a_check_in_the_background(
             thread.join(SECONDS)
 
 
-def test_nothing_runs_in_an_application_unless_it_is_started(app: Any) -> None:
+def test_nothing_runs_unless_it_is_started(app: Any, provider_cache: ProviderCache) -> None:
+    """Not in an application in a process of its own, and not with an interval of 0."""
     assert app.background_refresh is not None
+    BackgroundRefresh(provider_cache, 0).start()
     assert not running()

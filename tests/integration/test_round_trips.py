@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pathlib
 import time
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.parametrize(
 WARM = 12
 
 CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
+INTERVAL = 'OS_PLACEMENT__CACHE_REFRESH_INTERVAL'
 
 
 class Watched:
@@ -131,20 +133,28 @@ def test_a_refresh_reads_few_rows_whatever_the_number_of_claims(
         assert_same(provider_cache.up_to_date(), ProviderCache(db).up_to_date())
 
 
-def test_a_process_that_nobody_asks_checks_once_per_second(
+def test_a_process_that_nobody_asks_checks_once_per_interval(
     database: sa.URL, watched: Watched, tmp_path: pathlib.Path
 ) -> None:
-    """The master, which has loaded the cache, sends nothing."""
-    with tcp_proxy.counting(database) as (checking, through):
-        url = through.render_as_string(hide_password=False)
-        with servers.serving(url, tmp_path, workers=1, metrics=False):
-            # The second check comes after all that a start sends.
-            for _ in range(2):
-                started, trips = time.monotonic(), checking.trips
-                wait_until(lambda trips=trips: checking.trips > trips)  # type: ignore[misc]
-            before = checking.trips
-            wait_until(lambda: checking.trips >= before + 4)
-            assert time.monotonic() - started > 3
+    """Not at all with an interval of 0. The master, which has loaded the cache, sends nothing."""
+    with contextlib.ExitStack() as stack:
+
+        def serve(interval: int) -> tcp_proxy.Proxy:
+            """Serve with one worker, and return the proxy before its database."""
+            proxy, through = stack.enter_context(tcp_proxy.counting(database))
+            url, settings = through.render_as_string(hide_password=False), {INTERVAL: str(interval)}
+            stack.enter_context(servers.serving(url, tmp_path, workers=1, metrics=False, environment=settings))
+            return proxy
+
+        silent, checking = serve(0), serve(1)
+        # The second check comes after all that a start sends.
+        for _ in range(2):
+            started, trips = time.monotonic(), checking.trips
+            wait_until(lambda trips=trips: checking.trips > trips)  # type: ignore[misc]
+        before, of_silent = checking.trips, silent.trips
+        wait_until(lambda: checking.trips >= before + 4)
+        assert time.monotonic() - started > 3
+        assert silent.trips == of_silent
 
 
 @pytest.fixture
