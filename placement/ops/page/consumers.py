@@ -24,14 +24,15 @@ def consumers_view(sources: Sources, parameters: Parameters) -> View:
     if not text:
         data['projects'] = consumers.largest_projects(sources.db, _PROJECTS)
         return View('consumers.html', 'Consumers', data)
-    results = consumers.find_consumers(sources.db, text, (page - 1) * _CONSUMERS, _CONSUMERS)
-    if not results.consumers and validation.is_uuid(text):
+    total, rows = consumers.find_consumers(sources.db, text, (page - 1) * _CONSUMERS, _CONSUMERS)
+    if not total and validation.is_uuid(text):
         # The uuid may be in another spelling, or the consumer may have no record.
         consumer = consumers.read_consumer(sources.db, validation.canonical_uuid(text))
-        results = consumers.ConsumerPage(1, [consumer]) if consumer else results
-    pages = Pagination(page, _CONSUMERS, results.consumers)
+        if consumer is not None:
+            total, rows = 1, [consumer]
+    pages = Pagination(page, _CONSUMERS, total)
     trees = TreeFilter(name=text).count(sources.provider_cache.up_to_date())
-    data |= {'consumers': results.rows, 'trees': trees, **pages.data()}
+    data |= {'consumers': rows, 'trees': trees, **pages.data()}
     return View('consumers.html', 'Consumers', data, {'pages': pages})
 
 

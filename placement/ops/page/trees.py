@@ -69,8 +69,8 @@ def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
         ]
     provider_pages = Pagination(parameters.page(), _PROVIDERS, len(providers))
     number = parameters.page('consumer_page')
-    page_of_consumers = consumers.consumers_of_tree(sources.db, root.id, (number - 1) * _CONSUMERS, _CONSUMERS)
-    consumer_pages = Pagination(number, _CONSUMERS, page_of_consumers.consumers, 'consumer_page')
+    total, rows = consumers.consumers_of_tree(sources.db, root.id, (number - 1) * _CONSUMERS, _CONSUMERS)
+    consumer_pages = Pagination(number, _CONSUMERS, total, 'consumer_page')
     depths: dict[str | None, int] = {}
     for member in tree.walk():
         depths[member.uuid] = 0 if member is root else depths[member.parent_provider_uuid] + 1
@@ -78,7 +78,7 @@ def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
         'root': {'uuid': root.uuid, 'name': root.name or ''},
         'providers': providers[provider_pages.first : provider_pages.last],
         'sharing_providers': tree.sharing_data(),
-        'consumers': page_of_consumers.rows,
+        'consumers': rows,
         **provider_pages.data(),
         'consumer_pages': consumer_pages.data(),
     }

@@ -53,19 +53,12 @@ class ConsumerReport:
     allocations: Sequence[ConsumerAllocation] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class ConsumerPage:
-    """One page of consumers, ordered by uuid; ``consumers`` is the number on all pages."""
-
-    consumers: int
-    rows: Sequence[ConsumerReport]
-
-
-def consumers_of_tree(db: Database, root_id: int, first: int, count: int) -> ConsumerPage:
+def consumers_of_tree(db: Database, root_id: int, first: int, count: int) -> tuple[int, list[ConsumerReport]]:
     """Return the consumers with allocations in a tree, with these allocations, in four statements.
 
     :param first: how many consumers to skip.
     :param count: maximum number of consumers to return.
+    :returns: the number of all such consumers, and those to return, ordered by uuid.
     """
     inside = _providers.c.root_provider_id == root_id
     consumer_ids = (
@@ -96,7 +89,7 @@ def consumers_by_provider(db: Database, provider_ids: Iterable[int]) -> dict[str
     return by_provider
 
 
-def find_consumers(db: Database, text: str, first: int, count: int) -> ConsumerPage:
+def find_consumers(db: Database, text: str, first: int, count: int) -> tuple[int, list[ConsumerReport]]:
     """Return the consumers of a project or user, or otherwise those whose uuid begins with ``text``.
 
     This takes at most six statements.
@@ -104,9 +97,10 @@ def find_consumers(db: Database, text: str, first: int, count: int) -> ConsumerP
     :param text: the id of a project or a user, or the beginning of a uuid, in any case.
     :param first: how many consumers to skip.
     :param count: maximum number of consumers to return.
+    :returns: the number of all such consumers, and those to return, ordered by uuid.
     """
     if not sql.storable(text):
-        return ConsumerPage(0, [])
+        return 0, []
     with db.reader() as tx:
         condition = _consumers.c.uuid.startswith(text.lower(), autoescape=True)
         for names, column in ((_projects, _consumers.c.project_id), (_users, _consumers.c.user_id)):
@@ -119,11 +113,14 @@ def find_consumers(db: Database, text: str, first: int, count: int) -> ConsumerP
 
 def _page(
     tx: sa.Connection, consumers: sa.Select[Any], within: sa.ColumnElement[bool], first: int, count: int
-) -> ConsumerPage:
-    """Return one page of the ``consumers`` that a statement selects, each with its allocations ``within`` a place."""
+) -> tuple[int, list[ConsumerReport]]:
+    """Return the number of the ``consumers`` that a statement selects, and one page of them.
+
+    :param within: selects the allocations to report.
+    """
     total = tx.execute(sa.select(sa.func.count()).select_from(consumers.subquery())).scalar_one()
     uuids = tx.scalars(consumers.order_by(*consumers.selected_columns).limit(count).offset(first)).all()
-    return ConsumerPage(total, _read(tx, uuids, within))
+    return total, _read(tx, uuids, within)
 
 
 def largest_projects(db: Database, count: int) -> list[dict[str, Any]]:
