@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
+from oslo_utils import timeutils
 
 from placement.claims.current import ConsumerRow, CurrentState, retry
 from placement.claims.request import ConsumerClaim, Unset
@@ -130,7 +131,7 @@ def add_statements(
 def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, ConsumerAttributes]]) -> None:
     for chunk in sql.chunks(updates, sql.MAX_ROWS_PER_STATEMENT):
         rows = [row for row, _ in chunk]
-        assignments, assigned = 'generation = generation + 1, updated_at = ?', [sql.now(batch.tx)]
+        assignments, assigned = 'generation = generation + 1, updated_at = ?', [timeutils.utcnow()]
         cases = ' '.join(f'WHEN {row.id:d} THEN ?' for row in rows)
         for column in ConsumerAttributes._fields:
             # The column after ELSE gives the expression a type, even if all values are None.

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from oslo_utils import timeutils
 
 from placement.db import change_log, connections, errors, sql
 
@@ -73,13 +74,13 @@ class StatementBatch:
     ) -> None:
         """Append INSERT statements, one for every 900 rows.
 
-        :param columns: the names of the columns, joined with commas, without ``created_at``, which is set to ``now``.
+        :param columns: the names of the columns, joined with commas, without ``created_at``, which is the current time.
         :param rows: values for ``sql.execute_text``, in the order of the question marks in ``row``.
         :param row: the expressions for ``columns``, joined with commas; by default question marks.
         :param unless_present: whether to skip rows whose key exists.
         :param otherwise: the end of the statements, from ``sql.upsert_clause``.
         """
-        moment, ignore = sql.now(self.tx), ''
+        moment, ignore = timeutils.utcnow(), ''
         if unless_present:
             is_mysql = sql.is_mysql(self.tx.dialect)
             ignore, otherwise = (' IGNORE', '') if is_mysql else ('', ' ON CONFLICT DO NOTHING')

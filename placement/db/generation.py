@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import sqlalchemy as sa
+from oslo_utils import timeutils
 
 from placement import capacity, exception
 from placement.db import change_log, sql, tables
@@ -43,7 +44,7 @@ def increment_one(batch: StatementBatch, provider: ProviderGeneration) -> None:
     deleted, ``batch.execute`` raises ``ConcurrentProviderUpdate``.
     """
 
-    values = (sql.now(batch.tx), provider.id, provider.generation)
+    values = (timeutils.utcnow(), provider.id, provider.generation)
     text = f'{_INCREMENT} WHERE id = ? AND generation = ?'
     batch.add_statement(text, *values, rows=1, error=exception.ConcurrentProviderUpdate)
     change_log.record_providers(batch.tx, [provider.id])
@@ -59,7 +60,7 @@ def increment_by_uuid(tx: sa.Connection, uuid: str, expected: int) -> int | None
     # Values that cannot be stored match no provider, and some drivers reject them.
     if not (sql.storable(uuid) and 0 <= expected <= capacity.MAX_INT32):
         return None
-    values = (sql.now(tx), uuid, expected)
+    values = (timeutils.utcnow(), uuid, expected)
     if sql.is_mysql(tx.dialect):
         # MySQL and MariaDB have no UPDATE ... RETURNING. LAST_INSERT_ID(id) makes the server report the id as
         # lastrowid. Ids begin at 1, so comparing the id with 0 gives the 1 to add to the generation.
@@ -82,7 +83,7 @@ def increment_all(batch: StatementBatch, provider_ids: Iterable[int]) -> None:
     Claims do not compare generations, so two concurrent claims succeed if both fit. The caller records the change in
     the log.
     """
-    moment = sql.now(batch.tx)
+    moment = timeutils.utcnow()
     for chunk in sql.chunks(sorted(provider_ids)):
         rows = f'id IN ({sql.placeholders(len(chunk))})'
         text, values = sql.update_in_order(
@@ -118,7 +119,7 @@ def increment(batch: StatementBatch, increments: Mapping[int, Increment]) -> Non
             batch.tx.dialect,
             _TABLE,
             f'generation = generation + CASE id {amounts} END, updated_at = ?',
-            [sql.now(batch.tx)],
+            [timeutils.utcnow()],
             f'id IN ({", ".join(map(str, chunk))})',
             count=len(chunk),
             condition=condition,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from oslo_log import log
+from oslo_utils import timeutils
 
 from placement.capacity import FIELDS, InventoryRecord
 from placement.db import sql
@@ -71,7 +72,7 @@ def overwrite(batch: StatementBatch, records: Mapping[int, InventoryRecord], pro
         cases = [item for column in columns for case in zip(chunk, column, strict=True) for item in case]
         provider = [] if provider_id is None else [provider_id]
         text = _overwriting(len(chunk), provider_id is not None)
-        batch.add_statement(text, *cases, sql.now(batch.tx), *provider, *chunk)
+        batch.add_statement(text, *cases, timeutils.utcnow(), *provider, *chunk)
 
 
 @functools.lru_cache(maxsize=2 * _MAX_ROWS_PER_UPDATE)

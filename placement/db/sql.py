@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
-from oslo_utils import timeutils
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler, TypeCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -93,6 +93,10 @@ def chunks(values: Sequence[V], size: int = MAX_VALUES_PER_STATEMENT) -> Iterato
 # of SQLAlchemy adds as much each time it is run, even though it is compiled only once.
 
 
+# The driver gets times from ``execute_text`` as they are. It stores the text that SQLAlchemy would store.
+sqlite3.register_adapter(dt.datetime, lambda moment: moment.isoformat(' ', 'microseconds'))
+
+
 def statement(template: str, **parts: object) -> str:
     """Return ``template`` with the names in braces replaced by ``parts``.
 
@@ -108,7 +112,7 @@ def execute_text(
     """Execute ``text``.
 
     :param text: has a question mark for each of ``values``, and no other question mark or percent sign.
-    :param values: integers, floats, texts, None, or moments as ``now`` makes them.
+    :param values: integers, floats, texts, None, or times from ``timeutils.utcnow``.
     :param options: execution options.
     """
     # The converted text is not cached: most texts contain ids or are joined from several, so they are not used again.
@@ -120,13 +124,6 @@ def execute_text(
 def placeholders(count: int) -> str:
     """Return ``count`` question marks for an IN list, without its parentheses."""
     return ', '.join('?' * count)
-
-
-def now(tx: sa.Connection) -> Any:
-    """Return the current time in UTC, for ``created_at`` and ``updated_at``, as a value for ``execute_text``."""
-    moment = timeutils.utcnow()
-    # On SQLite this is the text that SQLAlchemy would store.
-    return moment.isoformat(' ', 'microseconds') if tx.dialect.name == 'sqlite' else moment
 
 
 def with_utc(moment: Moment) -> Moment:

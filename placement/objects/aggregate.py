@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
+from oslo_utils import timeutils
 
 from placement import exception
 from placement.db import change_log, errors, generation, name_cache, sql, tables
@@ -83,7 +84,7 @@ def _replace(
     batch.add_statement(
         'DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id
     )
-    moment = sql.now(tx)
+    moment = timeutils.utcnow()
     for chunk in sql.chunks(uuids):
         unknown = [(uuid,) for uuid in known_aggregates.unknown(chunk)]
         batch.add_insert('placement_aggregates', 'uuid', unknown, unless_present=True)

@@ -15,7 +15,6 @@ from typing import Any
 import os_resource_classes
 import os_traits
 import sqlalchemy as sa
-from oslo_utils import timeutils
 
 from placement.db import migration, sql, tables
 from placement.ops.adoption import Step
@@ -266,7 +265,7 @@ def _insert_consumers(project: str, user: str, connection: sa.Connection) -> Non
     for table, external_id in ((tables.projects, project), (tables.users, user)):
         query = sa.select(table.c.id).where(table.c.external_id == external_id)
         if connection.scalar(query) is None:
-            connection.execute(table.insert().values(external_id=external_id, created_at=timeutils.utcnow()))
+            connection.execute(table.insert().values(external_id=external_id))
         owners.append(connection.execute(query).scalar_one())
     unrecorded = ~_recorded(_allocations, _consumers)
     uuids = connection.scalars(sa.select(_allocations.c.consumer_id).where(unrecorded).distinct()).all()
