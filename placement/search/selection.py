@@ -87,7 +87,10 @@ def select(
     :param rng: selects a sample; None selects the first candidates.
     """
     if rng is not None:
-        candidate_sets = iter(_sample(itertools.chain.from_iterable(candidate_sets), request.limit, rng))
+        # Each candidate has an entry for each class, so more candidates are not within the size.
+        max_candidates = budget.max_size // len({name for group in request.groups for name in group.resources}) + 1
+        limit = min(request.limit or max_candidates, max_candidates)
+        candidate_sets = iter(_sample(itertools.chain.from_iterable(candidate_sets), limit, rng))
     selected: list[CandidateSet] = []
     remaining, size_remaining, entries = request.limit or sys.maxsize, budget.max_size, max_entries(request)
     for candidate_set in candidate_sets:
@@ -106,7 +109,7 @@ def select(
     return selected
 
 
-def _sample(candidates: Iterator[CandidateSet], limit: int | None, rng: random.Random) -> list[CandidateSet]:
+def _sample(candidates: Iterator[CandidateSet], limit: int, rng: random.Random) -> list[CandidateSet]:
     """Return a uniform sample of up to ``limit`` candidates in random order. Memory is needed only for the sample.
 
     :param candidates: sets of one candidate.

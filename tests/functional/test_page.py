@@ -103,7 +103,9 @@ def test_every_view_is_a_document_without_scripts_and_an_object(nested_page: Pag
         assert 'None' not in re.sub('<[^>]*>', '', response.text).replace('None in the log', '')
         assert isinstance(json(nested_page, address), dict)
         head = get(nested_page, address, method='HEAD')
-        assert (head.status_int, head.body, head.content_length) == (200, b'', len(response.body))
+        assert (head.status_int, head.body) == (200, b'')
+        # The figures of the health of the process change from one request to the next.
+        assert head.content_length == len(response.body) or (address == '/health' and head.content_length)
 
 
 @pytest.mark.parametrize(
