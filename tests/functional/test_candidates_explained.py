@@ -87,6 +87,11 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
         f'resources1=VCPU:6&required1={AVX2}',
         f'No provider has the trait {AVX2}. No provider can allocate VCPU:6: max_unit is 4, requested 6: 1 provider.',
     ),
+    'more traits that no provider has than are named': (
+        [rp('host', VCPU=8)],
+        f'resources=VCPU:1&required={AVX2},HW_CPU_X86_AVX,HW_CPU_X86_SSE,HW_CPU_X86_MMX',
+        '... 4 rules block the request together. These are the causes for 3 of them: No provider has the trait ',
+    ),
     'an amount that a provider of another tree can allocate': (
         [rp('small', VCPU={'total': 8, 'max_unit': 4}, DISK_GB=8), rp('large', VCPU=8)],
         f'resources1=VCPU:6&required1={AVX2}&resources2=DISK_GB:1&group_policy=none',

@@ -65,7 +65,7 @@ _BLOCKED = {
 }
 _BLOCKED_OTHERWISE = 'No tree has an own or shared provider that satisfies {rule}; the other rules can be satisfied.'
 _BLOCKED_TOGETHER = '{count} rules block the request together. {causes}'
-_MANY_BLOCK_TOGETHER = '{count} rules block the request together. These are {shown} of them. {causes}'
+_MANY_BLOCK_TOGETHER = '{count} rules block the request together. These are the causes for {shown} of them: {causes}'
 _NOT_TOGETHER = (
     'Each part of the request can be satisfied, but not all parts together; there would be candidates without {rules}.'
 )
