@@ -87,9 +87,9 @@ def select(
     :param rng: selects a sample; None selects the first candidates.
     """
     if rng is not None:
-        # Each candidate has an entry for each class, so more candidates are not within the size.
+        # Each candidate has at least one entry for each class, so this is one candidate more than fit into a response.
         max_candidates = budget.max_size // len({name for group in request.groups for name in group.resources}) + 1
-        limit = min(request.limit or max_candidates, max_candidates)
+        limit = min(request.limit or sys.maxsize, max_candidates)
         candidate_sets = iter(_sample(itertools.chain.from_iterable(candidate_sets), limit, rng))
     selected: list[CandidateSet] = []
     remaining, size_remaining, entries = request.limit or sys.maxsize, budget.max_size, max_entries(request)

@@ -231,7 +231,7 @@ def hosts(count: int) -> list[CandidateSet]:
 def test_sample_is_uniform_and_shuffled() -> None:
     rng, ten = random.Random(0), hosts(10)
 
-    def sample(candidates: list[CandidateSet], limit: int) -> tuple[str | None, ...]:
+    def sample(candidates: list[CandidateSet], limit: int | None) -> tuple[str | None, ...]:
         selected = select(iter(candidates), replace(ONE_VCPU, limit=limit), SearchBudget(), rng)
         return tuple(candidate.search_unit.tree[0].name for candidate in selected)
 
@@ -240,6 +240,8 @@ def test_sample_is_uniform_and_shuffled() -> None:
     assert len(drawn) == 10
     assert all(750 < count < 1050 for count in drawn.values())
     assert len({sample(ten[:5], 5) for _ in range(200)}) > 80
+    # Neither the request nor the size limits this sample.
+    assert len(set(sample(ten, None))) == 10
 
 
 def test_memory_for_a_sample_is_bounded_by_the_limit() -> None:
