@@ -87,6 +87,14 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
         f'resources1=VCPU:6&required1={AVX2}',
         f'No provider has the trait {AVX2}. No provider can allocate VCPU:6: max_unit is 4, requested 6: 1 provider.',
     ),
+    'a trait that no provider has, and too few providers': (
+        [rp('host', VCPU=8)],
+        f'resources1=VCPU:1&required1={AVX2}&resources2=VCPU:1&required2={AVX2}&group_policy=isolate',
+        (
+            f'2 rules block the request together. No provider has the trait {AVX2}. The rules include'
+            ' group_policy=isolate.'
+        ),
+    ),
     'more traits that no provider has than are named': (
         [rp('host', VCPU=8)],
         f'resources=VCPU:1&required={AVX2},HW_CPU_X86_AVX,HW_CPU_X86_SSE,HW_CPU_X86_MMX',

@@ -92,7 +92,7 @@ def _blocked_sentence(explanation: Explanation) -> str:
     if not blocking:
         return 'No candidate was found. The search reached its limits before it found the rule that blocks the request.'
     if len(blocking) > 1 and causes:
-        shown = [causes.get(rule, f'One is {rule_text(rule)}.') for rule in blocking[:_MAX_RULES]]
+        shown = [causes.get(rule, f'The rules include {rule_text(rule)}.') for rule in blocking[:_MAX_RULES]]
         sentence = _MANY_BLOCK_TOGETHER if len(blocking) > _MAX_RULES else _BLOCKED_TOGETHER
         return sentence.format(count=len(blocking), shown=len(shown), causes=' '.join(shown))
     if explanation.satisfiable or len(blocking) > 1:
