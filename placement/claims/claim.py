@@ -21,7 +21,8 @@ DELETE           4a, 6, 8, where steps 6 to 8 are one batch
 reshape          0 to 8. Step 4 and 5a are one batch; after 5b a second one has 5c to 8
 ===============  ===================================================================================================
 
-0.  Read the providers whose inventories are replaced, and compare their generations with those that were sent.
+0.  Read the providers whose inventories are replaced, compare their generations with those that were sent, and check
+    the capacity of each new inventory.
 1.  Read the consumers, their allocations, and the ids of the providers, projects, users and types of consumers that the
     request names: one statement, no lock (``current``). Compare the generations of the consumers.
 2.  Custom resource classes, of allocations and of inventories: SELECT with a shared lock, in order of id, so that

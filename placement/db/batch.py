@@ -74,7 +74,7 @@ class StatementBatch:
     ) -> None:
         """Append INSERT statements, one for every 900 rows.
 
-        :param columns: the names of the columns, joined with commas, without ``created_at``, which is the current time.
+        :param columns: the names of the columns, joined with commas, except ``created_at``. It gets the current time.
         :param rows: values for ``sql.execute_text``, in the order of the question marks in ``row``.
         :param row: the expressions for ``columns``, joined with commas; by default question marks.
         :param unless_present: whether to skip rows whose key exists.

@@ -93,7 +93,9 @@ def chunks(values: Sequence[V], size: int = MAX_VALUES_PER_STATEMENT) -> Iterato
 # of SQLAlchemy adds as much each time it is run, even though it is compiled only once.
 
 
-# The driver gets times from ``execute_text`` as they are. It stores the text that SQLAlchemy would store.
+# ``execute_text`` passes times to the driver as they are. On SQLite this adapter makes of them the text that SQLAlchemy
+# would store, so that they compare as text. The adapter of ``sqlite3`` omits the microseconds if they are 0, and is
+# deprecated.
 sqlite3.register_adapter(dt.datetime, lambda moment: moment.isoformat(' ', 'microseconds'))
 
 

@@ -322,8 +322,8 @@ class _PartitionFilter:
         """Return columns with the data of each provider that the assignments depend on.
 
         These are its bits, whether it is a sharing provider, its parent (only with ``same_subtree``), and the possible
-        increase of its usage of each class that several requirements name. ``Prefilter.group_number`` has the same data
-        of the sharing providers of other trees, so what is added here is also added there.
+        increase of its usage of each class that several requirements name. What is added here must also be added to
+        ``Prefilter.group_number``, which has the same data of the sharing providers of other trees.
         """
         partition, limits = self.partition, self._prefilter.requested_sums
         self._counter.count_setup(_column_steps(partition, columns=len(limits)))

@@ -46,7 +46,8 @@ class FaultHandler:
             environ[microversion.ENVIRON_KEY] = version
             return self._application(environ, start)
         except exc.HTTPException as error:
-            # Not below, because the error refers to this call by its traceback: see ``Operation.__call__``.
+            # The traceback of the error refers to this call. A variable that kept the error until the end of the call
+            # would make a cycle, so respond here, not below (see ``Operation.__call__``).
             return error_document.respond(error, environ, start)
         except exception.PolicyNotAuthorized as error:
             http_error: exc.HTTPException = exc.HTTPForbidden(str(error))

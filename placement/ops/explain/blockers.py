@@ -205,7 +205,7 @@ def _is_absent(snapshot: Snapshot, rule: Rule) -> bool:
 def _blocker_of_amount(
     complete: Prefilter, trees: _Trees, rule: Rule, condition: ResourceCondition, budget: SearchBudget
 ) -> Blocker:
-    """Return why no provider can allocate an amount.
+    """Return why an amount excludes all trees that satisfy the other rules.
 
     :param complete: the prefilter of the whole request.
     :param trees: the trees that satisfy the other rules.
@@ -240,10 +240,10 @@ def _blocker_of_amount(
 def _cause_among_eligible(
     complete: Prefilter, trees: _Trees, rule: Rule, counts: Sequence[Shortfall], eligible: int
 ) -> Cause:
-    """Return why none of the providers that satisfy the other rules of the group can allocate an amount.
+    """Return why an amount excludes all trees, although some providers satisfy the other rules of its group.
 
-    :param counts: the shortfalls of those that have the class.
-    :param eligible: the number of all of them.
+    :param counts: the shortfalls of those of these providers that have the class.
+    :param eligible: the number of these providers.
     """
     if _can_allocate(counts):
         return Cause(CauseKind.SUFFICIENT_ALONE, rule, counts[0].providers)

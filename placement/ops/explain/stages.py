@@ -215,7 +215,7 @@ def violations(inventories: InventoryColumns, amount: int) -> dict[ShortfallKind
 def shortfalls(condition: ResourceCondition, entries: Sequence[Entry]) -> list[Shortfall]:
     """Count inventories of a class by the first reason for which they cannot allocate an amount.
 
-    :returns: ``COMBINED`` is the first of them, if some can allocate the amount.
+    :returns: the first one has the kind ``COMBINED`` if some inventories can allocate the amount.
     """
     resource_class, amount = condition.resource_class, condition.amount
     values_by_kind: defaultdict[ShortfallKind, Counter[int]] = defaultdict(Counter)
