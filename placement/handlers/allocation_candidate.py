@@ -48,7 +48,7 @@ def list_allocation_candidates(
     """Find the candidates for the request in the query string."""
     started = time.monotonic()
     version, options, metrics = microversion.requested(req), context.conf.placement, context.db.metrics
-    rng = random.SystemRandom() if options.randomize_allocation_candidates else None
+    rng = random.Random() if options.randomize_allocation_candidates else None  # noqa: S311
     # A committed state of the database that is not older than this call.
     snapshot = context.provider_cache.up_to_date()
     candidates = find_candidates(snapshot, request, SearchBudget.for_search(options), rng)
