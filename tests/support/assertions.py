@@ -205,7 +205,7 @@ def reshapes_refer_to_nothing_that_is_deleted(urls: Sequence[str], divisor: int 
         _nobody_waited(responses)
 
 
-def moves_are_seen_whole(urls: Sequence[str], divisor: int = 1) -> None:
+def moves_are_seen_whole(urls: Sequence[str], divisor: int = 1, *, by_reshape: bool) -> None:
     """One caller passes a unit on from consumer to consumer while others read: each reading shows one consumer."""
     with races.callers(urls, 6) as racing:
         target = provider(racing.clients[0], 1)
@@ -215,8 +215,13 @@ def moves_are_seen_whole(urls: Sequence[str], divisor: int = 1) -> None:
         def move_or_read(client: Client, number: int) -> list[int]:
             if number == 0:
                 for giver, taker in itertools.pairwise(consumers):
-                    body = {giver: claim([], 1), taker: claim([target], None)}
-                    fleet.demand(client, 'POST', '/allocations', body)
+                    entries = {giver: claim([], 1), taker: claim([target], None)}
+                    if by_reshape:
+                        generation = fleet.demand(client, 'GET', f'/resource_providers/{target}')['generation']
+                        body = reshape({target: (generation, {'VCPU': 1})}, entries)
+                        fleet.demand(client, 'POST', '/reshaper', body, version='1.30')
+                    else:
+                        fleet.demand(client, 'POST', '/allocations', entries)
             path = f'/resource_providers/{target}/allocations'
             return [len(fleet.demand(client, 'GET', path)['allocations']) for _ in range(len(consumers))]
 
@@ -274,7 +279,8 @@ RACES: dict[str, Callable[..., None]] = {
     'writes of one new consumer': functools.partial(a_generation_is_moved_once, existing=False),
     'claims with new types': new_types_are_created_once,
     'writes in opposite orders': opposite_orders_make_progress,
-    'moves and readings': moves_are_seen_whole,
+    'moves and readings': functools.partial(moves_are_seen_whole, by_reshape=False),
+    'reshapes and readings': functools.partial(moves_are_seen_whole, by_reshape=True),
     'reshapes of one generation': one_reshape_of_a_generation_succeeds,
     'reshapes and claims': reshapes_remove_nothing_that_is_claimed,
     'reshapes and deletions': reshapes_refer_to_nothing_that_is_deleted,

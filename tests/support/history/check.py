@@ -2,12 +2,14 @@
 
 * Consumers of one caller have the state that its last accepted write made. Writes of unknown outcome took effect for
   all their consumers or for none.
+* No claim exceeded a capacity at any moment, and none was rejected that would have fitted (``capacity``).
 * Each generation of a shared consumer was used by at most one accepted write, and its generation is their number. It
-  has the allocations of one of them: if the last one named a generation, of that one.
+  has the allocations of one of them, also whenever it was read: if the last one named a generation, of that one.
 * The generation of a provider grew by exactly what the accepted writes have to increment it
   (api-ref/rules.md#generations), and at most by the writes of unknown outcome. No two changes named the same one.
 * A provider has the inventories that were accepted last; its allocations are those of its consumers, its usages are
-  their sums, and fit. Its parent is one that a request named, and each tree has one root and no loop.
+  their sums, and fit. Its parent is that of a move which no accepted move surely followed, and each tree has one
+  root and no loop.
 * The tables agree with each other.
 """
 
@@ -20,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import sqlalchemy as sa
 
-from tests.support.history import fleet
+from tests.support.history import capacity, fleet
 from tests.support.history.client import Client
 from tests.support.history.load import INVENTORIES, Load, too_much
 from tests.support.history.state import Allocations, Consumer, Provider, SharedWrite
@@ -81,6 +83,7 @@ def violations(load: Load, databases: Sequence[str] = (), *, settle: float = 1.0
         providers = {provider: fleet.look(client, provider) for provider in load.providers}
     return [
         *load.violations,
+        *capacity.problems(load),
         *_consumers(load, consumers),
         *_shared_consumers(load, consumers),
         *_generations(load, consumers, providers),
@@ -107,8 +110,12 @@ def _shared_consumers(load: Load, ended: Mapping[str, Consumer]) -> Iterator[str
         writes[write.consumer].append(write)
     for consumer in load.shared:
         end, sent = ended[consumer], writes[consumer]
-        if end.allocations not in [{}, *(write.allocations for write in sent)]:
-            yield f'consumer {consumer}: nobody wrote {end}'
+        shown = [end, *(state for reader, state in load.shared_reads if reader == consumer)]
+        yield from (
+            f'consumer {consumer}: nobody wrote {state}'
+            for state in shown
+            if state.allocations not in [{}, *(write.allocations for write in sent)]
+        )
         if consumer == load.shared[-1]:
             # After a deletion the generations begin again.
             continue
@@ -117,9 +124,10 @@ def _shared_consumers(load: Load, ended: Mapping[str, Consumer]) -> Iterator[str
             yield f'consumer {consumer}: generation {end.generation} after {len(accepted)} to {len(sent)} writes'
         named = Counter(write.generation for write in accepted if write.generation is not None)
         yield from (f'consumer {consumer}: generation {g} was used {n} times' for g, n in named.items() if n > 1)
-        for write in accepted:
-            if write.generation == end.generation - 1 and write.allocations != end.allocations:
-                yield f'consumer {consumer}: is {end}, the last write was {write}'
+        made = {write.generation + 1: write.allocations for write in accepted if write.generation is not None}
+        for state in shown:
+            if state.allocations != made.get(state.generation, state.allocations):
+                yield f'consumer {consumer}: is {state}, the write before made it {made[state.generation]}'
 
 
 def _generations(load: Load, ended: Mapping[str, Consumer], providers: Mapping[str, Provider]) -> Iterator[str]:
@@ -176,8 +184,13 @@ def _sums(capacities: Mapping[str, float], allocations: Allocations) -> Counter[
 
 def _trees(load: Load, providers: Mapping[str, Provider]) -> Iterator[str]:
     for uuid, provider in providers.items():
-        if provider.parent is not None and (uuid, provider.parent) not in load.moves:
-            yield f'provider {uuid}: nobody moved it below {provider.parent}'
+        moves = [(parent, reply) for moved, parent, reply in load.moves if moved == uuid]
+        last = max((reply.start for _, reply in moves if reply.accepted), default=None)
+        possible = {parent for parent, reply in moves if last is None or reply.unknown or reply.end >= last}
+        if last is None:
+            possible.add(None)
+        if provider.parent not in possible:
+            yield f'provider {uuid}: is below {provider.parent}, the accepted moves make it {possible}'
     yield from link_problems({uuid: (provider.parent, provider.root) for uuid, provider in providers.items()})
 
 

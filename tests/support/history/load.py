@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import random
 import threading
 import uuid
@@ -17,7 +18,15 @@ from typing import Any
 
 from tests.support.history import fleet
 from tests.support.history.client import Client, Reply, UnreachableError
-from tests.support.history.state import ABSENT, Allocations, Consumer, LostClaim, ProviderWrite, SharedWrite
+from tests.support.history.state import (
+    ABSENT,
+    Allocations,
+    ClaimWrite,
+    Consumer,
+    LostClaim,
+    ProviderWrite,
+    SharedWrite,
+)
 from tests.support.waiting import wait_until
 
 #: Small, so that about a third of the claims do not fit; with reserved units and a ratio, to test the whole rule.
@@ -25,6 +34,8 @@ INVENTORIES: dict[str, dict[str, Any]] = {
     'VCPU': {'total': 12, 'reserved': 2, 'allocation_ratio': 1.5},
     'MEMORY_MB': {'total': 16},
 }
+#: In the error of a claim that does not fit.
+WANT_OF_CAPACITY = 'would exceed the capacity'
 #: The totals that the inventories of a resized provider may get.
 TOTALS = range(8, 21)
 #: A caller with more consumers of its own than this deletes one.
@@ -58,11 +69,15 @@ class Load:
     violations: list[str] = dataclasses.field(default_factory=list)
     #: The generations that accepted claims incremented.
     incremented: list[str] = dataclasses.field(default_factory=list)
+    #: Writes of allocations that were accepted, or rejected for want of capacity, or whose outcome is unknown.
+    claims: list[ClaimWrite] = dataclasses.field(default_factory=list)
     lost_claims: list[LostClaim] = dataclasses.field(default_factory=list)
     shared_writes: list[SharedWrite] = dataclasses.field(default_factory=list)
+    #: What GETs of shared consumers showed, by consumer.
+    shared_reads: list[tuple[str, Consumer]] = dataclasses.field(default_factory=list)
     provider_writes: list[ProviderWrite] = dataclasses.field(default_factory=list)
-    #: Provider and the parent that an accepted or lost request named.
-    moves: list[tuple[str, str | None]] = dataclasses.field(default_factory=list)
+    #: Accepted and lost moves: the provider, the parent that was named, and the answer.
+    moves: list[tuple[str, str | None, Reply]] = dataclasses.field(default_factory=list)
     stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
     _callers: list[_Caller] = dataclasses.field(default_factory=list)
     _threads: list[threading.Thread] = dataclasses.field(default_factory=list)
@@ -210,7 +225,7 @@ class _Caller:
             classes = self._choose.choice((('VCPU', 'MEMORY_MB'), ('VCPU', 'MEMORY_MB'), ('VCPU',), ()))
             records = self._some_records(classes)
             inventories[provider] = {'resource_provider_generation': generation, 'inventories': records}
-            changes.append(ProviderWrite(provider, generation, _capacities(records), 2 if records else 1, True))
+            changes.append(ProviderWrite(provider, generation, capacities_of(records), 2 if records else 1, True))
         body = {'inventories': inventories}
         reply = self._write('POST', '/reshaper', claims, lambda entries: {**body, 'allocations': entries}, '1.30')
         self._changed(reply, *changes)
@@ -236,7 +251,7 @@ class _Caller:
         # The allocations that a request clears increment the generations of their providers, others that end do not.
         incremented = frozenset(p for c in claims for p in after[c].allocations or before[c].allocations)
         reply = self._send(method, path, body(entries), version='1.38' if typed else version)
-        self._became(reply, LostClaim(before, after, incremented))
+        self._became(reply, LostClaim(before, after, incremented), is_reshape=path == '/reshaper')
         return reply
 
     def _delete(self) -> None:
@@ -246,8 +261,13 @@ class _Caller:
             if reply.status == 404:
                 self._load.violations.append(f'DELETE of consumer {consumer}, which has allocations, found none')
 
-    def _became(self, reply: Reply, claim: LostClaim) -> None:
+    def _became(self, reply: Reply, claim: LostClaim, *, is_reshape: bool = False) -> None:
         """Note the states of own consumers after a write of them. Those of a lost one are never used again."""
+        before, after = (
+            {consumer: state.allocations for consumer, state in states.items()}
+            for states in (claim.before, claim.after)
+        )
+        self._claimed(reply, before, after, is_reshape=is_reshape)
         if reply.accepted:
             self.own.update(claim.after)
             self._load.incremented.extend(claim.incremented)
@@ -257,6 +277,19 @@ class _Caller:
                 self.own.pop(consumer, None)
         elif 'consumer generation conflict' in reply.error.get('detail', ''):
             self._load.violations.append(f'{list(claim.before)}: a conflict without another writer: {reply.body}')
+
+    def _claimed(
+        self,
+        reply: Reply,
+        before: Mapping[str, Allocations] | None,
+        after: Mapping[str, Allocations],
+        *,
+        is_reshape: bool = False,
+    ) -> None:
+        detail = reply.error.get('detail', '') if reply.status == 409 else ''
+        if reply.accepted or reply.unknown or WANT_OF_CAPACITY in detail:
+            end = math.inf if reply.unknown else reply.end
+            self._load.claims.append(ClaimWrite(reply.start, end, before, after, detail, is_reshape))
 
     def _read(self) -> None:
         for consumer in self._some_own():
@@ -290,15 +323,18 @@ class _Caller:
             reply = self._send('GET', f'/allocations/{consumer}')
             if not reply.accepted:
                 return
+            self._load.shared_reads.append((consumer, Consumer.from_body(reply.body)))
             generation, version = reply.body.get('consumer_generation', 0), '1.29'
             body['consumer_generation'] = generation or None
         reply = self._send('PUT', f'/allocations/{consumer}', body, version=version)
+        self._claimed(reply, None, {consumer: allocations})
         if reply.accepted or reply.unknown:
             self._load.shared_writes.append(SharedWrite(consumer, generation, allocations, reply.accepted))
 
     def _delete_shared(self) -> None:
         consumer = self._load.shared[-1]
         reply = self._send('DELETE', f'/allocations/{consumer}')
+        self._claimed(reply, None, {consumer: {}})
         if reply.accepted or reply.unknown:
             self._load.shared_writes.append(SharedWrite(consumer, None, {}, reply.accepted))
 
@@ -307,7 +343,7 @@ class _Caller:
     def _resize(self) -> None:
         records = self._some_records(INVENTORIES)
         provider = self._choose.choice(self._load.resized)
-        self._change(provider, 'inventories', {'inventories': records}, _capacities(records))
+        self._change(provider, 'inventories', {'inventories': records}, capacities_of(records))
 
     def _label(self) -> None:
         provider = self._choose.choice(self._load.providers)
@@ -327,7 +363,10 @@ class _Caller:
 
     def _changed(self, reply: Reply, *changes: ProviderWrite) -> None:
         if reply.accepted or reply.unknown:
-            self._load.provider_writes += [dataclasses.replace(change, accepted=reply.accepted) for change in changes]
+            self._load.provider_writes += [
+                dataclasses.replace(change, accepted=reply.accepted, start=reply.start, end=reply.end)
+                for change in changes
+            ]
 
     def _generation(self, provider: str) -> int | None:
         """The generation of a provider; None if no server answers."""
@@ -342,7 +381,7 @@ class _Caller:
         body = {'name': f'history-{provider}', 'parent_provider_uuid': parent}
         reply = self._send('PUT', f'/resource_providers/{provider}', body, version='1.37')
         if reply.accepted or reply.unknown:
-            self._load.moves.append((provider, parent))
+            self._load.moves.append((provider, parent, reply))
         if reply.accepted and reply.body['parent_provider_uuid'] != parent:
             self._load.violations.append(f'provider {provider}: moved below {parent}, was shown {reply.body}')
 
@@ -384,7 +423,7 @@ class _Caller:
 def too_much(provider: str, allocations: Iterable[Mapping[str, int]], load: Load) -> list[str]:
     """A sentence for each class of which ``allocations`` are more than the provider ever had."""
     largest = {name: {**record, 'total': TOTALS[-1]} for name, record in INVENTORIES.items()}
-    capacities = _capacities(largest if provider in load.resized else INVENTORIES)
+    capacities = capacities_of(largest if provider in load.resized else INVENTORIES)
     totals: Counter[str] = Counter()
     for resources in allocations:
         totals.update(resources)
@@ -399,5 +438,6 @@ def _entry(allocations: Allocations, **members: object) -> dict[str, Any]:
     return {'allocations': {p: {'resources': resources} for p, resources in allocations.items()}, **_OWNER, **members}
 
 
-def _capacities(records: Mapping[str, dict[str, Any]]) -> dict[str, float]:
+def capacities_of(records: Mapping[str, dict[str, Any]]) -> dict[str, float]:
+    """The capacity of each inventory record."""
     return {name: fleet.capacity(record) for name, record in records.items()}

@@ -46,6 +46,30 @@ class LostClaim:
 
 
 @dataclasses.dataclass(frozen=True)
+class ClaimWrite:
+    """A write of the allocations of consumers, and when it was sent and answered; infinity if the outcome is unknown.
+
+    ``before`` is None if others write the consumers. ``detail`` is that of the error if the write was rejected.
+    """
+
+    start: float
+    end: float
+    before: Mapping[str, Allocations] | None
+    after: Mapping[str, Allocations]
+    detail: str
+    is_reshape: bool
+
+    def increases(self, inventory: tuple[str, str]) -> bool:
+        """Whether it surely allocates more of an inventory (provider and class) than it releases."""
+        return self.before is not None and _sum(self.after, inventory) > _sum(self.before, inventory)
+
+
+def _sum(claims: Mapping[str, Allocations], inventory: tuple[str, str]) -> int:
+    provider, resource_class = inventory
+    return sum(allocations.get(provider, {}).get(resource_class, 0) for allocations in claims.values())
+
+
+@dataclasses.dataclass(frozen=True)
 class SharedWrite:
     """A write of a consumer that all callers write; a deletion if ``allocations`` is empty.
 
@@ -72,6 +96,9 @@ class ProviderWrite:
     capacities: Mapping[str, float] | None
     increments: int
     accepted: bool
+    #: When it was sent and answered.
+    start: float = 0.0
+    end: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

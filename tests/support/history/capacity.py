@@ -1,0 +1,131 @@
+"""Judges each claim of a load by what consumers held while it ran: none was too much, and none was wrongly rejected.
+
+A write takes effect at an unknown moment between its start and its end, one of unknown outcome later or never. So a
+consumer *surely* holds an amount from the end of the write until the start of the next one, and *possibly* from the
+start until the end of the next one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from tests.support.history.load import INVENTORIES, WANT_OF_CAPACITY, Load, capacities_of
+from tests.support.history.state import Allocations, ClaimWrite
+
+#: Provider and resource class.
+Inventory = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Amount:
+    """An amount of an inventory, and when the consumer held it. ``is_increase``: the request took more than before."""
+
+    consumer: str
+    amount: int
+    is_increase: bool
+    possibly_from: float
+    surely_from: float
+    surely_until: float
+    possibly_until: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Capacities:
+    """The capacities that the inventories of a provider have had, each with the times between which it was in force."""
+
+    periods: Sequence[tuple[float, float, Mapping[str, float]]]
+
+    @classmethod
+    def of(cls, load: Load, provider: str) -> Capacities:
+        """Of the accepted writes, and those of unknown outcome, in the order of their generations."""
+        periods: list[tuple[float, int, Mapping[str, float]]] = [(-math.inf, -1, capacities_of(INVENTORIES))]
+        replaced = []
+        for write in load.provider_writes:
+            if write.provider == provider and write.capacities is not None:
+                periods.append((write.start, write.generation, write.capacities))
+                if write.accepted:
+                    replaced.append((write.generation, write.end))
+        return cls(
+            [
+                (start, min((end for later, end in replaced if later > generation), default=math.inf), capacities)
+                for start, generation, capacities in periods
+            ]
+        )
+
+    def between(self, start: float, end: float, resource_class: str) -> list[float]:
+        """The capacities of a class that can have been in force between two times."""
+        return [c.get(resource_class, 0) for first, last, c in self.periods if first <= end and last >= start]
+
+
+def problems(load: Load) -> Iterator[str]:
+    """Claims that exceeded a capacity, and those that were rejected although they fit, as sentences."""
+    held = _amounts_held(load)
+    capacities = {provider: Capacities.of(load, provider) for provider in load.providers}
+    for inventory, amounts in held.items():
+        yield from _oversold(inventory, amounts, capacities[inventory[0]])
+    for claim in load.claims if load.strict_reads else ():
+        # A reshape is judged by its own inventories.
+        if WANT_OF_CAPACITY in claim.detail and not claim.is_reshape:
+            requested = amounts_of(claim.after)
+            if all(_fits(claim, i, n, held.get(i, ()), capacities[i[0]]) for i, n in requested.items()):
+                yield f'{list(claim.after)}: {dict(requested)} were rejected, although they fit'
+
+
+def amounts_of(claims: Mapping[str, Allocations]) -> Counter[Inventory]:
+    """The sum of the allocations of several consumers by inventory."""
+    amounts: Counter[Inventory] = Counter()
+    for allocations in claims.values():
+        for provider, resources in allocations.items():
+            amounts.update({(provider, name): amount for name, amount in resources.items()})
+    return amounts
+
+
+def _amounts_held(load: Load) -> dict[Inventory, list[Amount]]:
+    claims: dict[str, list[ClaimWrite]] = defaultdict(list)
+    for claim in load.claims:
+        if not claim.detail:
+            for consumer in claim.after:
+                claims[consumer].append(claim)
+    held: dict[Inventory, list[Amount]] = defaultdict(list)
+    for consumer, writes in claims.items():
+        for write in writes:
+            starts = (o.start for o in writes if o is not write and o.end > write.start)
+            ends = (o.end for o in writes if o.start >= write.end)
+            times = (write.start, write.end, min(starts, default=math.inf), min(ends, default=math.inf))
+            for inventory, amount in amounts_of({consumer: write.after[consumer]}).items():
+                held[inventory].append(Amount(consumer, amount, write.increases(inventory), *times))
+    return held
+
+
+def _oversold(inventory: Inventory, amounts: Sequence[Amount], capacities: Capacities) -> Iterator[str]:
+    """The first moment at which more was surely held than fitted when the last of it was allocated."""
+    held: list[Amount] = []
+    for taken in sorted(amounts, key=lambda amount: amount.surely_from):
+        if taken.surely_until <= taken.surely_from:
+            continue
+        held = [*(amount for amount in held if amount.surely_until > taken.surely_from), taken]
+        start = max(amount.possibly_from for amount in held)
+        if not all(amount.is_increase for amount in held if amount.surely_from >= start):
+            # A write may keep what is above a capacity that was reduced.
+            start = -math.inf
+        total = sum(amount.amount for amount in held)
+        limit = max(capacities.between(start, taken.surely_from, inventory[1]))
+        if total > limit:
+            consumers = ', '.join(sorted(amount.consumer for amount in held))
+            yield f'provider {inventory[0]}: {total} {inventory[1]} held at once, capacity {limit:g}, by {consumers}'
+            return
+
+
+def _fits(
+    claim: ClaimWrite, inventory: Inventory, requested: int, amounts: Sequence[Amount], capacities: Capacities
+) -> bool:
+    """Whether a request would have fitted even if others held all that they possibly did."""
+    most: dict[str, int] = defaultdict(int)
+    for held in amounts:
+        is_during = held.possibly_from <= claim.end and held.possibly_until >= claim.start
+        if is_during and held.consumer not in claim.after:
+            most[held.consumer] = max(most[held.consumer], held.amount)
+    return sum(most.values()) + requested <= min(capacities.between(claim.start, claim.end, inventory[1]))
