@@ -21,6 +21,7 @@ from placement.db.batch import StatementBatch
 from placement.db.change_log_slots import Outcome
 from placement.db.errors import RetryTransaction
 from tests.support import logs, tcp_proxy
+from tests.support.event_hooks import listening
 from tests.support.waiting import wait_until
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
@@ -181,6 +182,33 @@ def test_a_locked_slot_is_not_waited_for(url: sa.URL, db: Database, other: Datab
     after = newest(db)
     (added,) = after.keys() - before.keys()
     assert after == {**before, added: 1}
+
+
+#: Begins a transaction that keeps others from taking a slot.
+LOCK = {
+    'postgresql': ('BEGIN', 'LOCK TABLE placement_change_log_slots'),
+    'mysql': (
+        'SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ',
+        'BEGIN',
+        'SELECT * FROM placement_change_log_slots FOR UPDATE',
+    ),
+}
+
+
+@on_servers
+def test_taking_a_slot_waits_for_a_lock_as_often_as_a_transaction_is_retried(
+    url: sa.URL, db: Database, providers: list[int]
+) -> None:
+    hasty = logs.opened(url, lock_wait_timeout=1, max_transaction_retries=1)
+    attempts: list[sa.Connection] = []
+    holder = sa.create_engine(url, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
+    with holder.connect() as connection, listening(hasty.engine, 'engine_connect', attempts.append):
+        for statement in LOCK[url.get_backend_name()]:
+            connection.exec_driver_sql(statement)
+        with pytest.raises(exception.ConcurrentProviderUpdate):
+            hasty.write(lambda tx: logs.move(tx, providers))
+    assert len(attempts) == 2
+    hasty.dispose()
 
 
 # A COMMIT that fails --------------------------------------------------------------------------------------

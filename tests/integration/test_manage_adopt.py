@@ -59,6 +59,21 @@ def test_adoption(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str
 
 
 @ON_EACH
+def test_adoption_of_a_deployment_without_types(
+    setting: databases.Setting, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """The tables are changed differently on each server (functional/test_manage_adopt.py has the output)."""
+    with databases.fresh(databases.server_url(setting.server)) as url:
+        legacy_database.build(url, with_types=False)
+        monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+        monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url.render_as_string(hide_password=False))
+        assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+        adopted.check_schema(url)
+        adopted.check_rows(url)
+        adopted.check_service(url)
+
+
+@ON_EACH
 def test_problem_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     corruption.plant(theirs, "UPDATE resource_classes SET id = 10001, name = 'VCPU' WHERE id = 10000")
     before = corruption.contents(theirs)

@@ -205,6 +205,47 @@ def reshapes_refer_to_nothing_that_is_deleted(urls: Sequence[str], divisor: int 
         _nobody_waited(responses)
 
 
+def names_in_use_stay(urls: Sequence[str], divisor: int = 1) -> None:
+    """Fifteen callers give a provider each a trait or an inventory, or delete the name, or rename the class.
+
+    What was accepted has the name, which exists; no deletion of it was accepted.
+    """
+    for racing in _rounds(urls, 15, 8 // divisor):
+        first, name = racing.clients[0], f'CUSTOM_{uuid.uuid4().hex.upper()}'
+        for collection in ('traits', 'resource_classes'):
+            fleet.demand(first, 'PUT', f'/{collection}/{name}')
+        hosts = [trees_race.create(first) for _ in racing.clients]
+        responses = racing.all_at_once(functools.partial(_use_or_delete_or_rename, name, hosts))
+        assert {response.status for response in responses} <= {200, 204, 400, 404, 409}
+        for kind, collection in enumerate(('traits', 'resource_classes')):
+            shown = [_names_of(first, host, kind) for host in hosts]
+            accepted = [number % 5 == kind and response.accepted for number, response in enumerate(responses)]
+            assert list(map(bool, shown)) == accepted
+            names = {name for names in shown for name in names}
+            assert len(names) <= 1
+            for used in names:
+                fleet.demand(first, 'GET', f'/{collection}/{used}')
+                assert not any(response.accepted for response in responses[2 + kind :: 5])
+        _nobody_waited(responses)
+
+
+def _use_or_delete_or_rename(name: str, hosts: list[str], client: Client, number: int) -> Reply:
+    path = f'/resource_providers/{hosts[number]}'
+    requests: list[tuple[str, str, Any]] = [
+        ('PUT', f'{path}/traits', {'resource_provider_generation': 0, 'traits': [name]}),
+        ('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': {name: {'total': 1}}}),
+        ('DELETE', f'/traits/{name}', None),
+        ('DELETE', f'/resource_classes/{name}', None),
+        ('PUT', f'/resource_classes/{name}', {'name': f'{name}_2'}),
+    ]
+    return client.request(*requests[number % 5], version='1.6')
+
+
+def _names_of(client: Client, host: str, kind: int) -> list[str]:
+    members = ('traits', 'inventories')[kind]
+    return list(fleet.demand(client, 'GET', f'/resource_providers/{host}/{members}')[members])
+
+
 def moves_are_seen_whole(urls: Sequence[str], divisor: int = 1, *, by_reshape: bool) -> None:
     """One caller passes a unit on from consumer to consumer while others read: each reading shows one consumer."""
     with races.callers(urls, 6) as racing:
@@ -284,6 +325,7 @@ RACES: dict[str, Callable[..., None]] = {
     'reshapes of one generation': one_reshape_of_a_generation_succeeds,
     'reshapes and claims': reshapes_remove_nothing_that_is_claimed,
     'reshapes and deletions': reshapes_refer_to_nothing_that_is_deleted,
+    'names that are used, renamed and deleted': names_in_use_stay,
     'moves in one tree that would make a loop': functools.partial(moves_make_no_loop, one_tree=True),
     'moves of trees that would make a loop': functools.partial(moves_make_no_loop, one_tree=False),
 }

@@ -95,12 +95,17 @@ class Load:
         version = tuple(map(int, newest.split('.')))
         load = cls(urls, token, providers, providers[:2], shared, version, strict_reads)
         for number in range(clients):
-            caller = _Caller(load, number, random.Random(f'{seed}-{number}'))
-            load._callers.append(caller)
+            caller = load.add_caller(number, seed)
             load._threads.append(threading.Thread(target=load._run, args=(caller,), name=f'caller-{number}'))
         for thread in load._threads:
             thread.start()
         return load
+
+    def add_caller(self, number: int, seed: int) -> _Caller:
+        """A caller whose steps somebody has to call."""
+        caller = _Caller(self, number, random.Random(f'{seed}-{number}'))
+        self._callers.append(caller)
+        return caller
 
     def wait_for_accepted(self, count: int, since: float = 0.0) -> None:
         """Return when ``count`` requests have been accepted that were sent after ``since``."""
