@@ -57,7 +57,11 @@ class Capacities:
 
     def between(self, start: float, end: float, resource_class: str) -> list[float]:
         """The capacities of a class that can have been in force between two times."""
-        return [c.get(resource_class, 0) for first, last, c in self.periods if first <= end and last >= start]
+        return [
+            capacities.get(resource_class, 0)
+            for first, last, capacities in self.periods
+            if first <= end and last >= start
+        ]
 
 
 def problems(load: Load) -> Iterator[str]:
@@ -70,7 +74,10 @@ def problems(load: Load) -> Iterator[str]:
         # A reshape is judged by its own inventories.
         if WANT_OF_CAPACITY in claim.detail and not claim.is_reshape:
             requested = amounts_of(claim.after)
-            if all(_fits(claim, i, n, held.get(i, ()), capacities[i[0]]) for i, n in requested.items()):
+            if all(
+                _fits(claim, inventory, amount, held.get(inventory, ()), capacities[inventory[0]])
+                for inventory, amount in requested.items()
+            ):
                 yield f'{list(claim.after)}: {dict(requested)} were rejected, although they fit'
 
 
@@ -92,8 +99,9 @@ def _amounts_held(load: Load) -> dict[Inventory, list[Amount]]:
     held: dict[Inventory, list[Amount]] = defaultdict(list)
     for consumer, writes in claims.items():
         for write in writes:
-            starts = (o.start for o in writes if o is not write and o.end > write.start)
-            ends = (o.end for o in writes if o.start >= write.end)
+            # What may have followed it, and what surely did.
+            starts = (other.start for other in writes if other is not write and other.end > write.start)
+            ends = (other.end for other in writes if other.start >= write.end)
             times = (write.start, write.end, min(starts, default=math.inf), min(ends, default=math.inf))
             for inventory, amount in amounts_of({consumer: write.after[consumer]}).items():
                 held[inventory].append(Amount(consumer, amount, write.increases(inventory), *times))
@@ -123,9 +131,9 @@ def _fits(
     claim: ClaimWrite, inventory: Inventory, requested: int, amounts: Sequence[Amount], capacities: Capacities
 ) -> bool:
     """Whether a request would have fitted even if others held all that they possibly did."""
-    most: dict[str, int] = defaultdict(int)
+    by_consumer: dict[str, int] = defaultdict(int)
     for held in amounts:
         is_during = held.possibly_from <= claim.end and held.possibly_until >= claim.start
         if is_during and held.consumer not in claim.after:
-            most[held.consumer] = max(most[held.consumer], held.amount)
-    return sum(most.values()) + requested <= min(capacities.between(claim.start, claim.end, inventory[1]))
+            by_consumer[held.consumer] = max(by_consumer[held.consumer], held.amount)
+    return sum(by_consumer.values()) + requested <= min(capacities.between(claim.start, claim.end, inventory[1]))

@@ -124,10 +124,10 @@ def _shared_consumers(load: Load, ended: Mapping[str, Consumer]) -> Iterator[str
             yield f'consumer {consumer}: generation {end.generation} after {len(accepted)} to {len(sent)} writes'
         named = Counter(write.generation for write in accepted if write.generation is not None)
         yield from (f'consumer {consumer}: generation {g} was used {n} times' for g, n in named.items() if n > 1)
-        made = {write.generation + 1: write.allocations for write in accepted if write.generation is not None}
+        by_generation = {write.generation + 1: write.allocations for write in accepted if write.generation is not None}
         for state in shown:
-            if state.allocations != made.get(state.generation, state.allocations):
-                yield f'consumer {consumer}: is {state}, the write before made it {made[state.generation]}'
+            if state.allocations != by_generation.get(state.generation, state.allocations):
+                yield f'consumer {consumer}: is {state}, the write before made it {by_generation[state.generation]}'
 
 
 def _generations(load: Load, ended: Mapping[str, Consumer], providers: Mapping[str, Provider]) -> Iterator[str]:
