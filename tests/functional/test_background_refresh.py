@@ -74,6 +74,12 @@ def test_a_cache_that_nobody_searches_is_refreshed(
     assert_same(provider_cache.state.snapshot, ProviderCache(context.db).up_to_date())
 
 
+def test_a_cache_that_was_not_loaded_is_loaded(db: Database, run: Callable[..., BackgroundRefresh]) -> None:
+    provider_cache = ProviderCache(db)
+    run(provider_cache, 0.02)
+    wait_until(lambda: provider_cache.is_loaded)
+
+
 class Turns(threading.Event):
     """Ends the background thread after three turns, between which it does not wait."""
 

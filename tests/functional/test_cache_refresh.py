@@ -274,6 +274,33 @@ def test_threads_that_wait_share_one_refresh_of_the_cache(
     assert provider_cache.steps == 1
 
 
+def test_a_refresh_that_began_before_a_write_is_not_shown_to_the_writer(
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    """It has read what was committed before. The writer waits for it, and then reads its own write."""
+    has_read, written = threading.Event(), threading.Event()
+
+    def wait(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if 'recent AS' in statement and not has_read.is_set():
+            has_read.set()
+            assert written.wait(60)
+
+    claim_one(context, host)
+    with (
+        concurrent.futures.ThreadPoolExecutor(2) as pool,
+        listening(context.db.engine, 'after_cursor_execute', wait),
+    ):
+        earlier = pool.submit(provider_cache.up_to_date)
+        assert has_read.wait(60)
+        claim_one(context, host)
+        own = pool.submit(provider_cache.up_to_date)
+        wait_until(lambda: len(provider_cache.outdated) == 3)
+        written.set()
+        snapshots = [earlier.result(), own.result()]
+    providers = [snapshot.find_provider(host.uuid) for snapshot in snapshots]
+    assert [provider and provider.inventories['VCPU'].used for provider in providers] == [1, 2]
+
+
 # Faults --------------------------------------------------------------------------------------------------
 
 

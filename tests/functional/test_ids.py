@@ -26,6 +26,12 @@ def test_no_id_is_given_twice(context: RequestContext) -> None:
     lasting_ids.check(context)
 
 
+def test_ids_of_classes_continue_after_rows_inserted_by_others(context: RequestContext) -> None:
+    with context.db.engine.begin() as connection:
+        connection.execute(tables.resource_classes.insert(), {'id': 20000, 'name': 'CUSTOM_OTHERS'})
+    assert ResourceClass.create(context, 'CUSTOM_OURS').id == 20001
+
+
 def test_a_rename_of_a_deleted_class_is_rejected(context: RequestContext) -> None:
     resource_class = ResourceClass.create(context, 'CUSTOM_A')
     ResourceClass.destroy(context, 'CUSTOM_A')

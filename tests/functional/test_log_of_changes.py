@@ -150,6 +150,26 @@ def test_numbers_have_no_gaps(db: Database) -> None:
     assert newest(db) == {slot: number + 2}
 
 
+def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -> None:
+    """Its entry was inserted before the COMMIT failed. The next attempt inserts it again, with the same number."""
+    provider = create_provider(context, 'host')
+    attempts: list[int] = []
+
+    def work(tx: sa.Connection) -> None:
+        attempts.append(1)
+        change_log.record_providers(tx, [provider.id])
+        if len(attempts) < 3:
+            # A foreign key error, which SQLite reports only at COMMIT.
+            tx.exec_driver_sql('PRAGMA defer_foreign_keys = ON')
+            row = {'resource_provider_id': provider.id, 'aggregate_id': 77}
+            tx.execute(tables.resource_provider_aggregates.insert(), row)
+
+    before = newest(db)
+    db.write(work)
+    assert len(attempts) == 3
+    assert newest(db) == {slot: number + 1 for slot, number in before.items()}
+
+
 @pytest.fixture
 def slots(db: Database) -> list[int]:
     """The ids of slots 1 to 5, which have a transaction each, with an entry of a provider with the id of the slot."""
