@@ -87,6 +87,18 @@ def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     assert len(_logged(caplog, 'Stopped at [placement] max_search_steps = 3000 for')) == 1
 
 
+def test_lines_about_a_long_query_are_short(app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture) -> None:
+    """Both the query and the rules that are explained are shortened."""
+    stored = Stored(app, flat(3))
+    aggregates = ','.join(f'other{number}' for number in range(1000))
+    stored.candidates(f'resources=VCPU:1&member_of=in:{aggregates}')
+    conf.set_override('max_allocation_candidates', 1, 'placement')
+    stored.candidates(f'resources=VCPU:1&member_of=in:{aggregates},all')
+    lines = [*_logged(caplog, 'No allocation candidates'), *_logged(caplog, 'max_allocation_candidates')]
+    assert len(lines) == 2
+    assert all('resources=VCPU%3A1&member_of=' in line and len(line) < 4096 for line in lines), list(map(len, lines))
+
+
 # Searches without result ------------------------------------------------------------------------------------
 
 

@@ -115,6 +115,15 @@ def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         )
 
 
+@pytest.mark.parametrize(('count', 'summary'), [(1, '1 finding: 1 requires'), (2, '2 findings: 2 require')])
+def test_numbers_of_findings_agree_with_their_verbs(
+    url: str, count: int, summary: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corruption.plant(url, f'UPDATE placement_inventories SET used = 9 WHERE id <= {count}')
+    assert manage.main(['audit', '--except', 'usage_mismatch']) == manage_audit.FOUND
+    assert capsys.readouterr().out.endswith(f'\n{summary} a decision\n')
+
+
 def test_kinds_can_be_omitted(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ('too little left', 'idle consumer'):
         corruption.plant(url, *corruption.ALL[name].statements)
@@ -224,7 +233,11 @@ def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:
     return written.decode()
 
 
-def test_progress_bar_appears_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bar_appears_only_on_a_terminal_and_when_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert _on_terminal([1, 2, 3], monkeypatch) == ''
     monkeypatch.setattr(output, '_PROGRESS_DELAY_SECONDS', -1.0)
     assert 'Checking' in _on_terminal([1, 2, 3], monkeypatch)
+    assert list(output.with_progress('Checking', [1, 2])) == [1, 2]
+    assert capsys.readouterr().err == ''

@@ -11,9 +11,10 @@ from oslo_config import cfg
 
 from placement.cmd import manage
 from placement.db.api import Database
+from placement.ops.reports.consumers import consumers_by_provider
 from tests.support import clouds, corruption
 from tests.support.clouds import uuid_of
-from tests.support.fixtures import PointCommandsAt
+from tests.support.fixtures import Counter, PointCommandsAt
 
 MACHINE = uuid_of('machine-3')
 
@@ -114,6 +115,13 @@ def test_a_tree_has_the_consumers_of_each_provider(url: str, capsys: pytest.Capt
     assert (allocation['resource_class'], allocation['amount']) == ('SRIOV_NET_VF', 2)
     (tree,) = printed_json(capsys, 'tree', 'compute-0')['trees']
     assert 'consumers' not in tree['providers'][0]
+
+
+@pytest.mark.usefixtures('url')
+def test_many_consumers_take_few_statements(db: Database, queries: Counter) -> None:
+    with queries(at_most=3):
+        by_provider = consumers_by_provider(db, range(1, 22))
+    assert sum(map(len, by_provider.values())) == 40
 
 
 def test_tree_of_a_consumer_names_the_command(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -260,6 +260,21 @@ def test_since_when_and_why_a_host_is_over_committed(
     assert 'Inventory changed' not in _printed(capsys, 'root')
 
 
+def test_allocations_from_before_a_change_are_its_cause_whatever_was_written_later(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as a migration, which keeps the amounts."""
+    corruption.plant(
+        url,
+        *corruption.SOUND,
+        'UPDATE placement_inventories SET total = 1, used = 5 WHERE id = 1',
+        *_times(AFTER, BEFORE),
+        'INSERT INTO placement_allocations (resource_provider_id, consumer_id, resource_class_id, used, created_at)'
+        f" VALUES (1, '{corruption.LOST_CONSUMER}', 0, 3, '2020-11-04 10:00:00')",
+    )
+    assert f'to 2020-11-04 10:00 UTC.{SET_BELOW}\n' in _printed(capsys, 'root')
+
+
 def test_all_trees_have_the_times_of_over_committed_inventories_only(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

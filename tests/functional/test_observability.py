@@ -92,10 +92,10 @@ def test_requests_are_counted_by_route_method_microversion_and_status(app: deplo
 def test_claims_and_searches_are_counted(app: deploy.Application, conf: cfg.ConfigOpts) -> None:
     conf.set_override('max_allocation_candidates', 1, 'placement')
     provider, _other = (http_client.create_provider(app, VCPU=4) for _ in range(2))
-    for number, amount in enumerate((3, 3)):
+    for number, amount in enumerate((3, 3, 2**31)):
         body = http_client.claim_body({provider: {'VCPU': amount}})
         http_client.send_request(app, 'PUT', f'/allocations/00000000-0000-4000-8000-{number:012}', body)
-    assert _beyond_zero(app, 'placement_claims_total') == {('accepted',): 1, ('capacity',): 1}
+    assert _beyond_zero(app, 'placement_claims_total') == {('accepted',): 1, ('capacity',): 1, ('units',): 1}
     for amount in (1, 2):
         http_client.demand(app, 'GET', f'/allocation_candidates?resources=VCPU:{amount}')
     assert _values(app, 'placement_allocation_candidates_returned_sum') == {(): 2}

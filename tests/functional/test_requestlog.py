@@ -27,7 +27,7 @@ def _send(app: Any, path: str, method: str = 'GET', token: str | None = 'admin',
     return req.get_response(app)
 
 
-def test_a_line_has_the_request_and_the_status(app: Any, lines: Lines) -> None:
+def test_a_line_has_the_request_and_the_status(app: Any, lines: Lines, caplog: pytest.LogCaptureFixture) -> None:
     response = _send(app, '/resource_providers?name=a', HTTP_OPENSTACK_API_VERSION='placement 1.4')
     (line,) = lines()
     assert re.fullmatch(
@@ -35,6 +35,7 @@ def test_a_line_has_the_request_and_the_status(app: Any, lines: Lines) -> None:
         line,
     )
     assert f'len: {response.content_length} ' in line
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
 
 
 def test_the_line_of_a_search_has_the_number_of_candidates(app: Any, lines: Lines) -> None:

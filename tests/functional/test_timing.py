@@ -20,6 +20,7 @@ from oslo_db import exception as db_exc
 from placement import deploy, exception
 from placement.observability.metrics import Metrics
 from placement.observability.processes import Processes, ProcessNumber
+from tests.support.http_client import send_request
 from tests.support.waiting import wait_until
 
 SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i){} FROM n'
@@ -117,6 +118,15 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
     assert _value(counted, 'placement_threads_busy') == 0
     assert _phase(counted, 'connection') >= 0.9
     assert _phase(counted, 'database') < 0.5
+
+
+def test_the_load_is_sampled_by_a_thread_and_server_errors_are_counted(counted: deploy.Application) -> None:
+    registry, labels = _metrics(counted).registry, {'pool': 'database', 'field': 'in_use'}
+    with counted.db.engine.connect():
+        response = send_request(counted, 'GET', '/allocation_candidates?resources=VCPU:1')
+        wait_until(lambda: registry.get_sample_value('placement_database_connections', labels) == 1)
+    assert response.status_code == 503
+    assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
 
 
 def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Application) -> None:
