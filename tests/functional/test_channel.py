@@ -467,6 +467,12 @@ def reset(service: Service, connection: socket.socket) -> None:
     service.turn_until(lambda: not service.connections.channels)
 
 
+def test_a_url_may_have_bytes_that_should_be_percent_encoded(services: Any) -> None:
+    service = services()
+    with service.connect('GET /traits/é HTTP/1.1\r\nHost: x\r\n\r\n'.encode()) as connection:
+        assert '\r\n\r\n/traits/é'.encode() in service.read_response(connection, until='é'.encode())
+
+
 def test_paths_outside_of_the_prefix_are_404(services: Any) -> None:
     service = services(url_prefix='/placement')
     with service.connect(b'GET /placement/traits HTTP/1.1\r\nHost: x\r\n\r\n') as connection:

@@ -83,6 +83,8 @@ def test_last_modified_of_one_thing(service: Service) -> None:
         assert service.modified(path) == day(3), path
         service.date(table, 3, 5)
         assert service.modified(path) == day(5), path
+    # A PUT that confirms a trait has the time of the trait, too.
+    assert service.call('PUT', f'/traits/{TRAIT}').last_modified == day(5).replace(tzinfo=dt.UTC)
 
 
 @pytest.mark.parametrize('newest', [0, 1])
@@ -109,6 +111,15 @@ def test_last_modified_of_lists(service: Service, newest: int, updated: bool) ->
         else:
             service.date(table, 9, None, condition)
         assert service.modified(path) == day(9), path
+
+
+def test_only_what_is_listed_counts(service: Service) -> None:
+    service.date(tables.resource_providers, 3, 4)
+    service.date(tables.resource_providers, 3, 9, provider(service, 0))
+    assert service.modified(f'/resource_providers?uuid={service.hosts[1]}') == day(4)
+    service.date(tables.traits, 3, 9)
+    service.date(tables.traits, 3, 4, tables.traits.c.name.in_([TRAIT, 'HW_CPU_X86_AVX']))
+    assert service.modified(f'/resource_providers/{service.hosts[0]}/traits') == day(4)
 
 
 def test_a_claim_is_no_modification_of_the_inventory(service: Service) -> None:

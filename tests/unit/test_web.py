@@ -31,6 +31,14 @@ def test_the_reason_is_one_line_of_text_that_can_be_encoded() -> None:
     assert _detail('name a\nb\r \ud800') == f'{CONFLICT}\n\n name a\\nb\\r ?'
 
 
+def test_an_error_is_plain_text_for_other_media_types_and_has_no_body_for_head() -> None:
+    respond = functools.partial(error_document.respond, exc.HTTPConflict('a < b'))
+    plain = webob.Request.blank('/', headers={'Accept': 'image/png'}).get_response(respond)
+    assert plain.text == f'409 Conflict\n\n{CONFLICT}\n\n a < b\n'
+    head = webob.Request.blank('/', method='HEAD').get_response(respond)
+    assert (head.body, head.headers['Content-Length'], 'Content-Type' in head.headers) == (b'', '0', False)
+
+
 def test_a_text_of_a_megabyte_is_shortened_in_the_middle() -> None:
     detail = _detail(f'start{"x" * 1_000_000}end')
     assert len(detail) < 10_000

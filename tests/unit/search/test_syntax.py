@@ -43,6 +43,12 @@ def test_a_limit_of_any_length_is_accepted() -> None:
     assert limit > 10**9
 
 
+def test_groups_beyond_the_maximum_are_rejected_also_without_resources() -> None:
+    max_groups = parsing.MAX_REQUEST_GROUPS
+    text = ''.join(f'&required_{number}=A' for number in range(max_groups))
+    assert f'more than {max_groups} request groups' in rejection(f'resources=VCPU:1{text}', 36)
+
+
 def test_an_alternative_of_one_trait_is_a_required_trait() -> None:
     read = syntax.parse_required(['in:A,B', 'C,!D', 'in: B ,A,A', 'in:E', 'in:C,E'], (1, 39))
     assert read == syntax.TraitFilter(frozenset('CE'), frozenset('D'), frozenset({frozenset('AB'), frozenset('CE')}))
