@@ -293,10 +293,10 @@ def test_a_refresh_that_began_before_a_write_is_not_shown_to_the_writer(
         earlier = pool.submit(provider_cache.up_to_date)
         assert has_read.wait(60)
         claim_one(context, host)
-        own = pool.submit(provider_cache.up_to_date)
+        later = pool.submit(provider_cache.up_to_date)
         wait_until(lambda: len(provider_cache.outdated) == 3)
         written.set()
-        snapshots = [earlier.result(), own.result()]
+        snapshots = [earlier.result(), later.result()]
     providers = [snapshot.find_provider(host.uuid) for snapshot in snapshots]
     assert [provider and provider.inventories['VCPU'].used for provider in providers] == [1, 2]
 
