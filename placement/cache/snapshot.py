@@ -68,8 +68,8 @@ class Changes:
 class Snapshot:
     """Partitions in order of root ids. A snapshot never changes, so any thread may use one at any time.
 
-    ``root_ids``, the root id of each provider by id, is only for ``next``. It is that of the newest snapshot, and the
-    snapshots before share it.
+    ``root_ids``, the root id of each provider by id, is only for ``next``. All snapshots share it; it describes the
+    newest one.
     """
 
     names: KnownNames

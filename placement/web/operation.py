@@ -58,7 +58,7 @@ class Microversions:
 
 @dataclasses.dataclass(frozen=True)
 class JsonBody:
-    """The Content-Type of the request has to be that of JSON (or 415). ``schema`` validates the body."""
+    """The Content-Type of the request has to be ``application/json`` (or 415). ``schema`` validates the body."""
 
     schema: Described = None
 

@@ -90,9 +90,12 @@ def test_json_has_the_parts_of_the_explanation(capsys: pytest.CaptureFixture[str
     # Freeing capacity does not help if the total capacity is too small, or the step size is another one.
     [near_miss] = explained(capsys, 'resources=VCPU:5')['near_misses']
     assert (near_miss['name'], near_miss['requested'], near_miss['free']) == ('full', 5, 2)
-    found = explained(capsys, 'resources=VCPU:3&limit=1')
-    assert (found['candidates'], found['sentence']) == (1, 'Found 1 candidate, as many as the limit allows.')
-    [[supply]] = found['first_candidates']
+    explanation = explained(capsys, 'resources=VCPU:3&limit=1')
+    assert (explanation['candidates'], explanation['sentence']) == (
+        1,
+        'Found 1 candidate, as many as the limit allows.',
+    )
+    [[supply]] = explanation['first_candidates']
     assert (supply['name'], supply['resources'], supply['root'] == supply['uuid']) == ('small', {'VCPU': 3}, True)
 
 

@@ -91,8 +91,8 @@ def json(page: Page, address: str) -> Any:
 def test_every_view_is_a_document_without_scripts_and_an_object(nested_page: Page, address: str) -> None:
     response = get(nested_page, address)
     policy = dict(part.strip().split(' ', 1) for part in response.headers['Content-Security-Policy'].split(';'))
-    own, none = dict.fromkeys(('style-src', 'img-src', 'form-action'), "'self'"), ('default-src', 'base-uri')
-    assert policy == own | dict.fromkeys((*none, 'frame-ancestors'), "'none'")
+    same_origin, none = dict.fromkeys(('style-src', 'img-src', 'form-action'), "'self'"), ('default-src', 'base-uri')
+    assert policy == same_origin | dict.fromkeys((*none, 'frame-ancestors'), "'none'")
     assert response.headers['X-Content-Type-Options'] == 'nosniff'
     assert response.headers['Referrer-Policy'] == 'no-referrer'
     # What that policy would block, and files of other origins.

@@ -151,8 +151,8 @@ def test_a_problem_of_the_database_is_a_warning_or_a_failure(
     sound: str, statements: tuple[str, ...], check: str, result: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corruption.plant(sound, *statements)
-    found, details = _results(capsys, 2 if result == 2 else 0)[check]
-    assert found == result
+    printed, details = _results(capsys, 2 if result == 2 else 0)[check]
+    assert printed == result
     assert text in details
     if check in ('Consumers', 'Provider trees', 'Usages'):
         assert 'placement-manage audit' in details

@@ -179,11 +179,11 @@ class Alternating:
     def _search(self, query: str, provider: str, *, is_present: bool) -> None:
         """The provider is listed, and among the candidates for resources, or it is not."""
         listed = fleet.demand(next(self._clients), 'GET', f'/resource_providers?{query}')['resource_providers']
-        found = [provider in {row['uuid'] for row in listed}]
+        presences = [provider in {row['uuid'] for row in listed}]
         if query.startswith('resources'):
             candidates = fleet.demand(next(self._clients), 'GET', f'/allocation_candidates?{query}')
-            found.append(provider in candidates['provider_summaries'])
-        if set(found) != {is_present}:
+            presences.append(provider in candidates['provider_summaries'])
+        if set(presences) != {is_present}:
             self.missing.append(query)
 
 

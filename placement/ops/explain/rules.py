@@ -24,7 +24,7 @@ from placement.search.requirements import (
 
 
 class Kind(enum.Enum):
-    """The kinds of rules. The value is the name in explanations: mostly that of the query parameter."""
+    """The kinds of rules. The value is the name in explanations, mostly the query parameter."""
 
     RESOURCES = 'resources'
     REQUIRED = 'required'

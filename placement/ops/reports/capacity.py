@@ -153,7 +153,7 @@ def _bounded(column: Integers) -> Integers:
 
 
 def class_names(snapshot: Snapshot) -> list[str]:
-    """Return the classes of which there is inventory, in the order of their ids."""
+    """Return the classes that have inventories, in the order of their ids."""
     names = {name for partition in snapshot.partitions for name in partition.inventory_columns}
     return sorted(names, key=snapshot.names.class_ids.__getitem__)
 
