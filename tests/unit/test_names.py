@@ -17,7 +17,7 @@ VAGUE = re.compile(
 )
 
 #: The bindings of these words that each directory may have. Lower a number when there are fewer.
-MAX_BINDINGS = {'bench': 1, 'placement': 14, 'tests': 10, 'tools': 2}
+MAX_BINDINGS = {'bench': 1, 'placement': 14, 'tests': 6, 'tools': 2}
 
 
 def vague_bindings(source: str) -> Iterator[tuple[int, str]]:
