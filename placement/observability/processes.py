@@ -33,8 +33,31 @@ def registry(directory: str) -> CollectorRegistry:
     all_processes = CollectorRegistry()
     # This comes first, so that it removes the gauges of ended processes before the other collector reads them.
     all_processes.register(Processes(pathlib.Path(directory)))
-    MultiProcessCollector(all_processes, directory)  # type: ignore[no-untyped-call]
+    all_processes.register(_Counts(directory))
     return all_processes
+
+
+class _Counts(MultiProcessCollector):
+    """The metrics in the files of all processes."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(None, directory)  # type: ignore[no-untyped-call]
+        self._directory = pathlib.Path(directory)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics. Skip files that a starting process has created but not yet filled."""
+        # prometheus_client itself would raise struct.error, and the scrape would fail.
+        paths = [str(path) for path in self._directory.glob('*.db') if _size(path)]
+        metrics: Iterable[Metric] = self.merge(paths)  # type: ignore[no-untyped-call]
+        return metrics
+
+
+def _size(path: pathlib.Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        # The process has ended, and another one has removed its gauges.
+        return 0
 
 
 class ProcessNumber:

@@ -26,8 +26,8 @@ from placement.db import migration
 from placement.db.api import Database
 from placement.db.errors import RetryTransaction
 from placement.db.health import TimedCheck
+from placement.observability import processes
 from placement.observability.metrics import Metrics
-from placement.observability.processes import Processes, ProcessNumber
 from placement.ops.metrics import DatabaseCollector
 from placement.web.context import RequestContext
 from placement.web.health import HealthCheck
@@ -276,10 +276,16 @@ def _exercised(db: Database) -> Metrics:
     return counts
 
 
+def test_files_that_a_starting_process_has_not_filled_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / 'counter_0.db').touch()
+    names = [family.name for family in processes.registry(str(tmp_path)).collect()]
+    assert names == [family.name for family in processes.Processes(tmp_path).describe()]
+
+
 def test_metrics_and_their_labels_are_documented(context: RequestContext, load: Load, tmp_path: Path) -> None:
     provider = create_provider(context, VCPU=8)
     set_aggregates(provider, [AGGREGATE], increment_generation=False)
-    number = ProcessNumber(tmp_path)
+    number = processes.ProcessNumber(tmp_path)
     assert number() == 0
     exported = [
         *_exercised(context.db).registry.collect(),
@@ -289,7 +295,7 @@ def test_metrics_and_their_labels_are_documented(context: RequestContext, load: 
             load(metrics={'aggregates': [AGGREGATE]}).metrics,
             TimedCheck(context.db),
         ).collect(),
-        *Processes(tmp_path).collect(),
+        *processes.Processes(tmp_path).collect(),
     ]
     labels = {family.name: {name for sample in family.samples for name in sample.labels} for family in exported}
     assert all(family.samples for family in exported)

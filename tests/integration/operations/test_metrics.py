@@ -17,7 +17,8 @@ from tests.support.waiting import wait_until
 
 def _value(listener: str, name: str) -> float:
     """A sample without labels; 0 when it is missing."""
-    match = re.search(rf'^{name} (\S+)$', httpx.get(f'{listener}/metrics').text, re.MULTILINE)
+    text = httpx.get(f'{listener}/metrics').raise_for_status().text
+    match = re.search(rf'^{name} (\S+)$', text, re.MULTILINE)
     return float(match[1]) if match else 0
 
 
