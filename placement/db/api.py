@@ -30,7 +30,7 @@ from placement.db import (
     name_cache,
     tables,
 )
-from placement.db.change_log_slots import CommitUnknown, Outcome
+from placement.db.change_log_slots import CommitUnknown
 from placement.db.errors import RetryTransaction
 from placement.observability import DATABASE
 
@@ -184,7 +184,6 @@ class Database:
 
     def _attempt(self, work: Callable[[sa.Connection], T]) -> T:
         """Run ``work`` in one transaction, append to the change log unless its last batch did so, and commit."""
-        pending: change_log.PendingChanges | None = None
         try:
             with self._slots.lease() as slot, self._transaction(connections.WRITE) as tx:
                 pending, started = change_log.attach(tx, slot), time.monotonic()
@@ -195,21 +194,11 @@ class Database:
                         _raise_if_stale(error, started)
                     raise
                 pending.verify_recorded()
-                if not pending.appended:
+                if not pending.closed:
                     batch.StatementBatch(tx).execute_final()
         except RollbackAndDiagnose as rollback:
             with self.reader() as tx:
                 raise rollback.explain(tx) from None
-        except CommitUnknown as error:
-            # If the transaction appended to the change log, the log shows whether it was committed. A transaction that
-            # takes a slot appends nothing.
-            if pending is None or not pending.appended:
-                raise
-            outcome = self._slots.resolve_in_doubt(pending.slot)
-            if outcome is Outcome.NOT_COMMITTED:
-                raise RetryTransaction from error
-            if outcome is Outcome.UNKNOWN:
-                raise
         return result
 
     @contextlib.contextmanager

@@ -113,11 +113,10 @@ class StatementBatch:
         :raises RetryTransaction: another process wrote under the slot of the change log.
         """
         pending = change_log.pending_changes(self.tx)
-        pending.closed = True
-        if pending.changes and not pending.appended:
+        if pending.changes and not pending.closed:
             for text, rows in pending.slot.statements(self.tx.dialect.name, pending.changes):
                 self.add_statement(text, rows=rows, error=pending.slot.taken)
-            pending.appended = True
+        pending.closed = True
         self.execute()
 
     def _send(self, statements: list[_Statement]) -> None:

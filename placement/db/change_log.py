@@ -129,15 +129,14 @@ class Slot:
 class PendingChanges:
     """The changes that one transaction recorded, and which tables its statements changed.
 
-    ``answered`` tells whether the database has answered a statement of the transaction; ``closed``, whether its last
-    statements have begun, so that nothing more can be recorded; and ``appended``, whether these contain its entries.
-    ``changes`` are the kinds of change by provider id. ``tables`` are the changed tables that searches read.
+    ``answered`` tells whether the database has answered a statement of the transaction, and ``closed`` whether its last
+    statements, which have its entries, have begun, so that nothing more can be recorded. ``changes`` are the kinds of
+    change by provider id. ``tables`` are the changed tables that searches read.
     """
 
     slot: Slot
     answered: bool = False
     closed: bool = False
-    appended: bool = False
     changes: dict[int, ChangeKind] = dataclasses.field(default_factory=dict)
     tables: set[str] = dataclasses.field(default_factory=set)
 

@@ -88,7 +88,12 @@ class ChangeLogSlots:
         A successful COMMIT uses up the next number; after a rollback the number is used again. If the transaction may
         have written to the slot and still be open in the server, this process gives up the slot.
 
-        :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
+        If the transaction appended to the log and its COMMIT failed, the log decides: if the transaction was committed,
+        the block ends without an error.
+
+        :raises RetryTransaction: the log shows that it was not committed; or another process took the slot first, on a
+            database without SKIP LOCKED.
+        :raises CommitUnknown: the log does not show whether it was committed.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         slots = self._process_slots()
@@ -109,6 +114,12 @@ class ChangeLogSlots:
             elif slot.next_token is None or is_over:
                 slot.next_token = None
                 slots.free.append(slot)
+            elif isinstance(error, CommitUnknown):
+                outcome = self.resolve_in_doubt(slot)
+                if outcome is Outcome.COMMITTED:
+                    return
+                if outcome is Outcome.NOT_COMMITTED:
+                    raise RetryTransaction from error
             raise
         if slot.next_token is not None:
             slot.sequence, slot.token, slot.next_token = slot.sequence + 1, slot.next_token, None
@@ -166,7 +177,8 @@ class ChangeLogSlots:
                 sql.microseconds(tx.dialect, moment) for moment in ('updated_at', sql.UTC_NOW[tx.dialect.name])
             )
             # ABS: a time more than an hour in the future means that the clock was wrong.
-            is_free = _slots.c.owner.is_(None) | sa.text(f'ABS({updated_at} - {now}) > {_MAX_SILENCE_MICROSECONDS}')
+            silence = sa.literal_column(f'ABS({updated_at} - {now})', sa.BigInteger)
+            is_free = _slots.c.owner.is_(None) | (silence > _MAX_SILENCE_MICROSECONDS)
             query = sa.select(_slots.c.id, _slots.c.sequence, _slots.c.token).where(is_free).order_by(_slots.c.id)
             server = tx.dialect
             is_old_mariadb = getattr(server, 'is_mariadb', False) and (server.server_version_info or ()) < (10, 6)

@@ -1,4 +1,10 @@
-"""SQL and types of columns that differ between databases, or that have to stay within the limits of a database."""
+"""SQL and types of columns that differ between databases, or that have to stay within the limits of a database.
+
+Statements are expressions of SQLAlchemy Core, except for two kinds, which are texts for ``execute_text`` with the names
+of ``tables``. Claims, other frequent writes and refreshes of the cache are texts for speed: a database needs about 0.1
+ms for a statement, and an expression adds as much each time it is run, even though it is compiled only once. So is what
+Core does not have: settings of a connection, and changes of the schema.
+"""
 
 from __future__ import annotations
 
@@ -87,10 +93,6 @@ def chunks(values: Sequence[V], size: int = MAX_VALUES_PER_STATEMENT) -> Iterato
     """Yield ``values`` in their order, in chunks of at most ``size`` for one statement each. No chunk is empty."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
-
-
-# Statements as text, for claims and other frequent writes. A database needs about 0.1 ms for a statement. An expression
-# of SQLAlchemy adds as much each time it is run, even though it is compiled only once.
 
 
 # ``execute_text`` passes times to the driver as they are. On SQLite this adapter makes of them the text that SQLAlchemy

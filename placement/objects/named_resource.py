@@ -75,7 +75,8 @@ class NamedResource(base.Timestamped):
             condition=condition,
         )
         # ``_parsed`` filters, because LIKE ignores case on some databases, and there are only hundreds of names.
-        return _parsed(*context.db.fetch_all(sa.text(query))[0], names, prefix)
+        count, lines = context.db.read(lambda connection: sql.execute_text(connection, query).one())
+        return _parsed(count, lines, names, prefix)
 
     @classmethod
     def get_by_name(cls, context: Context, name: str, tx: sa.Connection | None = None) -> Self:
