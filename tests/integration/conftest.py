@@ -36,7 +36,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope='module')
 def setting(request: pytest.FixtureRequest) -> databases.Setting:
-    """The server and isolation level of a test; parametrise it with ``databases.parameters(...)``, indirectly."""
+    """The server and isolation level of a test; parametrize it with ``databases.on``."""
     chosen: databases.Setting = request.param
     reason = _why_unavailable(chosen.server, chosen.driver)
     if reason is not None:

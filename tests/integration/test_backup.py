@@ -20,7 +20,6 @@ from tests.support.fixtures import PointCommandsAt
 from tests.support.http_client import send_request
 from tests.support.pages import section
 
-ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
 BACKUP = {'postgresql': 'Back up PostgreSQL', 'mariadb': 'Back up MariaDB or MySQL'}
 RESTORE = {'postgresql': ('dropdb', 'createdb', 'pg_restore'), 'mariadb': ('mariadb',)}
 
@@ -72,7 +71,7 @@ def _state(app: Any, provider: str) -> tuple[Any, Any]:
 
 # oslo.upgradecheck 2.8 gives this warning, which only the tests see.
 @pytest.mark.filterwarnings("ignore:the 'ALL' constant is deprecated:DeprecationWarning")
-@ON_EACH
+@databases.ON_EACH
 def test_the_commands_of_the_page(
     setting: databases.Setting, database: sa.URL, tmp_path: pathlib.Path, point_commands_at: PointCommandsAt
 ) -> None:

@@ -15,9 +15,7 @@ from placement.db.api import Database
 from tests.support import applications, caches, databases, servers, tcp_proxy
 from tests.support.cache_equality import compare
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
-)
+pytestmark = databases.ON_EACH
 
 
 @pytest.fixture(scope='module')

@@ -16,9 +16,7 @@ from tests.support import applications, databases, races
 from tests.support.http_client import create_provider, send_request
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
-)
+pytestmark = databases.on(*databases.defaults(), databases.mysqlclient())
 
 #: If KILL QUERY arrives between two statements of one text, the server answers nothing. The client then waits for
 #: ``socket_timeout``, and others wait for its row locks.

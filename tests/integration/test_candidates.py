@@ -11,7 +11,7 @@ from tests.support.search.examples import EXAMPLES, TOPOLOGIES, Example
 from tests.support.search.oracle import assert_candidates
 from tests.support.search.store import Stored
 
-pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
+pytestmark = databases.ON_EACH
 
 
 @pytest.fixture(scope='module')

@@ -13,9 +13,7 @@ import sqlalchemy as sa
 from tests.support import applications, databases, races
 from tests.support.http_client import create_provider, demand
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(databases.Setting('mariadb', 'default')), indirect=True, scope='module'
-)
+pytestmark = databases.ON_MARIADB
 
 #: In sjis the yen sign is encoded as a backslash, so that the quote after it would end the text.
 INJECTION = "\u00a5' UNION SELECT 1, 2, 3, 4, 5, 6 -- "

@@ -20,9 +20,7 @@ from placement.db import migration
 from tests.support import applications, databases, races, tcp_proxy
 from tests.support.http_client import create_provider, send_request
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
-)
+pytestmark = databases.ON_EACH
 
 T = TypeVar('T')
 

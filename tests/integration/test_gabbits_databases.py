@@ -11,7 +11,7 @@ import pytest
 from tests.support import databases, gabbits
 
 
-@pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True, scope='module')
+@databases.ON_EACH
 @pytest.mark.parametrize(
     'path', sorted(gabbits.ROOT.rglob('*.yaml')), ids=lambda path: str(path.relative_to(gabbits.ROOT))
 )

@@ -18,9 +18,7 @@ from tests.support import applications, databases, lasting_ids, name_lists
 from tests.support.http_client import create_provider
 from tests.support.locking import Service
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
-)
+pytestmark = databases.ON_EACH
 
 
 @pytest.fixture(scope='module')

@@ -20,9 +20,7 @@ from placement.ops import audit
 from tests.support import applications, databases, races
 from tests.support.http_client import create_provider, send_request
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
-)
+pytestmark = databases.ON_EACH
 
 CLIENTS = 8
 #: Each client claims so often, and goes on until enough statements were interrupted, to the maximum.

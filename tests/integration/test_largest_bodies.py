@@ -11,9 +11,7 @@ import sqlalchemy as sa
 from placement.db import tables
 from tests.support import databases, largest_bodies
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
-)
+pytestmark = databases.on(*databases.defaults(), databases.mysqlclient())
 
 
 def test_largest_bodies(load_application: Callable[..., Any]) -> None:

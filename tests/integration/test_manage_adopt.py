@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import threading
 from collections.abc import Callable, Iterator
 
@@ -15,11 +14,9 @@ from placement.db import migration
 from placement.db.api import Database
 from placement.ops.adoption import Reporter, Step, adopt, names
 from tests.support import adopted, corruption, databases, legacy_database
+from tests.support.fixtures import PointCommandsAt
 from tests.support.legacy_service import WRITES, Busy, ForeignService
 from tests.support.waiting import wait_until
-
-SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
-ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)
 
 Manage = Callable[..., int]
 
@@ -33,14 +30,13 @@ def theirs(setting: databases.Setting) -> Iterator[sa.URL]:
 
 
 @pytest.fixture
-def run(theirs: sa.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Manage:
+def run(theirs: sa.URL, point_commands_at: PointCommandsAt) -> Manage:
     """Runs a command on that database."""
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', theirs.render_as_string(hide_password=False))
+    point_commands_at(theirs)
     return lambda *arguments: manage.main(arguments)
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_adoption(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     before = corruption.contents(theirs)
     assert run('db', 'adopt') == 0
@@ -58,22 +54,19 @@ def test_adoption(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str
     assert run('db', 'sync') == 0
 
 
-@ON_EACH
-def test_adoption_of_a_deployment_without_types(
-    setting: databases.Setting, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
-) -> None:
+@databases.ON_EACH
+def test_adoption_of_a_deployment_without_types(setting: databases.Setting, point_commands_at: PointCommandsAt) -> None:
     """The tables are changed differently on each server (functional/test_manage_adopt.py has the output)."""
     with databases.fresh(databases.server_url(setting.server)) as url:
         legacy_database.build(url, with_types=False)
-        monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-        monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url.render_as_string(hide_password=False))
+        point_commands_at(url)
         assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
         adopted.check_schema(url)
         adopted.check_rows(url)
         adopted.check_service(url)
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_problem_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     corruption.plant(theirs, "UPDATE resource_classes SET id = 10001, name = 'VCPU' WHERE id = 10000")
     before = corruption.contents(theirs)
@@ -84,7 +77,7 @@ def test_problem_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.Cap
     assert corruption.contents(theirs) == before
 
 
-@pytest.mark.parametrize('setting', databases.parameters(SERVERS[0]), indirect=True)
+@databases.ON_POSTGRESQL
 def test_failure_on_postgresql_changes_nothing(theirs: sa.URL, run: Manage) -> None:
     """A failure of the last step rolls back all others."""
     before = corruption.contents(theirs)
@@ -94,7 +87,7 @@ def test_failure_on_postgresql_changes_nothing(theirs: sa.URL, run: Manage) -> N
     assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
 
 
-@pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
+@databases.ON_MARIADB
 def test_an_interrupted_adoption_on_mariadb_is_finished_by_another(theirs: sa.URL, run: Manage) -> None:
     """Interrupted every few steps, with an old engine, and once during the conversion of the ratios."""
     corruption.plant(theirs, 'ALTER TABLE resource_provider_traits ENGINE=MyISAM')
@@ -114,7 +107,7 @@ def test_an_interrupted_adoption_on_mariadb_is_finished_by_another(theirs: sa.UR
     adopted.check_service(theirs)
 
 
-@pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
+@databases.ON_MARIADB
 def test_foreign_key_on_a_text_is_a_problem(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     corruption.plant(theirs, 'ALTER TABLE allocations ADD FOREIGN KEY (consumer_id) REFERENCES consumers (uuid)')
     before = corruption.contents(theirs)
@@ -126,12 +119,9 @@ def test_foreign_key_on_a_text_is_a_problem(theirs: sa.URL, run: Manage, capsys:
     assert corruption.contents(theirs) == before
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_only_what_differs_is_changed(
-    setting: databases.Setting,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
+    setting: databases.Setting, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Existing constraints and indexes are recognized and not created again."""
     single = {
@@ -139,8 +129,7 @@ def test_only_what_differs_is_changed(
         'mariadb': 'ALTER TABLE placement_inventories MODIFY allocation_ratio FLOAT NOT NULL',
     }
     with databases.fresh(databases.server_url(setting.server)) as url:
-        monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-        monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url.render_as_string(hide_password=False))
+        point_commands_at(url)
         assert manage.main(['db', 'sync']) == 0
         corruption.plant(
             url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used'
@@ -174,7 +163,7 @@ def other(theirs: sa.URL) -> Iterator[ForeignService]:
     service.close()
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_another_service_cannot_write(setting: databases.Setting, theirs: sa.URL, run: Manage) -> None:
     services = [ForeignService(theirs, before) for before in SESSIONS[setting.server]]
     for service in services:
@@ -192,7 +181,7 @@ def test_another_service_cannot_write(setting: databases.Setting, theirs: sa.URL
     adopted.check_no_oversell(theirs)
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_another_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage) -> None:
     """Several write at full speed; everything that they committed is counted."""
     busy = [Busy(theirs) for _ in range(3)]
@@ -207,7 +196,7 @@ def test_another_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage
     adopted.check_no_oversell(theirs)
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_transactions_begun_before_the_adoption_are_counted(theirs: sa.URL, run: Manage, other: ForeignService) -> None:
     """The adoption waits for transactions that are open when it begins."""
     transaction = other.connection.begin()
@@ -220,7 +209,7 @@ def test_transactions_begun_before_the_adoption_are_counted(theirs: sa.URL, run:
     adopted.check_no_oversell(theirs)
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_a_transaction_that_does_not_end_stops_the_adoption(
     theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,7 +223,7 @@ def test_a_transaction_that_does_not_end_stops_the_adoption(
     assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_connections_of_another_service_stop_the_adoption(
     setting: databases.Setting,
     theirs: sa.URL,
@@ -267,14 +256,14 @@ def test_connections_of_another_service_stop_the_adoption(
     ending.join()
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_leaving_and_adopting_again(
     theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     adopted.check_leaving_and_adopting_again(theirs, other, lambda arguments: run(*arguments), capsys)
 
 
-@pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
+@databases.ON_MARIADB
 def test_a_problem_found_late_restores_the_tables(theirs: sa.URL, run: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another service may write invalid rows before it is shut out, which are found after the tables are renamed."""
     before = corruption.contents(theirs)
@@ -290,7 +279,7 @@ def test_a_problem_found_late_restores_the_tables(theirs: sa.URL, run: Manage, m
     assert corruption.contents(theirs) == before
 
 
-@pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
+@databases.ON_MARIADB
 def test_an_interrupted_leave_on_mariadb_is_finished_by_another(theirs: sa.URL, run: Manage) -> None:
     before = corruption.contents(theirs)
     assert run('db', 'adopt', '--yes') == manage_audit.CLEAN

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
 import pathlib
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -14,19 +13,17 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.support import corruption, databases, servers
-
-SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
-ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)
+from tests.support import corruption, databases, races, servers
+from tests.support.fixtures import PointCommandsAt
+from tests.support.history.client import Client
 
 Manage = Callable[..., int]
 
 
 @pytest.fixture
-def run(database: sa.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[Manage]:
+def run(database: sa.URL, point_commands_at: PointCommandsAt) -> Iterator[Manage]:
     """Runs a command on a database with the schema; rows that the test adds are deleted at the end."""
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', database.render_as_string(hide_password=False))
+    point_commands_at(database)
 
     def command(*arguments: str) -> int:
         return manage.main(arguments)
@@ -36,7 +33,7 @@ def run(database: sa.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
     corruption.plant(database, *corruption.CLEAR)
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     """Each damage is found, not changed without --repair, and repaired unless a person has to decide."""
     for name, planted in corruption.ALL.items():
@@ -58,7 +55,7 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
             assert run('audit') == manage_audit.CLEAN, name
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_trees_without_a_change(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     corruption.plant(database, *corruption.SOUND)
     capsys.readouterr()
@@ -71,7 +68,7 @@ def test_trees_without_a_change(database: sa.URL, run: Manage, capsys: pytest.Ca
     ]
 
 
-@ON_EACH
+@databases.ON_EACH
 def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path: pathlib.Path) -> None:
     """Usages are made wrong and repaired while clients claim. No answer is an error; in the end usages are right."""
     corruption.plant(
@@ -79,7 +76,7 @@ def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path
     )
     url = database.render_as_string(hide_password=False)
     with servers.serving(url, tmp_path, metrics=False) as server, concurrent.futures.ThreadPoolExecutor(4) as pool:
-        running = [pool.submit(_claims, server.url, client) for client in range(4)]
+        running = [pool.submit(_claims, server.url) for _ in range(4)]
         while not all(claims.done() for claims in running):
             # Never too low, since that would let clients oversell.
             corruption.plant(database, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
@@ -96,31 +93,13 @@ def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path
     assert corruption.column(database, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
-def _claims(url: str, client: int) -> list[int]:
+def _claims(url: str) -> list[int | None]:
     statuses = []
-    for turn in range(25):
-        consumer = str(uuid.uuid5(uuid.NAMESPACE_OID, f'{client} {turn}'))
-        claim = {
-            'allocations': {corruption.CHILD: {'resources': {'VCPU': 3}}},
-            'project_id': 'project',
-            'user_id': 'user',
-        }
-        statuses.append(_call(f'{url}/allocations/{consumer}', 'PUT', json.dumps(claim).encode()))
-        if statuses[-1] == 204:
-            statuses.append(_call(f'{url}/allocations/{consumer}', 'DELETE'))
+    with contextlib.closing(Client([url], token='admin')) as client:
+        for _ in range(25):
+            path, body = f'/allocations/{uuid.uuid4()}', races.claim([corruption.CHILD], None)
+            body['allocations'][corruption.CHILD]['resources']['VCPU'] = 3
+            statuses.append(client.request('PUT', path, body).status)
+            if statuses[-1] == 204:
+                statuses.append(client.request('DELETE', path).status)
     return statuses
-
-
-def _call(url: str, method: str, body: bytes | None = None) -> int:
-    headers = {
-        'X-Auth-Token': 'admin',
-        'OpenStack-API-Version': 'placement 1.12',
-        'Content-Type': 'application/json',
-    }
-    request = urllib.request.Request(url, body, headers, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code

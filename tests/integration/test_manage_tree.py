@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import pathlib
 
 import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, status
 from tests.support import corruption, databases
+from tests.support.fixtures import PointCommandsAt
 
-SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
 
-
-@pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)
+@databases.ON_EACH
 def test_trees_and_status(
-    database: sa.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    database: sa.URL, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', database.render_as_string(hide_password=False))
+    point_commands_at(database)
     assert status.main(['upgrade', 'check', '--format', 'json']) == 2
     assert manage.main(['db', 'sync']) == 0
     corruption.plant(database, *corruption.SOUND)

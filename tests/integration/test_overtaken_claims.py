@@ -20,9 +20,7 @@ from tests.support import applications, databases
 from tests.support.event_hooks import listening
 from tests.support.objects import claim, create_provider
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
-)
+pytestmark = databases.ON_EACH
 
 
 @pytest.fixture(scope='module')

@@ -9,9 +9,7 @@ import sqlalchemy as sa
 
 from tests.support import assertions, databases, servers
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.settings()), indirect=True, scope='module'
-)
+pytestmark = databases.on(*databases.settings())
 
 
 def test_setting_reaches_the_sessions(setting: databases.Setting, database: sa.URL) -> None:

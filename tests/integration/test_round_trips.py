@@ -20,9 +20,7 @@ from tests.support.event_hooks import listening
 from tests.support.http_client import create_provider, demand
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
-)
+pytestmark = databases.on(*databases.defaults(), databases.mysqlclient())
 
 #: Requests sent before counting, since drivers prepare a frequent statement.
 WARM = 12

@@ -19,9 +19,7 @@ from tests.support import applications, databases
 from tests.support import malformed_requests as malformed
 from tests.support.raw_client import GOOD_HEADERS, Answer, Request, Topology, send
 
-pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
-)
+pytestmark = databases.ON_EACH
 
 #: The number of generated requests of each kind; each is sent to two applications and the responses are compared.
 COUNT = 250

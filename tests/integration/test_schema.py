@@ -19,7 +19,7 @@ from placement.db import migration, tables
 from placement.db.api import Database
 from tests.support import applications, databases, first_schema
 
-pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
+pytestmark = databases.ON_EACH
 
 
 @pytest.fixture

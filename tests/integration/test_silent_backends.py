@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent import futures
 
-import pytest
+import sqlalchemy as sa
 
 from tests.support import databases, servers, tcp_proxy
 from tests.support.waiting import wait_until
@@ -44,14 +44,9 @@ def _get_concurrently(url: str) -> list[tuple[int, str]]:
         return list(executor.map(_get, [url] * CLIENTS))
 
 
-def _metric(server: servers.Server, name: str) -> float:
-    assert server.metrics_url is not None
-    lines = _get(server.metrics_url)[1].splitlines()
-    return sum(float(line.rpartition(' ')[2]) for line in lines if line.partition(' ')[0] == name)
-
-
-#: The metrics from the database that the tests look at, by short names.
+#: The metrics that the tests look at, by short names.
 SHOWN = {
+    'placement_threads_busy': 'busy',
     'placement_database_up': 'up',
     'placement_resource_providers': 'providers',
     'placement_usage_mismatches': 'mismatches',
@@ -60,13 +55,15 @@ SHOWN = {
 }
 
 
-def _scrape(server: servers.Server) -> dict[str, float] | None:
-    """The values of ``SHOWN`` in a scrape; None while the exporter does not listen."""
+def _scrape(server: servers.Server) -> dict[str, float]:
+    """The values of ``SHOWN`` in a scrape; empty while the exporter does not listen."""
     assert server.metrics_url is not None
     try:
-        lines = [line.rpartition(' ') for line in _get(server.metrics_url)[1].splitlines()]
+        status, text = _get(server.metrics_url)
     except urllib.error.URLError:
-        return None
+        return {}
+    assert status == 200, text
+    lines = [line.rpartition(' ') for line in text.splitlines()]
     return {SHOWN[name]: float(value) for name, _, value in lines if name in SHOWN}
 
 
@@ -83,7 +80,7 @@ def _in_flight(server: servers.Server) -> Iterator[Sequence[socket.socket]]:
                 connection = stack.enter_context(socket.create_connection(('127.0.0.1', port)))
                 connection.sendall(b'GET /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n')
                 connections.append(connection)
-            return _metric(server, 'placement_threads_busy') == WORKERS * THREADS
+            return _scrape(server)['busy'] == WORKERS * THREADS
 
         wait_until(are_all_busy, 'the threads are not all busy')
         yield connections
@@ -93,9 +90,9 @@ def _launch(url: str, directory: pathlib.Path, **variables: str) -> contextlib.A
     return servers.serving(url, directory, workers=WORKERS, threads=THREADS, environment=ENVIRONMENT | variables)
 
 
-@pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()))
-def test_a_silent_database(setting: databases.Setting, tmp_path: pathlib.Path) -> None:
-    with databases.fresh(databases.server_url(setting.server)) as url, tcp_proxy.silencing(url) as (proxy, through):
+@databases.ON_EACH
+def test_a_silent_database(database: sa.URL, tmp_path: pathlib.Path) -> None:
+    with tcp_proxy.silencing(database) as (proxy, through):
         with contextlib.ExitStack() as stack:
             patient = through.update_query_dict({'connect_timeout': str(BACKEND_TIMEOUT_SECONDS)})
             server = stack.enter_context(_launch(patient.render_as_string(hide_password=False), tmp_path))
@@ -114,7 +111,7 @@ def test_a_silent_database(setting: databases.Setting, tmp_path: pathlib.Path) -
             for status, text in _get_concurrently(f'{exporter}/page/trees'):
                 assert status == 503
                 assert 'This page waits for the database' in text
-            assert _metric(server, 'placement_database_up') == 0
+            assert _scrape(server)['up'] == 0
             # All of this was answered while no request was.
             assert not select.select(connections, [], [], 0)[0]
         # One of each worker and of the exporter; one that is stuck does not ask the database.
@@ -123,34 +120,31 @@ def test_a_silent_database(setting: databases.Setting, tmp_path: pathlib.Path) -
         assert 'TimeoutError' not in log
 
 
-@pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()))
+@databases.ON_EACH
 def test_collectors_read_again_after_a_silence_and_keep_their_values_in_one(
-    setting: databases.Setting, tmp_path: pathlib.Path
+    database: sa.URL, tmp_path: pathlib.Path
 ) -> None:
-    with (
-        databases.fresh(databases.server_url(setting.server)) as url,
-        tcp_proxy.silencing(url) as (proxy, through),
-        contextlib.ExitStack() as stack,
-    ):
+    with tcp_proxy.silencing(database) as (proxy, through), contextlib.ExitStack() as stack:
         server = servers.launch(through.render_as_string(hide_password=False), tmp_path, environment=ENVIRONMENT)
         stack.callback(server.stop)
         stack.callback(proxy.end_silence)
         # The exporter reads nothing before it is scraped.
         wait_until(lambda: 'ready on' in server.log.read_text(), 'the service does not start')
         proxy.is_silent = True
-        wait_until(lambda: _scrape(server) is not None, 'the exporter does not answer')
-        assert _scrape(server) == {'up': 0, 'allocation': 0, 'inventory': 0}
-        proxy.end_silence()
-        wait_until(lambda: 'mismatches' in (_scrape(server) or {}), 'the collectors do not read again')
+        wait_until(lambda: _scrape(server), 'the exporter does not answer')
         scrape = _scrape(server)
-        assert scrape is not None
+        assert (scrape['up'], scrape['allocation'], scrape['inventory']) == (0, 0, 0)
+        assert not {'providers', 'mismatches'} & scrape.keys()
+        proxy.end_silence()
+        wait_until(lambda: 'mismatches' in _scrape(server), 'the collectors do not read again')
+        scrape = _scrape(server)
         assert scrape['up'] == scrape['providers'] + 1 == scrape['mismatches'] + 1 == 1
         assert scrape['allocation'] > 0
         proxy.is_silent = True
-        wait_until(lambda: (_scrape(server) or {})['up'] == 0, 'the silence is not seen')
-        assert (_scrape(server) or {}).keys() == scrape.keys()
+        wait_until(lambda: _scrape(server)['up'] == 0, 'the silence is not seen')
+        assert _scrape(server).keys() == scrape.keys()
         proxy.end_silence()
-        wait_until(lambda: (_scrape(server) or {})['up'] == 1, 'the end of the silence is not seen')
+        wait_until(lambda: _scrape(server)['up'] == 1, 'the end of the silence is not seen')
         log = server.log.read_text()
         assert (log.count(f'[-] {DATABASE_SILENT}'), log.count('[-] The database answers again')) == (2, 2)
 

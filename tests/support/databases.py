@@ -85,6 +85,15 @@ def parameters(*chosen: Setting) -> list[object]:
     ]
 
 
+def on(*chosen: Setting) -> pytest.MarkDecorator:
+    """Run a test, or those of a module, in these settings."""
+    return pytest.mark.parametrize('setting', parameters(*chosen), indirect=True)
+
+
+ON_EACH = on(*defaults())
+ON_POSTGRESQL, ON_MARIADB = (on(setting) for setting in defaults())
+
+
 def unavailable(word: str, reason: str) -> None:
     """Skip a test that needs the server ``word``; fail instead when ``PLACEMENT_TEST_REQUIRE`` lists the word."""
     if 'mysql' in stages.required() and word == 'mariadb':
