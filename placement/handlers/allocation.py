@@ -16,7 +16,7 @@ from placement.objects.consumer import Consumer
 from placement.schemas import requests, responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
-from placement.web.error_mapping import ErrorMapping
+from placement.web.errors import ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 _CHANGED = ErrorMapping(

@@ -13,14 +13,20 @@ from placement.capacity import FIELDS, InventoryRecord
 from placement.handlers.resource_provider import require_provider
 from placement.objects.inventory import Inventory, read_inventories
 from placement.schemas import requests, responses
-from placement.web import error_document, microversion, util
+from placement.web import microversion, util
 from placement.web.context import RequestContext
-from placement.web.error_mapping import ErrorMapping
+from placement.web.errors import CONCURRENT_UPDATE, ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 if TYPE_CHECKING:
     # Handlers hold no SQL, so they import db only for annotations.
     from placement.db.generation import ProviderGeneration
+
+_UPDATE_FAILURES = (
+    ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
+    ErrorMapping(exception.ProviderGenerationMismatch, 'resource provider generation conflict: {error}'),
+    ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),
+)
 
 
 def _fields(inventory: Inventory | InventoryRecord) -> dict[str, Any]:
@@ -81,7 +87,7 @@ def list_resource_provider_inventories(req: webob.Request, context: RequestConte
             'Unable to create inventory for resource provider {uuid}: {error}',
             exc.HTTPBadRequest,
         ),
-        ErrorMapping(exception.InventoryExists, 'Update conflict: {error}', code=error_document.CONCURRENT_UPDATE),
+        ErrorMapping(exception.InventoryExists, 'Update conflict: {error}', code=CONCURRENT_UPDATE),
         ErrorMapping(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
     responses={201: responses.INVENTORY},
@@ -105,15 +111,13 @@ def create_resource_provider_inventory(
     JsonBody(requests.PUT_INVENTORIES),
     RequiresPolicy('placement:resource_providers:inventories:update'),
     failures=(
-        ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         ErrorMapping(
             exception.ResourceClassNotFound,
             'Unknown resource class in inventory for resource provider {uuid}: {error}',
             exc.HTTPBadRequest,
         ),
         ErrorMapping(exception.InventoryInUse, 'update conflict: {error}'),
-        ErrorMapping(exception.ProviderGenerationMismatch, 'resource provider generation conflict: {error}'),
-        ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),
+        *_UPDATE_FAILURES,
     ),
     responses={200: responses.INVENTORIES},
     path_error=require_provider,
@@ -160,11 +164,7 @@ def get_resource_provider_inventory(
 @operation(
     JsonBody(requests.PUT_INVENTORY),
     RequiresPolicy('placement:resource_providers:inventories:update'),
-    failures=(
-        ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
-        ErrorMapping(exception.ProviderGenerationMismatch, 'resource provider generation conflict: {error}'),
-        ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),
-    ),
+    failures=_UPDATE_FAILURES,
     responses={200: responses.INVENTORY},
     path_error=require_provider,
 )
@@ -188,7 +188,7 @@ def update_resource_provider_inventory(
         ErrorMapping(
             exception.InventoryInUse,
             'Unable to delete inventory of class {resource_class}: {error}',
-            code=error_document.CONCURRENT_UPDATE,
+            code=CONCURRENT_UPDATE,
         ),
         ErrorMapping(exception.ConcurrentUpdate, 'Unable to delete inventory of class {resource_class}: {error}'),
     ),

@@ -13,9 +13,9 @@ from placement.claims.request import ReshapedProvider
 from placement.handlers import allocation
 from placement.handlers.inventory import record_of
 from placement.schemas import requests
-from placement.web import error_document, util
+from placement.web import util
 from placement.web.context import RequestContext
-from placement.web.error_mapping import ErrorMapping
+from placement.web.errors import PROVIDER_NOT_FOUND, ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, operation
 
 
@@ -28,7 +28,7 @@ from placement.web.operation import JsonBody, Microversions, RequiresPolicy, ope
             exception.ResourceProviderNotFound,
             'Resource provider {uuid} in inventories not found: {error}',
             exc.HTTPBadRequest,
-            error_document.PROVIDER_NOT_FOUND,
+            PROVIDER_NOT_FOUND,
         ),
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         ErrorMapping(exception.ResourceClassNotFound, 'malformed reshaper data: {error}', exc.HTTPBadRequest),

@@ -24,7 +24,7 @@ from webob import exc
 
 from placement.serving.socket_map import SocketMap
 from placement.serving.threads import Threads
-from placement.web import body_limits, context, error_document, request_log
+from placement.web import body_limits, context, errors, request_log
 from placement.web.health import SERVER_PROBLEM
 
 LOG = log.getLogger(__name__)
@@ -167,7 +167,7 @@ class _ErrorTask(_Response, task.ErrorTask):
         request = webob.Request.blank('/', accept='application/json', method=parsed.command)
         request.environ.update(PATH_INFO=parsed.path, QUERY_STRING=parsed.query, REMOTE_ADDR=self.channel.addr[0])
         error = exc.status_map[parsed.error.code](parsed.error.body)
-        respond = functools.partial(error_document.respond, error)
+        respond = functools.partial(errors.respond, error)
         response = request.get_response(context.with_request_id(request_log.RequestLog(respond)))
         self.status = response.status
         self.response_headers.extend(response.headerlist)

@@ -12,7 +12,7 @@ from webob import exc
 from webob import request as webob_request
 
 from placement import exception
-from placement.web import error_document, microversion
+from placement.web import errors, microversion
 
 LOG = log.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class FaultHandler:
         except exc.HTTPException as error:
             # The traceback of the error refers to this call. A variable that kept the error until the end of the call
             # would make a cycle, so respond here, not below (see ``Operation.__call__``).
-            return error_document.respond(error, environ, start)
+            return errors.respond(error, environ, start)
         except exception.PolicyNotAuthorized as error:
             http_error: exc.HTTPException = exc.HTTPForbidden(str(error))
         except exception.DatabaseUnavailable as error:
@@ -61,4 +61,4 @@ class FaultHandler:
             http_error = exc.HTTPInternalServerError(
                 'An unexpected error occurred. The log of the service has details under this request id.'
             )
-        return error_document.respond(http_error, environ, start)
+        return errors.respond(http_error, environ, start)

@@ -17,9 +17,9 @@ from webob import exc
 
 from placement import exception, schemas
 from placement.schemas import Schema, Version, Windows
-from placement.web import context, error_mapping, microversion, util
+from placement.web import context, errors, microversion, util
 from placement.web.context import RequestContext
-from placement.web.error_mapping import ErrorMapping
+from placement.web.errors import ErrorMapping
 
 #: Called with the request, its context, the body or the query string if the operation reads one, and the variables of
 #: the path by name.
@@ -141,7 +141,7 @@ class Operation:
                 check(req)
             response = self.handler(req, environ[context.ENVIRON_KEY], *self._read(req, variables), **variables)
         except exception.PlacementError as error:
-            http_error = error_mapping.http_error(error, self.failures, variables)
+            http_error = errors.http_error(error, self.failures, variables)
             if http_error is None:
                 raise
             try:

@@ -14,7 +14,7 @@ import webob
 from oslo_config import cfg
 
 from placement import handler
-from placement.web import error_document, microversion
+from placement.web import errors, microversion
 from tests.support import applications
 from tests.support.http_client import send_request
 from tests.support.pages import rows
@@ -83,7 +83,7 @@ def _code(example: Exchange, response: webob.Response) -> str | None:
     version = response.headers.get('OpenStack-API-Version')
     if version is None or int(version.partition('.')[2]) < 23:
         return None
-    return example.code or error_document.DEFAULT
+    return example.code or errors.DEFAULT
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import webob
 from webob import exc
 
 from placement import exception, handler
-from placement.web import error_document, error_mapping, microversion, util
-from placement.web.error_mapping import ErrorMapping
+from placement.web import errors, microversion, util
+from placement.web.errors import ErrorMapping
 from placement.web.operation import ByMicroversion, Microversions, Operation, RequiresPolicy, operation
 
 # Errors -----------------------------------------------------------------------------------------------------------
@@ -23,7 +23,7 @@ CONFLICT = 'There was a conflict when trying to complete your request.'
 def _detail(reason: str) -> Any:
     req = webob.Request.blank('/')
     req.environ['openstack.request_id'] = 'req-1'
-    response = req.get_response(functools.partial(error_document.respond, exc.HTTPConflict(reason)))
+    response = req.get_response(functools.partial(errors.respond, exc.HTTPConflict(reason)))
     return response.json['errors'][0]['detail']
 
 
@@ -32,7 +32,7 @@ def test_the_reason_is_one_line_of_text_that_can_be_encoded() -> None:
 
 
 def test_an_error_is_plain_text_for_other_media_types_and_has_no_body_for_head() -> None:
-    respond = functools.partial(error_document.respond, exc.HTTPConflict('a < b'))
+    respond = functools.partial(errors.respond, exc.HTTPConflict('a < b'))
     plain = webob.Request.blank('/', headers={'Accept': 'image/png'}).get_response(respond)
     assert plain.text == f'409 Conflict\n\n{CONFLICT}\n\n a < b\n'
     head = webob.Request.blank('/', method='HEAD').get_response(respond)
@@ -51,21 +51,21 @@ def test_the_first_rule_that_matches_is_used() -> None:
         ErrorMapping(exception.ProviderGenerationMismatch, 'first'),
         ErrorMapping(exception.ConcurrentUpdate, 'second'),
     )
-    errors = (exception.ProviderGenerationMismatch(), exception.ConcurrentProviderUpdate())
-    http_errors = [error_mapping.http_error(error, rules, {}) for error in errors]
+    conflicts = (exception.ProviderGenerationMismatch(), exception.ConcurrentProviderUpdate())
+    http_errors = [errors.http_error(error, rules, {}) for error in conflicts]
     assert [error and error.detail for error in http_errors] == ['first', 'second']
 
 
 def test_values_in_texts_are_not_formatted_again() -> None:
     rule = ErrorMapping(exception.DuplicateProviderName, '{name} of {owner}')
     taken = exception.DuplicateProviderName(name='{name!r}')
-    error = error_mapping.http_error(taken, [rule], {'owner': '{0.__class__}'})
+    error = errors.http_error(taken, [rule], {'owner': '{0.__class__}'})
     assert error is not None
     assert error.detail == '{name!r} of {0.__class__}'
 
 
 def test_messages_of_bad_queries_are_not_formatted() -> None:
-    error = error_mapping.http_error(exception.BadQuery('Got: {x}'), (), {})
+    error = errors.http_error(exception.BadQuery('Got: {x}'), (), {})
     assert isinstance(error, exc.HTTPBadRequest)
     assert error.detail == 'Got: {x}'
 

@@ -1,16 +1,17 @@
-"""Error responses: the error codes, and the error document in JSON, HTML or plain text (api-ref/errors.md)."""
+"""Error responses (api-ref/errors.md): from an exception to the HTTP error, and to its document in JSON, HTML, text."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import webob
 from oslo_middleware import request_id
 from webob import acceptparse, exc
 
+from placement import exception
 from placement.web import microversion
 
 DEFAULT = 'placement.undefined_code'
@@ -34,18 +35,78 @@ _PAGE = (
 )
 
 
+# From exceptions to HTTP errors --------------------------------------------------------------------------
+
+
+class ErrorMapping(NamedTuple):
+    """The HTTP error for one class of exceptions.
+
+    ``when`` is the class; subclasses also match. ``status`` is the class of the WebOb error, and ``code`` the value of
+    ``errors[0].code``. If one of them is None, it comes from the next matching rule that has it.
+    ``text`` is a format string: ``{error}`` is the exception's message; other fields are its data and the variables of
+    the path.
+    """
+
+    when: type[exception.PlacementError]
+    text: str = '{error}'
+    status: type[exc.HTTPError] | None = None
+    code: str | None = None
+
+
+#: For a query string whose ``resources`` name a class that does not exist.
+UNKNOWN_CLASS_IN_QUERY = ErrorMapping(
+    exception.ResourceClassNotFound, 'Invalid resource class in resources parameter: {error}', exc.HTTPBadRequest
+)
+
+# The first match counts, so subclasses come before their base classes.
+_GENERAL = (
+    ErrorMapping(exception.ParentProviderNotFound, status=exc.HTTPBadRequest),
+    ErrorMapping(exception.AllocationProviderNotFound, status=exc.HTTPBadRequest),
+    ErrorMapping(exception.InventoryRecordNotFound, status=exc.HTTPBadRequest),
+    ErrorMapping(exception.NotFound, status=exc.HTTPNotFound),
+    ErrorMapping(exception.Invalid, status=exc.HTTPBadRequest),
+    ErrorMapping(exception.DuplicateQueryKey, code=QUERY_DUPLICATE_KEY),
+    ErrorMapping(exception.BadQueryValue, code=QUERY_BAD_VALUE),
+    ErrorMapping(exception.MissingQueryValue, code=QUERY_MISSING_VALUE),
+    ErrorMapping(exception.BadQuery, status=exc.HTTPBadRequest),
+    ErrorMapping(exception.ConcurrentUpdate, status=exc.HTTPConflict, code=CONCURRENT_UPDATE),
+    ErrorMapping(exception.DuplicateProviderName, status=exc.HTTPConflict, code=DUPLICATE_NAME),
+    ErrorMapping(exception.DuplicateProviderUuid, status=exc.HTTPConflict, code=DUPLICATE_NAME),
+    ErrorMapping(exception.CannotDeleteParentProvider, status=exc.HTTPConflict, code=PROVIDER_CANNOT_DELETE_PARENT),
+    ErrorMapping(exception.ResourceProviderInUse, status=exc.HTTPConflict, code=PROVIDER_IN_USE),
+    ErrorMapping(exception.InventoryInUse, status=exc.HTTPConflict, code=INVENTORY_INUSE),
+    ErrorMapping(exception.Conflict, status=exc.HTTPConflict),
+)
+
+
+def http_error(
+    error: exception.PlacementError, special: Iterable[ErrorMapping], values: Mapping[str, str]
+) -> exc.HTTPError | None:
+    """Return the HTTP error for an exception; None if no rule matches.
+
+    :param special: rules that come before the general rules. The text, the status and the code each come from the first
+        matching rule that has one.
+    :param values: the fields in texts of ``special`` that are not in the exception's data.
+    """
+    rules = [rule for rule in (*special, *_GENERAL) if isinstance(error, rule.when)]
+    status = next((rule.status for rule in rules if rule.status), None)
+    if status is None:
+        return None
+    code = next((rule.code for rule in rules if rule.code), DEFAULT)
+    fields: dict[str, Any] = {**error.data, **values, 'error': error}
+    return status(rules[0].text.format(**fields), comment=code)
+
+
+# From HTTP errors to error documents ----------------------------------------------------------------------
+
+
 def respond(error: exc.HTTPException, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Respond to a request with ``error``. This is a WSGI application with an additional argument."""
-    return response_for(error, environ)(environ, start_response)
-
-
-def response_for(error: exc.HTTPException, environ: Mapping[str, Any]) -> webob.Response:
-    """Make the response for ``error``.
+    """Respond to a request with ``error``. This is a WSGI application with an additional argument.
 
     :param error: its ``detail`` is the reason, its ``comment`` the error code (None for the default). Its headers, such
         as ``Allow``, are also sent. A mapping in an attribute ``members`` is added to the JSON object.
-    :param environ: the environment of the request. Its Accept header selects JSON, HTML or plain text.
-    :returns: the response, without a body for HEAD.
+    :param environ: the environment of the request. Its Accept header selects JSON, HTML or plain text. The response to
+        HEAD has no body.
     """
     detail, media_type = _detail(error, environ), _preferred(environ.get('HTTP_ACCEPT'))
     if media_type == 'application/json':
@@ -60,7 +121,8 @@ def response_for(error: exc.HTTPException, environ: Mapping[str, Any]) -> webob.
         body, headers = b'', [('Content-Length', '0')]
     skipped = ('content-type', 'content-length')
     headers += [(name, value) for name, value in error.headerlist if name.lower() not in skipped]
-    return webob.Response(status=error.status, headerlist=headers, app_iter=[body])
+    response = webob.Response(status=error.status, headerlist=headers, app_iter=[body])
+    return response(environ, start_response)
 
 
 def _document(error: exc.HTTPException, detail: str, environ: Mapping[str, Any]) -> bytes:
