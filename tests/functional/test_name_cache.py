@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 import webob
-from oslo_config import cfg
 
 from placement import exception
 from placement.db import change_log
@@ -15,7 +14,6 @@ from placement.db.api import Database
 from placement.objects.resource_class import ResourceClass
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
-from tests.support import applications, name_lists
 from tests.support.fixtures import Counter
 from tests.support.http_client import demand
 
@@ -52,11 +50,6 @@ def test_standard_names_are_read_from_the_database_once(context: RequestContext,
         assert _id(context.db, ResourceClass, 'VCPU') == 0
     with queries(at_most=0):
         assert _id(context.db, ResourceClass, 'MEMORY_MB') == 1
-
-
-def test_lists_have_what_another_process_wrote(app: Any, conf: cfg.ConfigOpts) -> None:
-    with applications.application(conf.placement_database.connection) as other:
-        name_lists.check(app, other)
 
 
 @pytest.mark.parametrize('kind', ['traits', 'resource_classes'])

@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from placement import deploy
 from placement.db import migration
-from tests.support import applications, first_schema
+from tests.support import applications
 
 
 def test_a_start_creates_the_schema(conf: cfg.ConfigOpts) -> None:
@@ -25,7 +25,3 @@ def test_a_schema_of_a_later_release_is_not_upgraded(tmp_path: pathlib.Path) -> 
             connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
         with pytest.raises(migration.UnknownRevision, match='999'):
             db.sync()
-
-
-def test_the_schema_of_the_first_release_is_upgraded(tmp_path: pathlib.Path) -> None:
-    first_schema.check_upgrade(f'sqlite:///{tmp_path / "placement.sqlite"}')

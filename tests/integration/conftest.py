@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,8 +14,6 @@ from tests.support import applications, databases, servers
 from tests.support.fixtures import app, conf, context, db, point_commands_at, queries
 
 __all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
-
-_why_unavailable = functools.cache(databases.why_unavailable)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -38,16 +35,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def setting(request: pytest.FixtureRequest) -> databases.Setting:
     """The server and isolation level of a test; parametrize it with ``databases.on``."""
     chosen: databases.Setting = request.param
-    reason = _why_unavailable(chosen.server, chosen.driver)
-    if reason is not None:
-        databases.unavailable(chosen.server, reason)
+    databases.require(chosen.server, chosen.driver)
     return chosen
 
 
 @pytest.fixture(scope='module')
-def database(setting: databases.Setting) -> Iterator[sa.URL]:
+def database(setting: databases.Setting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.URL]:
     """An empty database on the setting's server, without the setting."""
-    with databases.fresh(databases.server_url(setting.server, setting.driver)) as url:
+    with databases.empty(setting.server, tmp_path_factory.mktemp('database'), setting.driver) as url:
         yield url
 
 

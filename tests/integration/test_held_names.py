@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support import applications, databases, lasting_ids, name_lists
+from tests.support import databases
 from tests.support.http_client import create_provider
 from tests.support.locking import Service
 
@@ -45,14 +45,6 @@ def no_new_consumer(service: Service, consumer: str) -> contextlib.AbstractConte
         'INSERT INTO placement_consumers (uuid, project_id, user_id)'
         f" SELECT '{consumer}', p.id, u.id FROM placement_projects p, placement_users u LIMIT 1"
     )
-
-
-def test_no_id_is_given_twice(load_application: Callable[..., Any]) -> None:
-    lasting_ids.check(applications.administrator(load_application({}).db))
-
-
-def test_lists_have_what_another_process_wrote(load_application: Callable[..., Any]) -> None:
-    name_lists.check(load_application({}), load_application({}))
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import os
+import pathlib
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -79,8 +81,9 @@ def mysqlclient() -> Setting:
 
 def parameters(*chosen: Setting) -> list[object]:
     """The settings as parameters of a test, marked with the server that they need."""
+    marks = {setting.server: getattr(pytest.mark, setting.server) for setting in chosen if setting.server != 'sqlite'}
     return [
-        pytest.param(setting, marks=getattr(pytest.mark, setting.server), id=f'{setting.server}-{setting.name}')
+        pytest.param(setting, marks=marks.get(setting.server, ()), id=f'{setting.server}-{setting.name}')
         for setting in chosen
     ]
 
@@ -90,6 +93,8 @@ def on(*chosen: Setting) -> pytest.MarkDecorator:
     return pytest.mark.parametrize('setting', parameters(*chosen), indirect=True)
 
 
+#: On SQLite a test runs without any server.
+EVERYWHERE = on(Setting('sqlite', 'default'), *defaults())
 ON_EACH = on(*defaults())
 ON_POSTGRESQL, ON_MARIADB = (on(setting) for setting in defaults())
 
@@ -103,6 +108,12 @@ def unavailable(word: str, reason: str) -> None:
     pytest.skip(f'{NOT_RUN}{word}: {reason}')
 
 
+def require(server: str, driver: str | None = None) -> None:
+    """Skip a test, or let it fail, unless ``server`` can be used; SQLite always can."""
+    if server != 'sqlite' and (reason := why_unavailable(server, driver)):
+        unavailable(server, reason)
+
+
 def server_url(server: str, driver: str | None = None) -> sa.URL:
     """The administrator's URL of ``postgresql`` or ``mariadb``, from the environment or the local one."""
     if server == 'postgresql':
@@ -112,6 +123,7 @@ def server_url(server: str, driver: str | None = None) -> sa.URL:
     return url.set(drivername=driver) if driver else url
 
 
+@functools.cache
 def why_unavailable(server: str, driver: str | None = None) -> str | None:
     """Why tests on ``server`` cannot run, None when they can."""
     url = server_url(server, driver)
@@ -142,6 +154,17 @@ def fresh(url: sa.URL) -> Iterator[sa.URL]:
         yield url.set(database=name)
     finally:
         execute(url, f'DROP DATABASE {name}' + (' WITH (FORCE)' if postgresql else ''))
+
+
+@contextlib.contextmanager
+def empty(server: str, directory: pathlib.Path, driver: str | None = None) -> Iterator[sa.URL]:
+    """The URL of a new, empty database, which on SQLite is a file in ``directory``; ``require`` the server."""
+    require(server, driver)
+    if server == 'sqlite':
+        yield sa.make_url(f'sqlite:///{directory}/placement.sqlite')
+        return
+    with fresh(server_url(server, driver)) as url:
+        yield url
 
 
 @contextlib.contextmanager

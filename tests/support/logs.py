@@ -33,16 +33,8 @@ def opened(url: str | sa.URL, **options: object) -> Database:
 @contextlib.contextmanager
 def fresh(server: str, directory: Any) -> Iterator[sa.URL]:
     """The URL of a new database with the schema."""
-    with contextlib.ExitStack() as stack:
-        if server == 'sqlite':
-            url = sa.make_url(f'sqlite:///{directory}/placement.sqlite')
-        else:
-            reason = databases.why_unavailable(server)
-            if reason is not None:
-                databases.unavailable(server, reason)
-            url = stack.enter_context(databases.fresh(databases.server_url(server)))
-        with applications.database(url) as db:
-            db.sync()
+    with databases.empty(server, directory) as url, applications.database(url) as db:
+        db.sync()
         yield url
 
 
