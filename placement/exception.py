@@ -137,7 +137,7 @@ class CannotUpdateStandardResourceClass(Invalid):
 
 
 class CannotDeleteStandardResourceClass(Invalid):
-    template = 'Cannot delete standard resource class {resource_class}'
+    template = 'Cannot delete standard resource class {name}'
 
 
 class CannotDeleteStandardTrait(Invalid):
@@ -192,7 +192,7 @@ class ResourceClassExists(NameTaken):
 
 
 class ResourceClassInUse(Conflict):
-    template = 'Class is in use in inventory: {resource_class}'
+    template = 'Class is in use in inventory: {name}'
 
 
 class MaxRetriesExceeded(Conflict):

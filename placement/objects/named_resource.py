@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import sqlalchemy as sa
@@ -18,14 +18,6 @@ from placement.objects.base import Context
 _MAX_RETRIES = 9
 
 
-class ErrorFactories(NamedTuple):
-    """Functions from a name to an exception: the name does not exist, is standard, or is in use."""
-
-    not_found: Callable[[str], exception.NotFound]
-    standard: Callable[[str], exception.Invalid]
-    in_use: Callable[[str], exception.Conflict]
-
-
 class NameList(NamedTuple):
     """Names in order of id, and the aware time of the latest change; None if it is unknown or there are no names."""
 
@@ -36,12 +28,15 @@ class NameList(NamedTuple):
 class NamedResource(base.Timestamped):
     """A row of a table of names.
 
-    ``TABLE`` is the table. ``USES`` selects one row that refers to the name with the id ``sought``.
+    ``TABLE`` is the table. ``USES`` selects one row that refers to the name with the id ``sought``. The others are the
+    exceptions for a name that does not exist, that is standard, and that is in use.
     """
 
     TABLE: ClassVar[sa.Table]
     USES: ClassVar[sa.Select[Any]]
-    ERRORS: ClassVar[ErrorFactories]
+    NOT_FOUND: ClassVar[type[exception.ResourceClassNotFound] | type[exception.TraitNotFound]]
+    STANDARD: ClassVar[type[exception.Invalid]]
+    IN_USE: ClassVar[type[exception.Conflict]]
 
     id: int
     name: str
@@ -83,14 +78,13 @@ class NamedResource(base.Timestamped):
         """Read the row of ``name``.
 
         :param tx: the transaction in which to read it; None to read it alone.
-        :raises NotFound: there is none: ``ERRORS.not_found``.
+        :raises NotFound: there is none.
         """
         query = sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
         rows: Sequence[sa.Row[Any]] = ()
         if sql.storable(name):
             rows = context.db.fetch_all(query) if tx is None else tx.execute(query).all()
-        if not rows:
-            raise cls.ERRORS.not_found(name)
+        cls.NOT_FOUND.raise_unless_known([name], [row.name for row in rows])
         return cls.from_row(context, rows[0])
 
     @classmethod
@@ -119,17 +113,17 @@ class NamedResource(base.Timestamped):
     def destroy(cls, context: Context, name: str) -> None:
         """Delete a custom name.
 
-        :raises NotFound: there is none: ``ERRORS.not_found``.
-        :raises Invalid: it is standard: ``ERRORS.standard``.
-        :raises Conflict: it is in use: ``ERRORS.in_use``.
+        :raises NotFound: there is none.
+        :raises Invalid: it is standard.
+        :raises Conflict: it is in use.
         """
 
         def work(tx: sa.Connection) -> None:
             resource = cls.get_by_name(context, name, tx)
             if not name_cache.is_custom(name):
-                raise cls.ERRORS.standard(name)
+                raise cls.STANDARD(name=name)
             if tx.execute(cls.USES, {'sought': resource.id}).first() is not None:
-                raise cls.ERRORS.in_use(name)
+                raise cls.IN_USE(name=name)
             # If another transaction has used the name since, the foreign key fails and the next attempt finds the use.
             deleted = tx.execute(
                 cls.TABLE.delete().where(cls.TABLE.c.id == resource.id, cls.TABLE.c.name == resource.name)

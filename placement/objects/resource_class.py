@@ -29,11 +29,9 @@ class ResourceClass(named_resource.NamedResource):
     VERSION = '1.0'
     TABLE = _classes
     USES = sa.select(_inventories.c.id).where(_inventories.c.resource_class_id == sa.bindparam('sought')).limit(1)
-    ERRORS = named_resource.ErrorFactories(
-        not_found=lambda name: exception.ResourceClassNotFound(resource_class=name),
-        standard=lambda name: exception.CannotDeleteStandardResourceClass(resource_class=name),
-        in_use=lambda name: exception.ResourceClassInUse(resource_class=name),
-    )
+    NOT_FOUND = exception.ResourceClassNotFound
+    STANDARD = exception.CannotDeleteStandardResourceClass
+    IN_USE = exception.ResourceClassInUse
 
     @classmethod
     def create(cls, context: Context, name: str) -> ResourceClass:

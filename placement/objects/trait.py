@@ -31,11 +31,9 @@ class Trait(named_resource.NamedResource):
     #: In order of id.
     WITH_PROVIDER = base.with_provider(_JOINED, _traits.c.id, *_traits.c)
     USES = sa.select(_provider_traits.c.trait_id).where(_provider_traits.c.trait_id == sa.bindparam('sought')).limit(1)
-    ERRORS = named_resource.ErrorFactories(
-        not_found=lambda name: exception.TraitNotFound(names=name),
-        standard=lambda name: exception.CannotDeleteStandardTrait(name=name),
-        in_use=lambda name: exception.TraitInUse(name=name),
-    )
+    NOT_FOUND = exception.TraitNotFound
+    STANDARD = exception.CannotDeleteStandardTrait
+    IN_USE = exception.TraitInUse
 
     @classmethod
     def create(cls, context: Context, name: str) -> Trait:
@@ -74,9 +72,7 @@ class Trait(named_resource.NamedResource):
         """
         desired = sorted(set(names))
         by_name = {trait.name: trait for trait in (*present, *named)}
-        missing = [name for name in desired if name not in by_name]
-        if missing:
-            raise exception.TraitNotFound(names=', '.join(missing))
+        exception.TraitNotFound.raise_unless_known(desired, by_name)
         present_ids = {trait.name: trait.id for trait in present}
         removed = sorted(present_ids[name] for name in present_ids.keys() - desired)
         added = {name: by_name[name].id for name in desired if name not in present_ids}
