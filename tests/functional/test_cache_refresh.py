@@ -461,20 +461,3 @@ def test_providers_that_a_write_does_not_change_are_kept(
 
     assert list(after.partitions[0].fragments('generation', both, write)) == [b'2', b'1']
     assert written == [host.uuid]
-
-
-def test_a_snapshot_shows_its_own_usage_also_when_it_is_read_late(
-    provider_cache: Counting, context: RequestContext, host: ResourceProvider
-) -> None:
-    """Whichever of the later ones was read before."""
-    snapshots = [provider_cache.up_to_date()]
-    for _ in range(4):
-        claim_one(context, host)
-        snapshots.append(provider_cache.up_to_date())
-    assert provider_cache.builds == 1
-    for number in (3, 0, 4, 1, 2):
-        record = snapshots[number].find_provider(host.uuid)
-        assert record is not None
-        assert (record.generation, record.inventories['VCPU'].used) == (1 + number, number)
-        assert snapshots[number].find_provider(host.uuid) is record
-    assert_same(snapshots[-1], scratch(context.db))

@@ -1,12 +1,18 @@
-"""GET /allocation_candidates as a service: extreme queries, settings, and what it costs."""
+"""GET /allocation_candidates as a service: extreme queries, settings, what it costs, and what is logged of searches."""
 
 from __future__ import annotations
 
+import logging
 import tracemalloc
 from typing import Any
+from urllib.parse import parse_qsl
 
+import pytest
 from oslo_config import cfg
 
+from placement.ops.explain import searches_in_text
+from placement.web import context
+from tests.support.search import hard
 from tests.support.search.examples import TOPOLOGIES
 from tests.support.search.oracle import RP, flat, record, rp
 from tests.support.search.query_strings import uuid_of
@@ -63,3 +69,145 @@ def test_memory_for_a_symmetric_tree_is_bounded_by_the_limit(app: Any) -> None:
     tracemalloc.stop()
     assert len(response.json['allocation_requests']) == 1000
     assert peak < 50_000_000
+
+
+# What is logged ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    # Its lines are not about searches.
+    caplog.set_level(logging.WARNING, logger='placement.cache.refresh')
+    caplog.set_level(logging.INFO)
+
+
+def _logged(caplog: pytest.LogCaptureFixture, word: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if word in record.getMessage()]
+
+
+def test_the_bound_on_candidates_is_a_setting_and_is_logged_once(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = Stored(app, flat(10))
+    conf.set_override('max_allocation_candidates', 10, 'placement')
+    assert len(stored.candidates('resources=VCPU:1')['allocation_requests']) == 10
+    assert not _logged(caplog, 'max_allocation_candidates')
+    conf.set_override('max_allocation_candidates', 4, 'placement')
+    for query in ('resources=VCPU:1', 'resources=VCPU:1&limit=5'):
+        caplog.clear()
+        assert len(stored.candidates(query)['allocation_requests']) == 4
+        assert len(_logged(caplog, 'max_allocation_candidates')) == 1
+    assert 'resources=VCPU%3A1&limit=5' in caplog.text
+    caplog.clear()
+    assert len(stored.candidates('resources=VCPU:1&limit=3')['allocation_requests']) == 3
+    conf.set_override('max_allocation_candidates', -1, 'placement')
+    assert len(stored.candidates('resources=VCPU:1')['allocation_requests']) == 10
+    assert not _logged(caplog, 'max_allocation_candidates')
+
+
+def test_the_bound_on_the_size_of_an_answer_is_a_setting_and_is_logged_once(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = Stored(app, flat(600))
+    conf.set_override('max_allocation_candidates_size', 1000, 'placement')
+    for random_order in (False, True):
+        conf.set_override('randomize_allocation_candidates', random_order, 'placement')
+        caplog.clear()
+        response = stored.candidates('resources=VCPU:1')
+        assert len(response['allocation_requests']) == len(response['provider_summaries']) == 500
+        assert len(_logged(caplog, 'max_allocation_candidates_size = 1000 for resources=VCPU')) == 1
+        caplog.clear()
+        assert len(stored.candidates('resources=VCPU:1&limit=500')['allocation_requests']) == 500
+        assert not _logged(caplog, 'Stopped at')
+
+
+def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    topology, hard_query = hard.packing(0, classes=3)
+    stored = Stored(app, topology)
+    amounts = {
+        group.number: ','.join(f'{name}:{n}' for name, n in group.resources.items()) for group in hard_query.groups
+    }
+    query = '&'.join(f'resources{suffix}={value}' for suffix, value in amounts.items()) + '&group_policy=none&limit=1'
+    conf.set_override('max_search_steps_per_tree', 1000, 'placement')
+    assert stored.candidates(query)['allocation_requests'] == []
+    [line] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert 'Stopped at [placement] max_search_steps_per_tree = 1000 for resources1=' in line.getMessage()
+    [empty] = _logged(caplog, 'No allocation candidates')
+    assert 'limit reached: tree_steps' in empty
+    assert all(len(line) < 2300 for line in _logged(caplog, 'Stopped at'))
+    caplog.clear()
+    conf.set_override('max_search_steps', 3000, 'placement')
+    stored.candidates(query)
+    assert len(_logged(caplog, 'Stopped at [placement] max_search_steps = 3000 for')) == 1
+
+
+def test_lines_about_a_long_query_are_short(app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture) -> None:
+    """Both the query and the rules that are explained are shortened."""
+    stored = Stored(app, flat(3))
+    aggregates = ','.join(f'other{number}' for number in range(1000))
+    stored.candidates(f'resources=VCPU:1&member_of=in:{aggregates}')
+    conf.set_override('max_allocation_candidates', 1, 'placement')
+    stored.candidates(f'resources=VCPU:1&member_of=in:{aggregates},all')
+    lines = [*_logged(caplog, 'No allocation candidates'), *_logged(caplog, 'max_allocation_candidates')]
+    assert len(lines) == 2
+    assert all('resources=VCPU%3A1&member_of=' in line and len(line) < 4096 for line in lines), list(map(len, lines))
+
+
+# Searches without result ------------------------------------------------------------------------------------
+
+
+def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    stored = Stored(app, TOPOLOGIES['X1'])
+    stored.candidates('resources=VCPU:5,MEMORY_MB:5000')
+    [line] = _logged(caplog, 'No allocation candidates')
+    assert 'resources VCPU:5: 1 tree, 1 provider, 1 with too little total capacity, 1 full; ' in line
+    assert 'resources MEMORY_MB:5000: 0 trees' in line
+    caplog.clear()
+    stored.candidates('resources=VCPU:1')
+    assert not _logged(caplog, 'No allocation candidates')
+
+
+def test_the_same_empty_search_is_explained_once_per_interval(
+    app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = Stored(app, TOPOLOGIES['X1'])
+    for _ in range(3):
+        stored.candidates('resources=VCPU:100')
+    stored.candidates('resources=VCPU:101')
+    first, other = _logged(caplog, 'No allocation candidates')
+    assert 'VCPU%3A100' in first
+    assert 'VCPU%3A101' in other
+    assert 'more since' not in first + other
+    monkeypatch.setattr(context, 'LOG_INTERVAL_SECONDS', 0)
+    caplog.clear()
+    stored.candidates('resources=VCPU:100')
+    [line] = _logged(caplog, 'No allocation candidates')
+    assert line.endswith(' (2 more since the last such line)')
+
+
+def test_queries_of_empty_searches_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, '_MAX_QUERIES', 2)
+    searches = context.EmptySearches(None)
+    assert [searches.count_search(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
+
+
+def test_long_queries_of_empty_searches_do_not_stay_in_memory() -> None:
+    searches = context.EmptySearches(None)
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            assert searches.count_search(f'resources=VCPU:{number}{"0" * 60_000}') == 0
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_explain_command_accepts_lines_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    stored = Stored(app, TOPOLOGIES['X1'])
+    stored.candidates('resources=VCPU:100&member_of=in:x,y&limit=5')
+    searches = {searches_in_text.find_query(record.getMessage()) for record in caplog.records}
+    [query] = {query for query, _ in searches}
+    assert parse_qsl(query)[0] == ('resources', 'VCPU:100')
+    assert {version for _, version in searches} == {None, '1.29'}

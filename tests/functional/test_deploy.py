@@ -1,4 +1,4 @@
-"""The WSGI pipeline: the order of its stages, and what each does to requests."""
+"""The application: what each stage of the WSGI pipeline does to requests, and the schema at the start."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import webob
+from oslo_config import cfg
 from webob import exc
 
 from placement import conf as configuration
 from placement import deploy, exception, handler
+from placement.db import migration
 from placement.web.context import RequestContext
 from placement.web.operation import Operation
 from tests.support import applications, fixtures
@@ -115,7 +117,7 @@ def test_an_encoded_slash_is_no_separator_where_the_server_passes_the_raw_path(l
 # Bodies -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('length', ['x', '-1', '1_0', '9' * 5000])
+@pytest.mark.parametrize('length', ['x', '-1', '1.5', '1_0', '9' * 5000])
 def test_a_content_length_is_an_integer(load: Load, length: str) -> None:
     response = _send(load(), '/', Content_Length=length, Content_Type='text/plain')
     assert response.status_code == 400
@@ -276,3 +278,21 @@ def test_a_query_string_that_is_too_long_is_rejected(app: Any) -> None:
     response = request.get_response(app)
     assert response.status_int == 400
     assert 'Invalid query string parameters: longer than 65536 bytes.' in response.json['errors'][0]['detail']
+
+
+# The schema at the start ------------------------------------------------------------------------------------------
+
+
+def test_a_start_creates_the_schema(conf: cfg.ConfigOpts) -> None:
+    deploy.loadapp(conf).db.dispose()
+    with applications.database(conf.placement_database.connection) as db:
+        assert migration.recorded_revision(db.engine) == migration.head()
+
+
+def test_a_schema_of_a_later_release_is_not_upgraded(tmp_path: pathlib.Path) -> None:
+    with applications.database(tmp_path / 'placement.sqlite') as db:
+        db.sync()
+        with db.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
+        with pytest.raises(migration.UnknownRevision, match='999'):
+            db.sync()

@@ -1,16 +1,13 @@
-"""The change log: what each write records, how the log is read, and the numbers of slots."""
+"""The change log: what a write has to record, how the log is read, and the numbers of slots."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 import sqlalchemy as sa
 
 from placement import exception
-from placement.capacity import InventoryRecord
-from placement.claims.claim import delete_allocations
 from placement.db import change_log, generation, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
@@ -20,7 +17,8 @@ from placement.db.generation import ProviderGeneration
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import logs
-from tests.support.objects import claim, create_provider, set_aggregates, set_inventories, set_traits
+from tests.support.log_watch import Watch
+from tests.support.objects import claim, create_provider
 
 Logged = Callable[[], dict[int, int]]
 
@@ -39,35 +37,6 @@ def logged(db: Database) -> Logged:
     log_positions = [LogPosition()]
     read_changes()
     return read_changes
-
-
-def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext, logged: Logged) -> None:
-    host, other = create_provider(context), create_provider(context)
-    child = create_provider(context, 'child', other.uuid)
-    assert logged() == {provider.id: ChangeKind.PROVIDER for provider in (host, other, child)}
-    set_inventories(host, ('VCPU', InventoryRecord(8)))
-    set_traits(host, ['HW_CPU_X86_AVX2'])
-    set_aggregates(host, [str(uuid.uuid4())], increment_generation=True)
-    assert logged() == {host.id: ChangeKind.PROVIDER}
-    set_aggregates(host, [], increment_generation=False)
-    assert logged() == {host.id: ChangeKind.PROVIDER}
-    set_traits(host, ['HW_CPU_X86_AVX2'])
-    assert logged() == {}
-    ResourceProvider.rename_and_move(context, other.uuid, 'another', host.uuid)
-    assert logged() == {other.id: ChangeKind.PROVIDER, child.id: ChangeKind.PROVIDER}
-    ResourceProvider.destroy(context, child.uuid)
-    assert logged() == {child.id: ChangeKind.PROVIDER}
-
-
-def test_claims(context: RequestContext, logged: Logged) -> None:
-    host, other = create_provider(context, VCPU=8), create_provider(context, VCPU=8)
-    logged()
-    consumer = claim(context, {host.uuid: {'VCPU': 1}})
-    assert logged() == {host.id: ChangeKind.USAGE}
-    claim(context, {other.uuid: {'VCPU': 1}}, consumer)
-    assert logged() == {host.id: ChangeKind.USAGE, other.id: ChangeKind.USAGE}
-    delete_allocations(context.db, consumer)
-    assert logged() == {other.id: ChangeKind.USAGE}
 
 
 def test_provider_entry_replaces_usage_entry(db: Database, logged: Logged) -> None:
@@ -197,10 +166,6 @@ def go_on(tx: sa.Connection, slot: int, sequence: int, token: int, provider: int
     tx.execute(tables.change_log.insert(), values | {'slot_id': slot, 'provider_id': provider, 'kind': 2})
 
 
-def log_position(positions: dict[int, Position]) -> LogPosition:
-    return LogPosition(positions)
-
-
 def test_a_vector_has_the_sums_of_the_database(db: Database, slots: list[int]) -> None:
     with db.engine.begin() as tx:
         add_slots(tx, 40, 70)
@@ -224,14 +189,14 @@ def test_entries_that_are_missing_or_of_another_transaction(db: Database, slots:
         upto = change_log.read_log_position(tx)
         assert change_log.read_since(tx, before, upto) == dict.fromkeys((22, 23, 24), ChangeKind.PROVIDER)
         assert change_log.read_since(tx, upto, upto) == {}
-        later = log_position({**upto.slots, 2: Position(3, 30)})
+        later = LogPosition({**upto.slots, 2: Position(3, 30)})
         assert change_log.read_since(tx, later, upto) == {24: ChangeKind.PROVIDER}
-        new = log_position({id_: position for id_, position in upto.slots.items() if id_ != 2})
+        new = LogPosition({id_: position for id_, position in upto.slots.items() if id_ != 2})
         assert change_log.read_since(tx, new, upto) == {2: ChangeKind.USAGE} | dict.fromkeys(
             (22, 23, 24), ChangeKind.PROVIDER
         )
         with pytest.raises(change_log.LogTruncated, match='number 3 of slot 2'):
-            change_log.read_since(tx, log_position({**upto.slots, 2: Position(3, 31)}), upto)
+            change_log.read_since(tx, LogPosition({**upto.slots, 2: Position(3, 31)}), upto)
     for missing, readable in ((1, Position(2, 20)), (3, Position(4, 40))):
         with db.engine.begin() as tx:
             log = tables.change_log.c
@@ -240,15 +205,15 @@ def test_entries_that_are_missing_or_of_another_transaction(db: Database, slots:
             for start in (before, new, *([later] if missing == 3 else [])):
                 with pytest.raises(change_log.LogTruncated):
                     change_log.read_since(tx, start, upto)
-            change_log.read_since(tx, log_position({**upto.slots, 2: readable}), upto)
+            change_log.read_since(tx, LogPosition({**upto.slots, 2: readable}), upto)
 
 
 def test_relations() -> None:
-    current = log_position({1: Position(5, 50), 2: Position(7, 70), 40: Position(0, 0)})
+    current = LogPosition({1: Position(5, 50), 2: Position(7, 70), 40: Position(0, 0)})
 
     def relation(**changed: Position | None) -> Relation:
         positions = {**current.slots, **{int(name[1:]): position for name, position in changed.items()}}
-        return current.relation(log_position({id_: position for id_, position in positions.items() if position}))
+        return current.relation(LogPosition({id_: position for id_, position in positions.items() if position}))
 
     assert relation() is Relation.SAME
     assert relation(_1=Position(6, 1)) is Relation.NEWER
@@ -308,3 +273,43 @@ def test_a_slot_whose_transaction_may_still_be_open_is_not_used_again(db: Databa
         break_down()
     with db._slots.lease() as following:
         assert following.slot_id not in used
+
+
+# The fixture that watches the change log in every test ------------------------------------------------------------
+
+
+@pytest.fixture
+def hosts(context: RequestContext) -> list[ResourceProvider]:
+    return [create_provider(context, VCPU=8) for _ in range(2)]
+
+
+def claim_of_both(context: RequestContext, hosts: list[ResourceProvider]) -> None:
+    claim(context, {host.uuid: {'VCPU': 1} for host in hosts})
+
+
+def seen(watch: Watch) -> list[str]:
+    """What the watch found; taking it keeps it from failing the test."""
+    names = [line.partition(',')[0] for line in watch.unrecorded]
+    watch.unrecorded.clear()
+    return names
+
+
+def omit_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Make writers leave out the provider with the largest id from now on."""
+    whole = getattr(change_log, name)
+
+    def partly(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
+        whole(tx, sorted(provider_ids)[:-1])
+
+    monkeypatch.setattr(change_log, name, partly)
+
+
+def test_a_claim_that_does_not_note_one_provider(
+    watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = watch.seen
+    claim_of_both(context, hosts)
+    assert (watch.seen, seen(watch)) == (before + 1, [])
+    omit_last(monkeypatch, 'record_usage')
+    claim_of_both(context, hosts)
+    assert seen(watch) == [f'provider {hosts[1].id} changed (USAGE)']

@@ -1,10 +1,13 @@
-"""The package as it is installed: metadata, contents of the wheel, entry points, and an import without output."""
+"""The package as it is installed: metadata, wheel, entry points, an import without output, and what is beside it."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -12,6 +15,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from placement import policies
+from placement.cmd import manage, status
+from tests.support.fixtures import PointCommandsAt
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -175,3 +182,92 @@ def test_ci_runs_the_command_that_the_readme_gives() -> None:
     readme = (ROOT / 'README.md').read_text()
     (command,) = re.findall(r'^(python3 -m venv .*tox)$', readme, flags=re.MULTILINE)
     assert command in (ROOT / '.ci' / 'run').read_text()
+
+
+# The tools of oslo that operators run on this service -------------------------------------------------------------
+
+
+def test_a_sample_of_the_policy_can_be_generated(tmp_path: pathlib.Path) -> None:
+    sample = tmp_path / 'sample.yaml'
+    program = pathlib.Path(sys.executable).with_name('oslopolicy-sample-generator')
+    subprocess.run(
+        [program, '--namespace', 'placement', '--output-file', sample], check=True, timeout=120, env={**os.environ}
+    )
+    text = sample.read_text()
+    rules = [rule for rule in policies.list_rules() if not rule.deprecated_for_removal]
+    assert [rule.name for rule in rules if f'#"{rule.name}": "{rule.check_str}"' not in text] == []
+
+
+def test_the_tools_of_oslo_policy_find_redundant_rules(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text(
+        '"placement:traits:show": "rule:admin_or_service_api"\n"placement:traits:list": "role:reader"\n'
+    )
+    (tmp_path / 'placement.conf').touch()
+    program = pathlib.Path(sys.executable).with_name('oslopolicy-list-redundant')
+    listed = subprocess.run(
+        [program, '--namespace', 'placement'],
+        check=True,
+        timeout=120,
+        env={**os.environ, 'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert listed.stdout.splitlines() == ['"placement:traits:show": "rule:admin_or_service_api"']
+
+
+@pytest.mark.parametrize('namespace', ['placement', 'placement.conf'])
+def test_a_sample_of_the_configuration_has_every_group(tmp_path: pathlib.Path, namespace: str) -> None:
+    sample = tmp_path / 'sample.conf'
+    program = pathlib.Path(sys.executable).with_name('oslo-config-generator')
+    subprocess.run([program, '--namespace', namespace, '--output-file', sample], check=True, timeout=120)
+    text = sample.read_text()
+    for group in ('DEFAULT', 'api', 'placement', 'placement_database', 'cors', 'oslo_policy', 'keystone_authtoken'):
+        assert f'\n[{group}]\n' in f'\n{text}'
+    assert 'X-Identity-Status' in text
+
+
+# The package of the reference service, which has the same name ----------------------------------------------------
+
+
+SAID = 'openstack-placement 9.9.9 is installed as well. Both are the Python package "placement", and each overwrites'
+
+
+@pytest.fixture
+def beside(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, point_commands_at: PointCommandsAt) -> pathlib.Path:
+    """A directory in which it is installed, on the path of this process; and a database."""
+    metadata = tmp_path / 'site' / 'openstack_placement-9.9.9.dist-info' / 'METADATA'
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text('Metadata-Version: 2.1\nName: openstack-placement\nVersion: 9.9.9\n')
+    monkeypatch.syspath_prepend(tmp_path / 'site')
+    point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP', 'true')
+    monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'noauth2')
+    return tmp_path / 'site'
+
+
+def test_commands_warn_and_go_on(beside: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert manage.main(['db', 'sync']) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f'placement-manage: warning: {SAID}')
+    assert captured.err.count('\n') == 1
+    assert status.main(['upgrade', 'check', '--format', 'json']) == 0
+    assert capsys.readouterr().err.startswith(f'placement-status: warning: {SAID}')
+
+
+@pytest.mark.parametrize('start', [['-c', 'import placement.wsgi'], ['-m', 'placement.cmd.api', '--bind', '{taken}']])
+def test_the_service_warns(beside: pathlib.Path, start: list[str]) -> None:
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        taken = f'127.0.0.1:{listener.getsockname()[1]}'
+        command = [sys.executable, *(word.format(taken=taken) for word in start)]
+        environment = {**os.environ, 'PYTHONPATH': str(beside)}
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == ('{taken}' in start)
+    assert ended.stdout.count(SAID) == 1
+
+
+def test_there_is_no_warning_otherwise(
+    beside: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, 'path', [directory for directory in sys.path if directory != str(beside)])
+    assert manage.main(['db', 'sync']) == 0
+    assert capsys.readouterr().err == ''

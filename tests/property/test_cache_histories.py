@@ -112,22 +112,6 @@ def test_answers_follow_random_histories(applications: list[Any], seed: int) -> 
             assert search(searching, **request) == search(fresh, **request), request
 
 
-def test_answers_follow_the_rename_of_a_class(app: Any) -> None:
-    """The rows of its providers do not change, but the parts of answers that were kept ready for them do."""
-    send = sender(app)
-    provider = Universe(0).providers[0]
-    send('PUT', '/resource_classes/CUSTOM_OLD', None, '1.29')
-    send('POST', '/resource_providers', {'uuid': provider, 'name': 'host'}, '1.29')
-    inventories = {'VCPU': {'total': 8}, 'CUSTOM_OLD': {'total': 1}}
-    body = {'resource_provider_generation': 0, 'inventories': inventories}
-    assert send('PUT', f'/resource_providers/{provider}/inventories', body, '1.29')[0] == 200
-    for name in ('CUSTOM_OLD', 'CUSTOM_NEW'):
-        if name == 'CUSTOM_NEW':
-            assert send('PUT', '/resource_classes/CUSTOM_OLD', {'name': name}, '1.6')[0] == 200
-        _, response = send('GET', '/allocation_candidates?resources=VCPU:1', None, '1.29')
-        assert set(response['provider_summaries'][provider]['resources']) == {'VCPU', name}
-
-
 def search(app: Any, path: str, version: str) -> tuple[int | None, Any]:
     """The answer to a search, without what differs in every answer."""
     status, body = sender(app)('GET', path, None, version)

@@ -6,18 +6,29 @@ The default suite sends a quarter of them, the stage ``thorough`` all.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import applications
 from tests.support.malformed_requests import BODY_TEMPLATES, anything, bodies, derandomized, queries
 from tests.support.raw_client import GOOD_HEADERS, Request, Topology
 
 #: Requests per test, more than 5,000 in all.
 BODIES, QUERIES, ANYTHING = 2600, 1600, 1400
 DIVISOR = 1 if settings.get_current_profile_name() == 'thorough' else 4
+
+
+@pytest.fixture(scope='module')
+def topology(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
+    """An application with a database of its own, for malformed requests; one for all tests of a module."""
+    database = tmp_path_factory.mktemp('malformed') / 'placement.sqlite'
+    with applications.application(database, placement=applications.EVERY_MICROVERSION) as app:
+        topology = Topology(app, str(database))
+        yield topology
+        topology.close()
 
 
 def _attack(topology: Topology, requests: st.SearchStrategy[Request], count: int) -> None:
@@ -55,3 +66,16 @@ def test_good_request_of_each_template_is_understood(topology: Topology) -> None
         request = Request(method, target, headers, json.dumps(body).encode())
         answer = topology.attack(request)
         assert answer.status in {200, 201, 204, 409}, (request, answer)
+
+
+def test_text_that_no_database_can_hold_is_rejected(topology: Topology) -> None:
+    assert topology.attack(Request('POST', '/resource_providers', body=rb'{"name": "\u0000"}')).status == 400
+
+
+@pytest.mark.parametrize('text', ['a%0d%0aX-Evil: 1', 'a%0aX-Evil: 1', '%0d%0a%0d%0a<script>'])
+def test_line_breaks_do_not_reach_the_headers(topology: Topology, text: str) -> None:
+    """``send`` fails on a header with a line break; names from the path are in Location."""
+    for target in (f'/traits/{text}', f'/resource_classes/{text}', f'/resource_providers/{text}', f'/{text}'):
+        answer = topology.attack(Request('PUT', target, body=b'{"name": "n"}'))
+        assert answer.status in {400, 404}
+        assert 'x-evil' not in answer.headers

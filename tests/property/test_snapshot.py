@@ -67,5 +67,10 @@ def test_usage_changes_in_place(topology: list[RP], size: int, data: st.DataObje
         else provider
         for id_, provider in before.items()
     }
-    assert_same(state.next(Changes({}, usages)), Snapshot.build(NAMES, after.values()))
-    assert_same(state, Snapshot.build(NAMES, before.values()))
+    following = state.next(Changes({}, usages))
+    # Reading one of them changes neither: a provider is made when it is first read, and kept.
+    for snapshot, providers in ((state, before), (following, after), (state, before)):
+        assert_same(snapshot, Snapshot.build(NAMES, providers.values()))
+    assert all(
+        block.providers[row] is block.providers[row] for block in following.partitions for row in range(block.size)
+    )

@@ -42,7 +42,6 @@ CONFIGURED = {
     'cors': Setting(overrides={'cors': {'allowed_origin': ['https://dashboard.example.com']}}),
     'cors-any': Setting(overrides={'cors': {'allowed_origin': ['*']}}),
     'mounted': Setting(prefix='/placement'),
-    'policy-any-scope': Setting(overrides={'oslo_policy': {'enforce_scope': False}}),
 }
 
 _SINCE_1_30 = Setting(overrides={'placement': applications.EVERY_MICROVERSION})

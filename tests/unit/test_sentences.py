@@ -1,14 +1,15 @@
-"""The sentences of explanations: one for each kind of cause, and for each reason why an amount cannot be allocated."""
+"""The sentences of explanations, for each kind of cause and reason; and the request without some of its rules."""
 
 from __future__ import annotations
 
 import pytest
 
 from placement.ops.explain.blockers import Cause, CauseKind
-from placement.ops.explain.rules import Kind, Rule
+from placement.ops.explain.rules import Kind, Rule, without
 from placement.ops.explain.sentences import cause_text, rejection_texts
 from placement.ops.explain.stages import Shortfall, ShortfallKind
-from placement.search.requirements import ResourceCondition, TraitCondition
+from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.requirements import ResourceCondition, TraitCondition, TreeCondition
 
 TRAIT = Rule(Kind.REQUIRED, ('1', '2'), 'CUSTOM_RED', TraitCondition((frozenset({'CUSTOM_RED'}),)))
 ROOT = Rule(Kind.ROOT_REQUIRED, (), '!CUSTOM_RED', TraitCondition((frozenset({'CUSTOM_RED'}),), forbidden=True))
@@ -88,3 +89,11 @@ def test_every_kind_of_cause_has_a_sentence() -> None:
 def test_rejected_inventories_by_number() -> None:
     rejected = {ShortfallKind.MAX_UNIT: 1, ShortfallKind.TOTAL_CAPACITY: 2, ShortfallKind.FREE_CAPACITY: 4300}
     assert rejection_texts(rejected) == ['4,300 full', '2 with too little total capacity', '1 limited by max_unit']
+
+
+@pytest.mark.parametrize('kind', [Kind.ROOT_REQUIRED, Kind.IN_TREE, Kind.GROUP_POLICY])
+def test_rule_of_the_whole_request_that_nobody_can_leave_out_is_an_error(kind: Kind) -> None:
+    """A new parameter that is a condition but belongs to no group needs a case of its own."""
+    request = CandidateRequest(groups=(RequestGroup('', False, {'VCPU': 1}),))
+    with pytest.raises(TypeError, match=kind.name):
+        without(request, Rule(kind, (), 'uuid', TreeCondition(None, False, 'uuid')))

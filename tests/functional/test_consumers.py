@@ -1,4 +1,4 @@
-"""Types of consumers in the database: what survives, what a failed write leaves, and what an older schema may have."""
+"""Consumers in the database: what of their types survives and what a failed write leaves, and rows deleted by hand."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement.db import tables
+from placement.db.api import Database
 from tests.support import applications
 from tests.support.http_client import claim_body, create_provider, demand, send_request
 
@@ -130,3 +131,34 @@ def test_a_type_that_was_stored_by_another_service_is_shown_as_it_is(app: Any) -
         'usages'
     ]
     assert unknown == {'unknown': {'consumer_count': 2, 'VCPU': 2}}
+
+
+# Allocations whose consumer or inventory was deleted by hand ------------------------------------------------------
+
+
+CONSUMER = '/allocations/5b3d9d52-5a3e-4e0c-8a4e-7f0d1c2b3a02'
+
+
+def test_without_a_consumer_they_are_used_but_not_shown_and_a_new_claim_replaces_them(app: Any, db: Database) -> None:
+    host = create_provider(app, VCPU=4)
+    demand(app, 'PUT', CONSUMER, claim_body({host: {'VCPU': 2}}))
+    with db.engine.begin() as connection:
+        connection.execute(tables.consumers.delete())
+    assert demand(app, 'GET', CONSUMER).json == {'allocations': {}}
+    assert demand(app, 'GET', f'/resource_providers/{host}/allocations').json['allocations'] == {}
+    assert demand(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 2}
+    assert send_request(app, 'PUT', CONSUMER, claim_body({host: {'VCPU': 3}}, 0)).status_int == 409
+    demand(app, 'PUT', CONSUMER, claim_body({host: {'VCPU': 3}}))
+    assert demand(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 3}
+
+
+def test_without_an_inventory_they_can_be_released(app: Any, db: Database) -> None:
+    host, other = create_provider(app, VCPU=4), create_provider(app, VCPU=4)
+    demand(app, 'PUT', CONSUMER, claim_body({host: {'VCPU': 2}}))
+    provider = sa.select(tables.resource_providers.c.id).where(tables.resource_providers.c.uuid == host)
+    with db.engine.begin() as connection:
+        of_provider = tables.inventories.c.resource_provider_id == provider.scalar_subquery()
+        connection.execute(tables.inventories.delete().where(of_provider))
+    demand(app, 'PUT', CONSUMER, claim_body({other: {'VCPU': 1}}, 1))
+    assert demand(app, 'GET', f'/resource_providers/{host}/allocations').json['allocations'] == {}
+    assert demand(app, 'GET', f'/resource_providers/{other}/usages').json['usages'] == {'VCPU': 1}
