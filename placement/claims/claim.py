@@ -89,6 +89,7 @@ connection that breaks later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -98,7 +99,7 @@ from placement.claims import consumers, diagnosis, inventory_replacement, usage
 from placement.claims.current import CurrentState, delete_returning, read_current_state, retry
 from placement.claims.plan import ClaimPlan, check_generation, make_plan
 from placement.claims.request import ConsumerClaim, ReshapedProvider
-from placement.db import change_log, generation, inventory_rows, sql, tables
+from placement.db import change_log, generation, inventory_rows, tables
 from placement.db.api import Database, RollbackAndDiagnose
 from placement.db.batch import StatementBatch
 
@@ -166,7 +167,7 @@ def _write(
     :returns: for a reshape, the result of ``inventory_replacement.usage_after``.
     """
     # 0. Providers whose inventories are replaced.
-    providers = inventory_replacement.read_and_check_providers(tx, reshaped)
+    providers = inventory_replacement.read_and_check_providers(tx, reshaped) if reshaped else {}
     # 1. and 2. The reads of the claims, and the locks of resource classes.
     plan = make_plan(db, tx, claims, reshaped, providers)
     # 3. Projects, users and types.
@@ -175,7 +176,7 @@ def _write(
     def rejection() -> RollbackAndDiagnose:
         return RollbackAndDiagnose(lambda after: diagnosis.diagnose(after, plan))
 
-    batch, stored = StatementBatch(tx), dict[usage.InventoryKey, inventory_rows.InventoryRow]()
+    batch, stored = StatementBatch(tx), dict[usage.InventoryKey, sa.Row[Any]]()
     try:
         # 4. Consumers.
         consumers.add_statements(batch, desired, plan.current.consumers)
@@ -239,10 +240,8 @@ def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> CurrentState:
 
 def _delete_rows(batch: StatementBatch, current: CurrentState) -> None:
     """Add the deletion of the current rows, by id: InnoDB then locks neither rows of other consumers nor gaps."""
-    for chunk in sql.chunks([row.id for row in current.rows]):
-        template = 'DELETE FROM placement_allocations WHERE id IN ({ids})'
-        text = sql.statement(template, ids=sql.placeholders(len(chunk)))
-        batch.add_statement(text, *chunk, rows=len(chunk), error=retry)
+    ids = [row.id for row in current.rows]
+    batch.add_for_ids('DELETE FROM placement_allocations WHERE id IN ({ids})', ids, error=retry)
 
 
 def _insert_rows(

@@ -111,10 +111,8 @@ def add_statements(
             updated.append((row, attributes))
     if updated and deleted:
         # Lock all in order of id, because the UPDATE and the DELETE each lock only their own rows in this order.
-        for ids in sql.chunks([row.id for row in rows]):
-            template = 'SELECT id FROM placement_consumers WHERE id IN ({ids}) ORDER BY id{lock}'
-            lock = sql.for_update(batch.tx.dialect)
-            batch.add_statement(sql.statement(template, ids=sql.placeholders(len(ids)), lock=lock), *ids)
+        select = 'SELECT id FROM placement_consumers WHERE id IN ({ids}) ORDER BY id'
+        batch.add_for_ids(select + sql.for_update(batch.tx.dialect), [row.id for row in rows])
     _add_updates(batch, updated)
     for chunk in sql.chunks(deleted, sql.MAX_ROWS_PER_STATEMENT):
         text = sql.delete_in_id_order(batch.tx.dialect, _TABLE, _unchanged(chunk), [row.id for row in chunk])

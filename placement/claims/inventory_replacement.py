@@ -14,7 +14,6 @@ from placement.claims.usage import InventoryKey
 from placement.db import change_log, generation, inventory_rows, sql, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
-from placement.db.inventory_rows import InventoryRow
 
 _inventories = tables.inventories
 
@@ -73,14 +72,14 @@ def add_increments(batch: StatementBatch, plan: ClaimPlan) -> None:
     generation.increment(batch, increments)
 
 
-def lock_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, InventoryRow]:
+def lock_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, sa.Row[Any]]:
     """Lock all inventories of the reshaped providers, and of the providers whose usage changes.
 
     :returns: the inventories of the reshaped providers.
     """
-    rows: list[InventoryRow] = []
+    rows: list[sa.Row[Any]] = []
     for chunk in sql.chunks(sorted(plan.reshaped_ids.union(change.inventory[0] for change in plan.changes))):
-        rows += map(InventoryRow._make, tx.execute(_LOCK, {'providers': chunk}))
+        rows += tx.execute(_LOCK, {'providers': chunk})
     return {
         (row.resource_provider_id, row.resource_class_id): row
         for row in rows
@@ -88,7 +87,7 @@ def lock_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, I
     }
 
 
-def add_writes(batch: StatementBatch, plan: ClaimPlan, stored: Mapping[InventoryKey, InventoryRow]) -> None:
+def add_writes(batch: StatementBatch, plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> None:
     """Add the statements that overwrite existing inventories and insert new ones.
 
     :param stored: from ``lock_inventories``.
@@ -102,7 +101,7 @@ def add_writes(batch: StatementBatch, plan: ClaimPlan, stored: Mapping[Inventory
 def add_deletions(
     batch: StatementBatch,
     plan: ClaimPlan,
-    stored: Mapping[InventoryKey, InventoryRow],
+    stored: Mapping[InventoryKey, sa.Row[Any]],
     rejection: Callable[[], Exception],
 ) -> None:
     """Add the statements that delete the inventories which the request removes.
@@ -110,11 +109,11 @@ def add_deletions(
     :param stored: from ``lock_inventories``.
     :param rejection: makes the exception to raise if some are in use.
     """
-    for chunk in sql.chunks([row.id for key, row in stored.items() if key not in plan.inventories]):
-        inventory_rows.delete_unused(batch, chunk, rejection)
+    removed = [row.id for key, row in stored.items() if key not in plan.inventories]
+    inventory_rows.delete_unused(batch, removed, rejection)
 
 
-def usage_after(plan: ClaimPlan, stored: Mapping[InventoryKey, InventoryRow]) -> dict[str, dict[str, int]]:
+def usage_after(plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> dict[str, dict[str, int]]:
     """Return the usage after the reshape, by provider uuid and class name; 0 for new inventories.
 
     :param stored: from ``lock_inventories``.

@@ -62,6 +62,22 @@ class StatementBatch:
         """
         self._statements.append(_Statement(text, values, rows, error))
 
+    def add_for_ids(
+        self, template: str, ids: Sequence[int], *values: Any, error: Callable[[], Exception] | None = None
+    ) -> None:
+        """Append a statement for every 900 of ``ids``.
+
+        :param template: has ``{ids}`` for the question marks of the ids, after the question marks of ``values``.
+        :param error: makes the exception to raise if the number of rows differs from the number of ids; None to allow
+            any number.
+        """
+        for chunk in sql.chunks(ids):
+            text = sql.statement(template, ids=sql.placeholders(len(chunk)))
+            if error is None:
+                self.add_statement(text, *values, *chunk)
+            else:
+                self.add_statement(text, *values, *chunk, rows=len(chunk), error=error)
+
     def add_insert(
         self,
         table: str,

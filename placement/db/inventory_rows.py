@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from oslo_log import log
 from oslo_utils import timeutils
@@ -22,8 +21,10 @@ from placement.db.batch import StatementBatch
 
 LOG = log.getLogger(__name__)
 
-KEY = 'resource_provider_id, resource_class_id'
-_COLUMNS = ', '.join((KEY, 'used', *FIELDS))
+_KEY = 'resource_provider_id, resource_class_id'
+_COLUMNS = ', '.join((_KEY, 'used', *FIELDS))
+#: For each column that an upsert overwrites, the column of the new row with the value.
+_OVERWRITTEN = {**{name: name for name in FIELDS}, 'updated_at': 'created_at'}
 #: Selects the sum of the allocations of a provider and class, and locks them.
 _ALLOCATED = (
     '(SELECT COALESCE(SUM(used), 0) FROM (SELECT used FROM placement_allocations'
@@ -34,30 +35,20 @@ _ALLOCATED = (
 _MAX_ROWS_PER_UPDATE = 100
 
 
-class InventoryRow(NamedTuple):
-    """What a write needs of an inventory that exists."""
-
-    id: int
-    resource_provider_id: int
-    resource_class_id: int
-    used: int
-
-
 def insert(
     batch: StatementBatch,
     records: Mapping[tuple[int, int], InventoryRecord],
     present: Collection[tuple[int, int]] = (),
-    otherwise: str = '',
 ) -> None:
     """Add the INSERT of ``records``.
 
     :param records: by provider id and class id.
-    :param present: the keys of inventories that exist. Their allocations are not read.
-    :param otherwise: if some exist, the end of the statement from ``sql.upsert_clause``.
+    :param present: the keys of inventories that exist. They are overwritten, and their allocations are not read.
     """
     rows = [(*key, key[0], None if key in present else key[1], *records[key][:-1]) for key in sorted(records)]
     allocated = _ALLOCATED.format(sql.SHARED_LOCKS[batch.tx.dialect.name])
     row = f'?, ?, {allocated}, {sql.placeholders(len(FIELDS))}'
+    otherwise = sql.upsert_clause(batch.tx, _KEY, _OVERWRITTEN) if present else ''
     batch.add_insert('placement_inventories', _COLUMNS, rows, row, otherwise=otherwise)
 
 
@@ -89,12 +80,9 @@ def _overwriting(count: int, of_one_provider: bool) -> str:
 def delete_unused(batch: StatementBatch, ids: Sequence[int], error: Callable[[], Exception]) -> None:
     """Add the DELETE of inventories by id.
 
-    :param ids: at most ``sql.MAX_VALUES_PER_STATEMENT``.
     :param error: makes the exception to raise if some are in use or do not exist.
     """
-    template = 'DELETE FROM placement_inventories WHERE id IN ({ids}) AND used = 0'
-    text = sql.statement(template, ids=sql.placeholders(len(ids)))
-    batch.add_statement(text, *ids, rows=len(ids), error=error)
+    batch.add_for_ids('DELETE FROM placement_inventories WHERE id IN ({ids}) AND used = 0', ids, error=error)
 
 
 def warn_of_overcommitment(uuid: str, used: Mapping[str, int], records: Mapping[str, InventoryRecord]) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.capacity import FIELDS, InventoryRecord
-from placement.db import generation, inventory_rows, sql, tables
+from placement.db import generation, inventory_rows, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
-from placement.db.inventory_rows import InventoryRow
 from placement.objects import base
 from placement.objects.base import Context
 
@@ -94,7 +94,7 @@ class Inventory(base.Timestamped):
         cls,
         context: Context,
         provider: ProviderGeneration,
-        present: Mapping[str, InventoryRow],
+        present: Mapping[str, sa.Row[Any]],
         resource_class: str,
         record: InventoryRecord,
     ) -> ProviderGeneration:
@@ -117,7 +117,7 @@ class Inventory(base.Timestamped):
 
     @classmethod
     def delete(
-        cls, context: Context, provider: ProviderGeneration, present: Mapping[str, InventoryRow], resource_class: str
+        cls, context: Context, provider: ProviderGeneration, present: Mapping[str, sa.Row[Any]], resource_class: str
     ) -> ProviderGeneration:
         """Delete the inventory of ``resource_class``.
 
@@ -139,7 +139,7 @@ class Inventory(base.Timestamped):
         cls,
         context: Context,
         provider: ProviderGeneration,
-        present: Mapping[str, InventoryRow],
+        present: Mapping[str, sa.Row[Any]],
         inventories: Mapping[str, InventoryRecord],
     ) -> ProviderGeneration:
         """Replace all inventories of the provider by ``inventories``.
@@ -160,8 +160,7 @@ class Inventory(base.Timestamped):
             if removed and overwritten and desired.keys() - stored:
                 # One statement inserts and overwrites. It is used only here, because on some databases it uses up an id
                 # for each row, even for a row that exists.
-                otherwise = sql.upsert_clause(batch.tx, inventory_rows.KEY, _OVERWRITTEN)
-                inventory_rows.insert(batch, desired, stored, otherwise)
+                inventory_rows.insert(batch, desired, stored)
             else:
                 inventory_rows.overwrite(batch, overwritten, provider.id)
                 inventory_rows.insert(batch, {key: desired[key] for key in desired.keys() - stored})
@@ -198,7 +197,7 @@ def _write(
     return provider.incremented()
 
 
-def _delete(batch: StatementBatch, provider: ProviderGeneration, removed: Mapping[str, InventoryRow]) -> None:
+def _delete(batch: StatementBatch, provider: ProviderGeneration, removed: Mapping[str, sa.Row[Any]]) -> None:
     """Add the DELETE of inventories of ``provider``.
 
     :raises InventoryInUse: some have allocations; the error names all these classes, in order of class id.
@@ -206,20 +205,17 @@ def _delete(batch: StatementBatch, provider: ProviderGeneration, removed: Mappin
     in_use = [name for name, row in removed.items() if row.used > 0]
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
-    for chunk in sql.chunks([row.id for row in removed.values()]):
-        inventory_rows.delete_unused(batch, chunk, exception.ConcurrentProviderUpdate)
+    inventory_rows.delete_unused(batch, [row.id for row in removed.values()], exception.ConcurrentProviderUpdate)
 
 
-def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, dict[str, InventoryRow]]:
-    """Read a provider and what a change needs of its inventories: by class name, in order of class id."""
+def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, dict[str, sa.Row[Any]]]:
+    """Read a provider and the ``id``, ``resource_class_id`` and ``used`` of its inventories.
+
+    :returns: the rows of the inventories are by class name, in order of class id.
+    """
     provider, rows = base.read_with_provider(context, _TO_CHANGE, uuid)
-    return provider, {
-        row.resource_class: InventoryRow(row.id, provider.id, row.resource_class_id, row.used) for row in rows
-    }
+    return provider, {row.resource_class: row for row in rows}
 
-
-#: For each column that an upsert overwrites, the column of the new row with the value.
-_OVERWRITTEN = {**{name: name for name in FIELDS}, 'updated_at': 'created_at'}
 
 _TO_CHANGE = base.with_provider(
     JOINED,

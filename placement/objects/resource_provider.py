@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -231,21 +231,13 @@ def _delete(tx: sa.Connection, uuid: str) -> None:
         raise errors.RetryTransaction from error
 
 
-class _TreePosition(NamedTuple):
-    """A provider, its new parent, and the ids of the subtree: the provider and all providers below it.
+def _read_position(
+    tx: sa.Connection, uuid: str, parent_uuid: str | None
+) -> tuple[sa.Row[Any], sa.Row[Any] | None, set[int], set[tuple[int, int | None, int]]]:
+    """Read a provider and its new parent in one statement.
 
-    ``links`` has the id of each provider that was read, with the ids of its parent and root. A move relies on them.
-    """
-
-    provider: sa.Row[Any]
-    parent: sa.Row[Any] | None
-    subtree: frozenset[int]
-    links: frozenset[tuple[int, int | None, int]]
-
-
-def _read_position(tx: sa.Connection, uuid: str, parent_uuid: str | None) -> _TreePosition:
-    """Read a position in one statement.
-
+    :returns: the provider; the parent; the ids of the subtree, which is the provider and all providers below it; and,
+        because a move relies on them, the id of each provider that was read, with the ids of its parent and root.
     :raises RetryTransaction: one of the two providers was deleted.
     """
     rows = tx.execute(_PLACE, {'own': uuid, 'parent': parent_uuid}).all()
@@ -253,8 +245,8 @@ def _read_position(tx: sa.Connection, uuid: str, parent_uuid: str | None) -> _Tr
     parent = next((row for row in rows if row.uuid == parent_uuid), None)
     if uuid not in below or (parent is None and parent_uuid is not None):
         raise errors.RetryTransaction
-    links = frozenset((row.id, row.parent_provider_id, row.root_id) for row in rows)
-    return _TreePosition(below[uuid], parent, frozenset(row.id for row in below.values()), links)
+    links = {(row.id, row.parent_provider_id, row.root_id) for row in rows}
+    return below[uuid], parent, {row.id for row in below.values()}, links
 
 
 def _move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> dict[str, Any]:
@@ -272,8 +264,8 @@ def _move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> d
         tx, {provider.root_id, root_id, parent_id or provider.id} | moved, {provider.root_id, root_id} - {provider.id}
     ):
         # While the roots are locked, no other transaction can move providers of the trees or add any.
-        position = _read_position(tx, uuid, parent_uuid)
-        if position.links != links:
+        provider, _, _, links_now = _read_position(tx, uuid, parent_uuid)
+        if links_now != links:
             raise errors.RetryTransaction
         change_log.record_providers(tx, moved)
         moment = timeutils.utcnow()
@@ -283,7 +275,7 @@ def _move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> d
                 tx.execute(_MOVE, {'moved': chunk, **values})
     root_uuid = uuid if parent is None else parent.root_provider_uuid
     changed = {'parent_provider_uuid': parent_uuid, 'root_provider_uuid': root_uuid, 'updated_at': moment}
-    return {**position.provider._asdict(), **changed, 'name': name}
+    return {**provider._asdict(), **changed, 'name': name}
 
 
 @contextlib.contextmanager
@@ -376,7 +368,7 @@ _found = sa.union_all(
     sa.select(_below.c.id, _below.c.is_below),
     sa.select(_providers.c.id, sa.false()).where(_providers.c.uuid == sa.bindparam('parent')),
 ).subquery('found')
-#: Selects the providers of a ``_TreePosition``. A parent within the subtree has two rows.
+#: Selects the providers of ``_read_position``. A parent within the subtree has two rows.
 _PLACE = _ALL.join(_found, _found.c.id == _providers.c.id).add_columns(
     _providers.c.parent_provider_id, _root_id.label('root_id'), _found.c.is_below
 )

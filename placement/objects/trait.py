@@ -17,6 +17,7 @@ from placement.objects.base import Context
 _traits, _providers = tables.traits, tables.resource_providers
 _provider_traits = tables.resource_provider_traits
 
+_DELETE = 'DELETE FROM placement_resource_provider_traits WHERE resource_provider_id = ? AND trait_id IN ({ids})'
 _JOINED = _providers.outerjoin(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id).outerjoin(
     _traits, _traits.c.id == _provider_traits.c.trait_id
 )
@@ -82,13 +83,9 @@ class Trait(named_resource.NamedResource):
             custom = context.db.traits.lock_ids(tx, [name for name in added if name_cache.is_custom(name)])
             batch = StatementBatch(tx)
             generation.increment_one(batch, provider)
-            for chunk in sql.chunks(removed):
-                template = 'DELETE FROM {table} WHERE resource_provider_id = ? AND trait_id IN ({ids})'
-                text = sql.statement(template, table=_provider_traits.name, ids=sql.placeholders(len(chunk)))
-                batch.add_statement(text, provider.id, *chunk)
+            batch.add_for_ids(_DELETE, removed, provider.id)
             new_rows = [(provider.id, id_) for id_ in sorted((added | custom).values())]
-            columns = 'resource_provider_id, trait_id'
-            batch.add_insert(_provider_traits.name, columns, new_rows)
+            batch.add_insert(_provider_traits.name, 'resource_provider_id, trait_id', new_rows)
             batch.execute_final()
 
         if removed or added:
