@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Start, inspect, break and stop a MariaDB Galera cluster on loopback, for tests and for trying things out."""
+"""Start a MariaDB Galera cluster on loopback, for tests and for trying things out."""
 
 from __future__ import annotations
 
-import functools
 import glob
 import pathlib
 import re
@@ -17,8 +16,6 @@ if not __package__:
 from tools import nodes
 
 LIBRARY = '/usr/lib*/galera*/libgalera_smm.so'
-#: The cluster removes a silent node after this time: all are on one machine, so it is dead rather than far away.
-SUSPECT_SECONDS = 2
 
 OPTIONS = {
     'skip-name-resolve': 'ON',
@@ -42,7 +39,6 @@ _STATUS = 'FROM information_schema.global_status WHERE variable_name'
 class Cluster(nodes.Cluster):
     """A Galera cluster."""
 
-    name = 'galera'
     # It accepts writes: it is a synced member of a primary component.
     ready_query = f"""
         SELECT 1 {_STATUS} = 'WSREP_READY' AND variable_value = 'ON'
@@ -62,11 +58,8 @@ class Cluster(nodes.Cluster):
         """Return the command that runs a server in the foreground, without options."""
         return [_path('mariadbd')]
 
-    def options(self, node: nodes.Node, suspect_seconds: int = SUSPECT_SECONDS) -> dict[str, str]:  # type: ignore[override]
-        """Return the options of a node.
-
-        :param suspect_seconds: the cluster removes a node that has been silent for this time.
-        """
+    def options(self, node: nodes.Node) -> dict[str, str]:
+        """Return the options of a node."""
         _, group, incremental, full = (f'127.0.0.1:{port}' for port in node.ports)
         provider_options = [
             f'gmcast.listen_addr=tcp://{group}',
@@ -74,9 +67,9 @@ class Cluster(nodes.Cluster):
             'gcache.size=64M',
             'evs.keepalive_period=PT0.5S',
             'evs.inactive_check_period=PT0.25S',
-            f'evs.suspect_timeout=PT{suspect_seconds}S',
-            f'evs.inactive_timeout=PT{3 * suspect_seconds}S',
-            f'evs.install_timeout=PT{3 * suspect_seconds}S',
+            f'evs.suspect_timeout=PT{self.suspect_seconds}S',
+            f'evs.inactive_timeout=PT{3 * self.suspect_seconds}S',
+            f'evs.install_timeout=PT{3 * self.suspect_seconds}S',
         ]
         return OPTIONS | {
             'wsrep-provider': glob.glob(LIBRARY)[0],
@@ -92,7 +85,6 @@ class Cluster(nodes.Cluster):
         install = [_path('mariadb-install-db'), f'--defaults-file={self.nodes[0].option_file}', '--wsrep-on=OFF']
         nodes.run(*install, '--auth-root-authentication-method=normal', '--skip-test-db', user=nodes.ACCOUNT)
         for node in self.nodes:
-            nodes.LOG.info('starting node %d', node.number)
             options = ['--wsrep-new-cluster'] if node.number == 1 else []
             self.launch(node, *options, until=self.is_ready)
 
@@ -111,7 +103,5 @@ def _path(program: str) -> str:
     return shutil.which(program) or shutil.which(program, path='/usr/sbin:/usr/local/sbin') or ''
 
 
-main = functools.partial(nodes.main, Cluster, __doc__)
-
 if __name__ == '__main__':
-    sys.exit(main())
+    nodes.try_out(Cluster)

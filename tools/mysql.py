@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Install MySQL in a directory of its own; start, inspect, break and stop a group of such servers on loopback.
+"""Install MySQL in a directory of its own, and start a group of such servers on loopback.
 
 For tests and for trying things out. The binaries are Debian's, from the suite that has MySQL. A MariaDB of this machine
 is not touched.
@@ -8,7 +8,6 @@ is not touched.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import pathlib
 import sys
@@ -116,7 +115,6 @@ def create_data(directory: pathlib.Path) -> None:
 class Cluster(nodes.Cluster):
     """A group of servers that replicate to each other."""
 
-    name = 'mysql'
     # It is a member that has everything that the group has committed.
     ready_query = _ONLINE
     state_query = f"SELECT concat(member_state, if(({_WRITABLE}), ', primary', ', read-only')) {_MEMBER}"
@@ -130,7 +128,7 @@ class Cluster(nodes.Cluster):
         """Return the command that runs a server in the foreground, without options."""
         return _server(home())
 
-    def options(self, node: nodes.Node) -> dict[str, str]:  # type: ignore[override]
+    def options(self, node: nodes.Node) -> dict[str, str]:
         """Return the options of a member."""
         group = {
             'group-name': 'aaaaaaaa-aaaa-4aaa-aaaa-aaaaaaaaaaaa',
@@ -154,7 +152,6 @@ class Cluster(nodes.Cluster):
     def start(self) -> None:
         """Start the first member as a new group, and let the others join one by one."""
         for node in self.nodes:
-            nodes.LOG.info('starting node %d', node.number)
             create_data(node.home / 'data')
             self.join(node, bootstrap=node.number == 1)
 
@@ -181,7 +178,8 @@ class Cluster(nodes.Cluster):
         node.query(f"SELECT group_replication_set_as_primary('{node.value('SELECT @@server_uuid')}')")
 
 
-main = functools.partial(nodes.main, Cluster, __doc__, switch_primary=Cluster.switch_primary, install=install)
-
 if __name__ == '__main__':
-    sys.exit(main())
+    if sys.argv[1:] == ['install']:
+        install()
+    else:
+        nodes.try_out(Cluster)

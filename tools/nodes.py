@@ -1,9 +1,9 @@
-"""A cluster of database servers on loopback whose data and state live in one directory, and its command line."""
+"""A cluster of database servers on loopback, for tests, and for trying things out at a Python prompt."""
 
 from __future__ import annotations
 
 import abc
-import argparse
+import code
 import contextlib
 import dataclasses
 import logging
@@ -14,10 +14,9 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import pymysql
@@ -28,11 +27,10 @@ START_TIMEOUT_SECONDS = 120.0
 ACCOUNT = 'mysql' if os.getuid() == 0 else None
 #: The number of nodes, and of the ports of each: for clients, for the other nodes, and two to receive what it missed.
 _NODES, _PORTS = 3, 4
-_STATE_FILE = 'first-port'
 
 
 class ClusterError(Exception):
-    """The servers cannot be started or changed; the message says why and where the log is."""
+    """The servers cannot be started or changed; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,15 +50,6 @@ class Node:
         """Return the SQLAlchemy URL of ``database`` on this server."""
         return f'mysql+pymysql://root@127.0.0.1:{self.ports[0]}/{database}'
 
-    def pid(self) -> int | None:
-        """Return the process id of this server while it runs."""
-        try:
-            pid = int((self.home / 'server.pid').read_text())
-            command = pathlib.Path(f'/proc/{pid}/cmdline').read_text()
-        except (OSError, ValueError):
-            return None
-        return pid if str(self.option_file) in command else None
-
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         """Run one statement as root and return its rows.
 
@@ -78,56 +67,47 @@ class Node:
 
 
 class Cluster(abc.ABC):
-    """Servers whose data and state live in one directory. What starts a server waits until it is ready.
+    """Three servers whose data are in ``directory``. What starts a server waits until it is ready.
 
-    :raises ClusterError: there is no cluster in ``directory``. All methods raise it if they fail.
+    :param suspect_seconds: Galera removes a node that has been silent for this time.
     """
 
-    #: The name of the script; queries for a value if the server is a full member, and for a few words for a person.
-    name: ClassVar[str]
+    #: Queries for a value if the server is a full member, and for a few words for a person.
     ready_query: ClassVar[str]
     state_query: ClassVar[str]
 
-    def __init__(self, directory: pathlib.Path) -> None:
-        self.directory = directory
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
-        try:
-            first = int((directory / _STATE_FILE).read_text())
-        except (OSError, ValueError) as error:
-            raise ClusterError(f'There is no cluster in {directory}: {error}') from error
+    def __init__(self, directory: pathlib.Path, suspect_seconds: int) -> None:
+        self.suspect_seconds = suspect_seconds
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        first = _free_ports(_NODES * _PORTS)
         ports = [range(port, port + _PORTS) for port in range(first, first + _NODES * _PORTS, _PORTS)]
         self.nodes = [Node(number, directory / f'node{number}', of_node) for number, of_node in enumerate(ports, 1)]
-
-    @classmethod
-    def create(cls, directory: pathlib.Path, **choices: Any) -> Self:
-        """Create the files of the servers in ``directory``, which must be empty. Starts nothing."""
-        if directory.exists() and any(directory.iterdir()):
-            raise ClusterError(f'{directory} is not empty. Stop the cluster in it first, or choose another directory.')
-        if reason := cls.missing():
-            raise ClusterError(reason)
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / _STATE_FILE).write_text(str(_free_ports(_NODES * _PORTS)))
-        cluster = cls(directory)
-        for node in cluster.nodes:
+        for node in self.nodes:
             (node.home / 'data').mkdir(parents=True)
-            files = {'datadir': 'data', 'socket': 'server.sock', 'pid-file': 'server.pid', 'log-error': 'server.log'}
+            files = {'datadir': 'data', 'socket': 'server.sock', 'log-error': 'server.log'}
             options = {name: str(node.home / file) for name, file in files.items()}
             options |= {'tmpdir': str(node.home), 'bind-address': '127.0.0.1', 'port': str(node.ports[0])}
-            options |= cluster.options(node, **choices)
+            options |= self.options(node)
             node.option_file.write_text('\n'.join(['[mysqld]', *map('='.join, options.items()), '']))
-        give_to_account(directory, *directory.rglob('*'))
-        return cluster
+        give_to_account(directory)
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls, **choices: Any) -> Iterator[Self]:
-        """Start the servers in a new temporary directory; stop and delete them at the end."""
-        cluster = cls.create(pathlib.Path(tempfile.mkdtemp(prefix=f'placement-{cls.name}-')), **choices)
-        try:
-            cluster.start()
-            yield cluster
-        finally:
-            cluster.stop()
+    def running(cls, suspect_seconds: int = 2) -> Iterator[Self]:
+        """Start the servers in a new temporary directory; stop and delete them at the end.
+
+        :raises ClusterError: they cannot be started.
+        """
+        if reason := cls.missing():
+            raise ClusterError(reason)
+        with tempfile.TemporaryDirectory(prefix='placement-cluster-') as directory:
+            cluster = cls(pathlib.Path(directory), suspect_seconds)
+            try:
+                cluster.start()
+                yield cluster
+            finally:
+                for node in cluster.nodes:
+                    cluster.kill(node.number)
 
     @classmethod
     @abc.abstractmethod
@@ -139,7 +119,7 @@ class Cluster(abc.ABC):
         """Return the command that runs a server in the foreground, without options."""
 
     @abc.abstractmethod
-    def options(self, node: Node, **choices: Any) -> dict[str, str]:
+    def options(self, node: Node) -> dict[str, str]:
         """Return the options of a server that other kinds of clusters do not have."""
 
     @abc.abstractmethod
@@ -156,49 +136,30 @@ class Cluster(abc.ABC):
 
     def node(self, number: int) -> Node:
         """Return the server with that number, counted from 1."""
-        if not 1 <= number <= len(self.nodes):
-            raise ClusterError(f'There is no node {number}; the cluster has nodes 1 to {len(self.nodes)}.')
         return self.nodes[number - 1]
 
     def kill(self, number: int) -> None:
         """End one server with SIGKILL, and the programs that it runs, as a power cut would."""
-        node = self.node(number)
-        child = self._children.pop(number, None)
-        pid = child.pid if child is not None and child.poll() is None else node.pid()
-        if pid is not None:
-            os.killpg(pid, signal.SIGKILL)
-        if child is not None:
-            child.wait()
-        while node.pid() is not None:
-            time.sleep(0.05)
+        if process := self._processes.pop(number, None):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def restart(self, number: int) -> None:
-        """Bring a server that is down back into the cluster; it fetches what it missed from the others."""
-        node = self.node(number)
-        if node.pid() is not None:
-            raise ClusterError(f'Node {number} runs already.')
-        if not any(map(self.is_ready, self.nodes)):
-            raise ClusterError('No node is ready, so there is nothing to join. Stop the cluster and start it again.')
-        self.join(node)
+        """Bring a server that was killed back into the cluster; it fetches what it missed from the others."""
+        self.join(self.node(number))
 
     def print_status(self) -> None:
-        """Print a line for each node. Fails if not all are ready."""
+        """Print a line for each node."""
         for node in self.nodes:
-            state = (node.value(self.state_query) or 'starting') if node.pid() else 'down'
+            state = (node.value(self.state_query) or 'starting') if node.number in self._processes else 'down'
             print(f'node {node.number}  {state:<30} {node.url()}')
-        if not all(map(self.is_ready, self.nodes)):
-            raise ClusterError('Not every node is ready.')
-
-    def stop(self) -> None:
-        """End every server and delete the directory."""
-        for node in self.nodes:
-            self.kill(node.number)
-        shutil.rmtree(self.directory)
 
     def launch(self, node: Node, *options: str, until: Callable[[Node], bool]) -> None:
         """Start one server, and wait until the condition is true."""
-        # A session of its own, so that Ctrl-C in the terminal does not end the cluster.
-        self._children[node.number] = subprocess.Popen(
+        LOG.info('starting node %d', node.number)
+        # A session of its own, so that Ctrl-C in the terminal does not end the server.
+        self._processes[node.number] = subprocess.Popen(
             [*self.program(), f'--defaults-file={node.option_file}', *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -212,17 +173,17 @@ class Cluster(abc.ABC):
         """Wait until a condition is true of a server that was launched."""
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         while not until(node):
-            if self._children[node.number].poll() is not None or time.monotonic() > deadline:
+            if self._processes[node.number].poll() is not None or time.monotonic() > deadline:
                 log = node.home / 'server.log'
                 text = log.read_text(errors='replace') if log.exists() else ''
-                raise ClusterError(f'Node {node.number} has ended, or is not ready in time. {log}:\n{text[-2000:]}')
+                raise ClusterError(f'Node {node.number} has ended, or is not ready in time. Its log:\n{text[-2000:]}')
             time.sleep(0.2)
 
 
-def give_to_account(*paths: pathlib.Path) -> None:
-    """Make the account of the servers the owner of files and directories."""
-    for path in paths:
-        if ACCOUNT:
+def give_to_account(directory: pathlib.Path) -> None:
+    """Make the account of the servers the owner of a directory and of all that is in it."""
+    if ACCOUNT:
+        for path in (directory, *directory.rglob('*')):
             shutil.chown(path, ACCOUNT)
 
 
@@ -251,45 +212,10 @@ def _free_ports(count: int) -> int:
     raise ClusterError('No free ports found between 14000 and 30000.')
 
 
-def main(
-    cls: type[Cluster],
-    description: str | None,
-    argv: Sequence[str] | None = None,
-    switch_primary: Callable[[Any, int], None] | None = None,
-    install: Callable[[], None] | None = None,
-) -> int:
-    """Run the command line of a kind of cluster. Return the exit status: 0, or 1 with a message on standard error."""
+def try_out(cls: type[Cluster]) -> None:
+    """Start a cluster, and open a Python prompt that can change it. The cluster ends with the prompt."""
     logging.basicConfig(level=logging.INFO, format='%(message)s')
-    of_nodes: dict[str, Callable[[Any, int], None]] = {'kill-node': cls.kill, 'restart-node': cls.restart}
-    if switch_primary:
-        of_nodes['switch-primary'] = switch_primary
-    parser = argparse.ArgumentParser(prog=f'tools/{cls.name}.py', description=description)
-    default = pathlib.Path(tempfile.gettempdir()) / f'placement-{cls.name}'
-    parser.add_argument('command', choices=['start', 'status', 'stop', *(['install'] if install else []), *of_nodes])
-    parser.add_argument('node', type=int, nargs='?', help=f'number of the node, from 1: {", ".join(of_nodes)}')
-    parser.add_argument('--directory', type=pathlib.Path, default=default, help='default: %(default)s')
-    arguments = parser.parse_args(argv)
-    command, directory = arguments.command, arguments.directory
-    if (arguments.node is not None) != (command in of_nodes):
-        parser.error(f'only these commands have a node: {", ".join(of_nodes)}')
-    try:
-        if command == 'install' and install:
-            install()
-        elif command == 'start':
-            cluster = cls.create(directory)
-            try:
-                cluster.start()
-            except BaseException:
-                cluster.stop()
-                raise
-            cluster.print_status()
-        elif command == 'status':
-            cls(directory).print_status()
-        elif command == 'stop':
-            cls(directory).stop()
-        else:
-            of_nodes[command](cls(directory), arguments.node)
-    except ClusterError as error:
-        print(f'{parser.prog}: {error}', file=sys.stderr)
-        return 1
-    return 0
+    with cls.running() as cluster:
+        cluster.print_status()
+        banner = 'Try: cluster.kill(2), cluster.restart(2), cluster.print_status(). Ctrl-D stops the cluster.'
+        code.interact(banner, local={'cluster': cluster}, exitmsg='')

@@ -168,7 +168,7 @@ def empty(server: str, directory: pathlib.Path, driver: str | None = None) -> It
 
 
 @contextlib.contextmanager
-def cluster(suspect_seconds: int | None = None) -> Iterator[galera.Cluster]:
+def cluster(suspect_seconds: int = 2) -> Iterator[galera.Cluster]:
     """A Galera cluster of three nodes, ready; the test is skipped, or fails, where it cannot run.
 
     :param suspect_seconds: the cluster removes a node that has been silent for so long. Give it if no node is to fail,
@@ -181,7 +181,7 @@ def cluster(suspect_seconds: int | None = None) -> Iterator[galera.Cluster]:
     reason = galera.Cluster.missing()
     if reason is not None:
         unavailable('galera', reason)
-    with galera.Cluster.running(suspect_seconds=suspect_seconds or galera.SUSPECT_SECONDS) as started:
+    with galera.Cluster.running(suspect_seconds) as started:
         yield started
 
 
