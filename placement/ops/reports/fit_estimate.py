@@ -10,7 +10,7 @@ import os_traits
 
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, or_by_tree
-from placement.cache.providers import InventoryRecord
+from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
@@ -85,52 +85,54 @@ def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstima
         is_disabled = partition.traits.where(_DISABLED.issubset)[partition.starts[:-1]]
         fit += int(counts.sum())
         on_disabled_hosts += int(counts[is_disabled].sum())
-    inventories: dict[int, dict[str, InventoryRecord]] = {}
+    occupied: dict[int, Provider] = {}
     units = prefilter.search_units()
     for search_unit in (unit[index : index + 1] for unit in units for index in range(unit.count)):
         if isinstance(search_unit, TreeSearchUnit) and is_divided[search_unit.partition][search_unit.numbers[0]]:
             continue
-        # A sharing provider is in several search units, so they have one copy of its inventories in common.
-        tree, sharing = (
-            tuple(
-                replace(provider, inventories=inventories.setdefault(provider.id, dict(provider.inventories)))
-                for provider in providers
-            )
-            for providers in (search_unit.tree, search_unit.sharing)
-        )
-        while True:
-            if max_searches == 0:
-                return FitEstimate(fit, False, on_disabled_hosts)
-            max_searches -= 1
-            bits = prefilter.compiled.bits_at(tree, sharing)
-            placed, limited = _place(SearchUnit(tree, sharing, bits), prefilter.compiled, inventories)
-            if not placed:
-                complete &= not limited
-                break
-            fit += placed
-            if tree and tree[0].traits >= _DISABLED:
-                on_disabled_hosts += placed
+        if max_searches == 0:
+            return FitEstimate(fit, False, on_disabled_hosts)
+        placed, searches, is_full = _fill(search_unit, prefilter.compiled, occupied, max_searches)
+        max_searches -= searches
+        complete &= is_full
+        fit += placed
+        if search_unit.tree and search_unit.tree[0].traits >= _DISABLED:
+            on_disabled_hosts += placed
     return FitEstimate(fit, complete, on_disabled_hosts)
 
 
-def _place(
-    search_unit: SearchUnit, compiled: CompiledRequest, inventories: Mapping[int, dict[str, InventoryRecord]]
-) -> tuple[int, bool]:
-    """Place as many consumers as fit at the first candidate, and return their number.
+def _fill(
+    search_unit: SearchUnit, compiled: CompiledRequest, occupied: dict[int, Provider], max_searches: int
+) -> tuple[int, int, bool]:
+    """Place consumers at the first candidate of a search unit, until it has no candidate.
 
-    :param inventories: of the providers of the search unit, by provider id and class. The amounts are added to these.
-    :returns: 0 and whether the search reached a limit, if there is no candidate.
+    :param occupied: the providers with what was placed on them, by id. Placements are added. Search units may have
+        sharing providers in common.
+    :returns: the numbers of consumers placed and of searches, and whether no more fit for certain.
     """
-    budget = SearchBudget(max_candidates=1, max_steps=_MAX_STEPS)
-    candidate = next(find_candidate_sets([search_unit], compiled, budget), None)
-    if candidate is None:
-        return 0, bool(budget.reached)
-    # As long as this candidate fits, each further search would return it first.
-    amounts = [(inventories[id_], name, amount) for id_, name, amount in candidate.amounts]
-    times = min((records[name].capacity - records[name].used) // amount for records, name, amount in amounts)
-    for records, name, amount in amounts:
-        records[name] = records[name].with_used(records[name].used + times * amount)
-    return times, False
+    placed = 0
+    for searches in range(1, max_searches + 1):
+        tree, sharing = (
+            tuple(occupied.get(provider.id, provider) for provider in providers)
+            for providers in (search_unit.tree, search_unit.sharing)
+        )
+        current = SearchUnit(tree, sharing, compiled.bits_at(tree, sharing))
+        budget = SearchBudget(max_candidates=1, max_steps=_MAX_STEPS)
+        candidate = next(find_candidate_sets([current], compiled, budget), None)
+        if candidate is None:
+            return placed, searches, not budget.reached
+        supplies = [
+            (current.provider(position), name, amount) for position, name, amount in candidate.assignment.amounts
+        ]
+        free = [provider.inventories[name].capacity - provider.inventories[name].used for provider, name, _ in supplies]
+        # As long as this candidate fits, each further search would return it first.
+        count = min(units // amount for units, (_, _, amount) in zip(free, supplies, strict=True))
+        for provider, name, amount in supplies:
+            inventories = occupied.get(provider.id, provider).inventories
+            inventory = inventories[name].with_used(inventories[name].used + count * amount)
+            occupied[provider.id] = replace(provider, inventories={**inventories, name: inventory})
+        placed += count
+    return placed, max_searches, False
 
 
 def _divide(prefilter: Prefilter, partition: Partition, required: frozenset[str]) -> tuple[Flags, Integers]:
