@@ -49,11 +49,13 @@ def _tree(
     *providers: tuple[str | None, int | None], inventories: dict[int, InventoryRecord] | None = None
 ) -> ProviderTree:
     """A tree of providers with the ids 1, 2 ... and the uuids u1, u2 ...; each is given by its name and its parent."""
-    children: dict[int | None, list[Provider]] = {}
-    for id_, (name, parent_id) in enumerate(providers, 1):
-        amounts = {'VCPU': inventories[id_]} if inventories and id_ in inventories else {}
-        children.setdefault(parent_id, []).append(Provider(id_, f'u{id_}', 1, parent_id, amounts, name=name))
-    return ProviderTree(children[None][0], children)
+    amounts = {id_: {'VCPU': inventory} for id_, inventory in (inventories or {}).items()}
+    return ProviderTree(
+        [
+            Provider(id_, f'u{id_}', 1, parent_id, amounts.get(id_, {}), name=name)
+            for id_, (name, parent_id) in enumerate(providers, 1)
+        ]
+    )
 
 
 def test_names_of_a_tree_leave_out_the_name_of_the_parent() -> None:

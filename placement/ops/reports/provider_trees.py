@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import functools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,8 +16,8 @@ from oslo_utils import timeutils
 
 from placement import exception, units, validation
 from placement.cache import loader
-from placement.cache.providers import SHARING_TRAIT, InventoryRecord, Provider
-from placement.cache.snapshot import Snapshot
+from placement.cache.providers import InventoryRecord, Provider
+from placement.cache.snapshot import KnownNames, Snapshot
 from placement.capacity import capacity_limit
 from placement.db import sql, tables
 from placement.db.api import Database
@@ -24,7 +25,6 @@ from placement.ops.provider_roots import find_roots
 from placement.ops.reports.capacity import Utilization
 
 _inventories, _allocations, _classes = tables.inventories.c, tables.allocations.c, tables.resource_classes.c
-_providers, _traits, _provider_traits = tables.resource_providers.c, tables.traits.c, tables.resource_provider_traits.c
 
 
 class UnknownProvider(exception.NotFound):
@@ -55,17 +55,28 @@ class InventoryHistory:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ProviderTree:
-    """One tree, given by its root. Trees that were read together have the other three members in common.
+    """One tree of a snapshot.
 
-    ``children`` has the children of each provider by its id, ordered by name. ``sharing`` are all sharing providers.
-    ``histories`` are by provider id and class. If all trees were read, only inventories that are over-committed or have
-    a wrong recorded usage have one.
+    ``members`` are its providers, the root first, and ``sharing`` the sharing providers of all trees. ``histories`` are
+    by provider id and class. If all trees were read, only inventories that are over-committed or have a wrong recorded
+    usage have one.
     """
 
-    root: Provider
-    children: Mapping[int | None, Sequence[Provider]]
+    members: Sequence[Provider]
     sharing: Sequence[Provider] = ()
     histories: Mapping[tuple[int, str], InventoryHistory] = dataclasses.field(default_factory=dict)
+
+    @property
+    def root(self) -> Provider:
+        return self.members[0]
+
+    @functools.cached_property
+    def children(self) -> Mapping[int | None, Sequence[Provider]]:
+        """The children of each provider by its id, ordered by name."""
+        children: defaultdict[int | None, list[Provider]] = defaultdict(list)
+        for provider in sorted(self.members[1:], key=lambda provider: (provider.name or '', provider.id)):
+            children[provider.parent_id].append(provider)
+        return children
 
     def walk(self) -> Iterator[Provider]:
         """Yield all providers, each before its children.
@@ -146,12 +157,12 @@ class ProviderTree:
 
         The result is for JSON documents. ``aggregates`` lists only the aggregates in common.
         """
-        members = {provider.id: provider.aggregates for provider in self.walk()}
-        aggregates = frozenset().union(*members.values())
+        ids = {provider.id for provider in self.members}
+        aggregates = frozenset().union(*(provider.aggregates for provider in self.members))
         return [
             {'uuid': provider.uuid, 'name': provider.name or '', 'aggregates': sorted(provider.aggregates & aggregates)}
             for provider in sorted(self.sharing, key=lambda provider: (provider.name or '', provider.uuid))
-            if provider.id not in members and not provider.aggregates.isdisjoint(aggregates)
+            if provider.id not in ids and not provider.aggregates.isdisjoint(aggregates)
         ]
 
 
@@ -164,109 +175,87 @@ def inventory_utilization(inventory: InventoryRecord) -> Utilization:
 def load(db: Database, identifier: str | None = None) -> tuple[list[ProviderTree], Snapshot]:
     """Read the trees, ordered by the name of the root, and a snapshot of them for filters and sums, in one transaction.
 
-    The number of statements does not depend on the number of rows. Unlike the snapshot of the provider cache, this one
-    also has providers without a recorded root, and it assigns each provider to the tree to which its parents lead.
+    The number of statements does not depend on the number of rows, except for trees of more than 900 providers. The
+    snapshot also has providers without a recorded root, unlike that of the provider cache.
 
     :param identifier: uuid or name of a provider whose tree is read; None for all trees.
     :raises UnknownProvider: there is no such provider.
     :raises ProviderIsConsumer: ``identifier`` is the uuid of a consumer.
     """
     with db.reader() as tx:
-        uuid = members = ids = None
-        if identifier is not None:
-            uuid, root_id = _find(tx, identifier)
-            members = sa.select(_providers.id).where(_providers.root_provider_id == root_id)
-            ids = members.union(_SELECT_SHARING)
         names = loader.load_names(tx)
-        providers = list(loader.read_providers(tx, names.classes, ids, with_rootless=True))
-        histories = _read_histories(tx, members)
-    sharing = [provider for provider in providers if SHARING_TRAIT in provider.traits]
-    if uuid is not None:
-        root_uuid = next(provider.root_provider_uuid for provider in providers if provider.uuid == uuid)
-        providers = [provider for provider in providers if provider.root_provider_uuid == root_uuid]
-    trees = _trees(providers, sharing, histories)
-    members_of_trees = (
-        provider if provider.root_id == tree.root.id else dataclasses.replace(provider, root_id=tree.root.id)
-        for tree in trees
-        for provider in tree.walk()
-    )
-    return trees, Snapshot.build(names, members_of_trees)
+        snapshot = _by_parents(names, loader.read_providers(tx, names.classes, with_rootless=True))
+        if identifier is not None:
+            members = _find_tree(snapshot, _find_uuid(tx, snapshot, identifier))
+            tree = ProviderTree(members, snapshot.sharing, _read_histories(tx, members))
+            return [tree], Snapshot.build(names, members)
+        histories = _read_histories(tx)
+    trees = [ProviderTree(members, snapshot.sharing, histories) for members in _trees(snapshot)]
+    return sorted(trees, key=lambda tree: (tree.root.name or '', tree.root.id)), snapshot
 
 
 def tree_of(db: Database, snapshot: Snapshot, uuid: str) -> ProviderTree:
-    """Return the tree of a provider from the snapshot of the cache, and its histories with one statement.
+    """Return the tree of a provider from the snapshot of the cache. Only its histories are read.
 
     :raises UnknownProvider: there is no such provider.
     """
     provider = snapshot.find_provider(uuid)
     if provider is None:
         # The cache does not have providers without a recorded root.
-        trees, _ = load(db, uuid)
-    else:
-        partition, number = snapshot.find_tree(provider.root_id)
-        with db.reader() as tx:
-            members = sa.select(_providers.id).where(_providers.root_provider_id == provider.root_id)
-            trees = _trees(partition.tree(number), snapshot.sharing, _read_histories(tx, members))
-    # A tree with broken parent links becomes several trees.
-    for tree in trees:
-        if any(provider.uuid == uuid for provider in tree.walk()):
-            return tree
-    raise UnknownProvider(identifier=uuid)
+        [tree], _ = load(db, uuid)
+        return tree
+    partition, number = snapshot.find_tree(provider.root_id)
+    members = _find_tree(_by_parents(snapshot.names, partition.tree(number)), uuid)
+    with db.reader() as tx:
+        return ProviderTree(members, snapshot.sharing, _read_histories(tx, members))
 
 
-def _find(tx: sa.Connection, identifier: str) -> tuple[str, int | None]:
-    """Return uuid and root id of the provider with this uuid, or otherwise with this name."""
-    uuid = validation.canonical_uuid(identifier.lower())
-    query = sa.select(_providers.uuid, _providers.root_provider_id)
-    query = query.where(sa.or_(_providers.uuid == uuid, _providers.name == identifier))
-    rows = {row.uuid: row for row in tx.execute(query)} if sql.storable(identifier) else {}
-    if not rows:
-        has_allocations = sa.select(tables.allocations.c.consumer_id).where(tables.allocations.c.consumer_id == uuid)
-        is_consumer = sql.storable(identifier) and tx.execute(has_allocations.limit(1)).first()
-        raise ProviderIsConsumer(identifier=uuid) if is_consumer else UnknownProvider(identifier=identifier)
-    row = rows.get(uuid) or next(iter(rows.values()))
-    return row.uuid, row.root_provider_id
+def _by_parents(names: KnownNames, providers: Iterable[Provider]) -> Snapshot:
+    """Make a snapshot in which each provider is in the tree to which its parents lead, whatever its recorded root.
 
-
-_SELECT_SHARING = (
-    sa.select(_provider_traits.resource_provider_id)
-    .join(tables.traits, _traits.id == _provider_traits.trait_id)
-    .where(_traits.name == SHARING_TRAIT)
-)
-
-
-def _trees(
-    providers: Sequence[Provider], sharing: Sequence[Provider], histories: Mapping[tuple[int, str], InventoryHistory]
-) -> list[ProviderTree]:
-    """Make trees of providers by their parents, ordered by the name of the root.
-
-    Every provider is in one tree. A provider whose parent does not exist becomes a root, as does one provider of each
-    loop.
+    A provider whose parent does not exist becomes a root. Loops of parents are cut.
     """
-    parents = {provider.id: provider.parent_id for provider in providers}
-    for start in [id_ for id_, root_id in find_roots(parents).items() if root_id is None]:
-        # The first provider that is reached twice on the way up becomes a root.
-        passed: set[int] = set()
-        id_: int | None = start
-        while id_ is not None and id_ not in passed:
-            passed.add(id_)
-            id_ = parents.get(id_)
-        if id_ is not None:
-            parents[id_] = None
-    children: defaultdict[int | None, list[Provider]] = defaultdict(list)
-    for provider in sorted(providers, key=lambda provider: (provider.name or '', provider.id)):
-        parent_id = parents[provider.id]
-        children[parent_id if parent_id in parents else None].append(provider)
-    return [ProviderTree(root, children, sharing, histories) for root in children[None]]
+    members = list(providers)
+    parents = {provider.id: provider.parent_id for provider in members}
+    while None in (root_ids := find_roots(parents)).values():
+        parents[next(id_ for id_, root_id in root_ids.items() if root_id is None)] = None
+    for index, provider in enumerate(members):
+        root_id = root_ids[provider.id]
+        if root_id is not None and root_id != provider.root_id:
+            members[index] = dataclasses.replace(provider, root_id=root_id)
+    return Snapshot.build(names, members)
+
+
+def _trees(snapshot: Snapshot) -> Iterator[Sequence[Provider]]:
+    """Yield the providers of each tree, the root first."""
+    for partition in snapshot.partitions:
+        yield from map(partition.tree, range(len(partition.roots)))
+
+
+def _find_tree(snapshot: Snapshot, uuid: str) -> Sequence[Provider]:
+    """Return the providers of the tree that has the provider with this uuid."""
+    return next(members for members in _trees(snapshot) if any(provider.uuid == uuid for provider in members))
+
+
+def _find_uuid(tx: sa.Connection, snapshot: Snapshot, identifier: str) -> str:
+    """Return the uuid of the provider with this uuid, or otherwise with this name."""
+    uuid = validation.canonical_uuid(identifier.lower())
+    named = (provider for provider in snapshot.providers() if provider.name == identifier)
+    provider = snapshot.find_provider(uuid) or next(named, None)
+    if provider is not None:
+        return provider.uuid
+    has_allocations = sa.select(_allocations.consumer_id).where(_allocations.consumer_id == uuid).limit(1)
+    is_consumer = sql.storable(uuid) and tx.execute(has_allocations).first()
+    raise ProviderIsConsumer(identifier=uuid) if is_consumer else UnknownProvider(identifier=identifier)
 
 
 def _read_histories(
-    tx: sa.Connection, members: sa.Select[tuple[int]] | None
+    tx: sa.Connection, members: Sequence[Provider] | None = None
 ) -> dict[tuple[int, str], InventoryHistory]:
-    """Read the histories of inventories, by the id of the provider and the class, in one statement.
+    """Read the histories of inventories, by the id of the provider and the class.
 
-    :param members: selects the ids of the providers. If None, only inventories that are over-committed or have a wrong
-        recorded usage are read, because no index has the times.
+    :param members: the providers; this takes one statement for each 900 of them. If None, only inventories that are
+        over-committed or have a wrong recorded usage are read, because no index has the times.
     """
     changed = sa.func.coalesce(_inventories.updated_at, _inventories.created_at)
     written = sa.func.coalesce(_allocations.updated_at, _allocations.created_at)
@@ -287,9 +276,10 @@ def _read_histories(
     )
     if members is None:
         is_over_committed = sa.and_(_inventories.used > capacity_limit(_inventories), _inventories.used > 0)
-        query = query.where(sa.or_(is_over_committed, _inventories.used != tables.ALLOCATED))
+        conditions = [sa.or_(is_over_committed, _inventories.used != tables.ALLOCATED)]
     else:
-        query = query.where(_inventories.resource_provider_id.in_(members))
+        ids = [provider.id for provider in members]
+        conditions = [_inventories.resource_provider_id.in_(chunk) for chunk in sql.chunks(ids)]
     return {
         (row.resource_provider_id, row.name): InventoryHistory(
             sql.with_utc(row.changed),
@@ -299,5 +289,6 @@ def _read_histories(
             int(row.before),
             None if row.used == row.allocated else int(row.allocated),
         )
-        for row in tx.execute(query)
+        for condition in conditions
+        for row in tx.execute(query.where(condition))
     }
