@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from placement.ops.adoption.schema import shortest
 from tests.support import adopted, corruption, legacy_database
 from tests.support.fixtures import PointCommandsAt
 from tests.support.http_client import send_request
-from tests.support.legacy_service import WRITES, Busy, ForeignService
+from tests.support.legacy_service import Busy
 from tests.support.waiting import wait_until
 
 #: What was done to a database -> the problem that it raises.
@@ -131,17 +130,6 @@ def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         url,
         "SELECT sql LIKE '%REFERENCES placement_consumer_types%' FROM sqlite_master WHERE name = 'placement_consumers'",
     )
-    adopted.check_service(url)
-
-
-def test_adoption_of_a_deployment_without_types(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    legacy_database.build(url, with_types=False)
-    assert manage.main(['db', 'adopt']) == 0
-    assert 'a type' not in capsys.readouterr().out
-    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    assert '- Create the table placement_consumer_types.' in capsys.readouterr().out
-    adopted.check_schema(url)
-    adopted.check_rows(url)
     adopted.check_service(url)
 
 
@@ -296,26 +284,6 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
         assert send_request(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
 
 
-# Another service that still runs ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def other(url: str) -> Iterator[ForeignService]:
-    """Another service, on the database that it made."""
-    legacy_database.build(url)
-    service = ForeignService(url)
-    yield service
-    service.close()
-
-
-def test_another_service_cannot_write(url: str, other: ForeignService) -> None:
-    for write in WRITES:
-        adopted.check_it_writes(other, write)
-    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    for write in WRITES:
-        adopted.check_it_cannot_write(url, other, write)
-
-
 def test_another_service_writes_until_it_is_shut_out(url: str) -> None:
     legacy_database.build(url)
     assert manage.main(['db', 'adopt']) == 0
@@ -327,10 +295,6 @@ def test_another_service_writes_until_it_is_shut_out(url: str) -> None:
     assert 'no such table' in str(busy.rejected)
     adopted.check_usages(url)
     adopted.check_no_oversell(url)
-
-
-def test_leaving_and_adopting_again(url: str, other: ForeignService, capsys: pytest.CaptureFixture[str]) -> None:
-    adopted.check_leaving_and_adopting_again(url, other, manage.main, capsys)
 
 
 def test_db_leave_needs_a_database_of_this_service(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,9 +1,11 @@
-"""``placement-manage db adopt`` on PostgreSQL and MariaDB."""
+"""``placement-manage db adopt`` on each database; tests/functional/test_manage_adopt.py has the plan and problems."""
 
 from __future__ import annotations
 
+import pathlib
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,6 +17,7 @@ from placement.db.api import Database
 from placement.ops.adoption import Reporter, Step, adopt, names
 from tests.support import adopted, corruption, databases, legacy_database
 from tests.support.fixtures import PointCommandsAt
+from tests.support.http_client import send_request
 from tests.support.legacy_service import WRITES, Busy, ForeignService
 from tests.support.waiting import wait_until
 
@@ -22,17 +25,23 @@ Manage = Callable[..., int]
 
 
 @pytest.fixture
-def theirs(setting: databases.Setting) -> Iterator[sa.URL]:
-    """The URL of a database that another deployment made."""
-    with databases.fresh(databases.server_url(setting.server)) as url:
-        legacy_database.build(url)
+def url(setting: databases.Setting, tmp_path: pathlib.Path, point_commands_at: PointCommandsAt) -> Iterator[sa.URL]:
+    """The URL of an empty database; commands that the test runs use it."""
+    with databases.empty(setting.server, tmp_path) as url:
+        point_commands_at(url)
         yield url
 
 
 @pytest.fixture
-def run(theirs: sa.URL, point_commands_at: PointCommandsAt) -> Manage:
+def theirs(url: sa.URL) -> sa.URL:
+    """The URL of a database that another deployment made."""
+    legacy_database.build(url)
+    return url
+
+
+@pytest.fixture
+def run(url: sa.URL) -> Manage:
     """Runs a command on that database."""
-    point_commands_at(theirs)
     return lambda *arguments: manage.main(arguments)
 
 
@@ -54,16 +63,16 @@ def test_adoption(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str
     assert run('db', 'sync') == 0
 
 
-@databases.ON_EACH
-def test_adoption_of_a_deployment_without_types(setting: databases.Setting, point_commands_at: PointCommandsAt) -> None:
-    """The tables are changed differently on each server (functional/test_manage_adopt.py has the output)."""
-    with databases.fresh(databases.server_url(setting.server)) as url:
-        legacy_database.build(url, with_types=False)
-        point_commands_at(url)
-        assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-        adopted.check_schema(url)
-        adopted.check_rows(url)
-        adopted.check_service(url)
+@databases.EVERYWHERE
+def test_adoption_of_a_deployment_without_types(url: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
+    legacy_database.build(url, with_types=False)
+    assert run('db', 'adopt') == 0
+    assert 'a type' not in capsys.readouterr().out
+    assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
+    assert '- Create the table placement_consumer_types.' in capsys.readouterr().out
+    adopted.check_schema(url)
+    adopted.check_rows(url)
+    adopted.check_service(url)
 
 
 @databases.ON_EACH
@@ -121,38 +130,34 @@ def test_foreign_key_on_a_text_is_a_problem(theirs: sa.URL, run: Manage, capsys:
 
 @databases.ON_EACH
 def test_only_what_differs_is_changed(
-    setting: databases.Setting, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
+    setting: databases.Setting, url: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Existing constraints and indexes are recognized and not created again."""
     single = {
         'postgresql': 'ALTER TABLE placement_inventories ALTER COLUMN allocation_ratio TYPE REAL',
         'mariadb': 'ALTER TABLE placement_inventories MODIFY allocation_ratio FLOAT NOT NULL',
     }
-    with databases.fresh(databases.server_url(setting.server)) as url:
-        point_commands_at(url)
-        assert manage.main(['db', 'sync']) == 0
-        corruption.plant(
-            url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used'
-        )
-        corruption.plant(url, single[setting.server], *adopted.without_used(corruption.SOUND))
-        capsys.readouterr()
-        assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-        done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
-        assert [line for line in done if 'Continue the ids of' not in line] == [
-            '- Alter the table placement_inventories: add the column used.',
-            '- Convert placement_inventories.allocation_ratio to double precision.',
-            '- Copy project, user and type of the consumer to 1 allocation.',
-            '- Set the usage of each inventory to the sum of its allocations (1 in all).',
-            '- Create the change log: the tables placement_change_log_slots and placement_change_log.',
-            f'- Record the revision of the schema, {migration.head()}, in the table placement_alembic_version.',
-        ]
-        assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
+    assert run('db', 'sync') == 0
+    corruption.plant(url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used')
+    corruption.plant(url, single[setting.server], *adopted.without_used(corruption.SOUND))
+    capsys.readouterr()
+    assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
+    done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
+    assert [line for line in done if 'Continue the ids of' not in line] == [
+        '- Alter the table placement_inventories: add the column used.',
+        '- Convert placement_inventories.allocation_ratio to double precision.',
+        '- Copy project, user and type of the consumer to 1 allocation.',
+        '- Set the usage of each inventory to the sum of its allocations (1 in all).',
+        '- Create the change log: the tables placement_change_log_slots and placement_change_log.',
+        f'- Record the revision of the schema, {migration.head()}, in the table placement_alembic_version.',
+    ]
+    assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
 # Another service that still runs ------------------------------------------------------------------------
 
 #: The statement that begins its sessions, on each server: none, and a mode of MariaDB that accepts invalid values.
-SESSIONS = {'postgresql': (None,), 'mariadb': (None, "SET SESSION sql_mode = ''")}
+SESSIONS = {'sqlite': (None,), 'postgresql': (None,), 'mariadb': (None, "SET SESSION sql_mode = ''")}
 
 
 @pytest.fixture
@@ -163,21 +168,27 @@ def other(theirs: sa.URL) -> Iterator[ForeignService]:
     service.close()
 
 
-@databases.ON_EACH
+@databases.EVERYWHERE
 def test_another_service_cannot_write(setting: databases.Setting, theirs: sa.URL, run: Manage) -> None:
     services = [ForeignService(theirs, before) for before in SESSIONS[setting.server]]
     for service in services:
-        for write in WRITES:
-            adopted.check_it_writes(service, write)
+        for write in WRITES.values():
+            # Its own constraints accept it.
+            with service.connection.begin() as transaction:
+                service.connection.exec_driver_sql(write)
+                transaction.rollback()
         for _ in range(3):
             assert service.claim()
     assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
+    before = corruption.contents(theirs)
     for service in services:
-        for write in WRITES:
-            adopted.check_it_cannot_write(theirs, service, write)
+        for write in WRITES.values():
+            with pytest.raises(sa.exc.DBAPIError, match=r"no such table|does not exist|doesn't exist"):
+                service.write(write)
         with pytest.raises(sa.exc.DBAPIError):
             service.claim()
         service.close()
+    assert corruption.contents(theirs) == before
     adopted.check_no_oversell(theirs)
 
 
@@ -256,11 +267,60 @@ def test_connections_of_another_service_stop_the_adoption(
     ending.join()
 
 
-@databases.ON_EACH
+TYPE_OF_OURS = f"""SELECT t.name FROM consumers c JOIN consumer_types t ON t.id = c.consumer_type_id
+    WHERE c.uuid = '{legacy_database.INSTANCE}'"""
+GIVE_TYPE = f"""UPDATE consumers SET consumer_type_id = (SELECT max(id) FROM consumer_types)
+    WHERE uuid = '{legacy_database.LARGE}'"""
+
+
+def type_of_large(app: Any) -> str:
+    return str(send_request(app, 'GET', f'/allocations/{legacy_database.LARGE}', version='1.38').json['consumer_type'])
+
+
+@databases.EVERYWHERE
 def test_leaving_and_adopting_again(
     theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    adopted.check_leaving_and_adopting_again(theirs, other, lambda arguments: run(*arguments), capsys)
+    """Twice, while a service of ours runs."""
+    with adopted.service(theirs) as app:
+        for cycle in range(2):
+            assert run('db', 'adopt', '--yes', '--ignore-connections') == 0, capsys.readouterr().out
+            adopted.check_usages(theirs)
+            adopted.fill(app)
+            for name in ('traits', 'resource_classes'):
+                assert send_request(app, 'PUT', f'/{name}/CUSTOM_OURS_{cycle}').status_code == 201
+            if cycle:
+                assert type_of_large(app) == 'THEIRS_0'
+            path = f'/allocations/{legacy_database.INSTANCE}'
+            body = send_request(app, 'GET', path, version='1.38').json
+            changed = {**body, 'consumer_type': f'OURS_{cycle}'}
+            assert send_request(app, 'PUT', path, changed, '1.38').status_code == 204
+            assert run('db', 'leave', '--yes', '--ignore-connections') == 0
+            for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
+                assert send_request(app, method, path).status_code == 503
+            assert send_request(app, 'PUT', '/traits/CUSTOM_NONE').status_code == 503
+            # It reads what we wrote, and continues.
+            assert not other.claim()
+            other.release()
+            for _ in range(3):
+                assert other.claim()
+            for name in ('traits', 'resource_classes'):
+                other.write(f"INSERT INTO {name} (name) VALUES ('CUSTOM_THEIRS_{cycle}')")
+            # Types of both services are kept.
+            assert corruption.column(theirs, TYPE_OF_OURS) == [f'OURS_{cycle}']
+            other.write(f"INSERT INTO consumer_types (name) VALUES ('THEIRS_{cycle}')")
+            other.write(GIVE_TYPE)
+            other.write('UPDATE inventories SET total = 8 WHERE id = 4')
+        assert run('db', 'adopt', '--yes', '--ignore-connections') == 0
+        adopted.check_usages(theirs)
+        assert type_of_large(app) == 'THEIRS_1'
+        # So that no class gets the id of a class of the other service, not even after that one is deleted.
+        largest = corruption.column(theirs, 'SELECT max(id) FROM placement_resource_classes')
+        assert corruption.column(theirs, 'SELECT last FROM placement_resource_class_sequence') == largest
+        adopted.fill(app)
+        for name in ('traits', 'resource_classes'):
+            assert send_request(app, 'PUT', f'/{name}/CUSTOM_OURS_2').status_code == 201
+            assert send_request(app, 'PUT', f'/{name}/CUSTOM_THEIRS_1').status_code == 204
 
 
 @databases.ON_MARIADB

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -19,7 +18,6 @@ from placement.ops.adoption import found_tables
 from placement.ops.adoption.names import Names
 from tests.support import applications, corruption, legacy_database
 from tests.support.http_client import send_request
-from tests.support.legacy_service import WRITES, ForeignService
 
 
 def without_used(statements: Iterable[str]) -> list[str]:
@@ -192,24 +190,6 @@ def _check_names(app: Any) -> None:
     assert send_request(app, 'DELETE', f'/resource_providers/{legacy_database.HOST}').status_code == 409
 
 
-# Another service that still runs ------------------------------------------------------------------------
-
-
-def check_it_writes(other: ForeignService, write: str) -> None:
-    """The other service can run this write on its own database, unless its constraints reject it. It is rolled back."""
-    with other.connection.begin() as transaction:
-        other.connection.exec_driver_sql(WRITES[write])
-        transaction.rollback()
-
-
-def check_it_cannot_write(url: str | sa.URL, other: ForeignService, write: str) -> None:
-    """The other service gets an error, and nothing is changed."""
-    before = corruption.contents(url)
-    with pytest.raises(sa.exc.DBAPIError, match=r"no such table|does not exist|doesn't exist"):
-        other.write(WRITES[write])
-    assert corruption.contents(url) == before
-
-
 def check_usages(url: str | sa.URL) -> None:
     """The recorded usages are the sums of the allocations."""
     assert corruption.column(url, _WRONG) == []
@@ -239,62 +219,3 @@ def fill(app: Any) -> None:
     # So do searches, which read the cache.
     summaries = send_request(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
     assert summaries[legacy_database.OTHER]['resources']['VCPU']['used'] == 8
-
-
-def check_leaving_and_adopting_again(
-    url: str | sa.URL, other: ForeignService, run: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Twice, while a service of ours runs."""
-    with service(url) as app:
-        for cycle in range(2):
-            assert run(['db', 'adopt', '--yes', '--ignore-connections']) == 0, capsys.readouterr().out
-            check_usages(url)
-            fill(app)
-            for name in ('traits', 'resource_classes'):
-                assert send_request(app, 'PUT', f'/{name}/CUSTOM_OURS_{cycle}').status_code == 201
-            if cycle:
-                assert _type_of_large(app) == 'THEIRS_0'
-            _set_type_of_instance(app, f'OURS_{cycle}')
-            assert run(['db', 'leave', '--yes', '--ignore-connections']) == 0
-            for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
-                assert send_request(app, method, path).status_code == 503
-            assert send_request(app, 'PUT', '/traits/CUSTOM_NONE').status_code == 503
-            # It reads what we wrote, and continues.
-            assert not other.claim()
-            other.release()
-            for _ in range(3):
-                assert other.claim()
-            for name in ('traits', 'resource_classes'):
-                other.write(f"INSERT INTO {name} (name) VALUES ('CUSTOM_THEIRS_{cycle}')")
-            # Types of both services are kept.
-            assert corruption.column(url, _TYPE_OF_OURS) == [f'OURS_{cycle}']
-            other.write(f"INSERT INTO consumer_types (name) VALUES ('THEIRS_{cycle}')")
-            other.write(_GIVE_TYPE)
-            other.write('UPDATE inventories SET total = 8 WHERE id = 4')
-        assert run(['db', 'adopt', '--yes', '--ignore-connections']) == 0
-        check_usages(url)
-        assert _type_of_large(app) == 'THEIRS_1'
-        # So that no class gets the id of a class of the other service, not even after that one is deleted.
-        largest = corruption.column(url, 'SELECT max(id) FROM placement_resource_classes')
-        assert corruption.column(url, 'SELECT last FROM placement_resource_class_sequence') == largest
-        fill(app)
-        for name in ('traits', 'resource_classes'):
-            assert send_request(app, 'PUT', f'/{name}/CUSTOM_OURS_2').status_code == 201
-            assert send_request(app, 'PUT', f'/{name}/CUSTOM_THEIRS_1').status_code == 204
-
-
-_TYPE_OF_OURS = f"""SELECT t.name FROM consumers c JOIN consumer_types t ON t.id = c.consumer_type_id
-    WHERE c.uuid = '{legacy_database.INSTANCE}'"""
-_GIVE_TYPE = f"""UPDATE consumers SET consumer_type_id = (SELECT max(id) FROM consumer_types)
-    WHERE uuid = '{legacy_database.LARGE}'"""
-
-
-def _type_of_large(app: Any) -> str:
-    return str(send_request(app, 'GET', f'/allocations/{legacy_database.LARGE}', version='1.38').json['consumer_type'])
-
-
-def _set_type_of_instance(app: Any, type_: str) -> None:
-    """Write what the consumer holds with another type."""
-    path = f'/allocations/{legacy_database.INSTANCE}'
-    body = send_request(app, 'GET', path, version='1.38').json
-    assert send_request(app, 'PUT', path, {**body, 'consumer_type': type_}, '1.38').status_code == 204
