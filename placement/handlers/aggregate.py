@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import webob
+from webob import Request, Response
 
 from placement import exception, validation
 from placement.handlers.resource_provider import require_provider
@@ -17,11 +17,11 @@ from placement.web.errors import ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 
-def _with_generation(req: webob.Request) -> bool:
+def _with_generation(req: Request) -> bool:
     return microversion.requested(req) >= (1, 19)
 
 
-def _response(req: webob.Request, generation: int | None, aggregates: Iterable[str]) -> webob.Response:
+def _response(req: Request, generation: int | None, aggregates: Iterable[str]) -> Response:
     body: dict[str, Any] = {'aggregates': list(aggregates)}
     if _with_generation(req):
         body['resource_provider_generation'] = generation
@@ -34,7 +34,7 @@ def _response(req: webob.Request, generation: int | None, aggregates: Iterable[s
     RequiresPolicy('placement:resource_providers:aggregates:list'),
     responses={200: responses.AGGREGATES},
 )
-def list_resource_provider_aggregates(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
+def list_resource_provider_aggregates(req: Request, context: RequestContext, uuid: str) -> Response:
     """Show the aggregates that a provider is in."""
     provider, aggregates = aggregate.get_with_provider(context, uuid)
     return _response(req, provider.generation, aggregates)
@@ -51,9 +51,7 @@ def list_resource_provider_aggregates(req: webob.Request, context: RequestContex
     responses={200: responses.AGGREGATES},
     path_error=require_provider,
 )
-def replace_resource_provider_aggregates(
-    req: webob.Request, context: RequestContext, data: Any, uuid: str
-) -> webob.Response:
+def replace_resource_provider_aggregates(req: Request, context: RequestContext, data: Any, uuid: str) -> Response:
     """Replace the aggregates of a provider. From 1.19 on, compare and increment its generation."""
     guarded = _with_generation(req)
     sent = data['aggregates'] if guarded else data

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import webob
-from webob import exc
+from webob import Request, Response, exc
 
 from placement import exception, validation
 from placement.claims import claim
@@ -63,7 +62,7 @@ def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[Consu
 
 
 @operation(accepts_json, RequiresPolicy('placement:allocations:list'), responses={200: responses.CONSUMER_ALLOCATIONS})
-def list_consumer_allocations(req: webob.Request, context: RequestContext, consumer_uuid: str) -> webob.Response:
+def list_consumer_allocations(req: Request, context: RequestContext, consumer_uuid: str) -> Response:
     """Show the allocations of a consumer; an unknown consumer has none."""
     uuid = validation.canonical_uuid(consumer_uuid)
     consumer, allocations = Consumer.get_with_allocations(context, uuid)
@@ -89,7 +88,7 @@ def list_consumer_allocations(req: webob.Request, context: RequestContext, consu
     failures=(ErrorMapping(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
     responses={200: responses.PROVIDER_ALLOCATIONS},
 )
-def list_resource_provider_allocations(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
+def list_resource_provider_allocations(req: Request, context: RequestContext, uuid: str) -> Response:
     """Show the allocations on a provider, by consumer."""
     provider, allocations = Allocation.get_all_with_provider(context, uuid)
     with_generation = microversion.requested(req) >= (1, 28)
@@ -128,8 +127,8 @@ def _require_uuid(_context: RequestContext, path: Mapping[str, str]) -> None:
     path_error=_require_uuid,
 )
 def replace_consumer_allocations(
-    req: webob.Request, context: RequestContext, data: dict[str, Any], consumer_uuid: str
-) -> webob.Response:
+    req: Request, context: RequestContext, data: dict[str, Any], consumer_uuid: str
+) -> Response:
     """Replace all allocations of one consumer."""
     _require_uuid(context, {'consumer_uuid': consumer_uuid})
     uuid = validation.canonical_uuid(consumer_uuid)
@@ -148,7 +147,7 @@ def replace_consumer_allocations(
     ),
     responses={204: None},
 )
-def set_allocations(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
+def set_allocations(req: Request, context: RequestContext, data: dict[str, Any]) -> Response:
     """Replace all allocations of every consumer in the body, either for all consumers or for none."""
     claim.replace_allocations(context.db, claims_of(context, data))
     return util.empty_response(req, 204)
@@ -159,7 +158,7 @@ def set_allocations(req: webob.Request, context: RequestContext, data: dict[str,
     failures=(ErrorMapping(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
     responses={204: None},
 )
-def delete_consumer_allocations(req: webob.Request, context: RequestContext, consumer_uuid: str) -> webob.Response:
+def delete_consumer_allocations(req: Request, context: RequestContext, consumer_uuid: str) -> Response:
     """Remove all allocations of a consumer, whatever its generation."""
     uuid = validation.canonical_uuid(consumer_uuid)
     claim.delete_allocations(context.db, uuid)

@@ -9,9 +9,8 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-import webob
 from oslo_log import log
-from webob import exc
+from webob import Request, Response, exc
 
 from placement import exception
 from placement.cache.providers import Provider
@@ -42,9 +41,7 @@ LOG = log.getLogger(__name__)
     responses={200: responses.CANDIDATES},
     parse_query=parsing.parse,
 )
-def list_allocation_candidates(
-    req: webob.Request, context: RequestContext, request: CandidateRequest
-) -> webob.Response:
+def list_allocation_candidates(req: Request, context: RequestContext, request: CandidateRequest) -> Response:
     """Find the candidates for the request in the query string."""
     started = time.monotonic()
     version, options, metrics = microversion.requested(req), context.conf.placement, context.db.metrics

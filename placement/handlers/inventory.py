@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import webob
-from webob import exc
+from webob import Request, Response, exc
 
 from placement import exception, validation
 from placement.capacity import FIELDS, InventoryRecord
@@ -52,7 +51,7 @@ def record_of(entry: Mapping[str, Any]) -> InventoryRecord:
 
 
 def _checked(
-    req: webob.Request, provider: ProviderGeneration, resource_class: str, entry: Mapping[str, Any]
+    req: Request, provider: ProviderGeneration, resource_class: str, entry: Mapping[str, Any]
 ) -> InventoryRecord:
     """Make a record of an inventory in the body.
 
@@ -70,7 +69,7 @@ def _checked(
     RequiresPolicy('placement:resource_providers:inventories:list'),
     responses={200: responses.INVENTORIES},
 )
-def list_resource_provider_inventories(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
+def list_resource_provider_inventories(req: Request, context: RequestContext, uuid: str) -> Response:
     """Show all inventories of a provider."""
     provider, inventories = Inventory.get_all_with_provider(context, uuid)
     by_class = {inventory.resource_class: inventory for inventory in inventories}
@@ -94,8 +93,8 @@ def list_resource_provider_inventories(req: webob.Request, context: RequestConte
     path_error=require_provider,
 )
 def create_resource_provider_inventory(
-    req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str
-) -> webob.Response:
+    req: Request, context: RequestContext, data: dict[str, Any], uuid: str
+) -> Response:
     """Add the inventory of one class."""
     provider, _present = read_inventories(context, uuid)
     resource_class = data['resource_class']
@@ -123,8 +122,8 @@ def create_resource_provider_inventory(
     path_error=require_provider,
 )
 def replace_resource_provider_inventories(
-    req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str
-) -> webob.Response:
+    req: Request, context: RequestContext, data: dict[str, Any], uuid: str
+) -> Response:
     """Replace all inventories of a provider by those in the body."""
     provider, present = read_inventories(context, uuid)
     provider.raise_unless_equal(data['resource_provider_generation'])
@@ -141,7 +140,7 @@ def replace_resource_provider_inventories(
     ),
     responses={204: None},
 )
-def delete_resource_provider_inventories(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
+def delete_resource_provider_inventories(req: Request, context: RequestContext, uuid: str) -> Response:
     """Remove all inventories of a provider."""
     provider, present = read_inventories(context, uuid)
     Inventory.replace_all(context, provider, present, {})
@@ -153,9 +152,7 @@ def delete_resource_provider_inventories(req: webob.Request, context: RequestCon
     RequiresPolicy('placement:resource_providers:inventories:show'),
     responses={200: responses.INVENTORY},
 )
-def get_resource_provider_inventory(
-    req: webob.Request, context: RequestContext, uuid: str, resource_class: str
-) -> webob.Response:
+def get_resource_provider_inventory(req: Request, context: RequestContext, uuid: str, resource_class: str) -> Response:
     """Show the inventory of one class."""
     provider, inventory = Inventory.get_with_provider(context, uuid, resource_class)
     return util.json_response(req, _single(provider, inventory), last_modified=inventory.modified)
@@ -169,8 +166,8 @@ def get_resource_provider_inventory(
     path_error=require_provider,
 )
 def update_resource_provider_inventory(
-    req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str, resource_class: str
-) -> webob.Response:
+    req: Request, context: RequestContext, data: dict[str, Any], uuid: str, resource_class: str
+) -> Response:
     """Overwrite the inventory of one class, which must exist."""
     provider, present = read_inventories(context, uuid)
     provider.raise_unless_equal(data['resource_provider_generation'])
@@ -195,8 +192,8 @@ def update_resource_provider_inventory(
     responses={204: None},
 )
 def delete_resource_provider_inventory(
-    req: webob.Request, context: RequestContext, uuid: str, resource_class: str
-) -> webob.Response:
+    req: Request, context: RequestContext, uuid: str, resource_class: str
+) -> Response:
     """Remove the inventory of one class."""
     provider, present = read_inventories(context, uuid)
     Inventory.delete(context, provider, present, resource_class)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import webob
-from webob import exc
+from webob import Request, Response, exc
 
 from placement import exception
 from placement.claims import claim
@@ -40,7 +39,7 @@ from placement.web.operation import JsonBody, Microversions, RequiresPolicy, ope
     ),
     responses={204: None},
 )
-def reshape(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
+def reshape(req: Request, context: RequestContext, data: dict[str, Any]) -> Response:
     """Replace the inventories of several providers and the allocations of several consumers in one change."""
     claims = allocation.claims_of(context, data['allocations'])
     providers = [

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import orjson
-import webob
+from webob import Request, Response
 
 from placement import exception
 from placement.objects.resource_class import ResourceClass
@@ -21,7 +21,7 @@ def _serialize(collection: str, name: str) -> dict[str, Any]:
     return {'name': name, 'links': [{'rel': 'self', 'href': collection + util.url({}, name)}]}
 
 
-def _collection(req: webob.Request) -> str:
+def _collection(req: Request) -> str:
     return util.url(req.environ, 'resource_classes')
 
 
@@ -37,7 +37,7 @@ def _serialize_all(collection: str, names: tuple[str, ...]) -> orjson.Fragment:
     RequiresPolicy('placement:resource_classes:list'),
     responses={200: responses.RESOURCE_CLASSES},
 )
-def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.Response:
+def list_resource_classes(req: Request, context: RequestContext) -> Response:
     """List all classes, the standard ones first."""
     names, modified = ResourceClass.get_names(context)
     return util.json_response(req, _serialize_all(_collection(req), names), last_modified=modified or util.now())
@@ -52,7 +52,7 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
     ),
     responses={201: None},
 )
-def create_resource_class(req: webob.Request, context: RequestContext, data: dict[str, str]) -> webob.Response:
+def create_resource_class(req: Request, context: RequestContext, data: dict[str, str]) -> Response:
     """Create a custom class."""
     ResourceClass.create(context, data['name'])
     return util.empty_response(req, 201, location=util.url(req.environ, 'resource_classes', data['name']))
@@ -64,7 +64,7 @@ def create_resource_class(req: webob.Request, context: RequestContext, data: dic
     RequiresPolicy('placement:resource_classes:show'),
     responses={200: responses.RESOURCE_CLASS},
 )
-def get_resource_class(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
+def get_resource_class(req: Request, context: RequestContext, name: str) -> Response:
     """Show one class."""
     resource_class = ResourceClass.get_by_name(context, name)
     body = _serialize(_collection(req), resource_class.name)
@@ -77,9 +77,7 @@ def get_resource_class(req: webob.Request, context: RequestContext, name: str) -
     RequiresPolicy('placement:resource_classes:update'),
     responses={200: responses.RESOURCE_CLASS},
 )
-def rename_resource_class(
-    req: webob.Request, context: RequestContext, data: dict[str, str], name: str
-) -> webob.Response:
+def rename_resource_class(req: Request, context: RequestContext, data: dict[str, str], name: str) -> Response:
     """From 1.2 to 1.6, rename a custom class."""
     resource_class = ResourceClass.get_by_name(context, name)
     resource_class.rename(data['name'])
@@ -87,7 +85,7 @@ def rename_resource_class(
 
 
 @operation(Microversions((1, 7)), RequiresPolicy('placement:resource_classes:update'), responses={201: None, 204: None})
-def ensure_resource_class(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
+def ensure_resource_class(req: Request, context: RequestContext, name: str) -> Response:
     """From 1.7 on, create a custom class, or confirm that it exists."""
     util.validated_json(orjson.dumps({'name': name}), requests.CUSTOM_CLASS)
     _, created = ResourceClass.ensure(context, name)
@@ -108,7 +106,7 @@ update_resource_class = ByMicroversion(rename_resource_class, ensure_resource_cl
     ),
     responses={204: None},
 )
-def delete_resource_class(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
+def delete_resource_class(req: Request, context: RequestContext, name: str) -> Response:
     """Remove a custom class that has no inventory."""
     ResourceClass.destroy(context, name)
     return util.empty_response(req, 204)

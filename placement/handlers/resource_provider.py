@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
-import webob
 from oslo_utils import uuidutils
-from webob import exc
+from webob import Request, Response, exc
 from webob.multidict import MultiDict
 
 from placement import exception, validation
@@ -33,7 +32,7 @@ _SUB_RESOURCES = (
 )
 
 
-def _serialize(req: webob.Request, provider: ResourceProvider | Provider) -> dict[str, Any]:
+def _serialize(req: Request, provider: ResourceProvider | Provider) -> dict[str, Any]:
     url = util.url(req.environ, 'resource_providers', provider.uuid)
     version = microversion.requested(req)
     below = [{'rel': name, 'href': f'{url}/{name}'} for name, since in _SUB_RESOURCES if version >= since]
@@ -84,7 +83,7 @@ def _filters(params: MultiDict, version: Any) -> RequestGroup:
     query=requests.GET_PROVIDERS,
     responses={200: responses.PROVIDERS},
 )
-def list_resource_providers(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:
+def list_resource_providers(req: Request, context: RequestContext, params: MultiDict) -> Response:
     """List the providers that pass every filter of the query string."""
     group = _filters(params, microversion.requested(req))
     name, uuid = params.get('name') or None, _canonical(params.get('uuid'))
@@ -95,7 +94,7 @@ def list_resource_providers(req: webob.Request, context: RequestContext, params:
     return util.fragments_response(req, members, last_modified=latest)
 
 
-def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]]]) -> list[bytes]:
+def _entries(req: Request, listed: Iterable[tuple[Partition, Sequence[int]]]) -> list[bytes]:
     """Encode each provider in the form of ``_serialize``. The cache keeps the results for later requests."""
     version = microversion.requested(req)
     form = (
@@ -120,7 +119,7 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]
     RequiresPolicy('placement:resource_providers:create'),
     responses=(((1, 20), {200: responses.PROVIDER}), ((1, 0), {201: None})),
 )
-def create_resource_provider(req: webob.Request, context: RequestContext, data: dict[str, Any]) -> webob.Response:
+def create_resource_provider(req: Request, context: RequestContext, data: dict[str, Any]) -> Response:
     """Create a provider.
 
     The response is 201 without a body below 1.20, and 200 with the provider from 1.20 on.
@@ -150,7 +149,7 @@ def require_provider(context: RequestContext, path: Mapping[str, str]) -> None:
 
 
 @operation(accepts_json, RequiresPolicy('placement:resource_providers:show'), responses={200: responses.PROVIDER})
-def get_resource_provider(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
+def get_resource_provider(req: Request, context: RequestContext, uuid: str) -> Response:
     """Show one provider."""
     provider = ResourceProvider.get_by_uuid(context, uuid)
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
@@ -167,9 +166,7 @@ def get_resource_provider(req: webob.Request, context: RequestContext, uuid: str
     responses={200: responses.PROVIDER},
     path_error=require_provider,
 )
-def update_resource_provider(
-    req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str
-) -> webob.Response:
+def update_resource_provider(req: Request, context: RequestContext, data: dict[str, Any], uuid: str) -> Response:
     """Rename a provider. From 1.14 on, a root can get a parent; from 1.37 on, any parent can be changed.
 
     If the body has no ``parent_provider_uuid``, the parent stays the same.
@@ -187,7 +184,7 @@ def update_resource_provider(
     failures=(ErrorMapping(exception.ResourceProviderNotFound, '{error} for delete'),),
     responses={204: None},
 )
-def delete_resource_provider(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
+def delete_resource_provider(req: Request, context: RequestContext, uuid: str) -> Response:
     """Remove a provider with its inventories and associations."""
     ResourceProvider.destroy(context, uuid)
     return util.empty_response(req, 204)

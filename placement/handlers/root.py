@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import webob
+from webob import Request, Response
 
 from placement.schemas import responses
 from placement.web import microversion, util
@@ -11,7 +11,7 @@ from placement.web.operation import operation
 
 
 @operation(responses={200: responses.VERSIONS})
-def list_versions(req: webob.Request, _context: RequestContext) -> webob.Response:
+def list_versions(req: Request, _context: RequestContext) -> Response:
     """Show which microversions are served. An empty href means the URL of this document, with any mount prefix."""
     version = microversion.requested(req)
     document = {

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import webob
-from webob import exc
+from webob import Request, Response, exc
 from webob.multidict import MultiDict
 
 from placement import exception, schemas, validation
@@ -29,7 +28,7 @@ _INVALID_NAME = (
 )
 
 
-def _for_provider(req: webob.Request, provider: ProviderGeneration, traits: Sequence[Trait]) -> webob.Response:
+def _for_provider(req: Request, provider: ProviderGeneration, traits: Sequence[Trait]) -> Response:
     body = {
         'traits': [trait.name for trait in traits],
         'resource_provider_generation': provider.generation,
@@ -43,7 +42,7 @@ def _for_provider(req: webob.Request, provider: ProviderGeneration, traits: Sequ
     RequiresPolicy('placement:resource_providers:traits:list'),
     responses={200: responses.PROVIDER_TRAITS},
 )
-def list_resource_provider_traits(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
+def list_resource_provider_traits(req: Request, context: RequestContext, uuid: str) -> Response:
     """Show the traits of a provider."""
     provider, traits = Trait.get_all_with_provider(context, uuid)
     return _for_provider(req, provider, traits)
@@ -57,8 +56,8 @@ def list_resource_provider_traits(req: webob.Request, context: RequestContext, u
     responses={200: responses.PROVIDER_TRAITS},
 )
 def replace_resource_provider_traits(
-    req: webob.Request, context: RequestContext, data: dict[str, Any], uuid: str
-) -> webob.Response:
+    req: Request, context: RequestContext, data: dict[str, Any], uuid: str
+) -> Response:
     """Replace the traits of a provider by the set in the body."""
     provider, present, named = read_traits(context, uuid, data['traits'])
     provider.raise_unless_equal(data['resource_provider_generation'])
@@ -66,7 +65,7 @@ def replace_resource_provider_traits(
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:resource_providers:traits:delete'), responses={204: None})
-def delete_resource_provider_traits(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
+def delete_resource_provider_traits(req: Request, context: RequestContext, uuid: str) -> Response:
     """Remove all traits from a provider."""
     provider, present, _named = read_traits(context, uuid)
     Trait.replace_all(context, provider, present, [], [])
@@ -93,7 +92,7 @@ def _name_filter(value: str) -> dict[str, Any]:
     query=requests.GET_TRAITS,
     responses={200: responses.TRAITS},
 )
-def list_traits(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:
+def list_traits(req: Request, context: RequestContext, params: MultiDict) -> Response:
     """List all traits, or the traits that the query string selects."""
     filters: dict[str, Any] = {}
     if 'name' in params:
@@ -114,14 +113,14 @@ def _serialize(names: tuple[str, ...]) -> orjson.Fragment:
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:traits:show'), responses={204: None})
-def get_trait(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
+def get_trait(req: Request, context: RequestContext, name: str) -> Response:
     """Check whether a trait exists."""
     trait = Trait.get_by_name(context, name)
     return util.empty_response(req, 204, last_modified=trait.modified)
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:traits:update'), responses={201: None, 204: None})
-def create_trait(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
+def create_trait(req: Request, context: RequestContext, name: str) -> Response:
     """Create a custom trait, or confirm that it exists."""
     try:
         validation.validate(name, schemas.CUSTOM_NAME)
@@ -137,7 +136,7 @@ def create_trait(req: webob.Request, context: RequestContext, name: str) -> webo
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:traits:delete'), responses={204: None})
-def delete_trait(req: webob.Request, context: RequestContext, name: str) -> webob.Response:
+def delete_trait(req: Request, context: RequestContext, name: str) -> Response:
     """Remove a custom trait that no provider has."""
     Trait.destroy(context, name)
     return util.empty_response(req, 204)

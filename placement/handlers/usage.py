@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import webob
+from webob import Request, Response
 from webob.multidict import MultiDict
 
 from placement.exception import BadQuery
@@ -25,14 +25,14 @@ def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
     RequiresPolicy('placement:resource_providers:usages'),
     responses={200: responses.PROVIDER_USAGES},
 )
-def list_resource_provider_usages(req: webob.Request, context: RequestContext, uuid: str) -> webob.Response:
+def list_resource_provider_usages(req: Request, context: RequestContext, uuid: str) -> Response:
     """Show the amount consumed of each inventory of a provider."""
     provider, usages = Usage.get_all_with_provider(context, uuid)
     body = {'resource_provider_generation': provider.generation, 'usages': _by_class(usages)}
     return util.json_response(req, body, last_modified=util.now())
 
 
-def _project_of_query(req: webob.Request) -> dict[str, str]:
+def _project_of_query(req: Request) -> dict[str, str]:
     """Return the target of the policy rule: the project in the query, or nothing if it has none.
 
     Policy is checked before the query, so a caller that the rule does not allow gets 403 for any query.
@@ -51,7 +51,7 @@ def _project_of_query(req: webob.Request) -> dict[str, str]:
     query=requests.GET_USAGES,
     responses={200: responses.USAGES},
 )
-def list_usages(req: webob.Request, context: RequestContext, params: MultiDict) -> webob.Response:
+def list_usages(req: Request, context: RequestContext, params: MultiDict) -> Response:
     """Show the usages of the project of the query, which is the target of the policy rule, or of one of its users."""
     project, user = params['project_id'], params.get('user_id')
     usages: dict[str, Any]

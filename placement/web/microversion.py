@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable
 
 import microversion_parse
-import webob
-from webob import exc
+from webob import Request, exc
 
 from placement.conf.options import MAX_MICROVERSIONS
 
@@ -49,7 +48,7 @@ def parse_version_string(text: str) -> microversion_parse.Version:
     return microversion_parse.parse_version_string(text)
 
 
-def requested(req: webob.Request) -> microversion_parse.Version:
+def requested(req: Request) -> microversion_parse.Version:
     """Return the negotiated microversion. It can be compared with tuples: ``requested(req) >= (1, 14)``."""
     return req.environ[ENVIRON_KEY]
 

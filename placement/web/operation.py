@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import microversion_parse
-import webob
-from webob import exc
+from webob import Request, Response, exc
 
 from placement import exception, schemas
 from placement.schemas import Schema, Version, Windows
@@ -23,10 +22,10 @@ from placement.web.errors import ErrorMapping
 
 #: Called with the request, its context, the body or the query string if the operation reads one, and the variables of
 #: the path by name.
-Handler = Callable[..., webob.Response]
+Handler = Callable[..., Response]
 
 #: A condition on a request: raises an HTTP error if the request does not satisfy it.
-Check = Callable[[webob.Request], None]
+Check = Callable[[Request], None]
 
 JSON = 'application/json'
 
@@ -47,7 +46,7 @@ class Microversions:
     last: Version | None = None
     otherwise: int = exc.HTTPNotFound.code
 
-    def __call__(self, req: webob.Request) -> None:
+    def __call__(self, req: Request) -> None:
         if not self.includes(microversion.requested(req)):
             raise exc.status_map[self.otherwise]
 
@@ -62,13 +61,13 @@ class JsonBody:
 
     schema: Described = None
 
-    def __call__(self, req: webob.Request) -> None:
+    def __call__(self, req: Request) -> None:
         sent = req.environ.get('CONTENT_TYPE', '').partition(';')[0].strip() or None
         if sent != JSON:
             raise exc.HTTPUnsupportedMediaType(f'The media type {sent} is not supported, use {JSON}')
 
 
-def accepts_json(req: webob.Request) -> None:
+def accepts_json(req: Request) -> None:
     """Check that the Accept header of the request allows JSON (or 406)."""
     # Parsing the header takes time, so common values are compared first.
     if req.environ.get('HTTP_ACCEPT') not in (JSON, None, '*/*') and not req.accept.acceptable_offers([JSON]):
@@ -84,14 +83,14 @@ class RequiresPolicy:
     """
 
     rule: str
-    target: Callable[[webob.Request], Mapping[str, Any]] | None = None
+    target: Callable[[Request], Mapping[str, Any]] | None = None
     default: str = 'rule:admin_or_service_api'
 
-    def __call__(self, req: webob.Request) -> None:
+    def __call__(self, req: Request) -> None:
         req.environ[context.ENVIRON_KEY].can(self.rule, None if self.target is None else self.target(req))
 
 
-class _Request(webob.Request):
+class _Request(Request):
     """A request whose body stays in memory. Its size is limited, and WebOb would not close a temporary file."""
 
     request_body_tempfile_limit = sys.maxsize
@@ -152,7 +151,7 @@ class Operation:
                 del http_error
         return response(environ, start_response)
 
-    def _read(self, req: webob.Request, variables: Mapping[str, str]) -> tuple[Any, ...]:
+    def _read(self, req: Request, variables: Mapping[str, str]) -> tuple[Any, ...]:
         """Return the validated body or query string, if the operation reads one."""
         version = microversion.requested(req)
         if self._parse_query is not None:

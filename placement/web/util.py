@@ -9,9 +9,8 @@ from typing import Any
 from urllib import parse
 
 import orjson
-import webob
 from oslo_utils import timeutils
-from webob import exc, multidict
+from webob import Request, Response, exc, multidict
 
 from placement import validation
 from placement.objects.base import Timestamped
@@ -42,7 +41,7 @@ def validated_json(body: bytes, schema: dict[str, Any]) -> Any:
     return data
 
 
-def query_params(req: webob.Request, schema: dict[str, Any] | None = None) -> multidict.MultiDict:
+def query_params(req: Request, schema: dict[str, Any] | None = None) -> multidict.MultiDict:
     """Read the query string, and check it if there is a schema.
 
     :param schema: a schema for an object of strings. It validates the last value of each key.
@@ -58,9 +57,7 @@ def query_params(req: webob.Request, schema: dict[str, Any] | None = None) -> mu
 # Responses --------------------------------------------------------------------------------------------------
 
 
-def json_response(
-    req: webob.Request, payload: Any, status: int = 200, last_modified: dt.datetime | None = None
-) -> webob.Response:
+def json_response(req: Request, payload: Any, status: int = 200, last_modified: dt.datetime | None = None) -> Response:
     """Make a response with a JSON body.
 
     :param payload: a value that orjson can encode.
@@ -70,8 +67,8 @@ def json_response(
 
 
 def fragments_response(
-    req: webob.Request, members: Mapping[str, tuple[str, list[bytes]]], last_modified: dt.datetime
-) -> webob.Response:
+    req: Request, members: Mapping[str, tuple[str, list[bytes]]], last_modified: dt.datetime
+) -> Response:
     """Make a response with a JSON object of long arrays or objects whose items are already encoded.
 
     :param members: by name, the brackets of the value (``[]`` or ``{}``) and its encoded items. The lists are modified,
@@ -88,23 +85,21 @@ def fragments_response(
     return _json(req, b','.join(parts), 200, last_modified)
 
 
-def _json(req: webob.Request, body: bytes, status: int, last_modified: dt.datetime | None) -> webob.Response:
-    response = webob.Response(
-        body, status=status, content_type='application/json', charset=None, conditional_response=False
-    )
+def _json(req: Request, body: bytes, status: int, last_modified: dt.datetime | None) -> Response:
+    response = Response(body, status=status, content_type='application/json', charset=None, conditional_response=False)
     _set_cache_headers(req, response, last_modified)
     return response
 
 
 def empty_response(
-    req: webob.Request, status: int, location: str | None = None, last_modified: dt.datetime | None = None
-) -> webob.Response:
+    req: Request, status: int, location: str | None = None, last_modified: dt.datetime | None = None
+) -> Response:
     """Make a response without a body.
 
     :param location: the path of the resource, from ``url``.
     :param last_modified: an aware time; None for a response without cache headers.
     """
-    response = webob.Response(status=status)
+    response = Response(status=status)
     del response.content_type
     if location is not None:
         response.location = req.host_url + location
@@ -112,7 +107,7 @@ def empty_response(
     return response
 
 
-def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: dt.datetime | None) -> None:
+def _set_cache_headers(req: Request, response: Response, last_modified: dt.datetime | None) -> None:
     """Add Last-Modified and Cache-Control from 1.15 on (api-ref/rules.md#cache-headers)."""
     if last_modified is not None and microversion.requested(req) >= (1, 15):
         response.headerlist += [
