@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import sqlalchemy as sa
 
-from tests.support import assertions, caches, databases, local_servers, servers
+from tests.support import caches, databases, local_servers, servers
+from tests.support.history import check
 from tests.support.history.load import Load
 from tests.support.tcp_proxy import Proxy
 from tests.support.waiting import wait_until
@@ -182,7 +183,7 @@ def test_failovers(
             failover.measure(load, until)
             for failover, until in zip(failovers, [failovers[1].started, math.inf], strict=True)
         ]
-        assertions.load_has_no_violations(
+        check.assert_none(
             load,
             record_property,
             name='\n'.join([f'failovers, {cluster.__name__}', *(line for line, _ in measured)]),

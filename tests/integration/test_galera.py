@@ -15,8 +15,9 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.support import adopted, applications, assertions, caches, databases, legacy_database, servers
+from tests.support import adopted, applications, caches, databases, legacy_database, races, servers
 from tests.support.fixtures import PointCommandsAt
+from tests.support.history import check
 from tests.support.history.client import Client
 from tests.support.history.load import Load
 from tests.support.legacy_service import Busy
@@ -60,7 +61,7 @@ def fleet_of_servers(
 
 def test_first_starts_on_different_nodes(cluster: galera.Cluster, tmp_path: pathlib.Path) -> None:
     with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
-        assertions.all_came_up([cluster.nodes[number % 3].url(url.database or '') for number in range(6)], tmp_path)
+        races.all_came_up([cluster.nodes[number % 3].url(url.database or '') for number in range(6)], tmp_path)
 
 
 def test_adoption_under_a_service_on_other_nodes(cluster: galera.Cluster, point_commands_at: PointCommandsAt) -> None:
@@ -87,9 +88,9 @@ def urls(fleet_of_servers: list[servers.Server]) -> list[str]:
     return [server.url for server in fleet_of_servers]
 
 
-@pytest.mark.parametrize('race', assertions.RACES)
+@pytest.mark.parametrize('race', races.RACES)
 def test_race(urls: list[str], race: str) -> None:
-    assertions.RACES[race](urls)
+    races.RACES[race](urls)
 
 
 def test_searching_on_one_node_what_was_written_on_another(urls: list[str]) -> None:
@@ -106,7 +107,7 @@ def test_no_claim_is_written_by_halves(node_urls: list[sa.URL]) -> None:
     """Claims on all nodes conflict all the time, and a node may interrupt a transaction between any two statements."""
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(applications.database(url, mysql_wsrep_sync_wait=1)) for url in node_urls]
-        assertions.no_claim_is_written_by_halves(opened)
+        races.no_claim_is_written_by_halves(opened)
 
 
 def test_history_with_a_node_and_workers_killed(
@@ -128,7 +129,7 @@ def test_history_with_a_node_and_workers_killed(
             load.wait_for_accepted(101, since=time.monotonic())
     finally:
         load.stop()
-    assertions.load_has_no_violations(
+    check.assert_none(
         load,
         record_property,
         name='galera, a node and three workers killed',

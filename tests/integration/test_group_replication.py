@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tests.support import applications, assertions, caches, databases, races, servers
+from tests.support import applications, caches, databases, races, servers
 from tests.support.history.client import Client
 from tests.support.waiting import wait_until
 
@@ -109,9 +109,9 @@ def services(urls: list[sa.URL], tmp_path_factory: pytest.TempPathFactory) -> It
             yield [server.url for server in (first, *followers)]
 
 
-@pytest.mark.parametrize('race', assertions.RACES)
+@pytest.mark.parametrize('race', races.RACES)
 def test_race_on_several_primaries(services: list[str], race: str) -> None:
-    assertions.RACES[race](services)
+    races.RACES[race](services)
 
 
 def test_searching_on_one_primary_what_was_written_on_another(services: list[str]) -> None:
@@ -120,7 +120,7 @@ def test_searching_on_one_primary_what_was_written_on_another(services: list[str
 
 def test_no_claim_is_written_by_halves(urls: list[sa.URL]) -> None:
     with contextlib.ExitStack() as stack:
-        assertions.no_claim_is_written_by_halves([stack.enter_context(applications.database(url)) for url in urls])
+        races.no_claim_is_written_by_halves([stack.enter_context(applications.database(url)) for url in urls])
 
 
 def _text(url: sa.URL) -> str:

@@ -19,7 +19,7 @@ from tests.support import databases
 from tests.support.http_client import create_provider, send_request
 
 SERVERS = (*databases.defaults(), databases.mysqlclient())
-everywhere = databases.on(databases.Setting('sqlite', 'default'), *SERVERS)
+everywhere = databases.on(databases.SQLITE, *SERVERS)
 
 #: The default of [api] max_request_body_size.
 LARGEST = 1048576

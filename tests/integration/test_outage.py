@@ -12,7 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.db import health as database_health
-from tests.support import applications, assertions, databases, local_servers, races, servers
+from tests.support import applications, databases, local_servers, races, servers
+from tests.support.history import check
 from tests.support.history.client import Client, Reply
 from tests.support.history.load import Load
 from tests.support.http_client import send_request
@@ -204,7 +205,7 @@ def test_history_with_an_outage(
         load.wait_for_accepted(100, since=time.monotonic())
     finally:
         load.stop()
-    assertions.load_has_no_violations(
+    check.assert_none(
         load,
         record_property,
         name=f'{name}, crashed and started again',

@@ -1,17 +1,21 @@
-"""Races and random load on PostgreSQL and MariaDB, at every isolation level that an operator may have set."""
+"""Races and random load on each database, at every isolation level that an operator may have set."""
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
 
-from tests.support import assertions, databases, servers
+from tests.support import databases, races, servers
+from tests.support.history import check
+from tests.support.history.load import Load
 
-pytestmark = databases.on(*databases.settings())
+EVERYWHERE = databases.on(databases.SQLITE, *databases.settings())
 
 
+@databases.on(*databases.settings())
 def test_setting_reaches_the_sessions(setting: databases.Setting, database: sa.URL) -> None:
     """Checks that the isolation level of the following tests is in force."""
     engine = sa.create_engine(setting.session_url(database), poolclass=sa.NullPool)
@@ -26,18 +30,30 @@ def test_setting_reaches_the_sessions(setting: databases.Setting, database: sa.U
     assert value.upper().replace('-', ' ') == (setting.isolation or '1')
 
 
-@pytest.mark.parametrize('race', assertions.RACES)
-def test_race(server: servers.Server, race: str) -> None:
-    assertions.RACES[race]([server.url])
+@EVERYWHERE
+@pytest.mark.parametrize('race', races.RACES)
+def test_race(setting: databases.Setting, server: servers.Server, race: str) -> None:
+    """With fewer rounds on SQLite, in the default suite."""
+    races.RACES[race]([server.url], divisor=4 if setting == databases.SQLITE else 1)
 
 
+@EVERYWHERE
 def test_random_load_has_no_violations(
     setting: databases.Setting, database: sa.URL, server: servers.Server, record_property: Callable[[str, str], None]
 ) -> None:
-    assertions.random_load_has_no_violations(
-        server,
+    """Ten callers claim, move and release at random until so many requests were accepted."""
+    before = server.retries()
+    load = Load.start([server.url], clients=10)
+    load.wait_for_accepted(200 if setting == databases.SQLITE else 500)
+    load.stop()
+    check.assert_none(
+        load,
         record_property,
         name=f'{setting.server} {setting.name}',
-        database=database.render_as_string(hide_password=False),
-        requests=500,
+        retries=server.retries() - before,
+        databases=[database.render_as_string(hide_password=False)],
     )
+
+
+def test_servers_that_start_at_once_on_an_empty_database_all_become_ready(tmp_path: pathlib.Path) -> None:
+    races.all_came_up([f'sqlite:///{tmp_path}/placement.db'] * 4, tmp_path)

@@ -94,7 +94,8 @@ def on(*chosen: Setting) -> pytest.MarkDecorator:
 
 
 #: On SQLite a test runs without any server.
-EVERYWHERE = on(Setting('sqlite', 'default'), *defaults())
+SQLITE = Setting('sqlite', 'default')
+EVERYWHERE = on(SQLITE, *defaults())
 ON_EACH = on(*defaults())
 ON_POSTGRESQL, ON_MARIADB = (on(setting) for setting in defaults())
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -92,6 +92,26 @@ def violations(load: Load, databases: Sequence[str] = (), *, settle: float = 1.0
         *_trees(load, providers),
         *(sentence for url in databases for sentence in _tables(url)),
     ]
+
+
+def assert_none(
+    load: Load,
+    record_property: Callable[[str, str], None],
+    *,
+    name: str,
+    retries: int,
+    databases: Sequence[str],
+    interrupted: bool = False,
+) -> None:
+    """Every answer to a load that was stopped, and its end, is right; its summary is printed under ``name``.
+
+    :param interrupted: whether requests may have been cut off, so that nobody knows what became of them.
+    """
+    record_property('history', f'{name}\n{load.summary()}, transaction retries {retries}')
+    assert violations(load, databases) == []
+    # 503 reports an outage of the database.
+    assert {reply.status for reply in load.replies if reply.unknown} <= ({None, 503} if interrupted else set())
+    assert sum(reply.accepted for reply in load.replies) > 100
 
 
 def _consumers(load: Load, ended: Mapping[str, Consumer]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from tests.support.history.client import MICROVERSION, Client
+from tests.support.history.client import MICROVERSION, Client, Reply
 from tests.support.history.state import Provider
 
 
@@ -14,13 +14,27 @@ class FleetError(Exception):
     """A request failed that must succeed while no other requests run."""
 
 
-def create_provider(client: Client, inventories: dict[str, dict[str, Any]]) -> str:
+def create_provider(
+    client: Client, inventories: dict[str, dict[str, Any]] | None = None, parent: str | None = None
+) -> str:
     """Create a provider with a fresh name and give it ``inventories`` (class -> record). Returns its uuid."""
     identity = str(uuid.uuid4())
-    demand(client, 'POST', '/resource_providers', {'name': f'history-{identity}', 'uuid': identity})
-    body = {'resource_provider_generation': 0, 'inventories': inventories}
-    demand(client, 'PUT', f'/resource_providers/{identity}/inventories', body)
+    body: dict[str, Any] = {'name': _name(identity), 'uuid': identity, 'parent_provider_uuid': parent}
+    demand(client, 'POST', '/resource_providers', body)
+    if inventories:
+        body = {'resource_provider_generation': 0, 'inventories': inventories}
+        demand(client, 'PUT', f'/resource_providers/{identity}/inventories', body)
     return identity
+
+
+def move(client: Client, provider: str, parent: str | None) -> Reply:
+    """Give ``provider`` another parent, or none. Its name has to be sent along."""
+    body = {'name': _name(provider), 'parent_provider_uuid': parent}
+    return client.request('PUT', f'/resource_providers/{provider}', body, version='1.37')
+
+
+def _name(provider: str) -> str:
+    return f'history-{provider}'
 
 
 def demand(client: Client, method: str, path: str, body: Any = None, *, version: str = MICROVERSION) -> Any:

@@ -382,9 +382,7 @@ class _Caller:
         """Move a provider, which may have others below it, below another one, or make it a root."""
         provider, other = self._choose.sample(self._load.providers, 2)
         parent = None if self._choose.random() < 0.3 else other
-        # The name has to be sent along.
-        body = {'name': f'history-{provider}', 'parent_provider_uuid': parent}
-        reply = self._send('PUT', f'/resource_providers/{provider}', body, version='1.37')
+        reply = self._sent(fleet.move(self.client, provider, parent))
         if reply.accepted or reply.unknown:
             self._load.moves.append((provider, parent, reply))
         if reply.accepted and reply.body['parent_provider_uuid'] != parent:
@@ -393,7 +391,9 @@ class _Caller:
     # Sending and choosing ------------------------------------------------------------------------------------------
 
     def _send(self, method: str, path: str, body: Any = None, *, version: str = '1.29') -> Reply:
-        reply = self.client.request(method, path, body, version=version)
+        return self._sent(self.client.request(method, path, body, version=version))
+
+    def _sent(self, reply: Reply) -> Reply:
         self._load.replies.append(reply)
         if reply.unknown:
             self.client.close()
