@@ -13,7 +13,6 @@ import pytest
 import webob
 from oslo_config import cfg
 
-from placement import handler
 from placement.web import errors, microversion
 from tests.support import applications
 from tests.support.http_client import send_request
@@ -205,8 +204,3 @@ def _below(name: str) -> str:
     word, version = name.split()
     minor = int(version.partition('.')[2])
     return f'1.{minor - 1 if word == "below" else minor}'
-
-
-def test_every_operation_has_a_table_of_its_first_checks() -> None:
-    declared = {f'{method} {path}' for path, methods in handler.ROUTE_DECLARATIONS.items() for method in methods}
-    assert {heading for heading, _ in operations()} == declared - {'GET /'}

@@ -1,4 +1,4 @@
-"""Connections to connections: time limits, bounds and errors, over real sockets in the process of the test."""
+"""Connections: time limits, bounds and errors, over real sockets in the process of the test."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from tests.support.waiting import wait_until
 #: The time limit of clients in seconds, and a time longer than any test takes that does not wait for the limit.
 SHORT, LONG = 0.3, 60.0
 WHOLE = b'GET /traits HTTP/1.1\r\nHost: x\r\n\r\n'
+#: Its response is too large to be sent before the client reads.
+LARGE = WHOLE.replace(b'/traits', b'/long')
 HALF = b'PUT /traits/A HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf'
 
 
@@ -130,6 +132,8 @@ class Service:
 @pytest.fixture
 def services() -> Iterator[Any]:
     """Make services that are stopped at the end."""
+    RELEASED.clear()
+    RECEIVED.clear()
     with contextlib.ExitStack() as stack:
 
         def make(**options: Any) -> Service:
@@ -158,8 +162,6 @@ def test_pipelined_requests_are_answered_on_one_connection(services: Any) -> Non
 @pytest.mark.parametrize('closes', [b'', b'Connection: close\r\n'], ids=['kept', 'closed'])
 def test_a_request_that_comes_during_another_one_is_answered_at_once(services: Any, closes: bytes) -> None:
     """The loop ignores the connection during the first request, and has to be woken after it."""
-    RELEASED.clear()
-    RECEIVED.clear()
     service = services()
     with service.looping(), socket.create_connection(service.address, timeout=LONG / 2) as connection:
         connection.sendall(WHOLE.replace(b'/traits', b'/wait'))
@@ -183,12 +185,11 @@ def test_the_rest_of_a_long_answer_is_sent_when_the_client_reads(services: Any) 
         connection.settimeout(LONG / 2)
         connection.connect(service.address)
         for _ in range(2):
-            connection.sendall(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n')
+            connection.sendall(LARGE)
             receive(connection, 8_000_000)
 
 
 def test_a_part_of_an_answer_is_sent_whole_before_the_next_part_is_made(services: Any) -> None:
-    RELEASED.clear()
     service = services(outbuf_overflow=100_000_000)
     with service.looping(), socket.create_connection(service.address, timeout=LONG / 2) as connection:
         connection.sendall(b'GET /parts HTTP/1.1\r\nHost: x\r\n\r\n')
@@ -273,7 +274,7 @@ def test_beyond_max_connections_the_longest_idle_connection_is_closed(services: 
 
 def test_a_client_that_does_not_read_its_answer_is_closed(services: Any) -> None:
     service = services(request_read_timeout=SHORT)
-    with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096):
+    with service.connect(LARGE, SO_RCVBUF=4096):
         service.turn_until(lambda: not service.connections.channels)
 
 
@@ -281,8 +282,7 @@ def test_closed_connections_leave_no_temporary_files(services: Any) -> None:
     """Of a response that is not sent, and a body that has not arrived, both too large for memory."""
     service = services(inbuf_overflow=100)
     half = HALF.replace(b'10', b'1000') + b'x' * 500
-    long = b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n'
-    with service.connect(long, SO_RCVBUF=4096), service.connect(half):
+    with service.connect(LARGE, SO_RCVBUF=4096), service.connect(half):
         writing, reading = service.connections.channels
         service.turn_until(lambda: not writing.requests and reading.request)
         files = [writing.outbufs[-1].getfile(), reading.request.body_rcv.getfile()]
@@ -294,7 +294,7 @@ def test_closed_connections_leave_no_temporary_files(services: Any) -> None:
 def test_a_connection_with_too_much_unread_answer_is_closed(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, '_MAX_PROCESS_UNSENT_BYTES', 5_000_000)
     service = services()
-    with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096), service.connect() as idle:
+    with service.connect(LARGE, SO_RCVBUF=4096), service.connect() as idle:
         service.turn_until(lambda: len(service.connections.channels) <= 1)
         assert service.connections.channels[0].addr == idle.getsockname()
 
@@ -303,9 +303,8 @@ def test_no_more_connections_are_closed_than_the_limit_of_unread_answers_needs(
     services: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = services(outbuf_overflow=100_000_000)
-    long = b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n'
     with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(service.connect(long, SO_RCVBUF=4096)) for _ in range(3)]
+        connections = [stack.enter_context(service.connect(LARGE, SO_RCVBUF=4096)) for _ in range(3)]
         service.turn_until(
             lambda: all(not peer.requests and peer.total_outbufs_len for peer in service.connections.channels)
         )
@@ -320,8 +319,7 @@ def test_no_more_connections_are_closed_than_the_limit_of_unread_answers_needs(
 
 def test_pipelined_requests_are_not_processed_while_much_is_unread(services: Any) -> None:
     service = services(outbuf_overflow=100_000_000)
-    long = b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n'
-    with service.connect(long * 4, SO_RCVBUF=262144) as connection:
+    with service.connect(LARGE * 4, SO_RCVBUF=262144) as connection:
         responses = service.read_response(connection)
     # The second is begun when the first one waits to be sent.
     assert responses.count(b'HTTP/1.1 200 OK') == 2
@@ -413,12 +411,10 @@ def test_a_client_that_resets_its_connection_leaves_no_traceback(
 ) -> None:
     """After a malformed request, when waitress reports the path of a request that has none."""
     caplog.set_level(logging.INFO, 'placement')
-    RELEASED.clear()
-    RECEIVED.clear()
     service = services(outbuf_overflow=100_000_000)
     with (
         held_log(),
-        service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n', SO_RCVBUF=4096) as connection,
+        service.connect(LARGE + b'nonsense\r\n\r\n', SO_RCVBUF=4096) as connection,
     ):
         service.turn_until(RECEIVED.is_set)
         reset(service, connection)
@@ -429,7 +425,6 @@ def test_a_client_that_resets_its_connection_leaves_no_traceback(
 
 def test_the_log_says_which_response_a_client_did_not_wait_for(services: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    RELEASED.clear()
     service = services(outbuf_overflow=100_000_000)
     with service.connect(b'GET /parts%0A2026 HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096) as connection:
         reset(service, connection)

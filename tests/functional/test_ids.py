@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -45,30 +45,18 @@ def test_a_rename_of_a_class_renamed_meanwhile_is_rejected(context: RequestConte
     assert ResourceClass.get_by_name(context, 'CUSTOM_B').id == resource_class.id
 
 
-def inventory_writer(write: Callable[..., object]) -> Callable[[RequestContext, str], Callable[[], object]]:
-    """Reads the inventories of a provider; the result calls ``write`` with what was read."""
-
-    def read(context: RequestContext, uuid: str) -> Callable[[], object]:
-        return functools.partial(write, context, *read_inventories(context, uuid))
-
-    return read
-
-
-def trait_writer(*names: str) -> Callable[[RequestContext, str], Callable[[], object]]:
-    """The same for a write that sets these traits."""
-
-    def read(context: RequestContext, uuid: str) -> Callable[[], object]:
-        return functools.partial(Trait.replace_all, context, *read_traits(context, uuid, names), names)
-
-    return read
-
-
-VCPU = ('VCPU', InventoryRecord(4))
-#: The writes that a request can make to a provider that it has looked up.
-WRITES = {
-    'add inventory': inventory_writer(lambda context, provider, _present: Inventory.create(context, provider, *VCPU)),
-    'set inventories': inventory_writer(functools.partial(Inventory.replace_all, inventories=dict([VCPU]))),
-    'set traits': trait_writer('HW_CPU_X86_VMX'),
+VCPU, TRAITS = ('VCPU', InventoryRecord(4)), ['HW_CPU_X86_VMX']
+#: The writes that a request can make to a provider: each reads it, and returns the write of what was read.
+WRITES: dict[str, Callable[[RequestContext, str], Callable[[], object]]] = {
+    'add inventory': lambda context, uuid: partial(
+        Inventory.create, context, read_inventories(context, uuid)[0], *VCPU
+    ),
+    'set inventories': lambda context, uuid: partial(
+        Inventory.replace_all, context, *read_inventories(context, uuid), inventories=dict([VCPU])
+    ),
+    'set traits': lambda context, uuid: partial(
+        Trait.replace_all, context, *read_traits(context, uuid, TRAITS), TRAITS
+    ),
 }
 
 

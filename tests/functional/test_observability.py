@@ -1,25 +1,31 @@
-"""Metrics and health checks: what is counted, what is answered, and that both are off unless configured."""
+"""Metrics and health checks: what is counted and timed, what is answered, and that both are off unless configured."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 import webob
 import webob.exc
 from oslo_config import cfg
+from oslo_db import exception as db_exc
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from placement import deploy, observability
+from placement import deploy, exception, observability
 from placement.cache.refresh import ProviderCache
 from placement.cmd import exporter
 from placement.db import migration
@@ -28,12 +34,16 @@ from placement.db.errors import RetryTransaction
 from placement.db.health import TimedCheck
 from placement.observability import processes
 from placement.observability.metrics import Metrics
-from placement.ops.metrics import DatabaseCollector
+from placement.observability.processes import Processes, ProcessNumber
+from placement.ops import metrics
+from placement.ops.metrics import BackgroundQuery, DatabaseCollector, refresh
 from placement.web.context import RequestContext
 from placement.web.health import HealthCheck
 from tests.support import applications, http_client, preforked
+from tests.support.http_client import send_request
 from tests.support.objects import create_provider, set_aggregates
 from tests.support.pages import section
+from tests.support.waiting import wait_until
 
 AGGREGATE = 'a0000000-0000-4000-8000-000000000000'
 
@@ -302,3 +312,212 @@ def test_metrics_and_their_labels_are_documented(context: RequestContext, load: 
     rows = re.findall(r'^\| `([^`]+)` \| [^|]+ \|([^|]*)\|', section('observability.md', 'Metrics'), re.MULTILINE)
     documented = {name: set(re.findall(r'`([a-z_]+)`', cell)) for name, cell in rows}
     assert documented == {name: names - {'le'} for name, names in labels.items()}
+
+
+# The parts of the time of a request, how busy a process is, and the processes -------------------------------------
+
+
+SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i){} FROM n'
+
+
+@pytest.fixture
+def counted(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
+    """An application with one connection to its database."""
+    conf.set_override('max_pool_size', 1, group='placement_database')
+    conf.set_override('max_overflow', 0, group='placement_database')
+    conf.set_override('pool_timeout', 1, group='placement_database')
+    application = deploy.loadapp(conf)
+    yield application
+    application.db.dispose()
+
+
+def _metrics(app: deploy.Application) -> Metrics:
+    assert isinstance(app.db.metrics, Metrics)
+    return app.db.metrics
+
+
+def _value(app: deploy.Application, name: str, **labels: str) -> float:
+    value = _metrics(app).registry.get_sample_value(name, labels)
+    assert value is not None, (name, labels)
+    return value
+
+
+def _phase(app: deploy.Application, phase: str) -> float:
+    return _value(app, 'placement_request_phase_seconds_total', route='/traits', method='GET', phase=phase)
+
+
+def _answered(app: deploy.Application) -> None:
+    app.db.metrics.request_finished('/traits', 'GET', '1.29', 200, 0.1)
+
+
+@pytest.mark.parametrize('fails', [False, True])
+@pytest.mark.parametrize('kind', ['question', 'transaction'])
+def test_the_time_of_statements_is_spent_on_the_database(counted: deploy.Application, kind: str, fails: bool) -> None:
+    # The overflow is found with the row, after the slow part.
+    statement = sa.text(SLOW.format(' + abs(-9223372036854775807 - 1)' if fails else ''))
+
+    def read_slowly() -> None:
+        if kind == 'question':
+            counted.db.fetch_all(statement)
+        else:
+            with counted.db.reader() as connection:
+                connection.execute(statement)
+
+    counted.db.metrics.request_started()
+    started = time.perf_counter()
+    with pytest.raises((sa.exc.DBAPIError, db_exc.DBError)) if fails else contextlib.nullcontext():
+        read_slowly()
+    elapsed = time.perf_counter() - started
+    _answered(counted)
+    assert 0.5 * elapsed < _phase(counted, 'database') <= elapsed
+
+
+def test_the_time_of_a_commit_is_spent_on_the_database(
+    counted: deploy.Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(_self: Any, connection: Any) -> None:
+        time.sleep(0.1)
+        connection.commit()
+
+    monkeypatch.setattr(type(counted.db.engine.dialect), 'do_commit', slow)
+    counted.db.metrics.request_started()
+    with counted.db.reader() as connection:
+        connection.exec_driver_sql('SELECT 1')
+    _answered(counted)
+    assert _phase(counted, 'database') >= 0.1
+
+
+def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately(counted: deploy.Application) -> None:
+    def waits() -> None:
+        counted.db.metrics.request_started()
+        with pytest.raises(exception.DatabaseUnavailable):
+            counted.db.fetch_all(sa.text('SELECT 1'))
+        _answered(counted)
+
+    metrics = _metrics(counted)
+    with counted.db.engine.connect():
+        waiter = threading.Thread(target=waits)
+        waiter.start()
+        wait_until(lambda: metrics.waiting_threads.count)
+        metrics.update_saturation()
+        assert _value(counted, 'placement_database_connections_waiting', pool='database') == 1
+        assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 1
+        assert _value(counted, 'placement_database_connections', pool='database', field='limit') == 1
+        assert _value(counted, 'placement_threads_busy') == 1
+        waiter.join()
+    metrics.update_saturation()
+    assert _value(counted, 'placement_database_connections_waiting', pool='database') == 0
+    assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 0
+    assert _value(counted, 'placement_threads_busy') == 0
+    assert _phase(counted, 'connection') >= 0.9
+    assert _phase(counted, 'database') < 0.5
+
+
+def test_the_load_is_sampled_by_a_thread_and_server_errors_are_counted(counted: deploy.Application) -> None:
+    registry, labels = _metrics(counted).registry, {'pool': 'database', 'field': 'in_use'}
+    with counted.db.engine.connect():
+        response = send_request(counted, 'GET', '/allocation_candidates?resources=VCPU:1')
+        wait_until(lambda: registry.get_sample_value('placement_database_connections', labels) == 1)
+    assert response.status_code == 503
+    assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
+
+
+def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Application) -> None:
+    assert _value(counted, 'placement_server_errors_total', route='/allocations', status='503') == 0
+    assert _value(counted, 'placement_request_duration_seconds_count', route='/allocations', method='POST') == 0
+    assert _value(counted, 'placement_claims_total', result='capacity') == 0
+    assert _value(counted, 'placement_transaction_retries_total', reason='DBDeadlock') == 0
+    assert _value(counted, 'placement_allocation_candidates_truncated_total', limit='request_steps') == 0
+    assert _phase(counted, 'keystone') == 0
+
+
+def test_the_gauges_of_an_ended_process_are_removed_and_its_counts_continue(tmp_path: Path) -> None:
+    take = f"""
+import pathlib
+from placement.observability.processes import ProcessNumber
+print(ProcessNumber(pathlib.Path({str(tmp_path)!r}))())
+"""
+    number = ProcessNumber(tmp_path)
+    assert number() == 0
+    assert subprocess.check_output([sys.executable, '-c', take]) == b'1\n'
+    tmp_path.joinpath('gauge_livesum_1.db').touch()
+    tmp_path.joinpath('counter_1.db').touch()
+    memory = {
+        sample.labels['pid']: sample.labels['process']
+        for family in Processes(tmp_path).collect()
+        for sample in family.samples
+        if sample.name == 'placement_process_resident_memory_bytes' and sample.value > 0
+    }
+    assert memory == {str(os.getpid()): 'exporter'}
+    assert not tmp_path.joinpath('gauge_livesum_1.db').exists()
+    assert tmp_path.joinpath('counter_1.db').exists()
+    assert subprocess.check_output([sys.executable, '-c', take]) == b'1\n'
+    assert number() == 0
+
+
+# What is read for a scrape: at most once per interval, without making the scrape wait -----------------------------
+
+
+def _counter() -> Callable[[], int]:
+    calls = iter(range(1, 100))
+    return lambda: next(calls)
+
+
+@pytest.mark.parametrize(('interval', 'values'), [(0, [1, 2, 3]), (1000, [1, 1, 1]), (-1, [None, None, None])])
+def test_values_are_read_again_after_the_interval(interval: float, values: list[int | None]) -> None:
+    query = BackgroundQuery('numbers', _counter(), interval)
+    seen = []
+    for _ in range(3):
+        refresh([query])
+        seen.append(query.result)
+    assert seen == values
+    assert (query.succeeded_at > 0) == (interval >= 0)
+
+
+def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics, 'MAX_WAIT_SECONDS', 0.2)
+    may_end, values = threading.Event(), _counter()
+
+    def slow() -> int:
+        value = values()
+        if value > 1:
+            may_end.wait(60)
+        return value
+
+    query, other = BackgroundQuery('slow', slow, 0), BackgroundQuery('fast', _counter(), 0)
+    refresh([query, other])
+    succeeded_at = query.succeeded_at
+    started = time.monotonic()
+    for _ in range(2):
+        refresh([query, other])
+        assert (query.result, query.succeeded_at) == (1, succeeded_at)
+    assert time.monotonic() - started < 30
+    assert other.result == 3
+    may_end.set()
+    query.wait(60)
+    assert query.result == 2
+    assert query.succeeded_at > succeeded_at
+    assert query.seconds > 0.2
+
+
+@pytest.mark.parametrize('error', [exception.DatabaseUnavailable, ZeroDivisionError])
+def test_a_failed_read_keeps_the_value_and_is_repeated_before_the_interval_is_over(
+    error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    outcomes: Iterator[Any] = iter([error, error, 1])
+
+    def read() -> int:
+        outcome = next(outcomes)
+        if not isinstance(outcome, int):
+            raise outcome
+        return outcome
+
+    query = BackgroundQuery('numbers', read, 1000)
+    for _ in range(5):
+        refresh([query])
+    assert (query.result, query.succeeded_at > 0) == (1, True)
+    assert [record.levelname for record in caplog.records] == ['WARNING', 'INFO']
+    assert caplog.messages[0].startswith('Collector numbers failed; its last values stay: ')

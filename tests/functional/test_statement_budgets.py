@@ -322,29 +322,26 @@ def test_a_reshape_costs_twelve_and_a_rejected_one_sixteen(
 # Other requests ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    'path',
-    [
-        '/traits',
-        '/traits?associated=true&name=in:HW_CPU_X86_VMX',
-        '/resource_classes',
-        '/resource_classes/VCPU',
-        '/usages?project_id=nobody&user_id=nobody',
-        '/allocations/{}',
-    ],
+READS = (
+    '/traits',
+    '/traits?associated=true&name=in:HW_CPU_X86_VMX',
+    '/resource_classes',
+    '/resource_classes/VCPU',
+    '/usages?project_id=project&user_id=user',
+    '/allocations/{}',
 )
-@pytest.mark.parametrize('version', ['1.29', '1.39'])
-def test_other_reads_cost_one(app: Any, queries: Counter, path: str, version: str) -> None:
+TYPES = ('all', 'unknown', 'A&user_id=user')
+READS_SINCE_1_38 = [f'/usages?project_id=project&consumer_type={type_}' for type_ in TYPES]
+
+
+@pytest.mark.parametrize(
+    ('path', 'version'),
+    [*((path, '1.29') for path in READS), *((path, '1.39') for path in (*READS, *READS_SINCE_1_38))],
+)
+def test_other_reads_cost_one(app: Any, host: ResourceProvider, queries: Counter, path: str, version: str) -> None:
+    claim(app, claim_body(amounts([host])))
     with queries(at_most=1):
         demand(app, 'GET', path.format(uuid.uuid4()), version=version)
-
-
-@pytest.mark.parametrize(
-    'parameters', ['', '&consumer_type=all', '&consumer_type=unknown', '&user_id=u&consumer_type=A']
-)
-def test_usages_by_type_cost_one(app: Any, hosts: list[ResourceProvider], queries: Counter, parameters: str) -> None:
-    with queries(at_most=1):
-        demand(app, 'GET', f'/usages?project_id=project{parameters}', version='1.38')
 
 
 def test_creating_a_custom_class_costs_five(app: Any, queries: Counter) -> None:
