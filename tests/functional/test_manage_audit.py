@@ -1,8 +1,7 @@
-"""``placement-manage audit`` on SQLite: findings, repairs, output and exit codes."""
+"""``placement-manage audit`` on SQLite: output and exit codes; ``tests/integration`` has every finding and repair."""
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import io
 import json
@@ -36,53 +35,6 @@ def test_sound_database_has_no_findings(url: str, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == 'No problems found.\n'
     assert manage.main(['audit', '--format', 'json']) == manage_audit.CLEAN
     assert json.loads(capsys.readouterr().out) == {'findings': []}
-
-
-def test_every_check_has_a_damage_that_it_finds() -> None:
-    assert {planted.kind for planted in corruption.ALL.values()} == set(audit.CHECKS)
-
-
-@pytest.mark.parametrize('name', corruption.ALL)
-def test_finding(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    planted = corruption.ALL[name]
-    corruption.plant(url, *planted.statements)
-    before = corruption.contents(url)
-    for options in ([], ['--dry-run'], ['--repair', '--dry-run']):
-        assert manage.main(['audit', '--format', 'json', *options]) == planted.code
-        findings = json.loads(capsys.readouterr().out)['findings']
-        assert all(
-            finding.items() >= subject.items() for finding, subject in zip(findings, planted.subjects, strict=True)
-        )
-        assert all(finding['kind'] == planted.kind for finding in findings)
-        assert any(planted.detail in finding['detail'] for finding in findings)
-        assert not any(finding['repaired'] for finding in findings)
-        assert all(finding['needs_action'] == (planted.kind != 'unit_violation') for finding in findings)
-    assert corruption.contents(url) == before
-
-
-@pytest.mark.parametrize('name', [name for name, planted in corruption.ALL.items() if planted.after])
-def test_repair(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    planted = corruption.ALL[name]
-    corruption.plant(url, *planted.statements)
-    assert manage.main(['audit', '--repair', '--format', 'json']) == manage_audit.REPAIRED
-    assert all(finding['repaired'] for finding in json.loads(capsys.readouterr().out)['findings'])
-    assert planted.after is not None
-    query, result = planted.after
-    assert corruption.column(url, query) == result
-    assert manage.main(['audit']) == manage_audit.CLEAN
-
-
-@pytest.mark.parametrize('name', [name for name, planted in corruption.ALL.items() if not planted.after])
-def test_findings_that_need_a_decision_are_not_repaired(
-    url: str, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    corruption.plant(url, *corruption.ALL[name].statements)
-    before = corruption.contents(url)
-    planted = corruption.ALL[name]
-    assert manage.main(['audit', '--repair']) == planted.code
-    verdict = 'for information' if planted.kind == 'unit_violation' else 'requires a decision'
-    assert f'({verdict})' in capsys.readouterr().out
-    assert corruption.contents(url) == before
 
 
 def test_all_findings_are_repaired_at_once(url: str) -> None:
@@ -183,33 +135,6 @@ def test_check_is_one_statement(url: str, conf: cfg.ConfigOpts, db: Database, qu
     for kind in audit.CHECKS:
         with queries(at_most=1):
             audit.find(db, conf, kind)
-
-
-def test_repair_while_clients_claim(url: str, app: Any) -> None:
-    """Claims go on while usages are made wrong and repaired. Nothing is oversold; in the end the database is sound."""
-    corruption.plant(url, 'UPDATE placement_inventories SET total = 12, max_unit = 12 WHERE id = 2')
-
-    def claim(client: int) -> list[int]:
-        statuses = []
-        for turn in range(12):
-            consumer = str(uuid.uuid5(uuid.NAMESPACE_OID, f'{client} {turn}'))
-            statuses.append(_call(app, 'PUT', consumer, {'VCPU': 3}).status_code)
-            if statuses[-1] == 204:
-                statuses.append(_call(app, 'DELETE', consumer).status_code)
-        return statuses
-
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        running = [pool.submit(claim, client) for client in range(3)]
-        while not all(claims.done() for claims in running):
-            # Never too low, since that would let clients oversell.
-            corruption.plant(url, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
-            assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
-        statuses = [status for claims in running for status in claims.result()]
-    assert set(statuses) <= {204, 409}
-    assert 204 in statuses
-    assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
-    assert manage.main(['audit']) == manage_audit.CLEAN
-    assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
 def _call(app: Any, method: str, consumer: str, resources: dict[str, int] | None = None) -> webob.Response:

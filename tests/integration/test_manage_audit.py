@@ -1,4 +1,4 @@
-"""``placement-manage audit`` on PostgreSQL and MariaDB, and beside a running service."""
+"""``placement-manage audit``: each finding and repair on every database, and beside a running service."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
+from placement.ops import audit
 from tests.support import corruption, databases, races, servers
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history.client import Client
@@ -33,26 +34,35 @@ def run(database: sa.URL, point_commands_at: PointCommandsAt) -> Iterator[Manage
     corruption.plant(database, *corruption.CLEAR)
 
 
-@databases.ON_EACH
+@databases.EVERYWHERE
 def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     """Each damage is found, not changed without --repair, and repaired unless a person has to decide."""
+    assert {planted.kind for planted in corruption.ALL.values()} == set(audit.CHECKS)
     for name, planted in corruption.ALL.items():
         corruption.plant(database, *corruption.CLEAR, *corruption.SOUND)
         assert run('audit') == manage_audit.CLEAN, name
         corruption.plant(database, *planted.statements)
-        capsys.readouterr()
-        assert run('audit', '--repair', '--dry-run', '--format', 'json') == planted.code, name
-        findings = json.loads(capsys.readouterr().out)['findings']
-        assert [finding['kind'] for finding in findings] == [planted.kind] * len(planted.subjects), name
-        assert all(
-            finding.items() >= subject.items() for finding, subject in zip(findings, planted.subjects, strict=True)
-        )
-        assert any(planted.detail in finding['detail'] for finding in findings), name
+        damaged = corruption.contents(database)
+        for options in ([], ['--dry-run'], ['--repair', '--dry-run']):
+            capsys.readouterr()
+            assert run('audit', '--format', 'json', *options) == planted.code, name
+            findings = json.loads(capsys.readouterr().out)['findings']
+            assert all(
+                finding.items() >= subject.items() for finding, subject in zip(findings, planted.subjects, strict=True)
+            ), name
+            assert any(planted.detail in finding['detail'] for finding in findings), name
+            states = [(finding['kind'], finding['repaired'], finding['needs_action']) for finding in findings]
+            assert set(states) == {(planted.kind, False, planted.kind != 'unit_violation')}, name
+        assert corruption.contents(database) == damaged, name
         assert run('audit', '--repair') == (manage_audit.REPAIRED if planted.after else planted.code), name
         if planted.after:
             query, result = planted.after
             assert corruption.column(database, query) == result, name
             assert run('audit') == manage_audit.CLEAN, name
+        else:
+            verdict = 'for information' if planted.kind == 'unit_violation' else 'requires a decision'
+            assert f'({verdict})' in capsys.readouterr().out, name
+            assert corruption.contents(database) == damaged, name
 
 
 @databases.ON_EACH
@@ -68,7 +78,7 @@ def test_trees_without_a_change(database: sa.URL, run: Manage, capsys: pytest.Ca
     ]
 
 
-@databases.ON_EACH
+@databases.EVERYWHERE
 def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path: pathlib.Path) -> None:
     """Usages are made wrong and repaired while clients claim. No answer is an error; in the end usages are right."""
     corruption.plant(
