@@ -21,6 +21,7 @@ from placement.ops import audit
 from placement.search import filter_providers
 from placement.search.request import RequestGroup
 from placement.web.context import RequestContext
+from tests.support.cache_equality import compare
 from tests.support.objects import create_provider, set_aggregates, set_inventories, set_traits
 
 CLASSES = [f'CUSTOM_{number}' for number in range(7)]
@@ -29,8 +30,10 @@ COUNT = 5
 
 @pytest.fixture(autouse=True)
 def short_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two values per statement."""
-    monkeypatch.setattr(sql, 'MAX_VALUES_PER_STATEMENT', 2)
+    """Two values or rows per statement."""
+    monkeypatch.setattr(sql.chunks, '__defaults__', (2,))
+    for name in ('MAX_VALUES_PER_STATEMENT', 'MAX_ROWS_PER_STATEMENT'):
+        monkeypatch.setattr(sql, name, 2)
 
 
 @pytest.fixture
@@ -41,11 +44,13 @@ def providers(context: RequestContext, short_batches: None) -> list[ResourceProv
     return [create_provider(context, **dict.fromkeys(CLASSES, 10)) for _ in range(COUNT)]
 
 
-def claims(providers: list[ResourceProvider], amount: int) -> list[ConsumerClaim]:
+def claims(providers: list[ResourceProvider], amount: int, generation: int | None = None) -> list[ConsumerClaim]:
     """Consumers, each with a project and a user of its own, that hold as much of every class of every provider."""
     allocations = {provider.uuid: dict.fromkeys(CLASSES, amount) for provider in providers} if amount else {}
     return [
-        ConsumerClaim(f'0000000{number}-0000-4000-8000-000000000000', f'p{number}', f'u{number}', allocations)
+        ConsumerClaim(
+            f'0000000{number}-0000-4000-8000-000000000000', f'p{number}', f'u{number}', allocations, generation
+        )
         for number in range(COUNT)
     ]
 
@@ -59,13 +64,17 @@ def nothing_is_wrong(context: RequestContext) -> bool:
 
 
 def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> None:
-    for amount in (1, 2, 0):
-        replace_allocations(context.db, claims(providers, amount))
-        assert [usages(context, provider) for provider in providers] == [{amount * COUNT}] * COUNT
-        assert len(Allocation.get_all_with_provider(context, providers[-1].uuid)[1]) == (
-            COUNT * len(CLASSES) if amount else 0
-        )
+    context.provider_cache.up_to_date()
+    for generation, amount in enumerate((1, 2, 0), start=1):
+        replace_allocations(context.db, claims(providers, amount, generation - 1 or None))
+        for provider in providers:
+            assert usages(context, provider) == {amount * COUNT}
+            shown, allocations = Allocation.get_all_with_provider(context, provider.uuid)
+            assert shown.generation == 1 + generation
+            of_consumers = [allocation.consumer_generation for allocation in allocations]
+            assert of_consumers == [generation] * (COUNT * len(CLASSES) if amount else 0)
         assert nothing_is_wrong(context)
+        compare(context.provider_cache, context.db)
 
 
 def test_rejections(context: RequestContext, providers: list[ResourceProvider]) -> None:
@@ -80,7 +89,10 @@ def test_rejections(context: RequestContext, providers: list[ResourceProvider]) 
 
 
 def test_inventories_and_their_removal(context: RequestContext, providers: list[ResourceProvider]) -> None:
-    set_inventories(providers[0], (CLASSES[3], InventoryRecord(4)))
+    context.provider_cache.up_to_date()
+    for provider in providers:
+        set_inventories(provider, (CLASSES[3], InventoryRecord(4)))
+    compare(context.provider_cache, context.db)
     inventories = Inventory.get_all_with_provider(context, providers[0].uuid)[1]
     assert [(row.resource_class, row.total) for row in inventories] == [(CLASSES[3], 4)]
     with pytest.raises(exception.ResourceClassNotFound, match='CUSTOM_NONE'):
