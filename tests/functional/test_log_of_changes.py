@@ -12,7 +12,6 @@ from placement.db import change_log, generation, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
 from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation
-from placement.db.errors import RetryTransaction
 from placement.db.generation import ProviderGeneration
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
@@ -93,30 +92,6 @@ def test_nothing_is_noted_after_the_end(db: Database, context: RequestContext) -
 def newest(db: Database) -> dict[int, int]:
     with db.reader() as tx:
         return logs.sequences(tx)
-
-
-def test_numbers_have_no_gaps(db: Database) -> None:
-    """Also when writes are rejected or retried in between."""
-    before = newest(db)
-    attempts: list[int] = []
-
-    def rejected(tx: sa.Connection) -> None:
-        change_log.record_usage(tx, [1])
-        raise ZeroDivisionError
-
-    def second_time(tx: sa.Connection) -> None:
-        change_log.record_usage(tx, [1])
-        attempts.append(1)
-        if len(attempts) < 2:
-            raise RetryTransaction
-
-    with pytest.raises(ZeroDivisionError):
-        db.write(rejected)
-    db.write(second_time)
-    db.write(lambda _tx: None)
-    db.write(lambda tx: change_log.record_usage(tx, [1]))
-    ((slot, number),) = before.items()
-    assert newest(db) == {slot: number + 2}
 
 
 def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -> None:

@@ -25,22 +25,6 @@ from tests.support.cache_histories import KINDS, History, Universe, sender
 from tests.support.fixtures import PointCommandsAt
 
 STEPS = 150
-#: Paths and microversions of searches.
-SEARCHES = (
-    *(('/resource_providers', version) for version in ('1.0', '1.6', '1.13', '1.14', '1.29')),
-    ('/resource_providers?resources=VCPU:2', '1.29'),
-    ('/resource_providers?required={traits[0]}', '1.29'),
-    ('/resource_providers?required=HW_CPU_X86_AVX2&resources={classes[0]}:1', '1.29'),
-    ('/resource_providers?member_of=in:{aggregates[0]},{aggregates[1]}', '1.29'),
-    ('/resource_providers?in_tree={providers[0]}', '1.29'),
-    ('/resource_providers?name={names[0]}', '1.29'),
-    ('/resource_providers?uuid={providers[1]}', '1.29'),
-    *(('/allocation_candidates?resources=VCPU:1', version) for version in ('1.10', '1.12', '1.17', '1.27', '1.29')),
-    ('/allocation_candidates?resources=VCPU:1,MEMORY_MB:2', '1.29'),
-    ('/allocation_candidates?resources=VCPU:1&resources1={classes[0]}:1&group_policy=none', '1.29'),
-    ('/allocation_candidates?resources=VCPU:1&required=HW_CPU_X86_AVX2', '1.29'),
-    ('/allocation_candidates?resources={classes[1]}:1&member_of={aggregates[0]}', '1.29'),
-)
 
 
 @pytest.fixture
@@ -91,33 +75,6 @@ def test_caches_follow_random_histories(applications: list[Any], seed: int) -> N
     for provider_cache in (first.provider_cache, second.provider_cache, idle):
         compare(provider_cache, first.db)
     assert [history.errors for history in histories] == [[], []]
-
-
-@pytest.mark.parametrize('seed', range(2))
-def test_answers_follow_random_histories(applications: list[Any], seed: int) -> None:
-    """Parts of answers that are kept ready are dropped when they change."""
-    writing, searching, fresh = applications
-    with searching.db.reader() as tx:
-        searching.provider_cache._state = Divided(searching.db)._load(tx)
-    choose = random.Random(seed)
-    universe = Universe(seed)
-    history = History(sender(writing), universe, seed)
-    history.populate()
-    for _ in range(45):
-        for _ in range(choose.randint(1, 4)):
-            history.step()
-        fresh.provider_cache._state = None
-        for path, version in SEARCHES:
-            request = {'path': path.format(**vars(universe)), 'version': version}
-            assert search(searching, **request) == search(fresh, **request), request
-
-
-def search(app: Any, path: str, version: str) -> tuple[int | None, Any]:
-    """The answer to a search, without what differs in every answer."""
-    status, body = sender(app)('GET', path, None, version)
-    for error in body.get('errors', ()):
-        del error['request_id']
-    return status, body
 
 
 def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None:
