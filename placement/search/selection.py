@@ -53,17 +53,14 @@ class AllocationCandidates:
         used: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[Provider] = set()
         for candidate_set in self.candidate_sets:
-            unit, size = candidate_set.search_unit, candidate_set.search_unit.tree_size
-            # If the providers of the tree serve only groups without resources, no position is in the tree.
-            positions = dict.fromkeys([position for position, _, _ in candidate_set.assignment.amounts])
-            in_tree = [position for position in positions if position < size]
-            if isinstance(unit, TreeSearchUnit):
-                for position in in_tree[:1] if self.request.nested_aware else in_tree:
-                    used[unit.partition].update(
-                        [first + position for first in unit.firsts] if position else unit.firsts
-                    )
-            if len(in_tree) < len(positions):
-                indexes = [position - size for position in positions if position >= size]
+            unit, amounts = candidate_set.search_unit, candidate_set.assignment.amounts
+            size, first_position = unit.tree_size, amounts[0][0]
+            # Amounts are in order of position. Below 1.29 a candidate uses only one provider of a tree. If the
+            # providers of the tree serve only groups without resources, no position is in the tree.
+            if isinstance(unit, TreeSearchUnit) and first_position < size:
+                used[unit.partition].update([first + first_position for first in unit.firsts])
+            if amounts[-1][0] >= size:
+                indexes = [position - size for position, _, _ in amounts if position >= size]
                 shared.update([sharing[index] for sharing in unit.sharing_of_each() for index in indexes])
         # Sorted, so that equal searches have equal responses: a set of objects has another order in each process.
         for provider in sorted(shared, key=operator.attrgetter('root_id')):
