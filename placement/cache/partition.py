@@ -212,11 +212,6 @@ class Partition:
         """The number of providers."""
         return len(self.providers)
 
-    @property
-    def first_root_id(self) -> int:
-        """The root id of the first tree."""
-        return self.providers[0].root_id
-
     @functools.cached_property
     def tree_numbers(self) -> Integers:
         """For each provider the number of its tree."""

@@ -93,7 +93,7 @@ class Snapshot:
     @functools.cached_property
     def first_root_ids(self) -> list[int]:
         """The root id of the first tree of each partition."""
-        return [partition.first_root_id for partition in self.partitions]
+        return [partition.providers[0].root_id for partition in self.partitions]
 
     @property
     def provider_count(self) -> int:

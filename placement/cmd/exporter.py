@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import logging
 import os
 import socket
 import sys
@@ -121,8 +120,6 @@ def serve(app: WSGIApplication, bind: str) -> None:
     host, _, port = bind.rpartition(':')
     family = socket.AF_INET6 if ':' in host else socket.AF_INET
     connections = ConnectionTable(_MAX_CONNECTIONS, _REQUEST_READ_TIMEOUT, _KEEPALIVE_TIMEOUT)
-    # waitress warns whenever a request waits for a thread.
-    logging.getLogger('waitress.queue').setLevel(logging.ERROR)
     with socket.create_server((host.strip('[]'), int(port)), family=family) as listener:
         server = connections.listen(app, [listener], _THREADS, (HEALTH_PATH, HEALTH_PATH + READY))
         while os.getppid() == parent:

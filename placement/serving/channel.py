@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import logging
 import re
 import socket
 import sys
@@ -212,6 +213,8 @@ class ConnectionTable:
         :param health_paths: paths of requests that do not wait for these threads.
         :param options: more settings of waitress.
         """
+        # waitress warns whenever a request waits for a thread.
+        logging.getLogger('waitress.queue').setLevel(logging.ERROR)
         server = waitress.create_server(
             application,
             _dispatcher=Threads(threads, health_paths),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import resource
 import select
@@ -103,8 +102,6 @@ class WaitressWorker(Worker):
         self.wsgi.db.dispose()
 
     def _start(self) -> None:
-        # waitress warns whenever a request waits for a thread.
-        logging.getLogger('waitress.queue').setLevel(logging.ERROR)
         # The main loop runs briefly twice for each request. Each time it may wait for the interpreter lock this long.
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         connections = self._connections
