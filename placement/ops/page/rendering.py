@@ -12,6 +12,8 @@ import jinja2
 import markupsafe
 import orjson
 import os_traits
+import webob
+from jinja2.runtime import Context
 
 from placement import units
 from placement.ops.page.view import View
@@ -24,27 +26,32 @@ _HEAT = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 _SHOWN_TRAITS = (os_traits.COMPUTE_STATUS_DISABLED, os_traits.MISC_SHARES_VIA_AGGREGATE)
 
 
-def html(view: View, prefix: str, path: str, values: Mapping[str, str]) -> str:
+def html(view: View, request: webob.Request, path: str, values: Mapping[str, str]) -> str:
     """Write a view as an HTML document.
 
-    :param prefix: the mount prefix of the page.
-    :param path: the path of the view, below the prefix.
-    :param values: the query parameters of the request. Links to the same view keep them.
+    :param path: the path of the view, below the mount prefix of the page.
+    :param values: the query parameters of the request, as ``given`` in templates. Links to the same view keep them.
     """
-
-    # ``path`` is positional-only, because a query parameter may have that name.
-    def link(path: str, /, **values: Any) -> str:
-        """Return the URL of another view. A parameter without a value is left out."""
-        query = urllib.parse.urlencode({name: value for name, value in values.items() if value not in ('', None)})
-        return prefix + urllib.parse.quote(path) + (f'?{query}' if query else '')
-
-    def here(**changes: Any) -> str:
-        """Return the URL of this view with some query parameters changed; an empty value removes a parameter."""
-        return link(path, **{**values, **changes})
-
-    request = {'link': link, 'here': here, 'path': path, 'given': collections.defaultdict(str, values)}
     template = _ENVIRONMENT.get_template(view.template)
-    return template.render({**view.data, **view.extra, **request, 'title': view.title})
+    given = collections.defaultdict(str, values)
+    return template.render(
+        {**view.data, **view.extra, 'request': request, 'path': path, 'given': given, 'title': view.title}
+    )
+
+
+# The parameters of links have any names, so the other arguments are positional-only.
+@jinja2.pass_context
+def link(context: Context, path: str, /, **values: Any) -> str:
+    """Return the URL of a view. A parameter without a value is left out."""
+    query = urllib.parse.urlencode({name: value for name, value in values.items() if value not in ('', None)})
+    prefix: str = context['request'].script_name
+    return prefix + urllib.parse.quote(path) + (f'?{query}' if query else '')
+
+
+@jinja2.pass_context
+def here(context: Context, /, **changes: Any) -> str:
+    """Return the URL of the current view with some query parameters changed; an empty value removes a parameter."""
+    return link(context, context['path'], **{**context['given'], **changes})
 
 
 def json(view: View) -> bytes:
@@ -111,6 +118,7 @@ _ENVIRONMENT = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_ENVIRONMENT.globals.update(link=link, here=here)
 _ENVIRONMENT.filters.update(
     amount=amount,
     used_of=used_of,
