@@ -224,7 +224,8 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
     if not result.candidates and result.stages[-1].trees:
         event('together')
         assert result.combination_failures
-        assert result.combination_failures[0].examples[0].root.display_name == 'root'
+        root, _ = result.combination_failures[0].examples[0]
+        assert root.display_name == 'root'
 
 
 @thorough(200)

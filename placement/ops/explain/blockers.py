@@ -6,7 +6,8 @@ import enum
 import functools
 import heapq
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.rules import Kind, Rule, rules, without
-from placement.ops.explain.stages import Entry, Shortfall, ShortfallKind, count_flags, shortfalls, violations
+from placement.ops.explain.stages import Shortfall, ShortfallKind, count_flags, shortfalls, violations
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
@@ -111,15 +112,12 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
     complete = Prefilter.for_request(snapshot, request)
     rest = without(request, rule)
     reduced = Prefilter.for_request(snapshot, rest) if rest else None
-    trees = _Trees(
-        snapshot,
-        {
-            partition: reduced.satisfied(partition) if reduced else partition.has_root
-            for partition in snapshot.partitions
-        },
-    )
+    partitions = snapshot.partitions
+    flags = {partition: reduced.satisfied(partition) if reduced else partition.has_root for partition in partitions}
+    trees = _Trees(snapshot, flags)
     # If the rule is also about roots, the roots of some of these trees may violate it.
-    accepted = trees.filtered(complete.accepted_roots)
+    flags = {partition: flags[partition] & complete.accepted_roots(partition) for partition in partitions}
+    accepted = _Trees(snapshot, flags)
     if isinstance(rule.condition, ResourceCondition):
         return _blocker_of_amount(complete, accepted, rule, rule.condition, budget)
     if _is_absent(snapshot, rule):
@@ -158,12 +156,6 @@ class _Trees:
         self.count = count_flags(flags.values())
         #: Which providers are in these trees.
         self.members = {partition: selected[partition.tree_numbers] for partition, selected in flags.items()}
-
-    def filtered(self, predicate: Callable[[Partition], Flags]) -> _Trees:
-        """Return those of the trees for which ``predicate`` returns true."""
-        return _Trees(
-            self._snapshot, {partition: flags & predicate(partition) for partition, flags in self._flags.items()}
-        )
 
     @functools.cached_property
     def aggregates(self) -> frozenset[str]:
@@ -225,15 +217,14 @@ def _blocker_of_amount(
     if not count_flags(eligible.values()):
         causes = absences or [Cause(CauseKind.NONE_LEFT, rule)]
         everywhere = {partition: partition.all_providers() for partition in complete.snapshot.partitions}
-        counts = shortfalls(condition, _entries(condition, everywhere))
+        counts = shortfalls(condition, everywhere)
         if not _can_allocate(counts):
             causes = [*causes, Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=counts)]
         return Blocker(rule, causes, trees.count, counts, notes=unshared)
-    entries = _entries(condition, eligible)
-    counts = shortfalls(condition, entries)
+    counts = shortfalls(condition, eligible)
     cause = _cause_among_eligible(complete, trees, rule, counts, count_flags(eligible.values()))
     notes = absences if _can_allocate(counts) else [*unshared, *absences]
-    near_misses = list(_near_misses(complete, condition, entries, budget))
+    near_misses = list(_near_misses(complete, condition, eligible, budget))
     return Blocker(rule, [cause], trees.count, counts, near_misses, notes)
 
 
@@ -272,41 +263,33 @@ def _absences(complete: Prefilter, rule: Rule, requirements: Sequence[Requiremen
     return [Cause(CauseKind.NONE_EXISTS, other) for other in own_rules if _is_absent(complete.snapshot, other)]
 
 
-def _entries(condition: ResourceCondition, providers: Mapping[Partition, Flags]) -> list[Entry]:
-    """Return the inventories of the class of ``condition``, with flags that select those of ``providers``."""
-    return [
-        (partition, columns, flags[columns.positions])
-        for partition, flags in providers.items()
-        if (columns := partition.inventory_columns.get(condition.resource_class))
-    ]
-
-
 def _near_misses(
-    complete: Prefilter, condition: ResourceCondition, entries: Sequence[Entry], budget: SearchBudget
+    complete: Prefilter, condition: ResourceCondition, eligible: Mapping[Partition, Flags], budget: SearchBudget
 ) -> Iterator[NearMiss]:
     """Yield the providers that lack least, if a search finds a candidate once the missing amount is free."""
     name, amount = condition.resource_class, condition.amount
     short = []
-    for partition, columns, eligible in entries:
-        for entry in np.flatnonzero(eligible & violations(columns, amount)[ShortfallKind.FREE_CAPACITY]).tolist():
-            missing = amount - int(columns.capacity_limit[entry] - columns.used[entry])
+    for partition, columns in complete.snapshot.inventory_columns(name):
+        is_full, free = violations(columns, amount)[ShortfallKind.FREE_CAPACITY]
+        for entry in np.flatnonzero(eligible[partition][columns.positions] & is_full).tolist():
             provider = partition.providers[columns.positions[entry]]
-            short.append((missing, provider.id, partition, provider))
+            short.append((amount - int(free[entry]), provider.id, provider))
     count = 0
-    for missing, _, partition, provider in heapq.nsmallest(_MAX_TRIED, short, key=operator.itemgetter(0, 1)):
-        snapshot = _with_less_used(complete.snapshot, partition, provider, name, missing)
+    for missing, _, provider in heapq.nsmallest(_MAX_TRIED, short, key=operator.itemgetter(0, 1)):
+        snapshot = _with_less_used(complete.snapshot, provider, name, missing)
         units = Prefilter(snapshot, complete.compiled).search_units()
         if count < _MAX_NAMED and any(True for _ in find_candidate_sets(units, complete.compiled, budget)):
             count += 1
             yield NearMiss(provider, (), name, amount, amount - missing)
 
 
-def _with_less_used(snapshot: Snapshot, partition: Partition, provider: Provider, name: str, amount: int) -> Snapshot:
+def _with_less_used(snapshot: Snapshot, provider: Provider, name: str, amount: int) -> Snapshot:
     """Return the snapshot with the usage of one inventory reduced by ``amount``."""
     used = provider.inventories[name].used - amount
     usages = UsageColumns.build(
         np.array([(provider.id, provider.generation, -1)]), np.array([(provider.id, 0, used)]), {0: name}
     )
+    partition, _ = snapshot.find_tree(provider.root_id)
     changed = partition.with_usages(usages)
     return replace(
         snapshot, partitions=tuple(changed if other is partition else other for other in snapshot.partitions)
@@ -321,10 +304,7 @@ def _unshared(
     They have an aggregate in common with the trees but lack the trait for sharing, or have the trait but no aggregate
     in common.
     """
-    names: dict[CauseKind, list[str]] = {
-        CauseKind.UNSHARED_WITHOUT_TRAIT: [],
-        CauseKind.UNSHARED_WITHOUT_AGGREGATE: [],
-    }
+    names: defaultdict[CauseKind, list[str]] = defaultdict(list)
     for partition, members in trees.members.items():
         shares = partition.has_sharing_trait
         reaches = partition.aggregates.where(lambda aggregates: not aggregates.isdisjoint(trees.aggregates))
@@ -335,7 +315,7 @@ def _unshared(
                 kind = CauseKind.UNSHARED_WITHOUT_AGGREGATE if shares[position] else CauseKind.UNSHARED_WITHOUT_TRAIT
                 names[kind].append(provider.display_name)
     return [
-        Cause(kind, rule, len(providers), names=providers[:_MAX_NAMED])
-        for kind, providers in names.items()
-        if providers
+        Cause(kind, rule, len(names[kind]), names=names[kind][:_MAX_NAMED])
+        for kind in (CauseKind.UNSHARED_WITHOUT_TRAIT, CauseKind.UNSHARED_WITHOUT_AGGREGATE)
+        if names[kind]
     ]

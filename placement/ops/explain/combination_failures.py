@@ -36,21 +36,16 @@ class Contention:
     resource_class: str = ''
 
 
-@dataclass(frozen=True)
-class TreeSummary:
-    """One tree that cannot serve the parts together; ``contention`` has the numbers, if any."""
-
-    root: Provider
-    contention: Contention | None
-
-
 @dataclass
 class CombinationFailure:
-    """The trees that cannot serve the parts together for one reason; ``examples`` has some of them."""
+    """The trees that cannot serve the parts together for one reason.
+
+    ``examples`` has the roots of some of them, each with its numbers if the reason has numbers.
+    """
 
     reason: Reason
     trees: int = 0
-    examples: list[TreeSummary] = field(default_factory=list)
+    examples: list[tuple[Provider, Contention | None]] = field(default_factory=list)
 
 
 def combination_failures(
@@ -77,7 +72,7 @@ def combination_failures(
             failure = failures.setdefault(reason, CombinationFailure(reason))
             failure.trees += search_unit.count
             for index in range(min(search_unit.count, _MAX_NAMED - len(failure.examples))):
-                failure.examples.append(TreeSummary(search_unit[index : index + 1].tree[0], contention))
+                failure.examples.append((search_unit[index : index + 1].tree[0], contention))
     return sorted(failures.values(), key=lambda failure: -failure.trees)
 
 

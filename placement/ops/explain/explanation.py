@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.blockers import Blocker, NearMiss, find_blocker
 from placement.ops.explain.combination_failures import CombinationFailure, combination_failures
@@ -45,14 +44,6 @@ class WhatIf:
 
 
 @dataclass(frozen=True)
-class Supply:
-    """One provider of a candidate, with the amounts that it supplies by class."""
-
-    provider: Provider
-    resources: dict[str, int]
-
-
-@dataclass(frozen=True)
 class Explanation:
     """The explanation of one request.
 
@@ -75,7 +66,7 @@ class Explanation:
     stages: Sequence[Stage]
     what_ifs: Sequence[WhatIf] = ()
     rules_not_tried: int = 0
-    first_candidates: Sequence[Sequence[Supply]] = ()
+    first_candidates: Sequence[CandidateSet] = ()
     blocking_rules: Sequence[Rule] = ()
     blockers: Sequence[Blocker] = ()
     combination_failures: Sequence[CombinationFailure] = ()
@@ -112,18 +103,10 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
         stages=stages(prefilter),
         what_ifs=what_ifs,
         rules_not_tried=len(all_rules) - len(what_ifs),
-        first_candidates=[_supplies(candidate) for candidate in candidates[:_MAX_SHOWN]],
+        first_candidates=candidates[:_MAX_SHOWN],
     )
     # If nothing is found: which rules block the request, and why.
     return result if candidates or not snapshot.partitions else _complete_empty(result, trials)
-
-
-def _supplies(candidate: CandidateSet) -> list[Supply]:
-    supplies: dict[int, Supply] = {}
-    for position, name, amount in candidate.assignment.amounts:
-        provider = candidate.search_unit.provider(position)
-        supplies.setdefault(provider.id, Supply(provider, {})).resources[name] = amount
-    return list(supplies.values())
 
 
 class _Trials:

@@ -14,11 +14,12 @@ from placement import units
 from placement.cache.providers import Provider
 from placement.ops.explain.blockers import Cause, CauseKind, NearMiss
 from placement.ops.explain.combination_failures import CombinationFailure, Contention
-from placement.ops.explain.explanation import Explanation, Supply
+from placement.ops.explain.explanation import Explanation
 from placement.ops.explain.rules import Kind, Rule
 from placement.ops.explain.stages import Shortfall, ShortfallKind
 from placement.search.budget import Limit
 from placement.search.requirements import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
+from placement.search.search_units import CandidateSet
 from placement.search.solver.variables import Reason
 
 #: Maximum numbers of rules to name, and of groups to name.
@@ -28,6 +29,7 @@ _LIMIT_REACHED = (
     'The search reached a limit before it found a candidate, so candidates may exist. In the part that was searched: '
 )
 _CAUSES = {
+    CauseKind.NONE_EXISTS: 'No provider {satisfies}.',
     CauseKind.NONE_LEFT: 'No provider satisfies the other rules of {group}.',
     CauseKind.REJECTED: 'Each provider that satisfies the other rules of {group} {violates}: {providers}.',
     CauseKind.ROOTS_REJECTED: 'The root of each tree that satisfies the other rules {violates}: {trees}.',
@@ -137,10 +139,10 @@ def causes_text(causes: Sequence[Cause]) -> str:
 def cause_text(cause: Cause) -> str:
     """Return one cause as a sentence."""
     rule = cause.rule
-    if cause.kind is CauseKind.NONE_EXISTS:
-        return _none_exists_text(rule)
+    satisfies, violates = _predicates(rule)
     return _CAUSES[cause.kind].format(
-        violates=_violation(rule),
+        satisfies=satisfies,
+        violates=violates,
         rule=rule_text(rule),
         subject=rule.subject,
         name=rule.subject.partition(':')[0],
@@ -153,44 +155,31 @@ def cause_text(cause: Cause) -> str:
     )
 
 
-def _none_exists_text(rule: Rule) -> str:
-    """Return the sentence that no provider has what a rule requires."""
+def _predicates(rule: Rule) -> tuple[str, str]:
+    """Return predicates for a provider that satisfies a rule, and for one that violates it.
+
+    Examples are ``has the trait CUSTOM_RED`` and ``lacks the trait CUSTOM_RED``.
+    """
     match rule.condition:
         case ResourceCondition(name):
-            return f'No provider has inventory of {name}.'
-        case TraitCondition((traits,)) if len(traits) == 1:
-            return f'No provider has the trait {min(traits)}.'
-        case TraitCondition((traits,)):
-            return f'No provider has any of the traits {", ".join(sorted(traits))}.'
-        case AggregateCondition((aggregates,)) if len(aggregates) == 1:
-            return f'No provider is in aggregate {min(aggregates)}.'
-        case AggregateCondition((aggregates,)):
-            return f'No provider is in any of the {len(aggregates)} requested aggregates.'
-        case TreeCondition():
-            return f'No provider has the uuid {rule.subject} of in_tree.'
-    return f'No provider satisfies {rule_text(rule)}.'
-
-
-def _violation(rule: Rule) -> str:
-    """Return how a provider violates a rule, as a predicate such as ``lacks the trait CUSTOM_RED``."""
-    match rule.condition:
-        case ResourceCondition(name):
-            return f'has no inventory of {name} itself'
+            return f'has inventory of {name}', f'has no inventory of {name} itself'
         case TraitCondition((traits,), forbidden=True):
-            return f'has the forbidden trait {min(traits)}'
+            return f'lacks the forbidden trait {min(traits)}', f'has the forbidden trait {min(traits)}'
         case TraitCondition((traits,)) if len(traits) == 1:
-            return f'lacks the trait {min(traits)}'
+            return f'has the trait {min(traits)}', f'lacks the trait {min(traits)}'
         case TraitCondition((traits,)):
-            return f'has none of the traits {", ".join(sorted(traits))}'
+            names = ', '.join(sorted(traits))
+            return f'has any of the traits {names}', f'has none of the traits {names}'
         case AggregateCondition((aggregates,), forbidden=True):
-            return f'is in the forbidden aggregate {min(aggregates)}{"" if rule.suffix else ", or its root is"}'
-        case AggregateCondition((aggregates,)) if len(aggregates) == 1:
-            return f'is not in aggregate {min(aggregates)}'
+            name = f'the forbidden aggregate {min(aggregates)}'
+            return f'is not in {name}', f'is in {name}{"" if rule.suffix else ", or its root is"}'
         case AggregateCondition((aggregates,)):
-            return f'is not in any of the {len(aggregates)} requested aggregates'
+            count = len(aggregates)
+            name = f'aggregate {min(aggregates)}' if count == 1 else f'any of the {count} requested aggregates'
+            return f'is in {name}', f'is not in {name}'
         case TreeCondition():
-            return f'is not in the tree of {rule.subject}'
-    return f'violates {rule_text(rule)}'
+            return f'has the uuid {rule.subject} of in_tree', f'is not in the tree of {rule.subject}'
+    return f'satisfies {rule_text(rule)}', f'violates {rule_text(rule)}'
 
 
 def _shortfall_text(shortfall: Shortfall) -> str:
@@ -224,9 +213,9 @@ def conflict_text(reason: Reason, contention: Contention | None) -> str:
 
 def tree_conflict_text(failure: CombinationFailure) -> str:
     """Return in which trees the groups conflict, and why in the first of them, as a clause."""
-    example = failure.examples[0]
-    tree = _listing([example.root.display_name], failure.trees)
-    return f'in the tree of {tree} {conflict_text(failure.reason, example.contention)}'
+    root, contention = failure.examples[0]
+    tree = _listing([root.display_name], failure.trees)
+    return f'in the tree of {tree} {conflict_text(failure.reason, contention)}'
 
 
 def what_if_text(candidates: int | None, lower_bound: bool) -> str:
@@ -257,7 +246,7 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
     return {
         'sentence': explanation_sentence(explanation),
         **_members(explanation, 'candidates', 'limit', 'rules_not_tried'),
-        'first_candidates': [list(map(_supply, candidate)) for candidate in explanation.first_candidates],
+        'first_candidates': list(map(_supplies, explanation.first_candidates)),
         'limits_reached': [limit.value for limit in Limit if limit in explanation.limits_reached],
         'stages': [
             {
@@ -287,11 +276,8 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
                 'reason': failure.reason.name.lower(),
                 'trees': failure.trees,
                 'examples': [
-                    {
-                        **_name_and_uuid(tree.root),
-                        'detail': conflict_text(failure.reason, tree.contention),
-                    }
-                    for tree in failure.examples
+                    {**_name_and_uuid(root), 'detail': conflict_text(failure.reason, contention)}
+                    for root, contention in failure.examples
                 ],
             }
             for failure in explanation.combination_failures
@@ -307,11 +293,14 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _supply(supply: Supply) -> dict[str, Any]:
-    """Return a supply in JSON types; ``root`` is the uuid of the root of the provider's tree."""
-    provider = supply.provider
-    root = provider.root_provider_uuid or provider.uuid
-    return {**_name_and_uuid(provider), 'root': root, 'resources': supply.resources}
+def _supplies(candidate: CandidateSet) -> list[dict[str, Any]]:
+    """Return the providers of a candidate with the amounts by class, and the uuid of the ``root`` of their tree."""
+    supplies: dict[str, dict[str, Any]] = {}
+    for position, name, amount in candidate.assignment.amounts:
+        provider = candidate.search_unit.provider(position)
+        supply = {'root': provider.root_provider_uuid or provider.uuid, 'resources': {}}
+        supplies.setdefault(provider.uuid, _name_and_uuid(provider) | supply)['resources'][name] = amount
+    return list(supplies.values())
 
 
 def _name_and_uuid(provider: Provider) -> dict[str, Any]:

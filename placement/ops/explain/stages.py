@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.cache.inventory_columns import Flags, InventoryColumns
+from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import NameSet, Partition, or_by_tree
-from placement.cache.providers import Provider
 from placement.ops.explain.rules import Kind, Rule, divide, rule_of, subtree_rules
 from placement.search.prefilter import Prefilter
 from placement.search.requirements import Condition, Requirement, ResourceCondition, TraitCondition
@@ -24,9 +23,6 @@ from placement.search.search_units import SharingIndex
 _MAX_RULES = 50
 #: Maximum number of different values of max_unit, min_unit or step_size to list. For more values the range is given.
 _MAX_VALUES = 3
-
-#: The inventories of one class in one partition, and which of them are counted.
-Entry = tuple[Partition, InventoryColumns, Flags]
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ def stages(prefilter: Prefilter) -> list[Stage]:
         rejected: Counter[ShortfallKind] = Counter()
         if isinstance(step.rule.condition, ResourceCondition):
             for _, columns in snapshot.inventory_columns(step.rule.condition.resource_class):
-                for kind, flags in violations(columns, step.rule.condition.amount).items():
+                for kind, (flags, _) in violations(columns, step.rule.condition.amount).items():
                     rejected[kind] += int(flags.sum())
         # Plus removes the kinds with a count of 0.
         counted.append(Stage(step.rule, providers, count_flags(trees.values()), +rejected, step.serving))
@@ -102,17 +98,22 @@ def _steps(prefilter: Prefilter) -> Iterator[_Step]:
         for rule, up_to in divide(requirement, suffixes):
             names_class = requirement.use_same_provider or isinstance(rule.condition, ResourceCondition)
             serving = '' if names_class else requirement.resources[0][0]
-            yield _Step(rule, up_to.matches, _reached(prefilter, up_to), serving)
+            yield _Step(rule, up_to.matches, functools.partial(_reached, (up_to,), prefilter.sharing), serving)
     for any_of in compiled.collective.sets:
         condition = TraitCondition((any_of,))
-        yield _Step(rule_of(condition, ('',)), condition.matches, _reached(prefilter, condition))
+        reached = functools.partial(_reached, (condition,), prefilter.sharing)
+        yield _Step(rule_of(condition, ('',)), condition.matches, reached)
     requirement_of = {suffix: requirement for requirement, suffixes in compiled.suffixes.items() for suffix in suffixes}
     for rule in subtree_rules(compiled.request):
         named = [requirement_of[suffix] for suffix in rule.subject.split(',') if suffix in requirement_of]
         requirements = list(dict.fromkeys(named))
-        reached = functools.partial(_any_topmost, requirements, prefilter.sharing)
+        reached = functools.partial(_reached, requirements, prefilter.sharing)
         yield _Step(rule, functools.partial(_topmost, requirements), reached)
-    unshared = [requirement for requirement in prefilter.requirements if not _accepted_sharing(prefilter, requirement)]
+    unshared = [
+        requirement
+        for requirement in prefilter.requirements
+        if not any(requirement.accepts(provider, None) for provider in prefilter.sharing.providers)
+    ]
     if len(unshared) > 1 and not compiled.request.nested_aware:
         conditions = tuple(condition for requirement in unshared for condition in requirement.conditions)
         yield _Step(Rule(Kind.MICROVERSION), Requirement('', True, conditions).matches)
@@ -124,18 +125,6 @@ def _matching_roots(requirement: Requirement, partition: Partition) -> Flags:
     roots = partition.starts[:-1][partition.has_root]
     flags[roots] = requirement.matches(partition)[roots]
     return flags
-
-
-def _accepted_sharing(prefilter: Prefilter, condition: Condition | Requirement) -> list[Provider]:
-    """Return the sharing providers that satisfy a condition on one provider."""
-    return [provider for provider in prefilter.sharing.providers if condition.accepts(provider, None)]
-
-
-def _reached(prefilter: Prefilter, condition: Condition | Requirement) -> Callable[[NameSet], bool]:
-    """Return ``_Step.reached`` for a condition on one provider."""
-    accepted = _accepted_sharing(prefilter, condition)
-    aggregates: NameSet = frozenset().union(*(provider.aggregates for provider in accepted))
-    return lambda names: not aggregates.isdisjoint(names)
 
 
 def _topmost(requirements: Sequence[Requirement], partition: Partition) -> Flags:
@@ -155,8 +144,11 @@ def _topmost(requirements: Sequence[Requirement], partition: Partition) -> Flags
     return topmost
 
 
-def _any_topmost(requirements: Sequence[Requirement], index: SharingIndex, aggregates: NameSet) -> bool:
-    """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``."""
+def _reached(requirements: Sequence[Condition | Requirement], index: SharingIndex, aggregates: NameSet) -> bool:
+    """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``.
+
+    For one requirement, this is a sharing provider that satisfies it.
+    """
     sharing = index.reaching(aggregates & index.aggregates)
     accepted = [
         [provider for provider in sharing if requirement.accepts(provider, None)] for requirement in requirements
@@ -199,40 +191,40 @@ class Shortfall:
     max_value: int | None = None
 
 
-def violations(inventories: InventoryColumns, amount: int) -> dict[ShortfallKind, Flags]:
-    """Return which inventories have each kind of ``Shortfall`` except ``COMBINED``. Only the first kind counts."""
+def violations(inventories: InventoryColumns, amount: int) -> dict[ShortfallKind, tuple[Flags, Integers]]:
+    """Return for each kind except ``COMBINED`` which inventories have it, and the limits that the amount violates.
+
+    Only the first kind of an inventory counts.
+    """
     violated = inventories.first_violations(amount)
     too_small = inventories.capacity_limit < amount
+    free = inventories.capacity_limit - inventories.used
     return {
-        ShortfallKind.MAX_UNIT: violated.above_max_unit,
-        ShortfallKind.MIN_UNIT: violated.below_min_unit,
-        ShortfallKind.STEP_SIZE: violated.wrong_step,
-        ShortfallKind.TOTAL_CAPACITY: violated.no_capacity & too_small,
-        ShortfallKind.FREE_CAPACITY: violated.no_capacity & ~too_small,
+        ShortfallKind.MAX_UNIT: (violated.above_max_unit, inventories.max_unit),
+        ShortfallKind.MIN_UNIT: (violated.below_min_unit, inventories.min_unit),
+        ShortfallKind.STEP_SIZE: (violated.wrong_step, inventories.step_size),
+        ShortfallKind.TOTAL_CAPACITY: (violated.no_capacity & too_small, inventories.capacity_limit),
+        ShortfallKind.FREE_CAPACITY: (violated.no_capacity & ~too_small, free),
     }
 
 
-def shortfalls(condition: ResourceCondition, entries: Sequence[Entry]) -> list[Shortfall]:
+def shortfalls(condition: ResourceCondition, providers: Mapping[Partition, Flags]) -> list[Shortfall]:
     """Count inventories of a class by the first reason for which they cannot allocate an amount.
 
+    :param providers: which providers are counted.
     :returns: the first one has the kind ``COMBINED`` if some inventories can allocate the amount.
     """
     resource_class, amount = condition.resource_class, condition.amount
     values_by_kind: defaultdict[ShortfallKind, Counter[int]] = defaultdict(Counter)
     sufficient = 0
-    for _, columns, counted in entries:
-        limits = {
-            ShortfallKind.MAX_UNIT: columns.max_unit,
-            ShortfallKind.MIN_UNIT: columns.min_unit,
-            ShortfallKind.STEP_SIZE: columns.step_size,
-            ShortfallKind.TOTAL_CAPACITY: columns.capacity_limit,
-            ShortfallKind.FREE_CAPACITY: columns.capacity_limit - columns.used,
-        }
-        sufficient += int(counted.sum())
-        for kind, violated in violations(columns, amount).items():
-            insufficient = limits[kind][counted & violated].tolist()
-            values_by_kind[kind].update(insufficient)
-            sufficient -= len(insufficient)
+    for partition, flags in providers.items():
+        if columns := partition.inventory_columns.get(resource_class):
+            counted = flags[columns.positions]
+            sufficient += int(counted.sum())
+            for kind, (violated, limits) in violations(columns, amount).items():
+                insufficient = limits[counted & violated].tolist()
+                values_by_kind[kind].update(insufficient)
+                sufficient -= len(insufficient)
     counts = [Shortfall(resource_class, ShortfallKind.COMBINED, amount, amount, sufficient)] if sufficient else []
     for kind, values in values_by_kind.items():
         if kind in {ShortfallKind.TOTAL_CAPACITY, ShortfallKind.FREE_CAPACITY} and values:
