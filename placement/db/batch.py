@@ -63,9 +63,9 @@ class StatementBatch:
         self._statements.append(_Statement(text, values, rows, error))
 
     def add_for_ids(
-        self, template: str, ids: Sequence[int], *values: Any, error: Callable[[], Exception] | None = None
+        self, template: str, ids: Sequence[Any], *values: Any, error: Callable[[], Exception] | None = None
     ) -> None:
-        """Append a statement for every 900 of ``ids``.
+        """Append a statement for every 900 of ``ids``, or of other values.
 
         :param template: has ``{ids}`` for the question marks of the ids, after the question marks of ``values``.
         :param error: makes the exception to raise if the number of rows differs from the number of ids; None to allow

@@ -3,7 +3,7 @@
 Statements are expressions of SQLAlchemy Core, except for two kinds, which are texts for ``execute_text`` with the names
 of ``tables``. Claims, other frequent writes and refreshes of the cache are texts for speed: a database needs about 0.1
 ms for a statement, and an expression adds as much each time it is run, even though it is compiled only once. So is what
-Core does not have: settings of a connection, and changes of the schema.
+Core does not have: settings of a connection, catalogs of a database, and changes of the schema.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
@@ -84,18 +83,17 @@ def _replace(
     batch.add_statement(
         'DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id
     )
-    moment = timeutils.utcnow()
-    for chunk in sql.chunks(uuids):
-        unknown = [(uuid,) for uuid in known_aggregates.unknown(chunk)]
-        batch.add_insert('placement_aggregates', 'uuid', unknown, unless_present=True)
+    unknown = [(uuid,) for uuid in known_aggregates.unknown(uuids)]
+    batch.add_insert('placement_aggregates', 'uuid', unknown, unless_present=True)
 
-        def deleted(uuids: Sequence[str] = chunk) -> errors.RetryTransaction:
-            # An audit deleted an aggregate that had no providers.
-            known_aggregates.invalidate(uuids)
-            return errors.RetryTransaction()
+    def deleted() -> errors.RetryTransaction:
+        # An audit deleted an aggregate that had no providers.
+        known_aggregates.invalidate(uuids)
+        return errors.RetryTransaction()
 
-        text = _insertion(tx.dialect.name, len(chunk))
-        batch.add_statement(text, provider_id, moment, *chunk, rows=len(chunk), error=deleted)
+    # The shared locks prevent audits from deleting the aggregates.
+    insertion = _INSERTION + sql.SHARED_LOCKS[tx.dialect.name]
+    batch.add_for_ids(insertion, uuids, provider_id, timeutils.utcnow(), error=deleted)
     try:
         batch.execute_final()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
@@ -104,12 +102,7 @@ def _replace(
     known_aggregates.remember(uuids)
 
 
-@functools.lru_cache(maxsize=64)
-def _insertion(dialect: str, count: int) -> str:
-    """Return the INSERT into ``count`` aggregates. Its shared locks prevent audits from deleting them."""
-    return sql.statement(
-        'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'
-        ' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({uuids}) ORDER BY id{lock}',
-        uuids=sql.placeholders(count),
-        lock=sql.SHARED_LOCKS[dialect],
-    )
+_INSERTION = (
+    'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'
+    ' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({ids}) ORDER BY id'
+)

@@ -76,17 +76,8 @@ class ResourceProvider(base.Timestamped):
                 own_id, root_uuid = _insert_root(tx, row), uuid
             else:
                 own_id, root_uuid = _insert_child(tx, row, parent_provider_uuid)
-            return cls(
-                context,
-                id=own_id,
-                uuid=uuid,
-                name=name,
-                generation=0,
-                parent_provider_uuid=parent_provider_uuid,
-                root_provider_uuid=root_uuid,
-                created_at=created_at,
-                updated_at=None,
-            )
+            links = {'parent_provider_uuid': parent_provider_uuid, 'root_provider_uuid': root_uuid}
+            return cls(context, id=own_id, updated_at=None, **row, **links)
 
         try:
             return context.db.write(work)

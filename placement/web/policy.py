@@ -6,6 +6,7 @@ loads a changed file, and replaces the old one only if the file is valid.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import os
 import threading
@@ -230,11 +231,6 @@ def _roles_of(rules: Mapping[str, Any], check: Any) -> frozenset[str] | None:
 def _unscoped(rule: oslo_policy.RuleDefault) -> oslo_policy.RuleDefault:
     # ``Enforcer.allows`` checks the scope, unless the option enforce_scope is off. Since release 6, oslo.policy lacks
     # this option and always checks the scope, so rules are registered without scope types.
-    return oslo_policy.RuleDefault(
-        rule.name,
-        rule.check_str,
-        rule.description,
-        deprecated_for_removal=rule.deprecated_for_removal,
-        deprecated_reason=rule.deprecated_reason,
-        deprecated_since=rule.deprecated_since,
-    )
+    unscoped = copy.copy(rule)
+    unscoped.scope_types = None
+    return unscoped

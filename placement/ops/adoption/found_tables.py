@@ -58,8 +58,8 @@ class FoundTable:
             self.engine = next(str(value) for option, value in options.items() if option.endswith('_engine'))
         definition = ''
         if dialect.name == 'sqlite':
-            query = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :table")
-            definition = str(connection.execute(query, {'table': name}).scalar_one())
+            query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?"
+            definition = str(sql.execute_text(connection, query, name).scalar_one())
         #: The text columns that the database does not compare code point by code point.
         self.collated_columns = frozenset(_collated_columns(connection, table, name, definition))
         #: True on SQLite if AUTOINCREMENT is missing.
@@ -140,11 +140,11 @@ def read(connection: sa.Connection, names: Names) -> dict[str, FoundTable]:
 def _collated_columns(connection: sa.Connection, table: sa.Table, name: str, definition: str) -> Iterator[str]:
     texts = [column.name for column in table.columns if isinstance(column.type, sql.Text)]
     if sql.is_mysql(connection.dialect):
-        query = sa.text(
+        query = (
             'SELECT column_name AS name, collation_name AS collation FROM information_schema.columns'
-            ' WHERE table_schema = DATABASE() AND table_name = :table'
+            ' WHERE table_schema = DATABASE() AND table_name = ?'
         )
-        collations = {row.name: row.collation for row in connection.execute(query, {'table': name})}
+        collations = {row.name: row.collation for row in sql.execute_text(connection, query, name)}
         yield from (text for text in texts if collations.get(text) not in (None, binary_collation(connection)))
     for text in texts if definition else ():
         if re.search(rf'\b{text}\b["`\]]?[^,]*\bCOLLATE\s+(?!BINARY)', definition, re.IGNORECASE):

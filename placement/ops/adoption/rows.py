@@ -158,7 +158,7 @@ def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
         return
     for table in (table for table in tables.SHARED if table in names and 'id' in table.columns):
         name = names[table].name
-        sequence = connection.scalar(sa.text('SELECT pg_get_serial_sequence(:name, :id)'), {'name': name, 'id': 'id'})
+        sequence = connection.scalar(sa.select(sa.func.pg_get_serial_sequence(name, 'id')))
         largest = connection.scalar(sa.select(sa.func.max(names[table].c.id)))
         if sequence is None or largest is None:
             continue
@@ -189,11 +189,10 @@ def _insert_names(connection: sa.Connection) -> None:
         migration.insert_standard_names(connection)
         return
     # The first standard class has the id 0. In the other service's auto-increment column, MySQL would replace it.
-    change = sa.text('SET SESSION sql_mode = :mode')
     mode = sql.execute_text(connection, 'SELECT @@SESSION.sql_mode').scalar_one()
-    connection.execute(change, {'mode': f'{mode},NO_AUTO_VALUE_ON_ZERO'})
+    sql.execute_text(connection, 'SET SESSION sql_mode = ?', f'{mode},NO_AUTO_VALUE_ON_ZERO')
     migration.insert_standard_names(connection)
-    connection.execute(change, {'mode': mode})
+    sql.execute_text(connection, 'SET SESSION sql_mode = ?', mode)
 
 
 def class_ids(connection: sa.Connection, names: Names) -> Iterator[Step]:

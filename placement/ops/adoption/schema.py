@@ -69,19 +69,19 @@ def _key_problems(existing: FoundTable, existing_tables: Mapping[str, FoundTable
 
 
 def _sqlite_problems(connection: sa.Connection, name: str) -> Iterator[str]:
-    query = sa.text("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') AND sql LIKE :mention")
-    for row in connection.execute(query, {'mention': f'%{name}%'}):
+    query = "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') AND sql LIKE ?"
+    for row in sql.execute_text(connection, query, f'%{name}%'):
         yield f'The {row.type} {row.name} depends on the table {name}, which has to be rebuilt. Drop the {row.type}.'
 
 
 def _mysql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator[str]:
     """Yield problems of collations: MySQL cannot change the collation of the columns of a foreign key."""
-    query = sa.text(
+    query = (
         'SELECT table_name AS referring, column_name AS foreign_key, referenced_table_name AS referred,'
         ' referenced_column_name AS target FROM information_schema.key_column_usage'
         ' WHERE table_schema = DATABASE() AND referenced_table_name IS NOT NULL'
     )
-    for row in connection.execute(query):
+    for row in sql.execute_text(connection, query):
         for table, column in ((row.referring, row.foreign_key), (row.referred, row.target)):
             if table == existing.name and column in existing.collated_columns:
                 yield f'The foreign key from {row.referring}.{row.foreign_key} is on a text column: drop the key first.'
@@ -264,10 +264,8 @@ def _rebuild(existing: FoundTable, connection: sa.Connection) -> None:
         if check['name'] is None
     )
     # The original SQL creates the indexes again, because Alembic would not copy all details.
-    query = sa.text(
-        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :table AND sql IS NOT NULL"
-    )
-    indexes = connection.execute(query, {'table': table.name}).all()
+    query = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL"
+    indexes = sql.execute_text(connection, query, table.name).all()
     quote = connection.dialect.identifier_preparer.quote
     for name, _ in indexes:
         sql.execute_text(connection, f'DROP INDEX {quote(name)}')
