@@ -100,25 +100,20 @@ def read_current_state(
     :param consumers: canonical uuids.
     """
     keeping = [claim for claim in claims if claim.allocations]
-    projects = sorted({claim.project_id for claim in keeping})
-    users = sorted({claim.user_id for claim in keeping})
-    types = sorted({claim.consumer_type for claim in keeping if not isinstance(claim.consumer_type, Unset)})
+    types = {claim.consumer_type for claim in keeping if not isinstance(claim.consumer_type, Unset)}
     names: Mapping[str, Sequence[str]] = {
         'consumers': consumers,
         'allocations': consumers,
-        'projects': projects,
-        'users': users,
-        'consumer_types': types,
+        'projects': sorted({claim.project_id for claim in keeping}),
+        'users': sorted({claim.user_id for claim in keeping}),
+        'consumer_types': sorted(types),
         'providers': list(dict.fromkeys([uuid for claim in keeping for uuid in claim.allocations])),
     }
     consumer_rows: dict[str, ConsumerRow] = {}
     rows: list[AllocationRow] = []
-    ids: dict[str, dict[str, Any]] = {
-        'projects': dict.fromkeys(projects),
-        'users': dict.fromkeys(users),
-        'consumer_types': dict.fromkeys(types),
-        'providers': {},
-    }
+    ids: dict[str, dict[str, Any]] = {'providers': {}}
+    for kind in ('projects', 'users', 'consumer_types'):
+        ids[kind] = dict.fromkeys(names[kind])
     for start in range(0, max(map(len, names.values())), sql.MAX_VALUES_PER_STATEMENT):
         chunks = {kind: values[start : start + sql.MAX_VALUES_PER_STATEMENT] for kind, values in names.items()}
         text = _query(tuple((kind, len(chunk)) for kind, chunk in chunks.items()))

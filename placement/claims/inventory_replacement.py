@@ -64,12 +64,12 @@ def read_providers(tx: sa.Connection, reshaped: Sequence[ReshapedProvider]) -> d
 
 def add_increments(batch: StatementBatch, plan: ClaimPlan) -> None:
     """Add the statements that increment the generations of all providers (api-ref/reshaper.md#generations)."""
-    increments = {id_: generation.Increment(1) for id_ in plan.incremented}
+    amounts, expected = dict.fromkeys(plan.incremented, 1), dict[int, int]()
     for provider in plan.reshaped:
         id_ = plan.providers[provider.uuid].id
-        amount = (2 if provider.inventories else 1) + (id_ in plan.incremented)
-        increments[id_] = generation.Increment(amount, provider.generation)
-    generation.increment(batch, increments)
+        amounts[id_] = (2 if provider.inventories else 1) + (id_ in plan.incremented)
+        expected[id_] = provider.generation
+    generation.increment(batch, amounts, expected)
 
 
 def lock_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, sa.Row[Any]]:

@@ -87,7 +87,8 @@ class Database:
         self._slots = change_log_slots.ChangeLogSlots(functools.partial(self._transaction, connections.WRITE_EAGER))
         self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
         self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
-        self.aggregates = name_cache.KnownAggregates()
+        #: Uuids of aggregates that existed when this process last used them. An audit may have deleted some since.
+        self.known_aggregates: set[str] = set()
 
     @property
     def engine(self) -> sa.Engine:

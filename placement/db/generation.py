@@ -92,33 +92,25 @@ def increment_all(batch: StatementBatch, provider_ids: Iterable[int]) -> None:
         batch.add_statement(text, *values)
 
 
-class Increment(NamedTuple):
-    """The amount to add to a generation. If ``expected`` is not None, the generation must still have this value."""
-
-    amount: int
-    expected: int | None = None
-
-
-def increment(batch: StatementBatch, increments: Mapping[int, Increment]) -> None:
+def increment(batch: StatementBatch, amounts: Mapping[int, int], expected: Mapping[int, int]) -> None:
     """Add the UPDATEs that increment generations by different amounts. Lock the rows in order of id.
 
     ``batch.execute`` raises ``RetryTransaction`` if a provider was deleted or does not have the expected generation.
     The caller records the change in the log.
 
-    :param increments: by provider id.
+    :param amounts: the amount to add, by provider id.
+    :param expected: the generation that a provider must still have, by the ids of some of the providers.
     """
-    for chunk in sql.chunks(sorted(increments), sql.MAX_ROWS_PER_STATEMENT):
-        amounts = ' '.join(f'WHEN {id_:d} THEN {increments[id_].amount:d}' for id_ in chunk)
+    for chunk in sql.chunks(sorted(amounts), sql.MAX_ROWS_PER_STATEMENT):
+        cases = ' '.join(f'WHEN {id_:d} THEN {amounts[id_]:d}' for id_ in chunk)
         condition = ' OR '.join(
-            f'id = {id_:d}'
-            if (expected := increments[id_].expected) is None
-            else f'(id = {id_:d} AND generation = {expected:d})'
+            f'(id = {id_:d} AND generation = {expected[id_]:d})' if id_ in expected else f'id = {id_:d}'
             for id_ in chunk
         )
         text, values = sql.update_in_order(
             batch.tx.dialect,
             _TABLE,
-            f'generation = generation + CASE id {amounts} END, updated_at = ?',
+            f'generation = generation + CASE id {cases} END, updated_at = ?',
             [timeutils.utcnow()],
             f'id IN ({", ".join(map(str, chunk))})',
             count=len(chunk),

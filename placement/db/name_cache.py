@@ -1,12 +1,11 @@
-"""Caches of a process that save statements: ids of standard names, and uuids of aggregates.
+"""A cache of the ids of standard resource classes and traits, which saves statements.
 
-Standard resource classes and traits are never deleted or renamed, so their ids cannot be out of date. Custom names are
-looked up each time. A cached aggregate may have been deleted, so code that relies on it has to detect that.
+These are never deleted or renamed, so their ids cannot be out of date. Custom names are looked up each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
@@ -70,28 +69,3 @@ class NameCache:
         ids = {row.name: row.id for row in tx.execute(query)}
         self._standard.update((name, id_) for name, id_ in ids.items() if not is_custom(name))
         return ids
-
-
-#: If more aggregates than this are cached, the next write of aggregates removes them. They take about ten megabytes.
-MAX_KNOWN_AGGREGATES = 100_000
-
-
-class KnownAggregates:
-    """The uuids of aggregates that existed when this process last used them. An audit may have deleted some since."""
-
-    def __init__(self) -> None:
-        self._uuids: set[str] = set()
-
-    def remember(self, uuids: Iterable[str]) -> None:
-        """Add ``uuids`` to the cache. If it has more than ``MAX_KNOWN_AGGREGATES``, remove these first."""
-        if len(self._uuids) > MAX_KNOWN_AGGREGATES:
-            self._uuids.clear()
-        self._uuids.update(uuids)
-
-    def invalidate(self, uuids: Iterable[str]) -> None:
-        """Remove ``uuids`` from the cache."""
-        self._uuids.difference_update(uuids)
-
-    def unknown(self, uuids: Iterable[str]) -> list[str]:
-        """Return the ``uuids`` that are not in the cache, in their order."""
-        return [uuid for uuid in uuids if uuid not in self._uuids]

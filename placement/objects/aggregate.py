@@ -9,7 +9,7 @@ from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
 from placement import exception
-from placement.db import change_log, errors, generation, name_cache, sql, tables
+from placement.db import change_log, errors, generation, sql, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
 from placement.objects import base
@@ -18,6 +18,9 @@ from placement.objects.resource_provider import BY_UUID
 
 _aggregates = tables.placement_aggregates
 _members, _providers = tables.resource_provider_aggregates, tables.resource_providers
+
+#: If a process remembers more uuids than this, its next write of aggregates forgets them. They take ten megabytes.
+_MAX_KNOWN = 100_000
 
 
 def get_with_provider(context: Context, uuid: str) -> tuple[ProviderGeneration, list[str]]:
@@ -61,7 +64,7 @@ def replace(context: Context, provider_uuid: str, uuids: Iterable[str], expected
             if tx.execute(BY_UUID, {'sought': provider_uuid}).first() is None:
                 raise exception.ResourceProviderNotFound(uuid=provider_uuid)
             raise exception.ProviderGenerationMismatch
-        _replace(tx, context.db.aggregates, provider_id, desired)
+        _replace(tx, context.db.known_aggregates, provider_id, desired)
 
     context.db.write(work)
 
@@ -69,12 +72,10 @@ def replace(context: Context, provider_uuid: str, uuids: Iterable[str], expected
 _LOCK = sa.select(_providers.c.id).where(_providers.c.uuid == sa.bindparam('sought')).with_for_update()
 
 
-def _replace(
-    tx: sa.Connection, known_aggregates: name_cache.KnownAggregates, provider_id: int, uuids: Sequence[str]
-) -> None:
+def _replace(tx: sa.Connection, remembered: set[str], provider_id: int, uuids: Sequence[str]) -> None:
     """Replace the aggregates of a provider whose row is locked.
 
-    :param known_aggregates: the aggregates that need no INSERT; ``uuids`` are added to it.
+    :param remembered: the uuids of aggregates that need no INSERT; ``uuids`` are added to it.
     :raises RetryTransaction: an audit deleted one of the aggregates meanwhile.
     """
     batch = StatementBatch(tx)
@@ -83,12 +84,12 @@ def _replace(
     batch.add_statement(
         'DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id
     )
-    unknown = [(uuid,) for uuid in known_aggregates.unknown(uuids)]
+    unknown = [(uuid,) for uuid in uuids if uuid not in remembered]
     batch.add_insert('placement_aggregates', 'uuid', unknown, unless_present=True)
 
     def deleted() -> errors.RetryTransaction:
         # An audit deleted an aggregate that had no providers.
-        known_aggregates.invalidate(uuids)
+        remembered.difference_update(uuids)
         return errors.RetryTransaction()
 
     # The shared locks prevent audits from deleting the aggregates.
@@ -99,7 +100,9 @@ def _replace(
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # An audit on another node of a cluster deleted an aggregate that had no providers.
         raise errors.RetryTransaction from error
-    known_aggregates.remember(uuids)
+    if len(remembered) > _MAX_KNOWN:
+        remembered.clear()
+    remembered.update(uuids)
 
 
 _INSERTION = (
