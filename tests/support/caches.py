@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from placement.cache.refresh import ProviderCache
@@ -41,52 +41,6 @@ def sender(client: Client) -> Send:
     return send
 
 
-class Writers:
-    """Threads that send random histories to several servers, as long as the context lasts."""
-
-    def __init__(self, urls: Sequence[str], count: int) -> None:
-        self._urls = urls
-        self._universe = Universe(random.randrange(2**32))
-        self._stopping = threading.Event()
-        self._histories: list[History] = []
-        self._pool = concurrent.futures.ThreadPoolExecutor(count)
-        self._count = count
-
-    @property
-    def accepted(self) -> int:
-        """The number of writes that have been accepted by now."""
-        return sum(
-            number
-            for history in self._histories
-            for (_, was_accepted), number in [*history.answers.items()]
-            if was_accepted
-        )
-
-    @property
-    def errors(self) -> list[tuple[str, int]]:
-        """Kind and status of the requests that failed with a server error."""
-        return [error for history in self._histories for error in history.errors]
-
-    def __enter__(self) -> Writers:
-        self._running = [self._pool.submit(self._run, number) for number in range(self._count)]
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._stopping.set()
-        self._pool.shutdown()
-        for running in self._running:
-            running.result()
-
-    def _run(self, number: int) -> None:
-        with contextlib.closing(Client(self._urls, token='admin', first=number)) as client:
-            history = History(sender(client), self._universe, number)
-            self._histories.append(history)
-            if number == 0:
-                history.populate()
-            while not self._stopping.is_set():
-                history.step()
-
-
 #: The writes that are accepted before and after each kill, the kills, and the comparisons.
 _MIN_ACCEPTED = 40
 _MIN_KILLS = 6
@@ -105,23 +59,55 @@ def stay_equal(running: Sequence[servers.Server], observed: Sequence[Database]) 
     kill_at = _MIN_ACCEPTED
     victims = itertools.cycle(running)
     end = time.monotonic() + SECONDS
-    with Writers([server.url for server in running], 8) as writing:
-        while compared < _MIN_COMPARISONS or kills < _MIN_KILLS or writing.accepted < kill_at:
-            assert time.monotonic() < end, f'{compared=}, {writing.accepted=}, {kills=}'
+    with _written_to([server.url for server in running]) as histories:
+        while compared < _MIN_COMPARISONS or kills < _MIN_KILLS or _accepted(histories) < kill_at:
+            assert time.monotonic() < end, f'{compared=}, {_accepted(histories)=}, {kills=}'
             for provider_cache, db in caches:
                 compare(provider_cache, db)
                 # And with the normal update.
                 provider_cache.up_to_date()
             compared += 1
-            if kills < _MIN_KILLS and writing.accepted >= kill_at:
+            if kills < _MIN_KILLS and _accepted(histories) >= kill_at:
                 with contextlib.suppress(IndexError, ProcessLookupError):
                     os.kill(next(victims).workers()[0], signal.SIGKILL)
                     kills += 1
-                    kill_at = writing.accepted + _MIN_ACCEPTED
+                    kill_at = _accepted(histories) + _MIN_ACCEPTED
     for provider_cache, db in caches:
         compare(provider_cache, db)
         assert_same(*_states_at_one_time(provider_cache, ProviderCache(db)))
-    assert writing.errors == []
+    assert [history.errors for history in histories if history.errors] == []
+
+
+@contextlib.contextmanager
+def _written_to(urls: Sequence[str]) -> Iterator[list[History]]:
+    """The histories that 8 threads send to several servers, as long as the context lasts."""
+    histories: list[History] = []
+    universe = Universe(random.randrange(2**32))
+    stopping = threading.Event()
+
+    def run(number: int) -> None:
+        with contextlib.closing(Client(urls, token='admin', first=number)) as client:
+            history = History(sender(client), universe, number)
+            histories.append(history)
+            if number == 0:
+                history.populate()
+            while not stopping.is_set():
+                history.step()
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        running = [pool.submit(run, number) for number in range(8)]
+        try:
+            yield histories
+        finally:
+            stopping.set()
+        for thread in running:
+            thread.result()
+
+
+def _accepted(histories: list[History]) -> int:
+    """The number of writes that have been accepted by now."""
+    answers = [answer for history in histories for answer in [*history.answers.items()]]
+    return sum(count for (_, was_accepted), count in answers if was_accepted)
 
 
 def _states_at_one_time(first: ProviderCache, second: ProviderCache) -> tuple[Snapshot, Snapshot]:
