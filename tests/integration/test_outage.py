@@ -124,7 +124,7 @@ def test_an_outage_at_the_start(
     options = {'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'false'}
     private_server.crash()
     with contextlib.ExitStack() as stack:
-        stack.callback(private_server.start_unless_running)
+        stack.callback(private_server.start)
         started = servers.launch(database.render_as_string(hide_password=False), tmp_path, environment=options)
         stack.enter_context(servers.ready([started]))
         client = stack.enter_context(contextlib.closing(Client([started.url], token='admin')))

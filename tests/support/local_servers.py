@@ -13,6 +13,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 
 import pytest
 import sqlalchemy as sa
@@ -65,9 +66,10 @@ class PrivateServer(abc.ABC):
         """The command that runs the server in the foreground."""
 
     def start(self) -> None:
-        """Start and wait until it answers."""
-        with (self.home / 'log').open('ab') as log:
-            self._process = subprocess.Popen(self.command(), stdout=log, stderr=log, user=self.user())
+        """Start it unless it runs, and wait until it answers."""
+        if self.has_ended():
+            with (self.home / 'log').open('ab') as log:
+                self._process = subprocess.Popen(self.command(), stdout=log, stderr=log, user=self.user())
 
         def is_ready() -> bool:
             if self.has_ended():
@@ -83,11 +85,6 @@ class PrivateServer(abc.ABC):
     def has_ended(self) -> bool:
         """Whether it does not run."""
         return self._process is None or self._process.poll() is not None
-
-    def start_unless_running(self) -> None:
-        """Start it if it is not running."""
-        if self.has_ended():
-            self.start()
 
     def crash(self, crash_signal: signal.Signals | None = None) -> None:
         """End it at once, or as ``crash_signal`` does; connections break, nothing is flushed."""
@@ -141,11 +138,9 @@ class PostgreSQL(PrivateServer):
     crash_signal = signal.SIGQUIT
 
     def tls_parameters(self) -> dict[str, str]:
-        """What the URL says for a connection with TLS."""
         return {'sslmode': 'require'}
 
     def initialize(self) -> None:
-        """Fill the data directory."""
         if self.primary is not None:
             source = f'host=127.0.0.1 port={self.primary.port} user=postgres'
             copy = ['--pgdata', str(self.data), '--checkpoint=fast', '--no-sync', '--write-recovery-conf']
@@ -158,7 +153,6 @@ class PostgreSQL(PrivateServer):
             )
 
     def command(self) -> list[str]:
-        """The command that runs the server in the foreground."""
         options = ['-c', f'unix_socket_directories={self.home}', '-c', 'listen_addresses=127.0.0.1']
         if self.tls.exists():
             files = [f'ssl_cert_file={self.tls}/server.pem', '-c', f'ssl_key_file={self.tls}/server.key']
@@ -177,45 +171,32 @@ class MariaDB(PrivateServer):
     crash_signal = signal.SIGKILL
 
     def tls_parameters(self) -> dict[str, str]:
-        """What the URL says for a connection with TLS."""
         return {'ssl_ca': f'{self.tls}/ca.pem', 'ssl_check_hostname': 'false'}
 
     def initialize(self) -> None:
-        """Fill the data directory."""
-        self.run(
-            _program('mariadb-install-db'),
-            '--no-defaults',
-            f'--datadir={self.data}',
-            f'--tmpdir={self.home}',
-            '--auth-root-authentication-method=normal',
-            '--skip-test-db',
-        )
+        files = [f'--datadir={self.data}', f'--tmpdir={self.home}']
+        account = '--auth-root-authentication-method=normal'
+        self.run(_program('mariadb-install-db'), '--no-defaults', *files, account, '--skip-test-db')
 
     def command(self) -> list[str]:
-        """The command that runs the server in the foreground."""
-        return [
-            _program('mariadbd'),
-            '--no-defaults',
-            f'--datadir={self.data}',
-            # A server deletes the temporary tables that it finds there when it starts, also those of other servers.
-            f'--tmpdir={self.home}',
-            f'--socket={self.home}/mariadbd.sock',
-            f'--pid-file={self.home}/mariadbd.pid',
-            f'--port={self.port}',
-            '--bind-address=127.0.0.1',
-            '--innodb-buffer-pool-size=64M',
-            *self._tls_options(),
-        ]
+        return [_program('mariadbd'), '--no-defaults', *(f'--{name}={value}' for name, value in self.options().items())]
 
-    def _tls_options(self) -> list[str]:
-        if not self.tls.exists():
-            return []
-        return [
-            f'--ssl-ca={self.tls}/ca.pem',
-            f'--ssl-cert={self.tls}/server.pem',
-            f'--ssl-key={self.tls}/server.key',
-            '--require-secure-transport=ON',
-        ]
+    def options(self) -> dict[str, object]:
+        """The options of this server."""
+        options = {
+            'datadir': self.data,
+            # A server deletes the temporary tables that it finds there when it starts, also those of other servers.
+            'tmpdir': self.home,
+            'socket': self.home / 'sock',
+            'pid-file': self.home / 'pid',
+            'port': self.port,
+            'bind-address': '127.0.0.1',
+            'innodb-buffer-pool-size': '64M',
+        }
+        if self.tls.exists():
+            files = {'ssl-ca': 'ca.pem', 'ssl-cert': 'server.pem', 'ssl-key': 'server.key'}
+            options |= {name: self.tls / file for name, file in files.items()} | {'require-secure-transport': 'ON'}
+        return options
 
 
 class MySQL(MariaDB):
@@ -224,21 +205,15 @@ class MySQL(MariaDB):
     programs = ()
 
     def initialize(self) -> None:
-        """Fill the data directory."""
-        mysql = importlib.import_module('tools.mysql')
-        mysql.create_data(self.data)
+        _mysql().create_data(self.data)
 
     def command(self) -> list[str]:
-        """The command that runs the server in the foreground."""
-        mysql = importlib.import_module('tools.mysql')
-        files = {
-            'datadir': self.data,
-            'tmpdir': self.home,
-            'socket': f'{self.home}/sock',
-            'pid-file': f'{self.home}/pid',
-        }
-        options = {**mysql.OPTIONS, **files, 'port': self.port}
-        return [*mysql.program(options), *self._tls_options()]
+        command: list[str] = _mysql().program({**_mysql().OPTIONS, **self.options()})
+        return command
+
+
+def _mysql() -> ModuleType:
+    return importlib.import_module('tools.mysql')
 
 
 def _kind(name: str) -> type[PrivateServer]:
@@ -254,7 +229,7 @@ def replace_mariadb_by_mysql() -> Callable[[], None]:
     """
     if importlib.util.find_spec('pymysql') is None:
         raise pytest.UsageError('mysql: the driver pymysql is not installed')
-    if reason := importlib.import_module('tools.mysql').Cluster.missing():
+    if reason := _mysql().Cluster.missing():
         raise pytest.UsageError(f'mysql: {reason}')
     os.environ[databases.ON_MYSQL] = '1'
     stack = contextlib.ExitStack()

@@ -17,7 +17,7 @@ from tests.support.operations import identity, placement_server, services
 
 #: Has the role ``service`` and no other.
 USER = 'nova'
-STEPS = pathlib.Path(services.__file__).with_name('compute_client.py')
+STEPS = pathlib.Path(__file__).with_name('compute_client.py')
 
 
 @pytest.fixture(scope='module')

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import browser
-from tests.support.clouds import uuid_of
-from tests.support.realistic_cloud import (
+from tests.integration.page import browser
+from tests.integration.page.realistic_cloud import (
     AVAILABILITY_ZONE,
     LONG_NAME,
     NUMA_HOST,
@@ -16,6 +15,7 @@ from tests.support.realistic_cloud import (
     OVER_COMMITTED,
     PROJECT,
 )
+from tests.support.clouds import uuid_of
 
 _NESTED_SEARCH = 'resources%3DVCPU:32,MEMORY_MB:60000%26required%3DHW_CPU_X86_AVX2%26resources1%3DSRIOV_NET_VF:9'
 _FOUND_SEARCH = (
