@@ -12,8 +12,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.support.history.load import INVENTORIES, WANT_OF_CAPACITY, Load, capacities_of
-from tests.support.history.state import Allocations, ClaimWrite
+from tests.support.history.load import INVENTORIES, Load, capacities_of
+from tests.support.history.state import ClaimWrite, Consumer
 
 #: Provider and resource class.
 Inventory = tuple[str, str]
@@ -45,9 +45,9 @@ class Capacities:
         replaced = []
         for write in load.provider_writes:
             if write.provider == provider and write.capacities is not None:
-                periods.append((write.start, write.generation, write.capacities))
-                if write.accepted:
-                    replaced.append((write.generation, write.end))
+                periods.append((write.reply.start, write.generation, write.capacities))
+                if write.reply.accepted:
+                    replaced.append((write.generation, write.reply.end))
         return cls(
             [
                 (start, min((end for later, end in replaced if later > generation), default=math.inf), capacities)
@@ -73,7 +73,7 @@ def problems(load: Load) -> Iterator[str]:
     # A node of a cluster may not have applied a release that another one has answered.
     for claim in load.claims if load.strict_reads and len(load.urls) == 1 else ():
         # A reshape is judged by its own inventories.
-        if WANT_OF_CAPACITY in claim.detail and not claim.is_reshape:
+        if is_rejected(claim) and not claim.is_reshape:
             requested = amounts_of(claim.after)
             if all(
                 _fits(claim, inventory, amount, held.get(inventory, ()), capacities[inventory[0]])
@@ -82,11 +82,16 @@ def problems(load: Load) -> Iterator[str]:
                 yield f'{list(claim.after)}: {dict(requested)} were rejected, although they fit'
 
 
-def amounts_of(claims: Mapping[str, Allocations]) -> Counter[Inventory]:
+def is_rejected(claim: ClaimWrite) -> bool:
+    """Whether it was rejected, which only those for want of capacity are that a load notes."""
+    return not (claim.reply.accepted or claim.reply.unknown)
+
+
+def amounts_of(states: Mapping[str, Consumer]) -> Counter[Inventory]:
     """The sum of the allocations of several consumers by inventory."""
     amounts: Counter[Inventory] = Counter()
-    for allocations in claims.values():
-        for provider, resources in allocations.items():
+    for state in states.values():
+        for provider, resources in state.allocations.items():
             amounts.update({(provider, name): amount for name, amount in resources.items()})
     return amounts
 
@@ -94,16 +99,16 @@ def amounts_of(claims: Mapping[str, Allocations]) -> Counter[Inventory]:
 def _amounts_held(load: Load) -> dict[Inventory, list[Amount]]:
     claims: dict[str, list[ClaimWrite]] = defaultdict(list)
     for claim in load.claims:
-        if not claim.detail:
+        if not is_rejected(claim):
             for consumer in claim.after:
                 claims[consumer].append(claim)
     held: dict[Inventory, list[Amount]] = defaultdict(list)
     for consumer, writes in claims.items():
         for write in writes:
             # What may have followed it, and what surely did.
-            starts = (other.start for other in writes if other is not write and other.end > write.start)
-            ends = (other.end for other in writes if other.start >= write.end)
-            times = (write.start, write.end, min(starts, default=math.inf), min(ends, default=math.inf))
+            starts = (other.reply.start for other in writes if other is not write and other.end > write.reply.start)
+            ends = (other.end for other in writes if other.reply.start >= write.end)
+            times = (write.reply.start, write.end, min(starts, default=math.inf), min(ends, default=math.inf))
             for inventory, amount in amounts_of({consumer: write.after[consumer]}).items():
                 held[inventory].append(Amount(consumer, amount, write.increases(inventory), *times))
     return held
@@ -134,7 +139,7 @@ def _fits(
     """Whether a request would have fitted even if others held all that they possibly did."""
     by_consumer: dict[str, int] = defaultdict(int)
     for held in amounts:
-        is_during = held.possibly_from <= claim.end and held.possibly_until >= claim.start
+        is_during = held.possibly_from <= claim.end and held.possibly_until >= claim.reply.start
         if is_during and held.consumer not in claim.after:
             by_consumer[held.consumer] = max(by_consumer[held.consumer], held.amount)
-    return sum(by_consumer.values()) + requested <= min(capacities.between(claim.start, claim.end, inventory[1]))
+    return sum(by_consumer.values()) + requested <= min(capacities.between(claim.reply.start, claim.end, inventory[1]))

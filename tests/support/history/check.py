@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from tests.support.history import capacity, fleet
 from tests.support.history.client import Client
 from tests.support.history.load import INVENTORIES, Load, too_much
-from tests.support.history.state import Allocations, Consumer, Provider, SharedWrite
+from tests.support.history.state import Allocations, ClaimWrite, Consumer, Provider
 
 #: The sentence about each row, and the query that finds the rows.
 _FAULTS = (
@@ -78,7 +78,7 @@ def violations(load: Load, databases: Sequence[str] = (), *, settle: float = 1.0
     with contextlib.closing(Client(load.urls, token=load.token)) as client:
         consumers = {
             consumer: Consumer.from_body(fleet.demand(client, 'GET', f'/allocations/{consumer}', version=load.reading))
-            for consumer in [*load.shared, *load.consumers, *(c for lost in load.lost_claims for c in lost.before)]
+            for consumer in [*load.shared, *load.consumers, *(c for lost in _lost_claims(load) for c in lost.after)]
         }
         providers = {provider: fleet.look(client, provider) for provider in load.providers}
     return [
@@ -114,37 +114,43 @@ def assert_none(
     assert sum(reply.accepted for reply in load.replies) > 100
 
 
+def _lost_claims(load: Load) -> list[ClaimWrite]:
+    """The writes of own consumers of unknown outcome."""
+    return [claim for claim in load.claims if claim.before is not None and claim.reply.unknown]
+
+
 def _consumers(load: Load, ended: Mapping[str, Consumer]) -> Iterator[str]:
     for consumer, known in load.consumers.items():
         if ended[consumer] != known:
             yield f'consumer {consumer}: is {ended[consumer]}, the accepted writes make it {known}'
-    for lost in load.lost_claims:
-        states = {consumer: ended[consumer] for consumer in lost.before}
+    for lost in _lost_claims(load):
+        states = {consumer: ended[consumer] for consumer in lost.after}
         if states not in (lost.before, lost.after):
             yield f'a lost write: its consumers are {states}, which is neither {lost.before} nor {lost.after}'
 
 
 def _shared_consumers(load: Load, ended: Mapping[str, Consumer]) -> Iterator[str]:
-    writes: dict[str, list[SharedWrite]] = defaultdict(list)
-    for write in load.shared_writes:
-        writes[write.consumer].append(write)
     for consumer in load.shared:
-        end, sent = ended[consumer], writes[consumer]
+        end = ended[consumer]
+        sent = [write for write in load.claims if consumer in write.after and not capacity.is_rejected(write)]
+        written = [write.after[consumer].allocations for write in sent]
         shown = [end, *(state for reader, state in load.shared_reads if reader == consumer)]
         yield from (
-            f'consumer {consumer}: nobody wrote {state}'
-            for state in shown
-            if state.allocations not in [{}, *(write.allocations for write in sent)]
+            f'consumer {consumer}: nobody wrote {state}' for state in shown if state.allocations not in [{}, *written]
         )
         if consumer == load.shared[-1]:
             # After a deletion the generations begin again.
             continue
-        accepted = [write for write in sent if write.accepted]
+        accepted = [write for write in sent if write.reply.accepted]
         if not len(accepted) <= end.generation <= len(sent):
             yield f'consumer {consumer}: generation {end.generation} after {len(accepted)} to {len(sent)} writes'
         named = Counter(write.generation for write in accepted if write.generation is not None)
         yield from (f'consumer {consumer}: generation {g} was used {n} times' for g, n in named.items() if n > 1)
-        by_generation = {write.generation + 1: write.allocations for write in accepted if write.generation is not None}
+        by_generation = {
+            write.generation + 1: write.after[consumer].allocations
+            for write in accepted
+            if write.generation is not None
+        }
         for state in shown:
             if state.allocations != by_generation.get(state.generation, state.allocations):
                 yield f'consumer {consumer}: is {state}, the write before made it {by_generation[state.generation]}'
@@ -152,19 +158,21 @@ def _shared_consumers(load: Load, ended: Mapping[str, Consumer]) -> Iterator[str
 
 def _generations(load: Load, ended: Mapping[str, Consumer], providers: Mapping[str, Provider]) -> Iterator[str]:
     # Every provider was given its inventories once.
-    least, perhaps = Counter([*load.providers, *load.incremented]), Counter[str]()
-    for lost in load.lost_claims:
-        if all(ended[consumer] == state for consumer, state in lost.after.items()):
-            least.update(lost.incremented)
-    for claim in load.shared_writes:
-        (least if claim.accepted else perhaps).update(claim.allocations.keys())
+    least, perhaps = Counter(load.providers), Counter[str]()
+    for claim in load.claims:
+        if claim.reply.accepted:
+            least.update(claim.incremented)
+        elif claim.reply.unknown and claim.before is None:
+            perhaps.update(claim.incremented)
+        elif claim.reply.unknown and all(ended[consumer] == state for consumer, state in claim.after.items()):
+            least.update(claim.incremented)
     for write in load.provider_writes:
-        (least if write.accepted else perhaps)[write.provider] += write.increments
+        (least if write.reply.accepted else perhaps)[write.provider] += write.increments
     for uuid, provider in providers.items():
         if not least[uuid] <= provider.generation <= least[uuid] + perhaps[uuid]:
             expected = f'{least[uuid]} to {least[uuid] + perhaps[uuid]}'
             yield f'provider {uuid}: generation is {provider.generation}, the accepted writes make it {expected}'
-    named = Counter((write.provider, write.generation) for write in load.provider_writes if write.accepted)
+    named = Counter((write.provider, write.generation) for write in load.provider_writes if write.reply.accepted)
     for (uuid, generation), count in named.items():
         if count > 1:
             yield f'provider {uuid}: {count} accepted changes of generation {generation}'
@@ -174,7 +182,7 @@ def _inventories(load: Load, providers: Mapping[str, Provider]) -> Iterator[str]
     first = {name: fleet.capacity(record) for name, record in INVENTORIES.items()}
     for uuid, provider in providers.items():
         writes = [write for write in load.provider_writes if write.provider == uuid and write.capacities is not None]
-        last = max((write.generation for write in writes if write.accepted), default=None)
+        last = max((write.generation for write in writes if write.reply.accepted), default=None)
         possible = [write.capacities for write in writes if last is None or write.generation >= last]
         if last is None:
             possible.append(first)

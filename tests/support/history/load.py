@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import random
 import threading
 import uuid
@@ -23,9 +22,7 @@ from tests.support.history.state import (
     Allocations,
     ClaimWrite,
     Consumer,
-    LostClaim,
     ProviderWrite,
-    SharedWrite,
 )
 from tests.support.waiting import wait_until
 
@@ -67,12 +64,7 @@ class Load:
     unsent: int = 0
     #: Answers that contradict what a caller knows, as sentences.
     violations: list[str] = dataclasses.field(default_factory=list)
-    #: The generations that accepted claims incremented.
-    incremented: list[str] = dataclasses.field(default_factory=list)
-    #: Writes of allocations that were accepted, or rejected for want of capacity, or whose outcome is unknown.
     claims: list[ClaimWrite] = dataclasses.field(default_factory=list)
-    lost_claims: list[LostClaim] = dataclasses.field(default_factory=list)
-    shared_writes: list[SharedWrite] = dataclasses.field(default_factory=list)
     #: What GETs of shared consumers showed, by consumer.
     shared_reads: list[tuple[str, Consumer]] = dataclasses.field(default_factory=list)
     provider_writes: list[ProviderWrite] = dataclasses.field(default_factory=list)
@@ -222,7 +214,7 @@ class _Caller:
         """Replace inventories, of which some may go away, and allocations of consumers, in one change."""
         claims = {str(uuid.uuid4()): self._some_allocations()} if self._choose.random() < 0.7 else {}
         claims |= {c: {} if self._choose.random() < 0.3 else self._some_allocations() for c in self._some_own()}
-        inventories, changes = {}, []
+        inventories: dict[str, dict[str, Any]] = {}
         for provider in self._choose.sample(self._load.resized, self._choose.choice((1, 2))):
             generation = self._generation(provider)
             if generation is None:
@@ -230,10 +222,11 @@ class _Caller:
             classes = self._choose.choice((('VCPU', 'MEMORY_MB'), ('VCPU', 'MEMORY_MB'), ('VCPU',), ()))
             records = self._some_records(classes)
             inventories[provider] = {'resource_provider_generation': generation, 'inventories': records}
-            changes.append(ProviderWrite(provider, generation, capacities_of(records), 2 if records else 1, True))
         body = {'inventories': inventories}
         reply = self._write('POST', '/reshaper', claims, lambda entries: {**body, 'allocations': entries}, '1.30')
-        self._changed(reply, *changes)
+        for provider, change in inventories.items():
+            records, generation = change['inventories'], change['resource_provider_generation']
+            self._changed(ProviderWrite(reply, provider, generation, capacities_of(records), 2 if records else 1))
 
     def _write(
         self,
@@ -256,45 +249,32 @@ class _Caller:
         # The allocations that a request clears increment the generations of their providers, others that end do not.
         incremented = frozenset(p for c in claims for p in after[c].allocations or before[c].allocations)
         reply = self._send(method, path, body(entries), version='1.38' if typed else version)
-        self._became(reply, LostClaim(before, after, incremented), is_reshape=path == '/reshaper')
+        self._became(ClaimWrite(reply, before, after, incremented, is_reshape=path == '/reshaper'))
         return reply
 
     def _delete(self) -> None:
         for consumer in self._some_own():
             reply = self._send('DELETE', f'/allocations/{consumer}')
-            self._became(reply, LostClaim({consumer: self.own[consumer]}, {consumer: ABSENT}, frozenset()))
+            self._became(ClaimWrite(reply, {consumer: self.own[consumer]}, {consumer: ABSENT}, frozenset()))
             if reply.status == 404:
                 self._load.violations.append(f'DELETE of consumer {consumer}, which has allocations, found none')
 
-    def _became(self, reply: Reply, claim: LostClaim, *, is_reshape: bool = False) -> None:
+    def _became(self, claim: ClaimWrite) -> None:
         """Note the states of own consumers after a write of them. Those of a lost one are never used again."""
-        before, after = (
-            {consumer: state.allocations for consumer, state in states.items()}
-            for states in (claim.before, claim.after)
-        )
-        self._claimed(reply, before, after, is_reshape=is_reshape)
-        if reply.accepted:
+        self._claimed(claim)
+        if claim.reply.accepted:
             self.own.update(claim.after)
-            self._load.incremented.extend(claim.incremented)
-        elif reply.unknown:
-            self._load.lost_claims.append(claim)
-            for consumer in claim.before:
+        elif claim.reply.unknown:
+            for consumer in claim.after:
                 self.own.pop(consumer, None)
-        elif 'consumer generation conflict' in reply.error.get('detail', ''):
-            self._load.violations.append(f'{list(claim.before)}: a conflict without another writer: {reply.body}')
+        elif 'consumer generation conflict' in claim.reply.error.get('detail', ''):
+            text = f'{list(claim.after)}: a conflict without another writer: {claim.reply.body}'
+            self._load.violations.append(text)
 
-    def _claimed(
-        self,
-        reply: Reply,
-        before: Mapping[str, Allocations] | None,
-        after: Mapping[str, Allocations],
-        *,
-        is_reshape: bool = False,
-    ) -> None:
-        detail = reply.error.get('detail', '') if reply.status == 409 else ''
-        if reply.accepted or reply.unknown or WANT_OF_CAPACITY in detail:
-            end = math.inf if reply.unknown else reply.end
-            self._load.claims.append(ClaimWrite(reply.start, end, before, after, detail, is_reshape))
+    def _claimed(self, claim: ClaimWrite) -> None:
+        reply = claim.reply
+        if reply.accepted or reply.unknown or WANT_OF_CAPACITY in reply.error.get('detail', ''):
+            self._load.claims.append(claim)
 
     def _read(self) -> None:
         for consumer in self._some_own():
@@ -332,16 +312,13 @@ class _Caller:
             generation, version = reply.body.get('consumer_generation', 0), '1.29'
             body['consumer_generation'] = generation or None
         reply = self._send('PUT', f'/allocations/{consumer}', body, version=version)
-        self._claimed(reply, None, {consumer: allocations})
-        if reply.accepted or reply.unknown:
-            self._load.shared_writes.append(SharedWrite(consumer, generation, allocations, reply.accepted))
+        after = {consumer: Consumer(0, allocations)}
+        self._claimed(ClaimWrite(reply, None, after, frozenset(allocations), generation))
 
     def _delete_shared(self) -> None:
         consumer = self._load.shared[-1]
         reply = self._send('DELETE', f'/allocations/{consumer}')
-        self._claimed(reply, None, {consumer: {}})
-        if reply.accepted or reply.unknown:
-            self._load.shared_writes.append(SharedWrite(consumer, None, {}, reply.accepted))
+        self._claimed(ClaimWrite(reply, None, {consumer: ABSENT}, frozenset()))
 
     # Providers -----------------------------------------------------------------------------------------------------
 
@@ -362,16 +339,13 @@ class _Caller:
             return
         body['resource_provider_generation'] = generation
         reply = self._send('PUT', f'/resource_providers/{provider}/{what}', body)
-        self._changed(reply, ProviderWrite(provider, generation, capacities, 1, True))
+        self._changed(ProviderWrite(reply, provider, generation, capacities, 1))
         if reply.accepted and reply.body['resource_provider_generation'] != generation + 1:
             self._load.violations.append(f'provider {provider}: after generation {generation} came {reply.body}')
 
-    def _changed(self, reply: Reply, *changes: ProviderWrite) -> None:
-        if reply.accepted or reply.unknown:
-            self._load.provider_writes += [
-                dataclasses.replace(change, accepted=reply.accepted, start=reply.start, end=reply.end)
-                for change in changes
-            ]
+    def _changed(self, change: ProviderWrite) -> None:
+        if change.reply.accepted or change.reply.unknown:
+            self._load.provider_writes.append(change)
 
     def _generation(self, provider: str) -> int | None:
         """The generation of a provider; None if no server answers."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
+
+from tests.support.history.client import Reply
 
 #: Provider uuid -> resource class -> amount.
 Allocations = Mapping[str, Mapping[str, int]]
@@ -34,71 +37,49 @@ ABSENT = Consumer(0, {})
 
 
 @dataclasses.dataclass(frozen=True)
-class LostClaim:
-    """A write of consumers of one caller whose outcome is unknown: their states before it, and those it makes.
-
-    ``incremented`` are the providers whose generation it increments.
-    """
-
-    before: Mapping[str, Consumer]
-    after: Mapping[str, Consumer]
-    incremented: frozenset[str]
-
-
-@dataclasses.dataclass(frozen=True)
 class ClaimWrite:
-    """A write of the allocations of consumers, and when it was sent and answered; infinity if the outcome is unknown.
+    """A write of consumers that was accepted, or rejected for want of capacity, or whose outcome is unknown."""
 
-    ``before`` is None if others write the consumers. ``detail`` is that of the error if the write was rejected.
-    """
+    reply: Reply
+    #: The states of the consumers of one caller before it; None for a consumer that all callers write.
+    before: Mapping[str, Consumer] | None
+    #: The states that it makes; generations are those of the consumers of one caller.
+    after: Mapping[str, Consumer]
+    #: The providers whose generation it increments.
+    incremented: frozenset[str]
+    #: The generation that it named of a consumer that all callers write; None if it named none.
+    generation: int | None = None
+    is_reshape: bool = False
 
-    start: float
-    end: float
-    before: Mapping[str, Allocations] | None
-    after: Mapping[str, Allocations]
-    detail: str
-    is_reshape: bool
+    @property
+    def end(self) -> float:
+        """When it was answered; infinity if the outcome is unknown."""
+        return math.inf if self.reply.unknown else self.reply.end
 
     def increases(self, inventory: tuple[str, str]) -> bool:
         """Whether it surely allocates more of an inventory (provider and class) than it releases."""
         return self.before is not None and _sum(self.after, inventory) > _sum(self.before, inventory)
 
 
-def _sum(claims: Mapping[str, Allocations], inventory: tuple[str, str]) -> int:
+def _sum(states: Mapping[str, Consumer], inventory: tuple[str, str]) -> int:
     provider, resource_class = inventory
-    return sum(allocations.get(provider, {}).get(resource_class, 0) for allocations in claims.values())
-
-
-@dataclasses.dataclass(frozen=True)
-class SharedWrite:
-    """A write of a consumer that all callers write; a deletion if ``allocations`` is empty.
-
-    ``generation`` is the one that the write named; None if it named none. ``accepted`` is False if the outcome is
-    unknown.
-    """
-
-    consumer: str
-    generation: int | None
-    allocations: Allocations
-    accepted: bool
+    return sum(state.allocations.get(provider, {}).get(resource_class, 0) for state in states.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class ProviderWrite:
-    """A change of a provider that named its generation. ``capacities`` is given if it replaced the inventories.
+    """A change of a provider that named its generation, and was accepted or may have been.
+
+    ``capacities`` is given if it replaced the inventories.
 
     ``increments`` is by how much it increments the generation, apart from what allocations in the same request do.
-    ``accepted`` is False if the outcome is unknown.
     """
 
+    reply: Reply
     provider: str
     generation: int
     capacities: Mapping[str, float] | None
     increments: int
-    accepted: bool
-    #: When it was sent and answered.
-    start: float = 0.0
-    end: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
