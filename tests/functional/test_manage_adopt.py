@@ -15,14 +15,10 @@ from placement import conf as placement_conf
 from placement import deploy
 from placement.cmd import manage, manage_audit
 from placement.db import migration, tables
-from placement.db.api import Database
-from placement.ops.adoption import Step, adopt
 from placement.ops.adoption.schema import shortest
 from tests.support import adopted, corruption, legacy_database
 from tests.support.fixtures import PointCommandsAt
 from tests.support.http_client import send_request
-from tests.support.legacy_service import Busy
-from tests.support.waiting import wait_until
 
 #: What was done to a database -> the problem that it raises.
 PROBLEMS = {
@@ -141,24 +137,6 @@ def test_problems_change_nothing(url: str, statements: str, problem: str, capsys
     for options in ([], ['--yes']):
         assert manage.main(['db', 'adopt', *options]) == manage.FAILED
         assert f'- {problem}' in capsys.readouterr().out
-    assert corruption.contents(url) == before
-
-
-def test_failure_changes_nothing(url: str) -> None:
-    """A failure of the last step rolls back all others."""
-    legacy_database.build(url)
-    before = corruption.contents(url)
-    db = Database(placement_conf.load(config_files=[]))
-
-    def stop_at_the_end(step: Step) -> None:
-        if step.sentence.startswith('Record the revision'):
-            raise InterruptedError
-
-    try:
-        with pytest.raises(InterruptedError):
-            adopt.adopt_database(db.engine, 'project', 'user', stop_at_the_end)
-    finally:
-        db.dispose()
     assert corruption.contents(url) == before
 
 
@@ -282,19 +260,6 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
         for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
             assert send_request(app, method, path).status_code == 503
         assert send_request(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
-
-
-def test_another_service_writes_until_it_is_shut_out(url: str) -> None:
-    legacy_database.build(url)
-    assert manage.main(['db', 'adopt']) == 0
-    busy = Busy(url)
-    busy.start()
-    wait_until(lambda: busy.written > 5)
-    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    busy.join(30)
-    assert 'no such table' in str(busy.rejected)
-    adopted.check_usages(url)
-    adopted.check_no_oversell(url)
 
 
 def test_db_leave_needs_a_database_of_this_service(url: str, capsys: pytest.CaptureFixture[str]) -> None:

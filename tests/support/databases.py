@@ -97,7 +97,7 @@ def on(*chosen: Setting) -> pytest.MarkDecorator:
 SQLITE = Setting('sqlite', 'default')
 EVERYWHERE = on(SQLITE, *defaults())
 ON_EACH = on(*defaults())
-ON_POSTGRESQL, ON_MARIADB = (on(setting) for setting in defaults())
+ON_MARIADB = on(defaults()[1])
 
 
 def unavailable(word: str, reason: str) -> None:
