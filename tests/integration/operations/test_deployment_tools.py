@@ -1,4 +1,7 @@
-"""The service as devstack, kolla-ansible and openstack-helm configure and start it, in uWSGI and in Apache."""
+"""The service as devstack, kolla-ansible and openstack-helm configure and start it, in uWSGI and in Apache.
+
+Their files are in ``deployments/``, as those tools write them for the most part.
+"""
 
 from __future__ import annotations
 
@@ -15,137 +18,13 @@ from tests.support import keystone, servers
 from tests.support.operations import machine, placement_server, services
 from tests.support.waiting import wait_until
 
-#: As devstack writes it, for the most part.
-OPTIONS = """
-[DEFAULT]
-debug = True
-logging_context_format_string = %(levelname)s %(name)s [%(request_id)s %(project_name)s %(user_name)s] %(message)s
-logging_exception_prefix = ERROR %(name)s %(instance)s
-[placement]
-max_microversion = 1.39
-[placement_database]
-connection = sqlite:///{home}/placement.sqlite
-max_retries = -1
-connection_recycle_time = 10
-max_pool_size = 1
-[api]
-auth_strategy = keystone
-use_forwarded_for = true
-[oslo_concurrency]
-lock_path = {home}
-[oslo_middleware]
-enable_proxy_headers_parsing = True
-[keystone_authtoken]
-service_type = placement
-interface = public
-cafile =
-region_name = R
-auth_type = password
-auth_url = {auth_url}
-www_authenticate_uri = {auth_url}
-username = placement
-password = secret
-project_name = service
-user_domain_name = Default
-project_domain_name = Default
-"""
-
-UWSGI = """
-[uwsgi]
-{application}
-{place}
-chmod-socket = 666
-processes = 2
-threads = 2
-master = true
-enable-threads = true
-lazy-apps = true
-thunder-lock = true
-add-header = Connection: close
-buffer-size = 65535
-hook-master-start = unix_signal:15 gracefully_kill_them_all
-exit-on-reload = false
-die-on-term = true
-need-app = true
-"""
+DEPLOYMENTS = pathlib.Path(__file__).with_name('deployments')
 
 
-#: As openstack-helm writes it.
-HELM_OPTIONS = """
-[DEFAULT]
-debug = False
-use_syslog = False
-log_config_append = {home}/logging.conf
-[api]
-auth_strategy = keystone
-[placement_database]
-connection = sqlite:///{home}/placement.sqlite
-max_retries = -1
-[keystone_authtoken]
-service_token_roles = service
-service_token_roles_required = True
-auth_version = v3
-auth_type = password
-auth_url = {auth_url}
-www_authenticate_uri = {auth_url}
-service_type = placement
-username = placement
-password = secret
-project_name = service
-user_domain_name = Default
-project_domain_name = Default
-region_name = R
-"""
-
-HELM_LOGGING = """
-[loggers]
-keys = root, placement
-[handlers]
-keys = stdout, null
-[formatters]
-keys = context, default
-[logger_root]
-level = WARNING
-handlers = null
-[logger_placement]
-level = INFO
-handlers = stdout
-qualname = placement
-[handler_null]
-class = logging.NullHandler
-formatter = default
-args = ()
-[handler_stdout]
-class = StreamHandler
-args = (sys.stdout,)
-formatter = context
-[formatter_context]
-class = oslo_log.formatters.ContextFormatter
-datefmt = %Y-%m-%d %H:%M:%S
-[formatter_default]
-format = %(message)s
-datefmt = %Y-%m-%d %H:%M:%S
-"""
-
-HELM_UWSGI = """
-[uwsgi]
-add-header = Connection: close
-buffer-size = 65535
-die-on-term = true
-enable-threads = true
-exit-on-reload = false
-hook-master-start = unix_signal:15 gracefully_kill_them_all
-lazy-apps = true
-log-x-forwarded-for = true
-master = true
-procname-prefix-spaced = placement-api:
-route-user-agent = ^kube-probe.* donotlog:
-thunder-lock = true
-worker-reload-mercy = 80
-wsgi-file = {script}
-processes = 1
-http-socket = 127.0.0.1:{port}
-"""
+def _file(name: str, **values: object) -> str:
+    """A file of a deployment, with values in the places that it names."""
+    text = (DEPLOYMENTS / name).read_text()
+    return text.format(**values) if values else text
 
 
 def test_uwsgi_as_openstack_helm_starts_it(tmp_path: pathlib.Path) -> None:
@@ -153,20 +32,21 @@ def test_uwsgi_as_openstack_helm_starts_it(tmp_path: pathlib.Path) -> None:
     programs = services.environment('uwsgi', ('pyuwsgi',))
     port = servers.free_port()
     environ = placement_server.environ(tmp_path, PYTHONPATH=services.import_path())
-    (tmp_path / 'logging.conf').write_text(HELM_LOGGING)
+    (tmp_path / 'logging.conf').write_text(_file('helm/logging.conf'))
     # Its start with Apache also serves a copy.
     (tmp_path / 'cgi-bin').mkdir()
     script = shutil.copy2(placement_server.BIN / 'placement-api', tmp_path / 'cgi-bin')
     ini = tmp_path / 'placement-api-uwsgi.ini'
-    ini.write_text(HELM_UWSGI.format(script=script, port=port))
+    ini.write_text(_file('helm/placement-api-uwsgi.ini', script=script, port=port))
     with keystone.keystone() as auth_url:
-        (tmp_path / 'placement.conf').write_text(HELM_OPTIONS.format(home=tmp_path, auth_url=auth_url))
+        options = _file('helm/placement.conf', home=tmp_path, auth_url=auth_url)
+        (tmp_path / 'placement.conf').write_text(options)
         services.run([str(placement_server.BIN / 'placement-manage'), 'db', 'sync'], environ)
         url = f'http://127.0.0.1:{port}'
         log = tmp_path / 'uwsgi.log'
         with services.running([str(programs / 'uwsgi'), '--ini', str(ini)], url, log, environ):
-            assert httpx.get(f'{url}/resource_providers').status_code == 401
-            listed = httpx.get(f'{url}/resource_providers', headers={'X-Auth-Token': 'good-admin'}, timeout=30)
+            assert httpx.get(f'{url}/resource_providers', timeout=60).status_code == 401
+            listed = httpx.get(f'{url}/resource_providers', headers={'X-Auth-Token': 'good-admin'}, timeout=60)
             assert listed.json() == {'resource_providers': []}
     said = log.read_text()
     assert f'configuration: {tmp_path}/placement.conf, ready' in said
@@ -176,91 +56,6 @@ def test_uwsgi_as_openstack_helm_starts_it(tmp_path: pathlib.Path) -> None:
 
 
 # On a machine ----------------------------------------------------------------------------------------------
-
-#: As kolla-ansible writes it. Its images have the programs in /var/lib/kolla/venv.
-KOLLA_OPTIONS = """
-[DEFAULT]
-debug = False
-log_dir = /var/log/kolla/placement
-state_path = /var/lib/placement
-osapi_compute_listen = 127.0.0.1
-
-[api]
-auth_strategy = keystone
-
-[cache]
-backend = oslo_cache.memcache_pool
-enabled = True
-memcache_servers = 127.0.0.1:11211
-
-[keystone_authtoken]
-service_type = placement
-www_authenticate_uri = {keystone}
-auth_url = {keystone}
-auth_type = password
-cafile =
-project_domain_id = default
-user_domain_id = default
-project_name = service
-username = placement
-password = secret
-region_name = R
-memcache_security_strategy = ENCRYPT
-memcache_secret_key = secret
-memcached_servers = 127.0.0.1:11211
-
-[oslo_concurrency]
-lock_path = /var/lib/placement/tmp
-
-[oslo_middleware]
-enable_proxy_headers_parsing = True
-
-[oslo_policy]
-enforce_new_defaults = True
-enforce_scope = True
-
-[placement_database]
-connection = mysql+pymysql://placement:secret@127.0.0.1:3306/placement
-connection_recycle_time = 10
-max_pool_size = 1
-max_retries = -1
-
-[placement]
-max_microversion = 1.39
-"""
-
-KOLLA_SITE = """
-Listen 127.0.0.1:8780
-ServerSignature Off
-ServerTokens Prod
-TraceEnable off
-TimeOut 60
-KeepAliveTimeout 60
-LogLevel info
-<VirtualHost *:8780>
-    WSGIDaemonProcess placement-api processes=2 threads=1 user=placement group=placement display-name=%{GROUP} \
-python-home=/var/lib/kolla/venv
-    WSGIProcessGroup placement-api
-    WSGIScriptAlias / /var/lib/kolla/venv/bin/placement-api
-    WSGIApplicationGroup %{GLOBAL}
-    WSGIPassAuthorization On
-    ErrorLogFormat "%M"
-    ErrorLog "/var/log/kolla/placement/placement-api-error.log"
-    LogFormat "%{X-Forwarded-For}i %l %u %t \\"%r\\" %>s %b %D \\"%{Referer}i\\" \\"%{User-Agent}i\\"" logformat
-    CustomLog "/var/log/kolla/placement/placement-api-access.log" logformat
-    <Directory /var/lib/kolla/venv/bin>
-        <Files placement-api>
-            Require all granted
-        </Files>
-    </Directory>
-</VirtualHost>
-"""
-
-#: devstack puts Apache in front of a socket.
-DEVSTACK_SITE = """
-Listen 127.0.0.1:80
-ProxyPass "/placement" "unix:/var/run/uwsgi/placement-api.socket|uwsgi://uwsgi-uds-placement-api" retry=0 acquire=1
-"""
 
 TOKEN = {'X-Auth-Token': 'good-admin', 'OpenStack-API-Version': 'placement 1.20'}
 
@@ -290,19 +85,15 @@ def equipped(host: machine.Machine) -> machine.Machine:
     return host
 
 
-def _check(host: machine.Machine, url: str, newest: str) -> None:
+def _check(host: machine.Machine, url: str) -> None:
     """The service responds, requires a token, and knows its address."""
 
     def request(method: str, path: str, **options: Any) -> httpx.Response:
-        return host.inside(functools.partial(httpx.request, method, f'{url}{path}', timeout=30, **options))
+        return host.inside(functools.partial(httpx.request, method, f'{url}{path}', timeout=60, **options))
 
-    def is_responding() -> bool:
-        ran = host.try_run(f'curl -sf {url}/')
-        return ran.returncode == 0
-
-    wait_until(is_responding, f'nothing responds at {url}')
+    wait_until(lambda: host.try_run(f'curl -sf {url}/').returncode == 0, f'nothing responds at {url}')
     (version,) = request('GET', '/').json()['versions']
-    assert version['max_version'] == newest
+    assert version['max_version'] == '1.39'
     refused = request('GET', '/resource_providers')
     assert refused.status_code == 401, refused.text
     body = {'name': str(uuid.uuid4())}
@@ -318,16 +109,16 @@ def _check(host: machine.Machine, url: str, newest: str) -> None:
 @on_the_machine
 def test_kolla_ansible(equipped: machine.Machine, identity_url: str) -> None:
     """Its options and its virtual host, with MariaDB and memcached."""
-    equipped.path('/etc/placement/placement.conf').write_text(KOLLA_OPTIONS.format(keystone=identity_url))
+    equipped.path('/etc/placement/placement.conf').write_text(_file('kolla/placement.conf', auth_url=identity_url))
     run = 'runuser -u placement -- /var/lib/kolla/venv/bin'
     # What the containers run before the service starts.
     for command in ('placement-manage db sync', 'placement-manage db online_data_migrations'):
         equipped.run(f'{run}/{command}')
     check = equipped.run(f'{run}/placement-status upgrade check')
     assert 'Failure' not in check
-    equipped.path('/etc/apache2/conf-enabled/placement.conf').write_text(KOLLA_SITE)
+    equipped.path('/etc/apache2/conf-enabled/placement.conf').write_text(_file('kolla/apache.conf'))
     equipped.run('systemctl restart apache2')
-    _check(equipped, 'http://127.0.0.1:8780', '1.39')
+    _check(equipped, 'http://127.0.0.1:8780')
     processes = equipped.run('ps -o user:12=,args= -e | grep "[w]sgi:placement"').splitlines()
     assert [line.split()[0] for line in processes] == ['placement'] * 2
     logs = equipped.path('/var/log/kolla/placement')
@@ -344,15 +135,12 @@ def test_kolla_ansible(equipped: machine.Machine, identity_url: str) -> None:
 def test_devstack_behind_apache(equipped: machine.Machine, identity_url: str) -> None:
     """uWSGI on a socket, as in the test above, and Apache in front of it, below a path."""
     equipped.run('systemctl stop apache2')
-    options = OPTIONS.format(home='/var/lib/placement', auth_url=identity_url)
-    equipped.path('/etc/placement/placement.conf').write_text(options)
-    place = 'socket = /var/run/uwsgi/placement-api.socket'
-    ini = UWSGI.format(application='module = placement.wsgi.api:application', place=place)
-    equipped.path('/etc/placement/placement-uwsgi.ini').write_text(ini)
+    equipped.path('/etc/placement/placement.conf').write_text(_file('devstack/placement.conf', auth_url=identity_url))
+    equipped.path('/etc/placement/placement-uwsgi.ini').write_text(_file('devstack/placement-uwsgi.ini'))
     programs = '/var/lib/kolla/venv/bin'
     equipped.run(f'runuser -u placement -- {programs}/placement-manage db sync')
     start = f'{programs}/uwsgi --procname-prefix placement --ini /etc/placement/placement-uwsgi.ini'
     equipped.run(f'systemd-run --unit=devstack@placement-api --uid=placement {start}')
-    equipped.path('/etc/apache2/conf-enabled/placement.conf').write_text(DEVSTACK_SITE)
+    equipped.path('/etc/apache2/conf-enabled/placement.conf').write_text(_file('devstack/apache.conf'))
     equipped.run('systemctl start apache2')
-    _check(equipped, 'http://127.0.0.1/placement', '1.39')
+    _check(equipped, 'http://127.0.0.1/placement')
