@@ -26,19 +26,6 @@ def python() -> str:
     return str(services.environment('nova', ['nova']) / 'python')
 
 
-def options(keystone: identity.Keystone, user: str) -> dict[str, Any]:
-    """The options with which a user authenticates, of keystonemiddleware and of nova alike."""
-    return {
-        'auth_type': 'password',
-        'auth_url': keystone.url,
-        'username': user,
-        'password': identity.PASSWORD,
-        'project_name': keystone.project(user),
-        'user_domain_id': 'default',
-        'project_domain_id': 'default',
-    }
-
-
 @pytest.fixture
 def configuration(
     request: pytest.FixtureRequest, keystone: identity.Keystone, tmp_path: pathlib.Path
@@ -47,11 +34,11 @@ def configuration(
     placement_server.write_configuration(
         tmp_path,
         api={'auth_strategy': 'keystone'},
-        keystone_authtoken=options(keystone, 'placement') | {'www_authenticate_uri': keystone.url},
+        keystone_authtoken=keystone.options('placement'),
         placement={'max_microversion': request.param},
     )
     with placement_server.served(tmp_path) as (url, _):
-        lines = options(keystone, USER) | {'endpoint_override': url}
+        lines = keystone.options(USER) | {'endpoint_override': url}
         file = tmp_path / 'nova.conf'
         file.write_text('[placement]\n' + ''.join(f'{name} = {value}\n' for name, value in lines.items()))
         yield file

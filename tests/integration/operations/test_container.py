@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 
@@ -151,10 +150,9 @@ def test_image_serves_without_root_and_without_writing(builder: Builder, image: 
             pytest.skip(f'not run, the kernel forbids to mount: {ran.stderr}')
         assert 'Read-only file system' in ran.stderr
         command = [*settings['Entrypoint'], '--bind', f'127.0.0.1:{port}', '--workers', '2']
-        with services.running(
-            _inside(root, settings, environ, command), f'http://127.0.0.1:{port}', tmp_path / 'log', os.environ
-        ):
-            created = httpx.post(f'http://127.0.0.1:{port}/resource_providers', json={'name': 'a'}, headers=HEADERS)
+        url = f'http://127.0.0.1:{port}'
+        with services.running(_inside(root, settings, environ, command), url, tmp_path / 'log', os.environ):
+            created = services.fetch('POST', f'{url}/resource_providers', json={'name': 'a'}, headers=HEADERS)
             assert created.status_code == 200, created.text
             test, *check = settings['Healthcheck']['Test']
             assert test == 'CMD'

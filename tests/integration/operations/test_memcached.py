@@ -9,8 +9,6 @@ import socket
 import subprocess
 from collections.abc import Iterator
 
-import httpx
-
 from tests.support import servers
 from tests.support.keystone import keystone
 from tests.support.operations import placement_server, services
@@ -23,34 +21,29 @@ HEADERS = {'X-Auth-Token': 'good-admin'}
 @contextlib.contextmanager
 def _memcached(port: int) -> Iterator[None]:
     command = [services.program('memcached', 'memcached'), '-l', '127.0.0.1', '-p', str(port), '-u', 'nobody']
-
-    def listens() -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(('127.0.0.1', port)) == 0
-
     with subprocess.Popen(command) as process:
         try:
-            wait_until(listens, 'memcached does not start')
+            wait_until(lambda: _listens(f'127.0.0.1:{port}'), 'memcached does not start')
             yield
         finally:
             process.terminate()
 
 
 def _request(url: str) -> None:
-    assert httpx.get(f'{url}/resource_providers', headers=HEADERS).status_code == 200
+    services.fetch('GET', f'{url}/resource_providers', headers=HEADERS).raise_for_status()
 
 
-def _metrics(listener: str) -> str:
-    with contextlib.suppress(httpx.TransportError):
-        return httpx.get(f'{listener}/metrics').text
-    return ''
+def _listens(address: str) -> bool:
+    host, _, port = address.partition(':')
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
 
 
-def _not_cached(listener: str) -> float:
-    wait_until(lambda: 'placement_build_info' in _metrics(listener), 'the exporter does not answer')
-    match = re.search(r'^placement_tokens_not_cached_total (\S+)$', _metrics(listener), re.MULTILINE)
-    assert match
-    return float(match[1])
+def _not_cached(exporter: str) -> float:
+    wait_until(lambda: _listens(exporter), 'the exporter does not answer')
+    text = services.fetch('GET', f'http://{exporter}/metrics').raise_for_status().text
+    (count,) = re.findall(r'^placement_tokens_not_cached_total (\S+)$', text, re.MULTILINE)
+    return float(count)
 
 
 def test_memcached_that_is_stopped_is_logged_and_counted(tmp_path: pathlib.Path) -> None:
@@ -72,10 +65,10 @@ def test_memcached_that_is_stopped_is_logged_and_counted(tmp_path: pathlib.Path)
             with _memcached(memcached):
                 for _ in range(REQUESTS):
                     _request(url)
-                assert _not_cached(f'http://{bind}') == 0
+                assert _not_cached(bind) == 0
             for _ in range(REQUESTS):
                 _request(url)
-            assert _not_cached(f'http://{bind}') == REQUESTS
+            assert _not_cached(bind) == REQUESTS
             warning = f'WARNING placement.web.authentication [-] memcached (127.0.0.1:{memcached}) does not keep tokens'
             assert re.sub(r'\[None req-.*?\]', '[-]', log.read_text()).count(warning) == 1
             with _memcached(memcached):

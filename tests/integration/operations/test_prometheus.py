@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import shutil
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from tests.support import servers
+from tests.support.http_client import claim_body
 from tests.support.operations import placement_server, services
 from tests.support.operations.load import HEADERS
 from tests.support.waiting import wait_until
@@ -67,21 +69,25 @@ class Prometheus:
     def __init__(self, url: str) -> None:
         self._url = url
 
+    def _get(self, path: str, **parameters: str) -> dict[str, Any]:
+        answer = services.fetch('GET', f'{self._url}/api/v1/{path}', params=parameters).json()
+        assert answer['status'] == 'success', f'{path} {parameters}: {answer}'
+        return dict(answer)
+
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Evaluate an expression now. The test fails at an error or a warning."""
-        answer = httpx.post(f'{self._url}/api/v1/query', data={'query': expression}).json()
-        assert answer['status'] == 'success', f'{expression}: {answer}'
+        answer = self._get('query', query=expression)
         assert not answer.get('warnings'), f'{expression}: {answer}'
         result: list[dict[str, Any]] = answer['data']['result']
         return result
 
     def metrics(self) -> set[str]:
         """The names of all metrics that it has stored."""
-        return set(httpx.get(f'{self._url}/api/v1/label/__name__/values').json()['data'])
+        return set(self._get('label/__name__/values')['data'])
 
     def rules(self) -> list[dict[str, Any]]:
         """The rules with the result of their last evaluation."""
-        groups = httpx.get(f'{self._url}/api/v1/rules').json()['data']['groups']
+        groups = self._get('rules')['data']['groups']
         return [rule for group in groups for rule in group['rules']]
 
 
@@ -134,7 +140,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 
 def _prepare(url: str) -> None:
-    with httpx.Client(base_url=url, headers=HEADERS) as client:
+    with httpx.Client(base_url=url, headers=HEADERS, timeout=services.START_SECONDS) as client:
         name = '00000000-0000-4000-8000-000000000001'
         client.post('/resource_providers', json={'name': 'host', 'uuid': name}).raise_for_status()
         records = {'VCPU': {'total': 16, 'allocation_ratio': 4.0}, 'MEMORY_MB': {'total': 4096, 'reserved': 512}}
@@ -142,16 +148,14 @@ def _prepare(url: str) -> None:
         client.put(f'/resource_providers/{name}/inventories', json=body).raise_for_status()
         members = {'aggregates': [AGGREGATE], 'resource_provider_generation': 1}
         client.put(f'/resource_providers/{name}/aggregates', json=members).raise_for_status()
-        claim = {'allocations': {name: {'resources': {'VCPU': 4}}}, 'project_id': 'p', 'user_id': 'u'}
-        for consumer, amount in (('c0000001', 4), ('c0000002', 400)):
-            claim['allocations'] = {name: {'resources': {'VCPU': amount}}}
-            path = f'/allocations/{consumer}-0000-4000-8000-000000000000'
-            client.put(path, json=claim | {'consumer_generation': None})
+        for amount, status in ((4, 204), (400, 409)):
+            claimed = client.put(f'/allocations/{uuid.uuid4()}', json=claim_body({name: {'VCPU': amount}}))
+            assert claimed.status_code == status, claimed.text
 
 
 def _make_traffic(url: str) -> None:
     for path in ('/allocation_candidates?resources=VCPU:1', '/allocation_candidates?resources=VCPU:999', '/traits'):
-        assert httpx.get(f'{url}{path}', headers=HEADERS).status_code == 200
+        services.fetch('GET', f'{url}{path}', headers=HEADERS).raise_for_status()
 
 
 def _names(expression: str) -> set[str]:

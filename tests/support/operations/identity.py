@@ -58,6 +58,19 @@ class Keystone:
 
     url: str
 
+    def options(self, user: str) -> dict[str, str]:
+        """The options with which a user authenticates, of keystonemiddleware and of nova alike."""
+        return {
+            'auth_type': 'password',
+            'auth_url': self.url,
+            'www_authenticate_uri': self.url,
+            'username': user,
+            'password': PASSWORD,
+            'project_name': self.project(user),
+            'user_domain_id': 'default',
+            'project_domain_id': 'default',
+        }
+
     def authenticate(self, user: str, *, system: bool = False) -> httpx.Response:
         """Request a token of ``user``. The answer has it in ``X-Subject-Token``.
 

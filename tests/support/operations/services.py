@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import pathlib
 import shutil
@@ -23,6 +24,8 @@ from tests.support.waiting import wait_until
 
 INSTALL_SECONDS = 600
 START_SECONDS = 60
+#: Sends a request. By default httpx waits for five seconds, which is too short on a busy machine.
+fetch = functools.partial(httpx.request, timeout=START_SECONDS)
 ROOT = str(pathlib.Path(placement.__file__).parents[1])
 
 
