@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import servers
+from tests.support.operations import services
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
@@ -44,25 +45,30 @@ def scrape(server: Server) -> str:
         return str(answer.read().decode())
 
 
-def send(server: Server, requests: int) -> None:
-    """Send requests that are counted as those for ``/resource_providers``."""
+def value(server: Server, sample: str) -> float:
+    """The sum of the samples whose name and labels match a regular expression."""
+    return sum(map(float, re.findall(rf'^{sample} (\S+)$', scrape(server), re.MULTILINE)))
+
+
+def search(server: Server, requests: int) -> None:
+    """Send searches, which ``count`` counts."""
     for _ in range(requests):
-        request = urllib.request.Request(f'{server.url}/resource_providers', headers={'X-Auth-Token': 'admin'})
+        request = urllib.request.Request(
+            f'{server.url}/allocation_candidates?resources=VCPU:1',
+            headers={'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'},
+        )
         with urllib.request.urlopen(request, timeout=SECONDS):
             pass
 
 
-def count(server: Server) -> int:
-    """The number of requests for ``/resource_providers`` since the start of the service."""
-    values = re.findall(
-        r'^placement_requests_total{.*route="/resource_providers".*} (\S+)$', scrape(server), re.MULTILINE
-    )
-    return int(sum(map(float, values)))
+def count(server: Server) -> float:
+    """The number of searches since the start of the service."""
+    return value(server, 'placement_requests_total{.*route="/allocation_candidates".*}')
 
 
 def test_an_exporter_that_was_killed_is_started_again(server: Server) -> None:
     before = count(server)
-    send(server, 10)
+    search(server, 10)
     assert count(server) == before + 10
     killed = server.exporter()
     assert killed is not None
@@ -87,12 +93,17 @@ def reload(server: Server) -> None:
 
 
 def test_reloads_leave_no_files_and_lose_no_counts(server: Server, directory: pathlib.Path) -> None:
+    """Whether the last one found a valid configuration is shown. None of them reloads the cache."""
     requests = count(server)
-    for _ in range(3):
-        send(server, 10)
+    for configuration, success in (('', 1), ('[metrics]\nallocation_refresh_interval = nonsense\n', 0), ('', 1)):
+        (directory / 'placement.conf').write_text(configuration)
+        search(server, 10)
         requests += 10
         reload(server)
         assert count(server) == requests
+        assert value(server, 'placement_config_reload_success') == success
+    assert value(server, 'placement_cache_refresh_duration_seconds_count') > 0
+    assert value(server, 'placement_cache_reloads_total') == 0
     numbers = {file.stem.rpartition('_')[2] for file in directory.glob('placement-metrics-*/*.db')}
     # The master, the exporter, two workers, and during a reload two more.
     assert len(numbers) <= 6
@@ -112,3 +123,26 @@ def test_idle_connections_keep_neither_threads_nor_descriptors(server: Server) -
         assert len(list(pathlib.Path(f'/proc/{exporter}/fd').iterdir())) < 200
         # The last one is within the limit of connections, and is closed because it sends nothing.
         assert idle[-1].recv(1) == b''
+
+
+def test_it_does_not_outlive_a_killed_service(tmp_path: pathlib.Path) -> None:
+    server = servers.launch(f'sqlite:///{tmp_path}/placement.sqlite', tmp_path)
+    server.wait_until_ready()
+    server.process.kill()
+
+    def is_answered() -> bool:
+        with contextlib.suppress(OSError):
+            return bool(scrape(server))
+        return False
+
+    wait_until(lambda: not is_answered(), server.tail)
+    server.process.wait(SECONDS)
+
+
+def test_a_taken_port_is_reported_and_does_not_stop_the_service(tmp_path: pathlib.Path) -> None:
+    with services.taken_port() as port:
+        environment = {'OS_METRICS__BIND': f'127.0.0.1:{port}'}
+        url = f'sqlite:///{tmp_path}/placement.sqlite'
+        with servers.serving(url, tmp_path, metrics=False, environment=environment) as server:
+            wait_until(lambda: f'Cannot listen on 127.0.0.1:{port}' in server.log.read_text(), server.tail)
+            search(server, 1)
