@@ -16,12 +16,10 @@ from importlib import metadata
 
 import pytest
 
-from tests.support import preforked, servers
+from tests.support import api_process, preforked, servers
+from tests.support.api_process import SECONDS, Service, answer, request
 from tests.support.operations import services
 from tests.support.waiting import wait_until
-
-PROGRAM = str(pathlib.Path(sys.executable).with_name('placement-api'))
-SECONDS = 60
 
 
 def _environment(**variables: str) -> dict[str, str]:
@@ -30,147 +28,58 @@ def _environment(**variables: str) -> dict[str, str]:
     return services.clean_environ(**{'PYTHONWARNINGS': 'error,ignore::ResourceWarning', **variables})
 
 
-def _fails(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
+def _rejects(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
     """Run placement-api, which must not start, and return the one line that it prints."""
-    ended = subprocess.run(
-        [PROGRAM, *arguments],
-        check=False,
-        cwd=cwd,
-        env=_environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    return _only_line(ended.returncode, ended.stdout, ended.stderr)
-
-
-def _only_line(status: int, out: str, err: str) -> str:
-    assert status == 1
-    assert out == ''
-    (line,) = err.splitlines()
+    ended = preforked.run('placement-api', arguments, _environment(**variables), cwd)
+    assert (ended.returncode, ended.stdout) == (1, '')
+    (line,) = ended.stderr.splitlines()
     return line
 
 
-def _rejects(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
-    """As ``_fails``, in a process that has the modules already: to import them takes all of the time otherwise."""
-    ended = preforked.run('placement-api', arguments, _environment(**variables), cwd)
-    return _only_line(ended.returncode, ended.stdout, ended.stderr)
-
-
-class _Service:
-    """A running placement-api and its output."""
-
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log: pathlib.Path) -> None:
-        self.process = process
-        self.port = port
-        self.log = log
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(('127.0.0.1', self.port), timeout=SECONDS)
-
-    def send(self, request: bytes) -> bytes:
-        """Send raw bytes and return everything received until the service closes the connection."""
-        with self.connect() as connection:
-            # The service may answer and close the connection before it has read everything.
-            with contextlib.suppress(OSError):
-                connection.sendall(request)
-                connection.shutdown(socket.SHUT_WR)
-            return _read(connection)
-
-    def get(self, path: str) -> bytes:
-        return self.send(_request('GET', path, b''))
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(SECONDS)
-
-
-def _read(connection: socket.socket) -> bytes:
-    answer = b''
-    with contextlib.suppress(ConnectionResetError):
-        while part := connection.recv(65536):
-            answer += part
-    return answer
-
-
-def _request(method: str, path: str, body: bytes, *headers: str) -> bytes:
-    lines = [
-        f'{method} {path} HTTP/1.1',
-        'Host: localhost',
-        'X-Auth-Token: admin',
-        'OpenStack-API-Version: placement 1.29',
-        'Connection: close',
-        *(headers or (['Content-Type: application/json', f'Content-Length: {len(body)}'] if body else [])),
-        '',
-        '',
-    ]
-    return '\r\n'.join(lines).encode() + body
-
-
-def _status(answer: bytes) -> int:
-    return int(answer.split(b' ', 2)[1])
-
-
-@contextlib.contextmanager
-def _running(cwd: pathlib.Path, *arguments: str, **variables: str) -> Iterator[_Service]:
-    port, log = servers.free_port(), cwd / 'placement-api.log'
-    command = [PROGRAM, '--bind', f'127.0.0.1:{port}', *arguments]
-    with services.running(command, f'http://127.0.0.1:{port}', log, _environment(**variables)) as process:
-        yield _Service(process, port, log)
-
-
-def _wait(service: _Service, path: str = '/') -> None:
-    def is_ready() -> bool:
-        assert service.process.poll() is None, service.log.read_text()
-        with contextlib.suppress(ConnectionRefusedError):
-            return service.get(path).startswith((b'HTTP/1.0 200', b'HTTP/1.1 200'))
-        return False
-
-    wait_until(is_ready, service.log.read_text)
+def _run(directory: pathlib.Path, *arguments: str, **variables: str) -> contextlib.AbstractContextManager[Service]:
+    return api_process.running(directory, *arguments, environ=_environment(**variables))
 
 
 @pytest.fixture(scope='module')
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Service]:
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """placement-api --dev in an empty directory."""
-    with _running(tmp_path_factory.mktemp('dev'), '--dev') as service:
+    with _run(tmp_path_factory.mktemp('dev'), '--dev') as service:
         yield service
 
 
-def test_dev_prints_where_everything_is_and_no_warnings(dev: _Service) -> None:
+def test_dev_prints_where_everything_is_and_no_warnings(dev: Service) -> None:
     text = dev.log.read_text()
-    assert f'http://127.0.0.1:{dev.port}' in text
+    assert 'http://{}:{}'.format(*dev.address) in text
     assert str(dev.log.parent / 'placement-dev.sqlite') in text
     for word in ('Warning', 'WARNING', 'ERROR', 'Traceback', 'gunicorn'):
         assert word not in text
 
 
-def test_each_request_is_one_short_line_of_the_log(dev: _Service) -> None:
-    dev.send(_request('GET', '/traits?name=in:CUSTOM_A', b''))
-    lines = [line for line in dev.log.read_text().splitlines() if 'CUSTOM_A' in line]
-    (line,) = lines
+def test_each_request_is_one_short_line_of_the_log(dev: Service) -> None:
+    dev.send(request('GET', '/traits?name=in:CUSTOM_A'))
+    (line,) = [line for line in dev.log.read_text().splitlines() if 'CUSTOM_A' in line]
     request_line = re.escape('127.0.0.1 "GET /traits?name=in:CUSTOM_A" status: 200')
     assert re.fullmatch(rf'\d\d:\d\d:\d\d INFO {request_line} len: \d+ microversion: .* time: .*', line)
 
 
 @pytest.fixture(scope='module')
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Service]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """placement-api with one worker of one thread, and the headers of CORS and of proxies."""
     directory = tmp_path_factory.mktemp('service')
     settings = {
-        **_settings(directory),
-        'OS_PLACEMENT_CONFIG_DIR': str(directory),
+        **api_process.settings(directory),
         'OS_CORS__ALLOWED_ORIGIN': 'http://dashboard',
         'OS_OSLO_MIDDLEWARE__ENABLE_PROXY_HEADERS_PARSING': 'true',
     }
-    with _running(directory, '--workers', '1', '--threads', '1', **settings) as service:
+    with _run(directory, '--workers', '1', '--threads', '1', **settings) as service:
         yield service
 
 
-def test_all_lines_have_one_format(service: _Service) -> None:
-    service.send(_request('GET', '/traits?name=in:CUSTOM_B', b''))
+def test_all_lines_have_one_format(service: Service) -> None:
+    service.send(request('GET', '/traits?name=in:CUSTOM_B'))
     (worker,) = _workers(service)[-1:]
     service.process.send_signal(signal.SIGHUP)
-    _wait_for_line(service, f'Worker exiting (pid: {worker})')
+    service.wait_for_line(f'Worker exiting (pid: {worker})')
     lines = service.log.read_text().splitlines()
     form = re.compile(r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ (INFO|WARNING|ERROR) [a-z_.]+ \[.*\] \S.*')
     assert [line for line in lines if not form.fullmatch(line)] == []
@@ -180,28 +89,28 @@ def test_all_lines_have_one_format(service: _Service) -> None:
     wait_until(lambda: _workers(service)[-1] != worker)
 
 
-def test_lines_about_a_request_have_its_id_and_nothing_that_its_headers_forge(service: _Service) -> None:
+def test_lines_about_a_request_have_its_id_and_nothing_that_its_headers_forge(service: Service) -> None:
     """Also of requests that no user sent: one that is malformed, and a preflight of CORS."""
     forwarded = 'X-Forwarded-For: 2001:db8::7 "GET /forged" status: 200'
     responses = [
-        service.send(_request('GET', '/traits', b'', forwarded)),
+        service.send(request('GET', '/traits', b'', forwarded)),
         service.send(b'GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n'),
-        service.send(_request('GET', '/usages', b'')),
-        service.send(_request('OPTIONS', '/traits', b'', 'Origin: http://dashboard')),
+        service.send(request('GET', '/usages')),
+        service.send(request('OPTIONS', '/traits', b'', 'Origin: http://dashboard')),
     ]
-    assert [_status(response) for response in responses] == [200, 400, 400, 200]
-    _wait_for_line(service, '"OPTIONS /traits" status: 200')
+    assert [response.status for response in responses] == [200, 400, 400, 200]
+    service.wait_for_line('"OPTIONS /traits" status: 200')
     lines = [line for line in service.log.read_text().splitlines() if ' status: ' in line][-4:]
-    ids = [re.search(rb'(?i)x-openstack-request-id: (\S+)', response) for response in responses]
+    ids = [response.getheader('x-openstack-request-id') for response in responses]
     contexts = [re.search(r'\[None (\S+) (.*?)\] \S* "', line) for line in lines]
-    assert [match and match[1].encode() for match in contexts] == [match and match[1] for match in ids]
+    assert [match and match[1] for match in contexts] == ids
     users = [match and match[2].startswith('admin') for match in contexts]
     assert users == [True, False, True, False]
     assert '] 2001:db8::7%20%22GET%20/forged%22%20status:%20200 "GET /traits" status: 200' in lines[0]
 
 
 @pytest.mark.parametrize('sent', [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: _Service, sent: int) -> None:
+def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: Service, sent: int) -> None:
     """The signal arrives before the worker handles any itself; the master starts another one."""
     for _ in range(3):
         workers = _workers(service)
@@ -210,20 +119,19 @@ def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: _Service, 
         # It has not done anything but write that line.
         just_forked = _workers(service)[-1]
         os.kill(just_forked, sent)
-        _wait_for_line(service, f'Worker exiting (pid: {just_forked})')
-    _wait(service)
+        service.wait_for_line(f'Worker exiting (pid: {just_forked})')
+    wait_until(service.answers)
 
 
-def _workers(service: _Service) -> list[int]:
+def _workers(service: Service) -> list[int]:
     return [int(pid) for pid in re.findall(r'Booting worker with pid: (\d+)', service.log.read_text())]
 
 
 def test_the_data_can_be_in_another_directory_and_is_kept(tmp_path: pathlib.Path) -> None:
     database = tmp_path / 'my data?.sqlite'
     for status in (200, 409):
-        with _running(tmp_path, '--dev', '--database', str(database)) as service:
-            answer = service.send(_request('POST', '/resource_providers', b'{"name": "a"}'))
-            assert _status(answer) == status
+        with _run(tmp_path, '--dev', '--database', str(database)) as service:
+            assert service.send(request('POST', '/resource_providers', b'{"name": "a"}')).status == status
             assert service.stop() == 0
     assert database.exists()
     assert not (tmp_path / 'placement-dev.sqlite').exists()
@@ -235,35 +143,33 @@ _CHUNKED = ('Content-Type: application/json', 'Transfer-Encoding: chunked')
 @pytest.mark.parametrize(
     ('request_bytes', 'status'),
     [
-        (_request('GET', '/' + 'x' * 1_000_000, b''), 431),
-        (_request('\xff', '/', b''), 405),
-        (_request('GET', '/traits/%FF%FE', b''), 404),
-        (_request('GET', '/', b'', 'Content-Length: x'), 400),
-        (_request('POST', '/resource_providers', b'{', 'Content-Type: application/json', 'Content-Length: 99'), 400),
-        (_request('POST', '/resource_providers', b'100001\r\n' + b' ' * 0x100001 + b'\r\n0\r\n\r\n', *_CHUNKED), 413),
-        (_request('POST', '/resource_providers', b'd\r\n{"name": "c1"\r\n1\r\n}\r\n0\r\n\r\n', *_CHUNKED), 200),
-        (_request('POST', '/resource_providers', b'nonsense\r\n', *_CHUNKED), 400),
+        (request('GET', '/' + 'x' * 1_000_000), 431),
+        (request('\xff', '/'), 405),
+        (request('GET', '/traits/%FF%FE'), 404),
+        (request('GET', '/', b'', 'Content-Length: x'), 400),
+        (request('POST', '/resource_providers', b'{', 'Content-Type: application/json', 'Content-Length: 99'), 400),
+        (request('POST', '/resource_providers', b'100001\r\n' + b' ' * 0x100001 + b'\r\n0\r\n\r\n', *_CHUNKED), 413),
+        (request('POST', '/resource_providers', b'd\r\n{"name": "c1"\r\n1\r\n}\r\n0\r\n\r\n', *_CHUNKED), 200),
+        (request('POST', '/resource_providers', b'nonsense\r\n', *_CHUNKED), 400),
     ],
     ids=range(8),
 )
-def test_malformed_requests_leave_no_traceback(dev: _Service, request_bytes: bytes, status: int) -> None:
-    assert _status(dev.send(request_bytes)) == status
-    assert _status(dev.get('/')) == 200
+def test_malformed_requests_leave_no_traceback(dev: Service, request_bytes: bytes, status: int) -> None:
+    assert dev.send(request_bytes).status == status
+    assert dev.answers()
     assert 'Traceback' not in dev.log.read_text()
 
 
 def test_sigterm_finishes_the_requests_in_progress(tmp_path: pathlib.Path) -> None:
-    with _running(tmp_path, '--dev', '--workers', '2') as service, service.connect() as connection:
-        body = b'{"name": "in flight"}'
-        request = _request('POST', '/resource_providers', body)
-        connection.sendall(request[:-1])
+    with _run(tmp_path, '--dev', '--workers', '2') as service, service.connect() as connection:
+        data = request('POST', '/resource_providers', b'{"name": "in flight"}')
+        connection.sendall(data[:-1])
         # A worker has accepted the connection when a later one has been answered.
-        assert _status(service.get('/')) == 200
+        assert service.answers()
         service.process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(ConnectionRefusedError):
-            wait_until(lambda: not service.get('/'))
-        connection.sendall(request[-1:])
-        assert _status(_read(connection)) == 200
+        wait_until(lambda: not service.answers())
+        connection.sendall(data[-1:])
+        assert answer(connection).status == 200
         assert service.process.wait(SECONDS) == 0
 
 
@@ -274,16 +180,16 @@ def test_reload_uses_a_valid_configuration_and_ignores_an_invalid_one(tmp_path: 
         '[api]\nauth_strategy = noauth2\nmax_request_body_size = {size}\n'
     )
     file.write_text(good.format(size=2000))
-    request = _request('POST', '/resource_providers', b'{"name": "a"}'.ljust(3000))
-    with _running(tmp_path, '--workers', '2', OS_PLACEMENT_CONFIG_DIR=str(tmp_path)) as service:
-        assert _status(service.send(request)) == 413
+    large = request('POST', '/resource_providers', b'{"name": "a"}'.ljust(3000))
+    with _run(tmp_path, '--workers', '2', OS_PLACEMENT_CONFIG_DIR=str(tmp_path)) as service:
+        assert service.send(large).status == 413
         file.write_text('[api]\nauth_strategy = nonsense\n')
         service.process.send_signal(signal.SIGHUP)
-        _wait_for_line(service, 'The previous configuration stays in use')
-        assert _status(service.send(request)) == 413
+        service.wait_for_line('The previous configuration stays in use')
+        assert service.send(large).status == 413
         file.write_text(good.format(size=4000))
         service.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: _status(service.send(request)) != 413)
+        wait_until(lambda: service.send(large).status != 413)
         assert service.stop() == 0
 
 
@@ -297,13 +203,14 @@ def test_the_configuration_can_be_named_and_unknown_options_are_reported_once(tm
         f'[metrics]\nbind = 127.0.0.1:{metrics}\n'
     )
     named = ['--config-file', str(file), '--config-dir', str(directory)]
-    with _running(tmp_path, '--workers', '2', *named, OS_PLACEMENT_CONFIG_DIR='/') as service:
-        assert _status(service.send(_request('GET', '/traits', b''))) == 200
+    with _run(tmp_path, '--workers', '2', *named, OS_PLACEMENT_CONFIG_DIR='/') as service:
+        assert service.send(request('GET', '/traits')).status == 200
         # The process of the metrics has the same configuration.
-        _wait(_Service(service.process, metrics, service.log), '/healthcheck/ready')
+        exporter = Service(service.process, ('127.0.0.1', metrics), service.log)
+        wait_until(lambda: exporter.answers('/healthcheck/ready'), service.log.read_text)
         service.process.send_signal(signal.SIGHUP)
-        _wait_for_line(service, 'Handling signal: hup')
-        assert _status(service.send(_request('GET', '/traits', b''))) == 200
+        service.wait_for_line('Handling signal: hup')
+        assert service.send(request('GET', '/traits')).status == 200
         assert service.stop() == 0
     warning = f'This service does not have the option [placement_database] max_retries in {file}: '
     assert service.log.read_text().count(warning) == 1
@@ -314,20 +221,15 @@ def test_a_unix_socket_is_for_the_user_and_the_group(tmp_path: pathlib.Path) -> 
         f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nsync_on_startup = true\n'
         f'[api]\nauth_strategy = noauth2\n[server]\nworkers = 2\nthreads = 3\n'
     )
-    path = tmp_path / 'api.sock'
-    command = [PROGRAM, '--bind', f'unix:{path}']
     environ = _environment(OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
-    with services.running(command, 'http://placement/', tmp_path / 'log', environ, uds=path):
+    with api_process.running(tmp_path, environ=environ, unix=True) as service:
+        path = pathlib.Path(str(service.address))
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
-        wait_until(lambda: (tmp_path / 'log').read_text().count('Booting worker') == 2)
-    text = (tmp_path / 'log').read_text()
+        wait_until(lambda: len(_workers(service)) == 2)
+    text = service.log.read_text()
     release = re.escape(f'placement {metadata.version("placement")}, configuration: {tmp_path}/placement.conf, ')
     assert re.search(rf'INFO placement.cmd.api .*{release}ready on unix:{path}$', text, flags=re.MULTILINE), text
     assert text.count('Booting worker') == 2
-
-
-def _wait_for_line(service: _Service, text: str, count: int = 1) -> None:
-    wait_until(lambda: service.log.read_text().count(text) >= count, service.log.read_text)
 
 
 # Rejections to start ----------------------------------------------------------------------------------------------
@@ -336,7 +238,7 @@ def _wait_for_line(service: _Service, text: str, count: int = 1) -> None:
 def test_a_port_in_use_is_one_line(tmp_path: pathlib.Path) -> None:
     with socket.create_server(('127.0.0.1', 0)) as taken:
         address = f'127.0.0.1:{taken.getsockname()[1]}'
-        line = _fails('--dev', '--bind', address, cwd=tmp_path)
+        line = _rejects('--dev', '--bind', address, cwd=tmp_path)
     assert line == f'placement-api: Cannot listen on {address}: Address already in use.'
 
 
@@ -387,7 +289,7 @@ def _import_wsgi(program: str, **variables: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [sys.executable, '-c', program],
         check=False,
-        env=_environment(OS_PLACEMENT_CONFIG_DIR='/', **variables),
+        env=_environment(**{'OS_PLACEMENT_CONFIG_DIR': '/', **variables}),
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -403,13 +305,13 @@ def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path) -> Non
         'request = webob.Request.blank("/resource_providers", headers={"X-Auth-Token": "admin"})\n'
         'response = request.get_response(application)\n'
         'print(response.status_code, [name for name in sys.modules if name.startswith("eventlet")])\n',
-        **_settings(tmp_path),
+        **api_process.settings(tmp_path),
     )
     assert ended.stdout.splitlines()[-1] == '200 []', ended.stderr
 
 
 def test_wsgi_warns_if_nothing_serves_the_metrics(tmp_path: pathlib.Path) -> None:
-    settings = _settings(tmp_path)
+    settings = api_process.settings(tmp_path)
     bind, page = {'OS_METRICS__BIND': '127.0.0.1:1'}, {'OS_METRICS__PAGE': 'true'}
     for option in (bind, page):
         ended = _import_wsgi('import placement.wsgi', **settings, **option)
@@ -420,14 +322,6 @@ def test_wsgi_warns_if_nothing_serves_the_metrics(tmp_path: pathlib.Path) -> Non
     ended = _import_wsgi('import placement.wsgi', PROMETHEUS_MULTIPROC_DIR=str(counts), **settings, **bind, **page)
     assert ended.returncode == 0, ended.stderr
     assert 'WARNING' not in ended.stdout
-
-
-def _settings(directory: pathlib.Path) -> dict[str, str]:
-    return {
-        'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{directory}/placement.sqlite',
-        'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
-        'OS_API__AUTH_STRATEGY': 'noauth2',
-    }
 
 
 def test_wsgi_that_cannot_start_reports_it_in_one_line() -> None:
