@@ -1,4 +1,4 @@
-"""Provider caches on each database: equal to the tables, never outdated, one round trip, also after a fork."""
+"""Provider caches on each database: equal to the tables, never outdated, also after a fork."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from placement.cache.refresh import ProviderCache
 from placement.db import change_log
 from placement.db.api import Database
-from tests.support import applications, caches, databases, servers, tcp_proxy
+from tests.support import applications, caches, databases, servers
 from tests.support.cache_equality import compare
 
 
@@ -46,33 +46,6 @@ def test_answered_changes_are_found(setting: databases.Setting, pair: list[serve
 @databases.EVERYWHERE
 def test_caches_equal_the_tables_while_writers_are_killed(pair: list[servers.Server], db: Database) -> None:
     caches.stay_equal(pair, [db])
-
-
-@databases.ON_EACH
-def test_a_search_with_nothing_changed_is_one_round_trip(database: sa.URL, db: Database) -> None:
-    """Counted on the wire, including what drivers and pools add."""
-    with tcp_proxy.counting(database) as (proxy, through), applications.database(through) as watched:
-        provider_cache = ProviderCache(watched)
-        # Drivers prepare a frequent statement.
-        for _ in range(10):
-            provider_cache.up_to_date()
-        proxy.trips = 0
-        for _ in range(20):
-            provider_cache.up_to_date()
-        assert proxy.trips == 20
-
-
-@databases.ON_EACH
-def test_an_ended_connection_is_replaced(database: sa.URL, db: Database) -> None:
-    provider_cache = ProviderCache(db)
-    state = provider_cache.up_to_date()
-    for _ in range(2):
-        databases.end_connections(database)
-        assert provider_cache.up_to_date() is state
-    db.write(change_log.record_names)
-    databases.end_connections(database)
-    provider_cache.up_to_date()
-    compare(provider_cache, db)
 
 
 @databases.ON_EACH

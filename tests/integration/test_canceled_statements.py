@@ -139,15 +139,19 @@ def test_a_time_limit_of_idle_transactions(database: sa.URL) -> None:
 
 
 def test_a_connection_that_has_ended_is_replaced(database: sa.URL) -> None:
+    """Also that of a search, which has what was written meanwhile."""
     with applications.application(database) as app:
         host, path = create_provider(app, VCPU=10), f'/allocations/{uuid.uuid4()}'
-        for method, body, status in (
-            ('PUT', races.claim([host], None), 204),
-            ('GET', None, 200),
-            ('DELETE', None, 204),
+        for method, body, status, is_found in (
+            ('GET', None, 200, True),
+            ('PUT', races.claim([host], None), 204, False),
+            ('DELETE', None, 204, True),
         ):
             databases.end_connections(database)
             assert send_request(app, method, path, body).status_int == status
+            databases.end_connections(database)
+            found = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:10')
+            assert (host in found.json['provider_summaries']) == is_found
 
 
 @pytest.mark.parametrize('failing_call', ['statement', 'commit'])

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from placement.db import migration
 from tests.support import applications, databases, races, tcp_proxy
+from tests.support.event_hooks import listening
 from tests.support.http_client import create_provider, send_request
 
 pytestmark = databases.ON_EACH
@@ -51,12 +52,13 @@ class OpenConnections:
 @pytest.fixture
 def connections() -> Iterator[OpenConnections]:
     counter = OpenConnections()
-    listeners = [('connect', counter.opened), ('close', counter.closed), ('close_detached', counter.closed)]
-    for event, listener in listeners:
-        sa.event.listen(sa.pool.Pool, event, listener)
-    yield counter
-    for event, listener in listeners:
-        sa.event.remove(sa.pool.Pool, event, listener)
+    pool = sa.pool.Pool
+    with (
+        listening(pool, 'connect', counter.opened),
+        listening(pool, 'close', counter.closed),
+        listening(pool, 'close_detached', counter.closed),
+    ):
+        yield counter
 
 
 @pytest.mark.parametrize(('size', 'overflow'), [(2, 1), (1, 0), (8, 0)])
@@ -87,18 +89,6 @@ def test_a_process_has_no_more_than_the_limit(
     assert 0 < connections.most <= size + overflow
 
 
-def test_a_request_waits_for_a_lock_for_seconds(database: sa.URL) -> None:
-    options = {'lock_wait_timeout': 1, 'max_transaction_retries': 1}
-    with applications.application(database, placement_database=options) as app:
-        host = create_provider(app, VCPU=100)
-        with holding(database, f"SELECT id FROM placement_resource_providers WHERE uuid = '{host}' FOR UPDATE"):
-            claim = in_thread(send_request, app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
-            response = claim.result(timeout=30)
-        assert response.status_int == 409
-        assert response.json['errors'][0]['code'] == 'placement.concurrent_update'
-        assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None)).status_int == 204
-
-
 LOCK = {
     'postgresql': 'LOCK TABLE placement_resource_providers, placement_change_log_slots IN ACCESS EXCLUSIVE MODE',
     'mysql': 'LOCK TABLES placement_resource_providers WRITE, placement_change_log_slots WRITE',
@@ -110,12 +100,12 @@ LOCK = {
 def test_a_request_that_is_not_answered_fails_after_one_timeout(
     database: sa.URL, connections: OpenConnections, silence: str, method: str
 ) -> None:
-    with contextlib.ExitStack() as stack:
-        port = database.port or tcp_proxy.PORTS[database.get_backend_name()]
-        proxy = stack.enter_context(tcp_proxy.Silencer(database.host or '', port))
-        through = database.set(host='127.0.0.1', port=proxy.port)
-        options = {'socket_timeout': 1, 'lock_wait_timeout': 0}
-        app = stack.enter_context(applications.application(through, placement_database=options))
+    options = {'socket_timeout': 1, 'lock_wait_timeout': 0}
+    with (
+        tcp_proxy.silencing(database) as (proxy, through),
+        applications.application(through, placement_database=options) as app,
+        contextlib.ExitStack() as stack,
+    ):
         host = create_provider(app, VCPU=100)
         if silence == 'proxy':
             proxy.is_silent = True

@@ -30,17 +30,6 @@ def group() -> Iterator[mysql.Cluster]:
         yield started
 
 
-def test_another_member_takes_over_from_a_killed_primary(group: mysql.Cluster) -> None:
-    primary = group.primary()
-    assert primary is not None
-    group.kill(primary.number)
-    wait_until(lambda: group.primary() is not None)
-    successor = group.primary()
-    assert successor != primary
-    group.restart(primary.number)
-    assert group.primary() == successor
-
-
 #: Seconds that a planned switchover may take under load. Without a limit of ours, statements wait 50 s for a row lock.
 MAX_SWITCHOVER_SECONDS = 40
 

@@ -17,7 +17,7 @@ from placement.cache.refresh import ProviderCache
 from tests.support import applications, databases, servers, tcp_proxy
 from tests.support.cache_equality import assert_same
 from tests.support.event_hooks import listening
-from tests.support.http_client import create_provider, demand
+from tests.support.http_client import claim_body, create_provider, demand
 from tests.support.waiting import wait_until
 
 pytestmark = databases.on(*databases.defaults(), databases.mysqlclient())
@@ -56,9 +56,7 @@ def totals(*classes: str) -> dict[str, dict[str, int]]:
 
 def claim(hosts: Sequence[str], classes: Sequence[str], generation: int | None = None) -> dict[str, Any]:
     """The entry of a consumer with one of each class of each host."""
-    allocations = {host: {'resources': dict.fromkeys(classes, 1)} for host in hosts}
-    owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': generation}
-    return {'allocations': allocations, **owner}
+    return claim_body({host: dict.fromkeys(classes, 1) for host in hosts}, generation)
 
 
 @pytest.fixture(scope='module')
@@ -100,6 +98,7 @@ def host(watched: Watched) -> str:
         '/traits/HW_CPU_X86_VMX',
         '/resource_classes',
         '/resource_classes/VCPU',
+        '/allocation_candidates?resources=VCPU:1',
     ],
 )
 def test_a_read_is_one_round_trip(watched: Watched, host: str, path: str) -> None:

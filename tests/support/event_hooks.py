@@ -1,4 +1,4 @@
-"""Calls a function at each event of an engine, as long as a block runs."""
+"""Calls a function at each event of an engine or of all pools, as long as a block runs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import sqlalchemy as sa
 
 
 @contextlib.contextmanager
-def listening(engine: sa.Engine | type[sa.Engine], event: str, act: Callable[..., Any]) -> Iterator[None]:
-    """Let ``act`` be called at every ``event`` of an engine, named as SQLAlchemy names it."""
-    sa.event.listen(engine, event, act)
+def listening(
+    target: sa.Engine | type[sa.Engine] | type[sa.Pool], event: str, act: Callable[..., Any]
+) -> Iterator[None]:
+    """Let ``act`` be called at every ``event`` of an engine or a pool, named as SQLAlchemy names it."""
+    sa.event.listen(target, event, act)
     try:
         yield
     finally:
-        sa.event.remove(engine, event, act)
+        sa.event.remove(target, event, act)
