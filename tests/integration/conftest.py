@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support import applications, databases, servers
+from tests.support import applications, databases, locking, servers
 from tests.support.fixtures import app, conf, context, db, point_commands_at, queries
 
 __all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
@@ -57,6 +57,14 @@ def load_application(
             return stack.enter_context(applications.application(setting.session_url(database), **overrides))
 
         yield load
+
+
+@pytest.fixture(scope='module')
+def service(load_application: Callable[..., Any], database: sa.URL) -> Iterator[locking.Service]:
+    """An application on the setting's database, with every microversion, and a session that makes its clients wait."""
+    service = locking.Service(load_application({'placement': applications.EVERY_MICROVERSION}), database)
+    yield service
+    service.close()
 
 
 @pytest.fixture(scope='module')

@@ -17,7 +17,7 @@ import webob
 from placement.cmd import manage, status
 from tests.support import applications, databases
 from tests.support.fixtures import PointCommandsAt
-from tests.support.http_client import send_request
+from tests.support.http_client import claim_body, create_provider, demand
 from tests.support.pages import section
 
 BACKUP = {'postgresql': 'Back up PostgreSQL', 'mariadb': 'Back up MariaDB or MySQL'}
@@ -54,18 +54,12 @@ def _run(line: str, database: sa.URL, home: pathlib.Path) -> None:
 
 
 def _claim(app: Any, provider: str) -> webob.Response:
-    body = {
-        'allocations': {provider: {'resources': {'VCPU': 2}}},
-        'project_id': 'p',
-        'user_id': 'u',
-        'consumer_generation': None,
-    }
-    return send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', body)
+    return demand(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body({provider: {'VCPU': 2}}))
 
 
 def _state(app: Any, provider: str) -> tuple[Any, Any]:
-    usages = send_request(app, 'GET', f'/resource_providers/{provider}/usages').json
-    candidates = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:1').json
+    usages = demand(app, 'GET', f'/resource_providers/{provider}/usages').json
+    candidates = demand(app, 'GET', '/allocation_candidates?resources=VCPU:1').json
     return usages, candidates['provider_summaries']
 
 
@@ -78,14 +72,12 @@ def test_the_commands_of_the_page(
     url = point_commands_at(database)
     assert manage.main(['db', 'sync']) == 0
     with applications.application(url) as app:
-        provider = send_request(app, 'POST', '/resource_providers', {'name': 'a'}).json['uuid']
-        inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 8}}}
-        assert send_request(app, 'PUT', f'/resource_providers/{provider}/inventories', inventory).status_code == 200
-        assert _claim(app, provider).status_code == 204
+        provider = create_provider(app, VCPU=8)
+        _claim(app, provider)
         before = _state(app, provider)
         for line in _commands(BACKUP[setting.server]):
             _run(line, database, tmp_path)
-        assert _claim(app, provider).status_code == 204
+        _claim(app, provider)
         assert _state(app, provider) != before
         app.db.dispose()
         commands = _commands('Restore')

@@ -14,7 +14,7 @@ from typing import Any
 import openstack
 import pytest
 
-from tests.support import servers
+from tests.support import races, servers
 from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.operations import services
@@ -157,8 +157,7 @@ def test_the_openstack_command_prints_the_whole_reason(url: str) -> None:
         fleet.demand(client, 'POST', '/resource_providers', {'name': host, 'uuid': host})
         inventories = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 8}}}
         fleet.demand(client, 'PUT', f'/resource_providers/{host}/inventories', inventories)
-        claim = {'allocations': {host: {'resources': {'VCPU': 1}}}, 'project_id': 'p', 'user_id': 'u'}
-        fleet.demand(client, 'PUT', f'/allocations/{consumer}', {**claim, 'consumer_generation': None})
+        fleet.demand(client, 'PUT', f'/allocations/{consumer}', races.claim([host], None))
     reasons = {
         'resource class create fake_class': BAD_CLASS,
         f'resource provider inventory delete {host}': f"Inventory for 'VCPU' on resource provider '{host}' in use.",

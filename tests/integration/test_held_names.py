@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from tests.support import databases
-from tests.support.http_client import create_provider
+from tests.support.http_client import claim_body, create_provider
 from tests.support.locking import Service
 
 pytestmark = databases.ON_EACH
-
-
-@pytest.fixture(scope='module')
-def service(load_application: Callable[..., Any], database: sa.URL) -> Iterator[Service]:
-    service = Service(load_application({}), database)
-    yield service
-    service.close()
 
 
 def no_new_inventory(service: Service, provider: str) -> contextlib.AbstractContextManager[None]:
@@ -78,8 +69,7 @@ def writing(kind: str, provider: str, name: str) -> tuple[str, str, Any]:
 def claim(service: Service, name: str, provider: str) -> dict[str, Any]:
     """The body of a claim of 3 of the class, of which the provider has 7; its project and user are known."""
     assert service.call(*writing('POST', provider, name)).status_int == 201
-    owner = {'project_id': 'held', 'user_id': 'held', 'consumer_generation': None}
-    body = {'allocations': {provider: {'resources': {name: 3}}}, **owner}
+    body = claim_body({provider: {name: 3}})
     first = f'/allocations/{uuid.uuid4()}'
     assert service.call('PUT', first, body).status_int == 204
     assert service.call('DELETE', first).status_int == 204
@@ -190,5 +180,5 @@ def test_writers_of_one_class_do_not_wait_for_each_other(service: Service, name:
     providers = [create_provider(service.app) for _ in range(2)]
     with service.lock('placement_resource_providers', 'uuid', providers[0]):
         stopped = service.begin_blocked(*writing('POST', providers[0], name))
-        assert service.begin(*writing('POST', providers[1], name)).done()
+        assert service.call(*writing('POST', providers[1], name)).status_int == 201
     assert stopped.result().status_int == 201

@@ -7,9 +7,8 @@ a transaction that writes locks the whole file from its first read on, they wait
 from __future__ import annotations
 
 import concurrent.futures
-import pathlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,27 +17,19 @@ from oslo_config import cfg
 
 from placement.db import change_log, tables
 from placement.ops import audit
-from tests.support import applications, corruption, logs
+from tests.support import corruption, databases, races
 from tests.support.history.check import link_problems
-from tests.support.http_client import create_provider
-from tests.support.locking import Service
+from tests.support.http_client import claim_body, create_provider
+from tests.support.locking import Answer, Service
+
+pytestmark = databases.EVERYWHERE
 
 #: Method, path, body and microversion.
 Step = tuple[str, str, Any, str]
 
 
-@pytest.fixture(scope='module', params=logs.SERVERS)
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """The application on an empty database of each server."""
-    directory: pathlib.Path = tmp_path_factory.mktemp('database')
-    newest = applications.EVERY_MICROVERSION
-    with (
-        logs.fresh(request.param, directory) as url,
-        applications.application(url, placement=newest) as app,
-    ):
-        service = Service(app, url)
-        yield service
-        service.close()
+def texts(responses: list[Answer]) -> list[str]:
+    return [response.result().text for response in responses]
 
 
 def make_host(service: Service) -> str:
@@ -73,23 +64,19 @@ def test_a_reader_sees_one_snapshot(service: Service) -> None:
 
 def claim(amounts: Mapping[str, int], generation: int | None, project: str = 'project') -> dict[str, Any]:
     """The body of a claim of VCPU by host; amounts of 0 are left out."""
-    return {
-        'allocations': {host: {'resources': {'VCPU': amount}} for host, amount in amounts.items() if amount},
-        'project_id': project,
-        'user_id': 'user',
-        'consumer_generation': generation,
-    }
+    allocations = {host: {'VCPU': amount} for host, amount in amounts.items() if amount}
+    return claim_body(allocations, generation, project_id=project)
 
 
 def leave_only_the_record(service: Service, consumers: list[str]) -> None:
     """Delete the allocations of the only consumers that have any, as another deployment may leave them."""
 
-    def work(tx: sa.Connection) -> None:
-        tx.execute(tables.allocations.delete().where(tables.allocations.c.consumer_id.in_(consumers)))
-        tx.execute(tables.inventories.update().values(used=0))
-        change_log.record_reload(tx)
-
-    service.app.db.write(work)
+    listed = ', '.join(f"'{consumer}'" for consumer in consumers)
+    corruption.plant(
+        service.app.db.engine.url,
+        f'DELETE FROM placement_allocations WHERE consumer_id IN ({listed})',
+        'UPDATE placement_inventories SET used = 0',
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +123,7 @@ def test_two_writes_of_the_same_consumers(
             bodies = [dict.fromkeys(consumers, body) for body in claims]
             responses = [service.begin_blocked('POST', '/allocations', body) for body in bodies]
     statuses = [response.result().status_int for response in responses]
-    assert sorted(statuses) == [204, 409], [response.result().text for response in responses]
+    assert sorted(statuses) == [204, 409], texts(responses)
     rejected = responses[statuses.index(409)].result()
     assert rejected.json['errors'][0]['code'] == 'placement.concurrent_update'
     won = (first, second)[statuses.index(204)]
@@ -169,9 +156,7 @@ def test_two_claims_that_are_the_first_of_their_project(service: Service) -> Non
     body = claim({host: 2}, None, new) | {'user_id': new, 'consumer_type': f'T_{new[:8].upper()}'}
     with service.lock('placement_resource_providers', 'uuid', host):
         responses = [service.begin_blocked('PUT', f'/allocations/{uuid.uuid4()}', body, '1.38') for _ in range(2)]
-    assert [response.result().status_int for response in responses] == [204, 204], [
-        response.result().text for response in responses
-    ]
+    assert [response.result().status_int for response in responses] == [204, 204], texts(responses)
     usages = service.call('GET', f'/usages?project_id={new}&user_id={new}', version='1.38').json['usages']
     assert usages == {body['consumer_type']: {'consumer_count': 2, 'VCPU': 4}}
 
@@ -179,17 +164,11 @@ def test_two_claims_that_are_the_first_of_their_project(service: Service) -> Non
 def test_two_reshapes_of_one_provider(service: Service) -> None:
     """Both send the generation that the provider has; one replaces the inventory, and the other gets a conflict."""
     host = make_host(service)
-    bodies: list[dict[str, Any]] = [
-        {
-            'inventories': {host: {'resource_provider_generation': 1, 'inventories': {'VCPU': {'total': total}}}},
-            'allocations': {},
-        }
-        for total in (50, 60)
-    ]
+    bodies = [races.reshape({host: (1, {'VCPU': total})}) for total in (50, 60)]
     with service.lock('placement_resource_providers', 'uuid', host):
         responses = [service.begin_blocked('POST', '/reshaper', body, '1.30') for body in bodies]
     statuses = [response.result().status_int for response in responses]
-    assert sorted(statuses) == [204, 409], [response.result().text for response in responses]
+    assert sorted(statuses) == [204, 409], texts(responses)
     state = service.call('GET', f'/resource_providers/{host}/inventories').json
     assert state['inventories']['VCPU']['total'] == (50, 60)[statuses.index(204)]
     assert state['resource_provider_generation'] == 3
@@ -331,41 +310,31 @@ def test_a_root_is_repaired_while_an_ancestor_becomes_a_root(service: Service) -
 def make_orphan(service: Service) -> tuple[str, str]:
     """A host without inventories, and a consumer with 8 VCPU and 1 DISK_GB of it, as another program may leave them."""
     host, consumer = create_provider(service.app, VCPU=8, MEMORY_MB=8, DISK_GB=8, IPV4_ADDRESS=8), str(uuid.uuid4())
-    body = claim({}, None) | {'allocations': {host: {'resources': {'VCPU': 8, 'DISK_GB': 1}}}}
+    body = claim_body({host: {'VCPU': 8, 'DISK_GB': 1}})
     assert service.call('PUT', f'/allocations/{consumer}', body).status_int == 204
-    vcpu = sa.select(tables.resource_classes.c.id).where(tables.resource_classes.c.name == 'VCPU').scalar_subquery()
-    provider = sa.select(tables.resource_providers.c.id).where(tables.resource_providers.c.uuid == host)
-    inventories = tables.inventories.c
-
-    def work(tx: sa.Connection) -> None:
-        of_host = inventories.resource_provider_id == provider.scalar_subquery()
-        tx.execute(tables.inventories.delete().where(of_host, inventories.resource_class_id == vcpu))
-        change_log.record_reload(tx)
-
-    service.app.db.write(work)
+    of_host = f"resource_provider_id = (SELECT id FROM placement_resource_providers WHERE uuid = '{host}')"
+    vcpu = f'DELETE FROM placement_inventories WHERE resource_class_id = 0 AND {of_host}'
+    corruption.plant(service.app.db.engine.url, vcpu)
     return host, consumer
 
 
 def add_vcpu(host: str, route: str, claims: dict[str, Any] | None = None) -> tuple[str, str, dict[str, Any], str]:
     """A request that adds 8 VCPU to the inventories of an orphan: method, path, body and microversion.
 
-    The whole PUT keeps one class, or it also removes one, or it removes them all but the one that is in use.
+    But for POST and PUT it also removes all other classes except the one that is in use.
     """
     path, generation = f'/resource_providers/{host}/inventories', {'resource_provider_generation': 2}
-    classes = {'PUT': ('VCPU', 'MEMORY_MB', 'DISK_GB', 'IPV4_ADDRESS'), 'PUT and remove': ('VCPU', 'DISK_GB')}
     if route == 'POST':
         return 'POST', path, {'resource_class': 'VCPU', 'total': 8, **generation}, '1.29'
-    inventories = {'inventories': {name: {'total': 8} for name in classes.get(route, ('VCPU', 'DISK_GB'))}}
+    kept = ('MEMORY_MB', 'DISK_GB', 'IPV4_ADDRESS') if route == 'PUT' else ('DISK_GB',)
+    totals = dict.fromkeys(('VCPU', *kept), 8)
     if route == 'reshape':
-        body = {'inventories': {host: {**inventories, **generation}}, 'allocations': claims or {}}
-        return 'POST', '/reshaper', body, '1.30'
-    return 'PUT', path, {**inventories, **generation}, '1.29'
+        return 'POST', '/reshaper', races.reshape({host: (2, totals)}, claims), '1.30'
+    inventories = {name: {'total': total} for name, total in totals.items()}
+    return 'PUT', path, {'inventories': inventories, **generation}, '1.29'
 
 
-ROUTES = ['POST', 'PUT', 'PUT and remove', 'reshape']
-
-
-@pytest.mark.parametrize('route', ROUTES)
+@pytest.mark.parametrize('route', ['POST', 'PUT', 'PUT and remove', 'reshape'])
 def test_a_new_inventory_has_the_usage_of_its_allocations(service: Service, route: str) -> None:
     host, consumer = make_orphan(service)
     assert service.call(*add_vcpu(host, route)).status_int in (200, 201, 204)
@@ -414,9 +383,7 @@ def test_an_allocation_is_released_while_its_inventory_is_added(
     slots = 'SELECT id FROM placement_change_log_slots ORDER BY id FOR UPDATE'
     with service.holding('BEGIN IMMEDIATE' if service.dialect == 'sqlite' else slots):
         responses = [service.begin_blocked(*request) for request in requests]
-    assert [response.result().status_int // 100 for response in responses] == [2, 2], [
-        response.result().text for response in responses
-    ]
+    assert [response.result().status_int // 100 for response in responses] == [2, 2], texts(responses)
     assert usage(service, host) == 0
     assert usage(service, other) == (0 if release == 'DELETE' else 8)
     assert usage_mismatches(service, host) == []

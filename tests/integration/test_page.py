@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
+import contextlib
+import functools
 import pathlib
 import signal
 import subprocess
 import sys
-import urllib.request
 from typing import Any
 
-import orjson
 import pytest
 import sqlalchemy as sa
 import webob
@@ -22,13 +21,15 @@ from placement.ops.page.application import Page
 from placement.ops.page.view import Sources
 from tests.support import applications, clouds, databases, servers
 from tests.support.clouds import uuid_of
+from tests.support.fixtures import PointCommandsAt
+from tests.support.history import fleet
+from tests.support.history.client import Client
 from tests.support.operations import services
 
 MANAGE = str(pathlib.Path(sys.executable).with_name('placement-manage'))
-SERVERS = databases.parameters(*databases.defaults())
 
 
-@pytest.mark.parametrize('setting', SERVERS, indirect=True)
+@databases.ON_EACH
 def test_every_view_on_every_database(setting: databases.Setting, database: sa.URL) -> None:
     conf = applications.options(setting.session_url(database))
     with applications.database(conf.placement_database.connection) as db:
@@ -46,11 +47,8 @@ def test_every_view_on_every_database(setting: databases.Setting, database: sa.U
 def _connections(page: Page) -> int:
     """The number of connections of the account of the service, as shown by the page."""
     connections = webob.Request.blank('/health?format=json').get_response(page).json['connections']
-    assert (
-        'The other connections that the account of this page sees'
-        in webob.Request.blank('/health').get_response(page).text
-        or not connections
-    )
+    text = webob.Request.blank('/health').get_response(page).text
+    assert 'The other connections that the account of this page sees' in text or not connections
     return sum(account['connections'] for account in connections if account['own'])
 
 
@@ -104,20 +102,11 @@ def test_the_command_follows_what_the_service_writes_until_it_is_interrupted(
         services.running([MANAGE, 'page', '--bind', address], f'http://{address}/', log, environ) as process,
         servers.serving(environ['OS_PLACEMENT_DATABASE__CONNECTION'], tmp_path, metrics=False) as service,
     ):
-        with urllib.request.urlopen(f'http://{address}/?format=json', timeout=60) as answer:
-            assert orjson.loads(answer.read())['providers'] == 21
-        request = urllib.request.Request(
-            f'{service.url}/resource_providers',
-            orjson.dumps({'name': 'newcomer'}),
-            {'X-Auth-Token': 'admin', 'Content-Type': 'application/json'},
-        )
-        urllib.request.urlopen(request, timeout=60).close()
-        with urllib.request.urlopen(f'http://{address}/trees?q=newcomer&format=json', timeout=60) as answer:
-            assert orjson.loads(answer.read())['total'] == 1
-        connection = http.client.HTTPConnection(address, timeout=60)
-        connection.request('GET', '/', headers={'Host': 'rebound.example'})
-        assert connection.getresponse().status == 421
-        connection.close()
+        assert services.fetch('GET', f'http://{address}/?format=json').json()['providers'] == 21
+        with contextlib.closing(Client([service.url], token='admin')) as client:
+            fleet.demand(client, 'POST', '/resource_providers', {'name': 'newcomer'})
+        assert services.fetch('GET', f'http://{address}/trees?q=newcomer&format=json').json()['total'] == 1
+        assert services.fetch('GET', f'http://{address}/', headers={'Host': 'rebound.example'}).status_code == 421
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     assert log.read_text() == f'The page is at http://{address}/ until Ctrl-C.\n'
@@ -137,13 +126,12 @@ def test_the_command_follows_what_the_service_writes_until_it_is_interrupted(
 )
 def test_public_and_malformed_addresses_are_rejected(
     environ: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
+    point_commands_at: PointCommandsAt,
     capsys: pytest.CaptureFixture[str],
     options: list[str],
     message: str,
 ) -> None:
-    for name in ('OS_PLACEMENT_CONFIG_DIR', 'OS_PLACEMENT_DATABASE__CONNECTION'):
-        monkeypatch.setenv(name, environ[name])
+    point_commands_at(environ['OS_PLACEMENT_DATABASE__CONNECTION'])
     assert manage.main(['page', *options]) == manage.FAILED
     printed = capsys.readouterr()
     assert message in printed.err
@@ -162,26 +150,15 @@ def test_the_listener_of_the_metrics_can_serve_the_page(tmp_path: pathlib.Path) 
     connection = f'sqlite:///{tmp_path}/placement.sqlite'
     with servers.serving(connection, tmp_path, environment={'OS_METRICS__PAGE': 'true'}) as server:
         assert server.metrics_url is not None
-        host = server.metrics_url.removeprefix('http://').removesuffix('/metrics')
-
-        def fetch(address: str) -> tuple[int, bytes]:
-            connection = http.client.HTTPConnection(host, timeout=60)
-            connection.request('GET', address)
-            answer = connection.getresponse()
-            body = answer.read()
-            connection.close()
-            return answer.status, body
-
-        status, body = fetch('/page')
-        assert status == 200
-        assert b'href="/page/trees"' in body
+        fetch = functools.partial(services.fetch, 'GET')
+        page = server.metrics_url.replace('/metrics', '/page')
+        assert 'href="/page/trees"' in fetch(page).raise_for_status().text
         for _ in range(3):
-            request = urllib.request.Request(f'{server.url}/resource_providers', headers={'X-Auth-Token': 'admin'})
-            urllib.request.urlopen(request, timeout=60).close()
-        health = orjson.loads(fetch('/page/health?format=json')[1])
+            fetch(f'{server.url}/resource_providers', headers={'X-Auth-Token': 'admin'}).raise_for_status()
+        health = fetch(f'{page}/health?format=json').raise_for_status().json()
         routes = {(route['method'], route['route']): route['requests'] for route in health['activity']['routes']}
         assert routes['GET', '/resource_providers'] == 3
         assert health['cache']['service_checked_seconds_ago'] < 60
-        assert b'since the start of the service' in fetch('/page/health')[1].lower()
-        assert fetch('/pages')[0] == 404
-        assert fetch('/metrics')[0] == 200
+        assert 'since the start of the service' in fetch(f'{page}/health').text.lower()
+        assert fetch(f'{page}s').status_code == 404
+        assert fetch(server.metrics_url).status_code == 200

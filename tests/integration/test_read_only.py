@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from placement import deploy
 from tests.support import applications, databases, local_servers, races
+from tests.support.event_hooks import listening
 from tests.support.http_client import create_provider, send_request
 from tests.support.waiting import wait_until
 
-SERVERS = ['sqlite', *[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ('postgresql', 'mariadb')]]
 READ_ONLY = 'The database is read-only'
 
 
@@ -30,40 +30,29 @@ class Demotable:
 
 
 @pytest.fixture
-def demotable(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Demotable]:
-    """A database on a server of the kind that the parameter names."""
+def demotable(setting: databases.Setting, tmp_path: pathlib.Path) -> Iterator[Demotable]:
+    """A database on a server of each kind."""
     makers = {'sqlite': on_sqlite, 'postgresql': on_postgresql, 'mariadb': on_mariadb}
-    with makers[request.param](tmp_path) as database:
+    with makers[setting.server](tmp_path) as database:
         yield database
 
 
 @contextlib.contextmanager
 def on_sqlite(directory: pathlib.Path) -> Iterator[Demotable]:
     """A file that new connections cannot change. Root may write to a file without permission."""
-    is_read_only = False
+    modes = ['OFF']
 
     def set_up(connection: sa.engine.interfaces.DBAPIConnection, _record: object) -> None:
-        if is_read_only:
-            connection.cursor().execute('PRAGMA query_only = ON')
+        connection.cursor().execute(f'PRAGMA query_only = {modes[-1]}')
 
-    def switch(value: bool) -> None:
-        nonlocal is_read_only
-        is_read_only = value
-
-    sa.event.listen(sa.pool.Pool, 'connect', set_up)
-    try:
-        yield Demotable(
-            sa.make_url(f'sqlite:///{directory}/placement.sqlite'), lambda: switch(True), lambda: switch(False)
-        )
-    finally:
-        sa.event.remove(sa.pool.Pool, 'connect', set_up)
+    url = sa.make_url(f'sqlite:///{directory}/placement.sqlite')
+    with listening(sa.pool.Pool, 'connect', set_up):
+        yield Demotable(url, lambda: modes.append('ON'), lambda: modes.append('OFF'))
 
 
 @contextlib.contextmanager
 def on_postgresql(_directory: pathlib.Path) -> Iterator[Demotable]:
     """A database of which new sessions are read-only, and existing ones stay as they are."""
-    if reason := databases.why_unavailable('postgresql'):
-        databases.unavailable('postgresql', reason)
     administrator = databases.server_url('postgresql')
     with databases.fresh(administrator) as url:
         option = f'ALTER DATABASE {url.database} SET default_transaction_read_only'
@@ -99,7 +88,7 @@ def readiness(app: deploy.Application) -> tuple[int, str]:
     return response.status_int, response.text.strip()
 
 
-@pytest.mark.parametrize('demotable', SERVERS, indirect=True)
+@databases.EVERYWHERE
 def test_a_read_only_database_rejects_writes_and_answers_reads(
     demotable: Demotable, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,7 +113,7 @@ def test_a_read_only_database_rejects_writes_and_answers_reads(
         wait_until(lambda: readiness(app) == (200, 'OK'))
 
 
-@pytest.mark.parametrize('demotable', SERVERS, indirect=True)
+@databases.EVERYWHERE
 def test_no_connection_to_a_demoted_server_is_used_again(demotable: Demotable) -> None:
     """PostgreSQL and SQLite keep such a connection read-only when new ones are not, as after a failover."""
     opened: list[sa.engine.interfaces.DBAPIConnection] = []
@@ -153,12 +142,8 @@ def test_no_connection_to_a_demoted_server_is_used_again(demotable: Demotable) -
         assert all(any(connection is other for other in closed) for connection in demoted)
 
 
-@pytest.mark.mariadb
-@pytest.mark.parametrize(
-    ('number', 'setting'),
-    [(number, databases.defaults()[1]) for number in (1021, 1114, 1836)],
-    indirect=['setting'],
-)
+@databases.ON_MARIADB
+@pytest.mark.parametrize('number', [1021, 1114, 1836])
 def test_a_full_disk_is_reported_as_read_only(database: sa.URL, number: int) -> None:
     with applications.application(database) as app:
         host = create_provider(app, VCPU=100)

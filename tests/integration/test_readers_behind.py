@@ -69,18 +69,18 @@ def names(state: Snapshot) -> set[str | None]:
 
 
 @everywhere
-@pytest.mark.parametrize('microsecond', [0, 1, 999499, 999500, 999999])
-def test_the_time_of_a_change_of_usage(reader: Process, microsecond: int) -> None:
+def test_the_time_of_a_change_of_usage(reader: Process) -> None:
     """SQLite's own functions round a time to milliseconds."""
     providers = tables.resource_providers
-    when = dt.datetime(2026, 12, 31, 23, 59, 59, microsecond)
 
     def work(tx: sa.Connection) -> None:
         tx.execute(providers.update().values(generation=providers.c.generation + 1, updated_at=when))
         change_log.record_usage(tx, tx.scalars(sa.select(providers.c.id)).all())
 
-    reader.db.write(work)
-    reader.check()
+    for microsecond in (0, 1, 999499, 999500, 999999):
+        when = dt.datetime(2026, 12, 31, 23, 59, 59, microsecond)
+        reader.db.write(work)
+        reader.check()
 
 
 @pytest.mark.parametrize('server', logs.SERVERS[2:])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support import applications, databases
 from tests.support import malformed_requests as malformed
+from tests.support.http_client import claim_body
 from tests.support.malformed_requests import GOOD_HEADERS, Request, Topology, send
 
 pytestmark = databases.ON_EACH
@@ -68,25 +69,8 @@ def test_generated_requests(
 
 
 #: Names that databases may confuse or reject. All are valid, and all are different.
-NAMES = [
-    'name',
-    'NAME',
-    'name ',
-    ' name',
-    'näme',
-    'na\u0308me',
-    'straße',
-    'strasse',
-    '\U0001d4c3ame',
-    '😀',
-    '😁',
-    '%',
-    '_',
-    '\\',
-    "'",
-    '"',
-]
-NAMES += ['\ufffd', '\u200b', '\u00a0', 'ÿ' * 200, '😀' * 200]
+NAMES = ['name', 'NAME', 'name ', ' name', 'näme', 'na\u0308me', 'straße', 'strasse', '\U0001d4c3ame', '😀', '😁']
+NAMES += [*'%_\\\'"', '\ufffd', '\u200b', '\u00a0', 'ÿ' * 200, '😀' * 200]
 
 
 def call(topology: Topology, method: str, target: str, body: Any = None) -> webob.Response:
@@ -100,8 +84,7 @@ def test_texts_that_differ_are_different(topology: Topology) -> None:
         provider = call(topology, 'POST', '/resource_providers', {'name': name}).json['uuid']
         inventories = {'resource_provider_generation': 0, 'inventories': {'DISK_GB': {'total': 1000}}}
         call(topology, 'PUT', f'/resource_providers/{provider}/inventories', inventories)
-        allocations = {provider: {'resources': {'DISK_GB': number + 1}}}
-        claim = {'allocations': allocations, 'project_id': name, 'user_id': name, 'consumer_generation': None}
+        claim = claim_body({provider: {'DISK_GB': number + 1}}, project_id=name, user_id=name)
         assert call(topology, 'PUT', f'/allocations/{number:032x}', claim).status_int == 204, name
     for number, name in enumerate(NAMES):
         assert call(topology, 'POST', '/resource_providers', {'name': name}).status_int == 409, name
@@ -140,20 +123,11 @@ def test_ratios_read_back_alike(topology: Topology, reference: Topology) -> None
 def test_amounts_add_up_beyond_32_bits(topology: Topology) -> None:
     created = call(topology, 'POST', '/resource_providers', {'name': 'large'}).json
     max_amount = 2**31 - 1
-    inventories = {
-        'resource_provider_generation': 0,
-        'inventories': {'DISK_GB': {'total': max_amount, 'allocation_ratio': 4.0}},
-    }
+    records = {'DISK_GB': {'total': max_amount, 'allocation_ratio': 4.0}}
+    inventories = {'resource_provider_generation': 0, 'inventories': records}
     assert call(topology, 'PUT', f'/resource_providers/{created["uuid"]}/inventories', inventories).status_int == 200
-    body = {
-        f'aaaaaaaa-0000-4000-8000-{number:012x}': {
-            'allocations': {created['uuid']: {'resources': {'DISK_GB': max_amount}}},
-            'project_id': 'large',
-            'user_id': 'large',
-            'consumer_generation': None,
-        }
-        for number in range(4)
-    }
+    claim = claim_body({created['uuid']: {'DISK_GB': max_amount}}, project_id='large')
+    body = {f'aaaaaaaa-0000-4000-8000-{number:012x}': claim for number in range(4)}
     assert call(topology, 'POST', '/allocations', body).status_int == 204
     usages = call(topology, 'GET', f'/resource_providers/{created["uuid"]}/usages').json['usages']
     assert usages == {'DISK_GB': 4 * max_amount}

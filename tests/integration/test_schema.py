@@ -24,6 +24,7 @@ from alembic.migration import MigrationContext
 from placement.db import migration, sql, tables
 from placement.db.api import Database
 from tests.support import applications, corruption, databases
+from tests.support.event_hooks import listening
 from tests.support.http_client import send_request
 
 FIRST = pathlib.Path(__file__).parent / 'schema_001'
@@ -137,12 +138,8 @@ def test_a_row_that_ends_too_early_is_read_again(engine: sa.Engine) -> None:
             cursor.connection._execute_command(3, statement)
             raise AssertionError('Result length not requested length')
 
-    sa.event.listen(sa.Engine, 'before_cursor_execute', interrupt)
-    try:
-        with applications.database(engine.url) as db:
-            db.sync()
-    finally:
-        sa.event.remove(sa.Engine, 'before_cursor_execute', interrupt)
+    with listening(sa.Engine, 'before_cursor_execute', interrupt), applications.database(engine.url) as db:
+        db.sync()
     assert interrupted
     assert migration.recorded_revision(engine) == migration.head()
 

@@ -21,12 +21,18 @@ from bench import databases, shapes
 from placement.cache.refresh import ProviderCache
 from placement.cmd import api
 from tests.support import applications, servers, tcp_proxy
+from tests.support.history import fleet
 from tests.support.history.client import Client
+from tests.support.http_client import claim_body
 from tests.support.waiting import wait_until
 
 #: So that the log has a line for each load, and numpy starts no threads.
 _SETTINGS = {'OS_DEFAULT__DEBUG': 'true', 'OPENBLAS_NUM_THREADS': '1'}
 _LOADED = 'Cache loaded: '
+
+
+def _serving(url: str, directory: pathlib.Path, workers: int) -> contextlib.AbstractContextManager[servers.Server]:
+    return servers.serving(url, directory, workers=workers, metrics=False, environment=_SETTINGS)
 
 
 def _loads(server: servers.Server) -> int:
@@ -47,34 +53,18 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.fixture(scope='module')
 def server(file: pathlib.Path) -> Iterator[servers.Server]:
     """placement-api with one worker, which answers all requests, on SQLite."""
-    with servers.serving(f'sqlite:///{file}', file.parent, workers=1, metrics=False, environment=_SETTINGS) as started:
+    with _serving(f'sqlite:///{file}', file.parent, 1) as started:
         yield started
 
 
 def _send(server: servers.Server, method: str, path: str, body: object = None) -> Any:
-    client = Client([server.url], token='admin')
-    reply = client.request(method, path, body, version='1.39')
-    client.close()
-    assert reply.status in (200, 204), reply.body
-    return reply.body
+    with contextlib.closing(Client([server.url], token='admin')) as client:
+        return fleet.demand(client, method, path, body, version='1.39')
 
 
 def _create_host(server: servers.Server) -> str:
-    host: str = _send(server, 'POST', '/resource_providers', {'name': str(uuid.uuid4())})['uuid']
-    body = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 8}}}
-    _send(server, 'PUT', f'/resource_providers/{host}/inventories', body)
-    return host
-
-
-def _claim(server: servers.Server, host: str, amount: int) -> None:
-    body = {
-        'allocations': {host: {'resources': {'VCPU': amount}}},
-        'project_id': 'project',
-        'user_id': 'user',
-        'consumer_generation': None,
-        'consumer_type': 'INSTANCE',
-    }
-    _send(server, 'PUT', f'/allocations/{uuid.uuid4()}', body)
+    with contextlib.closing(Client([server.url], token='admin')) as client:
+        return fleet.create_provider(client, {'VCPU': {'total': 8}})
 
 
 def _used(server: servers.Server, host: str) -> int | None:
@@ -100,7 +90,8 @@ def _replace_worker(server: servers.Server) -> None:
 
 def test_a_replaced_worker_refreshes_the_cache_of_the_master(server: servers.Server) -> None:
     host, loads = _create_host(server), _loads(server)
-    _claim(server, host, 3)
+    claim = claim_body({host: {'VCPU': 3}}, consumer_type='INSTANCE')
+    _send(server, 'PUT', f'/allocations/{uuid.uuid4()}', claim)
     _replace_worker(server)
     assert _used(server, host) == 3
     assert _loads(server) == loads
@@ -158,13 +149,7 @@ def test_workers_load_nothing_and_the_master_keeps_no_connection(kind: str, tmp_
         for workers in (1, 4):
             with (
                 tcp_proxy.counting(sa.make_url(url)) as (proxy, through),
-                servers.serving(
-                    through.render_as_string(hide_password=False),
-                    tmp_path,
-                    workers=workers,
-                    metrics=False,
-                    environment=_SETTINGS,
-                ) as server,
+                _serving(through.render_as_string(hide_password=False), tmp_path, workers) as server,
             ):
                 _wait_for_workers(server, workers)
                 trips[workers] = proxy.trips

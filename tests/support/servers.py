@@ -57,7 +57,7 @@ class Server:
     def retries(self) -> int:
         """The number of retried transactions of all workers since the start."""
         assert self.metrics_url is not None
-        with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
+        with urllib.request.urlopen(self.metrics_url, timeout=STOP_SECONDS) as answer:
             text = answer.read().decode()
         return int(sum(float(value) for value in re.findall(r'^\w*retries_total(?:{.*})? (\S+)$', text, re.MULTILINE)))
 
