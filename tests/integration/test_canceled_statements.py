@@ -150,8 +150,8 @@ def test_a_connection_that_has_ended_is_replaced(database: sa.URL) -> None:
             databases.end_connections(database)
             assert send_request(app, method, path, body).status_int == status
             databases.end_connections(database)
-            found = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:10')
-            assert (host in found.json['provider_summaries']) == is_found
+            candidates = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:10')
+            assert (host in candidates.json['provider_summaries']) == is_found
 
 
 @pytest.mark.parametrize('failing_call', ['statement', 'commit'])

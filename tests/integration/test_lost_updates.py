@@ -326,8 +326,8 @@ def add_vcpu(host: str, route: str, claims: dict[str, Any] | None = None) -> tup
     path, generation = f'/resource_providers/{host}/inventories', {'resource_provider_generation': 2}
     if route == 'POST':
         return 'POST', path, {'resource_class': 'VCPU', 'total': 8, **generation}, '1.29'
-    kept = ('MEMORY_MB', 'DISK_GB', 'IPV4_ADDRESS') if route == 'PUT' else ('DISK_GB',)
-    totals = dict.fromkeys(('VCPU', *kept), 8)
+    classes = ('MEMORY_MB', 'DISK_GB', 'IPV4_ADDRESS') if route == 'PUT' else ('DISK_GB',)
+    totals = dict.fromkeys(('VCPU', *classes), 8)
     if route == 'reshape':
         return 'POST', '/reshaper', races.reshape({host: (2, totals)}, claims), '1.30'
     inventories = {name: {'total': total} for name, total in totals.items()}

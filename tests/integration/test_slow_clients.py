@@ -70,15 +70,15 @@ def _connected(service: Service, count: int, data: bytes = b'') -> Iterator[list
 
 
 def _slowest(service: Service) -> float:
-    """The seconds of the slowest of some requests, on new connections and on a kept one."""
+    """The seconds of the slowest of some requests, on new connections and on a connection one."""
     seconds = []
-    with service.connect() as kept:
+    with service.connect() as connection:
         for _ in range(20):
             started = time.monotonic()
             assert service.answers('/resource_providers')
             between = time.monotonic()
-            kept.sendall(request('GET', '/resource_providers'))
-            assert answer(kept).status == 200
+            connection.sendall(request('GET', '/resource_providers'))
+            assert answer(connection).status == 200
             seconds += [between - started, time.monotonic() - between]
     return max(seconds)
 
