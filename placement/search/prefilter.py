@@ -9,7 +9,7 @@ requirements A = ``resources=VCPU:4`` and B = ``resources1=SRIOV_NET_VF:1``, and
     numa1       0   |    0 0 0 |         |          |         | 000 ... /  group of sharing providers that reach it)
     host2       1   |    0 0 0 |   0 0 0 |    0 1 0 |   no    |
 
-1. ``_own``: which requirements each provider satisfies in its own tree, and which collective traits it has. Each is one
+1. ``own``: which requirements each provider satisfies in its own tree, and which collective traits it has. Each is one
    bit (``CompiledRequest.bits``). For one provider a set of bits is an integer; in columns it is a row of 64-bit words.
 2. ``or_by_tree``: the bits that the providers of a tree have together.
 3. ``_reach``: the bits of the sharing providers of other trees that reach each tree.
@@ -75,10 +75,16 @@ class TreeSearchUnit(SearchUnit):
         )
 
     def bits(self) -> Sequence[int]:
-        return self._filter.bits_at(self.firsts[0], self.tree_size, self.sharing)
+        rows = self._filter.own[self.firsts[0] : self.firsts[0] + self.tree_size].tolist()
+        tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
+        return tree + list(map(self._filter.prefilter.sharing_bits, self.sharing))
 
     def sharing_of_each(self) -> Sequence[Providers]:
-        return (self.sharing,) if self.count == 1 else self._filter.sharing_of_each(self.numbers)
+        if self.count == 1:
+            return (self.sharing,)
+        # If several trees are equivalent, none of them contains a sharing provider.
+        groups, codes = self._filter.groups, self._filter.codes
+        return [groups[codes[number]] for number in self.numbers]
 
     def uuids(self, positions: Sequence[int]) -> list[str]:
         size, providers = self.tree_size, self.partition.providers.as_read
@@ -226,34 +232,35 @@ class Prefilter:
 class _PartitionFilter:
     """Applies the requirements of a request to all trees of a partition.
 
-    ``_own`` has the bits of each provider in its own tree; 0 if it satisfies no requirement. ``_reach`` has the bits of
+    ``own`` has the bits of each provider in its own tree; 0 if it satisfies no requirement. ``_reach`` has the bits of
     the sharing providers that reach each tree, and of the tree's own: one row for each tree, or only one row if there
-    are no sharing providers.
+    are no sharing providers. ``codes`` has for each tree the index of these sharing providers in ``groups``.
     """
 
     def __init__(self, prefilter: Prefilter, partition: Partition) -> None:
         self.partition = partition
-        self._prefilter = prefilter
+        self.prefilter = prefilter
         self._counter = prefilter.counter
-        self._own, self._satisfies_any = self._bits_of_providers()
+        self.own, self._satisfies_any = self._bits_of_providers()
         #: The trees that contain sharing providers. These must not be counted a second time.
         self._sharing_trees: frozenset[int] = frozenset()
-        #: For each tree, the index of its sharing providers in ``_groups``; empty if there are none.
-        self._codes: list[int] = []
+        self.codes = [0] * len(partition.roots)
+        self.groups: list[Providers] = [()]
+        self._numbers = [-1]
         sharing = prefilter.sharing
         if not sharing.aggregates:
             self._reach = np.zeros((1, prefilter.word_count), np.uint64)
             return
         sets = partition.tree_aggregates
-        self._codes = sets.codes.tolist()
-        self._groups = [sharing.reaching(names & sharing.aggregates) for names in sets.values]
-        self._numbers = list(map(prefilter.group_number, self._groups))
-        self._reach = prefilter.rows(map(prefilter.group_bits, self._groups))[sets.codes]
+        self.codes = sets.codes.tolist()
+        self.groups = [sharing.reaching(names & sharing.aggregates) for names in sets.values]
+        self._numbers = list(map(prefilter.group_number, self.groups))
+        self._reach = prefilter.rows(map(prefilter.group_bits, self.groups))[sets.codes]
         self._sharing_trees = frozenset(partition.tree_numbers[partition.sharing].tolist())
 
     def _bits_of_providers(self) -> tuple[BitRows, Flags]:
         """Return the bits of each provider, and which providers satisfy any requirement."""
-        prefilter, partition = self._prefilter, self.partition
+        prefilter, partition = self.prefilter, self.partition
         requirements, words = prefilter.requirements, prefilter.word_count
         self._counter.count_setup(_column_steps(partition, columns=words + len(requirements)))
         rows = np.zeros((partition.size, words), np.uint64)
@@ -300,22 +307,20 @@ class _PartitionFilter:
 
     def complete(self) -> Flags:
         """Return for each tree whether its root is accepted, and each bit is set for an own or a sharing provider."""
-        bits = or_by_tree(self.partition, self._own) | self._reach
-        flags: Flags = self.partition.has_root & (self._prefilter.all & ~bits == 0).all(axis=1)
-        return (
-            flags & self._prefilter.accepted_roots(self.partition)
-            if self._prefilter.compiled.root.conditions
-            else flags
-        )
+        bits = or_by_tree(self.partition, self.own) | self._reach
+        flags: Flags = self.partition.has_root & (self.prefilter.all & ~bits == 0).all(axis=1)
+        if self.prefilter.compiled.root.conditions:
+            flags &= self.prefilter.accepted_roots(self.partition)
+        return flags
 
     def _may_have_candidate(self) -> Flags:
         """Return which trees may have a candidate: at least one of their own providers satisfies a requirement."""
         flags = self.complete() & or_by_tree(self.partition, self._satisfies_any)
-        if not self._prefilter.compiled.request.nested_aware:
+        if not self.prefilter.compiled.request.nested_aware:
             # Below 1.29, one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
-            alone = ~self._reach & self._prefilter.of_requirements
+            alone = ~self._reach & self.prefilter.of_requirements
             alone = alone[self.partition.tree_numbers] if len(alone) > 1 else alone
-            flags &= or_by_tree(self.partition, (self._own & alone == alone).all(axis=1))
+            flags &= or_by_tree(self.partition, (self.own & alone == alone).all(axis=1))
         return flags
 
     def _key_columns(self) -> list[NDArray[Any]]:
@@ -325,10 +330,10 @@ class _PartitionFilter:
         increase of its usage of each class that several requirements name. What is added here must also be added to
         ``Prefilter.group_number``, which has the same data of the sharing providers of other trees.
         """
-        partition, limits = self.partition, self._prefilter.requested_sums
+        partition, limits = self.partition, self.prefilter.requested_sums
         self._counter.count_setup(_column_steps(partition, columns=len(limits)))
-        columns: list[NDArray[Any]] = [*self._own.T, partition.has_sharing_trait & self._satisfies_any]
-        if self._prefilter.compiled.request.same_subtree:
+        columns: list[NDArray[Any]] = [*self.own.T, partition.has_sharing_trait & self._satisfies_any]
+        if self.prefilter.compiled.request.same_subtree:
             columns.append(partition.parents)
         for name, limit in limits.items():
             column = np.zeros(partition.size, np.int64)
@@ -339,37 +344,23 @@ class _PartitionFilter:
             columns.append(column)
         return columns
 
-    def bits_at(self, first: int, size: int, sharing: Providers) -> list[int]:
-        """Return the bits of each of the providers of a tree, and of these sharing providers."""
-        rows = self._own[first : first + size].tolist()
-        tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
-        return tree + list(map(self._prefilter.sharing_bits, sharing))
-
     def sharing_of(self, tree: int) -> Providers:
         """Return the sharing providers of other trees that reach a tree."""
-        if not self._codes:
-            return ()
-        sharing = self._groups[self._codes[tree]]
+        sharing = self.groups[self.codes[tree]]
         if tree in self._sharing_trees:
             root_id = int(self.partition.roots[tree])
             sharing = tuple(provider for provider in sharing if provider.root_id != root_id)
         return sharing
 
-    def sharing_of_each(self, trees: Sequence[int]) -> list[Providers]:
-        """Return the sharing providers that reach each of several equivalent trees, which contain none themselves."""
-        return [self._groups[self._codes[tree]] for tree in trees] if self._codes else [()] * len(trees)
-
     def _number(self, tree: int) -> int:
         """Return the number of the group of sharing providers of other trees that reach a tree."""
-        if not self._codes:
-            return -1
         if tree in self._sharing_trees:
-            return self._prefilter.group_number(self.sharing_of(tree))
-        return self._numbers[self._codes[tree]]
+            return self.prefilter.group_number(self.sharing_of(tree))
+        return self._numbers[self.codes[tree]]
 
     def _sharing_equals_previous(self, trees: Integers) -> Flags:
         """Return for all ``trees`` except the first whether the ``_number`` certainly equals the previous tree's."""
-        if not self._codes:
+        if not self.prefilter.sharing.aggregates:
             return np.ones(len(trees) - 1, np.bool_)
         numbers = np.array(self._numbers)[self.partition.tree_aggregates.codes[trees]]
         shares = np.isin(trees, list(self._sharing_trees))
