@@ -1,41 +1,55 @@
-"""The core of the search, prefilter and solver, against the brute-force oracle, over random topologies and queries."""
+"""The search and the whole application against the brute-force oracle, over random topologies and queries."""
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement.cache.snapshot import Snapshot
+from placement.handlers import allocation_candidate as handler
 from placement.search import assignments, find_candidates
 from placement.search.budget import Limit, SearchBudget
 from placement.search.prefilter import Prefilter
+from placement.search.request import CandidateRequest
 from placement.search.search_units import CandidateSet
-from placement.search.selection import AllocationCandidates, ResponseSize, max_entries
+from placement.search.selection import AllocationCandidates, ResponseSize, max_entries, select
 from placement.search.solver import backtracking
+from tests.support import applications
 from tests.support.search.cached import find, single_trees, snapshot_of
 from tests.support.search.oracle import RP, SHARES, Body, Entry, Oracle, Query, assert_candidates
-from tests.support.search.random_queries import queries
+from tests.support.search.query_strings import RejectedError
+from tests.support.search.random_queries import MINORS, QueryString, parse, queries, query_strings
+from tests.support.search.store import Stored
 from tests.support.search.topologies import (
     TRAITS,
     device_trees,
     request_of,
+    root_of,
     thorough,
     tight_topologies,
     topologies,
 )
 
+# More than ten thousand queries in the thorough profile.
+pytestmark = pytest.mark.timeout(1200)
+
 CASES = st.tuples(topologies(), queries())
 
 
-def search(snapshot: Snapshot, query: Query, budget: SearchBudget, alike: bool = True) -> Iterator[CandidateSet]:
-    prefilter = Prefilter.for_request(snapshot, request_of(query), budget)
+def search(
+    snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, alike: bool = True
+) -> Iterator[CandidateSet]:
+    prefilter = Prefilter.for_request(snapshot, request, budget)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
     return assignments.find_candidate_sets(units, prefilter.compiled, budget)
 
@@ -58,7 +72,7 @@ def entries(snapshot: Snapshot, query: Query, candidate_sets: list[CandidateSet]
 def test_the_search_finds_what_the_oracle_finds(alike: bool, case: tuple[list[RP], Query], size: int) -> None:
     topology, query = case
     snapshot, oracle = snapshot_of(topology, size), Oracle(topology)
-    candidate_sets = list(search(snapshot, query, SearchBudget(), alike))
+    candidate_sets = list(search(snapshot, request_of(query), SearchBudget(), alike))
     expected = oracle.entries(query)
     event(f'candidates: {min(len(expected), 4)}')
     assert_candidates(entries(snapshot, query, candidate_sets), expected)
@@ -103,7 +117,7 @@ def test_a_bound_that_is_not_reached_changes_nothing(
     snapshot, query = snapshot_of(case[0]), case[1]
 
     def candidates(budget: SearchBudget) -> list[Entry]:
-        return entries(snapshot, query, list(search(snapshot, query, budget)))
+        return entries(snapshot, query, list(search(snapshot, request_of(query), budget)))
 
     unbounded = SearchBudget()
     everything = candidates(unbounded)
@@ -129,7 +143,7 @@ def test_a_bound_that_is_not_reached_changes_nothing(
 def test_the_size_of_a_response_counts_its_contents(case: tuple[list[RP], Query]) -> None:
     topology, query = case
     snapshot, request = snapshot_of(topology), request_of(query)
-    candidates = list(itertools.chain.from_iterable(search(snapshot, query, SearchBudget())))
+    candidates = list(itertools.chain.from_iterable(search(snapshot, request, SearchBudget())))
     size = ResponseSize(request)
     for candidate in candidates:
         size.add_candidate(candidate)
@@ -179,3 +193,154 @@ def test_only_trees_with_the_same_candidates_are_equivalent(case: tuple[list[RP]
     assert find(state, query) == find(state, query, alike=False)
     units = list(Prefilter.for_request(state, request_of(query)).search_units())
     event(f'equivalent: {sum(unit.count for unit in units) - len({unit.equivalence_key for unit in units})}')
+
+
+# GET /allocation_candidates of the whole application: random query strings with all parameters --------------------
+
+
+@pytest.fixture(scope='module')
+def newest_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One application that serves the newest microversion there is; each topology replaces all providers."""
+    path = tmp_path_factory.mktemp('candidates') / 'placement.sqlite'
+    with applications.application(path, placement=applications.EVERY_MICROVERSION) as app:
+        yield app
+
+
+def check(stored: Stored, oracle: Oracle, query_string: QueryString) -> None:
+    """The application answers a query string as the oracle does: the candidates and summaries, or with an error."""
+    response = stored.request(f'/allocation_candidates?{query_string.text}', query_string.minor)
+    try:
+        query = parse(query_string)
+    except RejectedError:
+        event('rejected')
+        assert response.status_code == 400, response.text
+    else:
+        assert response.status_code == 200, response.text
+        check_answer(stored, response.json, oracle, query)
+
+
+def check_answer(stored: Stored, answer: dict[str, Any], oracle: Oracle, query: Query) -> None:
+    entries = stored.entries(answer)
+    expected = oracle.entries(query)
+    event(f'candidates: {min(len(expected), 4)}')
+    if query.limit is None:
+        assert_candidates(entries, expected)
+    else:
+        assert set(entries) <= expected
+        assert len(entries) == len(set(entries)) == min(query.limit, len(expected))
+    assert stored.summaries(answer) == oracle.summaries(query, {entry.body for entry in entries})
+
+
+@thorough(1200)
+@given(topologies(), st.lists(st.sampled_from(MINORS).flatmap(query_strings), min_size=20, max_size=20))
+def test_every_microversion_is_answered_like_the_oracle(
+    newest_app: Any, topology: list[RP], query_strings: list[QueryString]
+) -> None:
+    stored, oracle = Stored(newest_app, topology), Oracle(topology)
+    for query_string in query_strings:
+        check(stored, oracle, query_string)
+
+
+@thorough(60)
+@given(topologies(5), st.sampled_from((12, 28, 29, 34, 36)).flatmap(query_strings))
+def test_every_candidate_can_be_claimed(newest_app: Any, topology: list[RP], query: QueryString) -> None:
+    stored = Stored(newest_app, topology)
+    response = stored.request(f'/allocation_candidates?{query.text}', query.minor)
+    for candidate in response.json.get('allocation_requests', [])[:20]:
+        path = f'/allocations/{uuid.uuid4()}'
+        body = {**candidate, 'project_id': 'project', 'user_id': 'user'}
+        if query.minor >= 28:
+            body['consumer_generation'] = None
+        assert stored.request(path, query.minor, 'PUT', body).status_code == 204
+        assert stored.request(path, query.minor, 'DELETE').status_code == 204
+
+
+# Clouds with many equal hosts: sets of candidates against single trees and the oracle, in order -------------------
+
+
+@st.composite
+def clouds(draw: st.DrawFn) -> list[RP]:
+    """Hosts in a random order: many copies of a few trees, in some copies with full providers."""
+    trees: dict[str, list[RP]] = {}
+    kinds = draw(topologies(max_providers=4))
+    parents = {rp.name: rp.parent for rp in kinds}
+    for rp in kinds:
+        trees.setdefault(root_of(rp.name, parents), []).append(rp)
+    cloud = []
+    order = draw(st.lists(st.tuples(st.sampled_from(sorted(trees)), st.integers(1, 4)), min_size=1, max_size=5))
+    for number, kind in enumerate(itertools.chain.from_iterable([kind] * times for kind, times in order)):
+        for rp in trees[kind]:
+            full = draw(st.integers(0, 5)) == 0
+            inventory = {
+                name: inventory | {'used': inventory['total']} if full else dict(inventory)
+                for name, inventory in rp.inventory.items()
+            }
+            parent = rp.parent and f'{rp.parent} {number}'
+            cloud.append(replace(rp, name=f'{rp.name} {number}', parent=parent, inventory=inventory))
+    return cloud
+
+
+def answer(state: Snapshot, request: CandidateRequest, budget: SearchBudget, alike: bool = True) -> list[CandidateSet]:
+    return select(search(state, request, budget, alike), request, budget)
+
+
+def model(request: CandidateRequest, candidates: Sequence[CandidateSet]) -> list[Any]:
+    """The members of the answer, one candidate after the other."""
+    written = []
+    for candidate in itertools.chain.from_iterable(candidates):
+        provider = candidate.search_unit.provider
+        allocations: dict[str, Any] = {}
+        for position, name, amount in candidate.assignment.amounts:
+            allocations.setdefault(provider(position).uuid, {'resources': {}})['resources'][name] = amount
+        written.append({'allocations': allocations})
+        if request.with_mappings:
+            mapped = zip(request.groups, candidate.assignment.mappings, strict=True)
+            written[-1]['mappings'] = {
+                group.suffix: [provider(position).uuid for position in positions] for group, positions in mapped
+            }
+    return written
+
+
+@thorough(1500)
+@given(clouds(), queries(), st.integers(1, 5), st.one_of(st.none(), st.integers(1, 40)), st.data())
+def test_candidate_sets_are_answered_like_single_trees(
+    topology: list[RP], query: Query, size: int, limit: int | None, data: st.DataObject
+) -> None:
+    state, request = snapshot_of(topology, size * 3), replace(request_of(query), limit=limit)
+    budget = data.draw(st.sampled_from([SearchBudget(), SearchBudget(max_candidates=5), SearchBudget(max_size=30)]))
+    budget, of_single = replace(budget, reached=set()), replace(budget, reached=set())
+    candidate_sets, single = answer(state, request, budget), answer(state, request, of_single, alike=False)
+    assert all(len(candidate_set) == 1 for candidate_set in single)
+    candidates = AllocationCandidates(state, request, candidate_sets)
+    written = orjson.loads(b'[%b]' % b','.join(handler._allocation_requests(candidates, as_list=False)))
+    expected = model(request, single)
+    assert written == expected
+    assert [list(candidate['allocations']) for candidate in written] == [
+        list(candidate['allocations']) for candidate in expected
+    ]
+    assert budget.reached == of_single.reached
+    assert candidates.providers() == AllocationCandidates(state, request, single).providers()
+    event(f'candidates: {min(len(expected), 9)}, largest set: {min(max(map(len, candidate_sets), default=0), 5)}')
+
+
+@thorough(800)
+@given(clouds(), queries((10, 24, 28, 29, 32)), st.one_of(st.none(), st.integers(1, 30)))
+def test_trees_take_turns_in_the_order_of_their_ids(topology: list[RP], query: Query, limit: int | None) -> None:
+    """Without sharing providers the order of the trees follows from the number of candidates of each."""
+    topology = [replace(rp, traits=rp.traits - {SHARES}) for rp in topology]
+    expected = Oracle(topology).candidates(query)
+    parents = {rp.name: rp.parent for rp in topology}
+    names = {number: rp.name for number, rp in enumerate(topology, start=1)}
+    counts = Counter(root_of(next(iter(body))[0], parents) for body in expected)
+    roots = [rp.name for rp in topology if rp.parent is None]
+    turns = [root for turn in range(max(counts.values(), default=0)) for root in roots if counts[root] > turn]
+    state, request = snapshot_of(topology), replace(request_of(query), limit=limit)
+    candidates = itertools.chain.from_iterable(answer(state, request, SearchBudget()))
+    bodies = [
+        frozenset((names[id_], name, amount) for id_, name, amount in candidate.amounts) for candidate in candidates
+    ]
+    assert [root_of(next(iter(body))[0], parents) for body in bodies] == turns[:limit]
+    if limit is None:
+        assert_candidates(bodies, expected)
+    assert len(set(bodies)) == len(bodies)
+    assert set(bodies) <= expected
