@@ -7,8 +7,9 @@ the query parameter that it comes from, or a condition between groups, such as `
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from placement.search.request import CandidateRequest, RequestGroup
 from placement.search.requirements import (
@@ -63,16 +64,49 @@ class Rule:
         return self.suffixes[0] if self.suffixes else ''
 
 
-def rules(compiled: CompiledRequest) -> Iterator[Rule]:
-    """Yield the rules of a request, each once, in the order in which ``stages.stages`` applies them."""
-    request = compiled.request
-    conditions = [(compiled.root, ()), *compiled.suffixes.items()]
-    yield from dict.fromkeys(
-        rule for requirement, suffixes in conditions for rule, _ in divide(requirement, suffixes) if rule.condition
-    )
+class Step(NamedTuple):
+    """One rule, and what it requires together with the rules of its group before it.
+
+    Each of ``requirements`` has to be satisfied by a provider. If there are several, these providers are in one
+    subtree. With ``about_roots`` they apply to roots. ``can_share`` tells whether sharing providers count.
+
+    In the unsuffixed group each class may come from another provider. ``serving`` is the class that the providers of
+    the step would supply, if ``rule`` does not name it; or ``the root``, if the rule is about the aggregates of roots.
+    """
+
+    rule: Rule
+    requirements: Sequence[Condition | Requirement]
+    can_share: bool = True
+    about_roots: bool = False
+    serving: str = ''
+
+
+def steps(compiled: CompiledRequest) -> Iterator[Step]:
+    """Yield the rules that providers must satisfy, in the order in which ``stages.stages`` applies them."""
+    for rule, up_to in _divide(compiled.root, ()):
+        # The rule is about the root of the tree that uses a sharing provider, not about the root of that provider.
+        serving = 'the root' if rule.suffixes else ''
+        yield Step(rule, (up_to,), can_share=False, about_roots=True, serving=serving)
+    for requirement, suffixes in compiled.suffixes.items():
+        for rule, up_to in _divide(requirement, suffixes):
+            names_class = requirement.use_same_provider or isinstance(rule.condition, ResourceCondition)
+            yield Step(rule, (up_to,), serving='' if names_class else requirement.resources[0][0])
     for any_of in compiled.collective.sets:
-        yield rule_of(TraitCondition((any_of,)), ('',))
-    yield from subtree_rules(request)
+        condition = TraitCondition((any_of,))
+        yield Step(_rule_of(condition, ('',)), (condition,))
+    requirement_of = {suffix: requirement for requirement, suffixes in compiled.suffixes.items() for suffix in suffixes}
+    for subtree in compiled.request.same_subtree:
+        suffixes = tuple(sorted(subtree))
+        named = dict.fromkeys(requirement_of[suffix] for suffix in suffixes if suffix in requirement_of)
+        if named:
+            yield Step(Rule(Kind.SAME_SUBTREE, (), ','.join(suffixes)), tuple(named))
+
+
+def rules(compiled: CompiledRequest) -> Iterator[Rule]:
+    """Yield the rules of a request that can be left out, each once: those of ``steps``, then those between groups."""
+    request = compiled.request
+    # That a group without any condition needs a provider cannot be left out.
+    yield from dict.fromkeys(step.rule for step in steps(compiled) if step.rule.condition or not step.rule.suffixes)
     equal: dict[object, list[str]] = {}
     for requirement in compiled.requirements:
         if requirement.use_same_provider and len(request.groups) > 1:
@@ -87,7 +121,7 @@ def rules(compiled: CompiledRequest) -> Iterator[Rule]:
         yield Rule(Kind.MICROVERSION)
 
 
-def divide(requirement: Requirement, suffixes: tuple[str, ...]) -> Iterator[tuple[Rule, Requirement]]:
+def _divide(requirement: Requirement, suffixes: tuple[str, ...]) -> Iterator[tuple[Rule, Requirement]]:
     """Divide a requirement into rules. Yield each rule with the requirement up to and including it.
 
     :param suffixes: the suffixes of the groups that have this requirement; empty for the conditions on roots.
@@ -95,7 +129,7 @@ def divide(requirement: Requirement, suffixes: tuple[str, ...]) -> Iterator[tupl
     before: tuple[Condition, ...] = ()
     for condition in requirement.conditions:
         for part, up_to in _parts(condition):
-            yield rule_of(part, suffixes), replace(requirement, conditions=(*before, up_to))
+            yield _rule_of(part, suffixes), replace(requirement, conditions=(*before, up_to))
         before = (*before, condition)
     if not requirement.conditions and suffixes:
         yield Rule(Kind.SAME_SUBTREE, suffixes, 'any provider'), requirement
@@ -114,7 +148,7 @@ def _parts(condition: Condition) -> Iterator[tuple[Condition, Condition]]:
         yield replace(condition, sets=(names,)), replace(condition, sets=up_to)
 
 
-def rule_of(condition: Condition, suffixes: tuple[str, ...]) -> Rule:
+def _rule_of(condition: Condition, suffixes: tuple[str, ...]) -> Rule:
     """Return the rule for a condition on one provider, or on a root if there are no ``suffixes``."""
     match condition:
         case ResourceCondition(name, amount):
@@ -131,14 +165,6 @@ def rule_of(condition: Condition, suffixes: tuple[str, ...]) -> Rule:
         case TreeCondition(uuid=uuid):
             return Rule(Kind.IN_TREE, suffixes, uuid, condition)
     raise TypeError(condition)
-
-
-def subtree_rules(request: CandidateRequest) -> Iterator[Rule]:
-    """Yield a rule for each occurrence of ``same_subtree`` that names a group which remains in the request."""
-    suffixes = {group.suffix for group in request.groups}
-    for subtree in request.same_subtree:
-        if not suffixes.isdisjoint(subtree):
-            yield Rule(Kind.SAME_SUBTREE, (), ','.join(sorted(subtree)))
 
 
 def without(request: CandidateRequest, *left_out: Rule) -> CandidateRequest | None:

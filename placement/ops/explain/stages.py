@@ -6,17 +6,16 @@ import enum
 import functools
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import NameSet, Partition, or_by_tree
-from placement.ops.explain.rules import Kind, Rule, divide, rule_of, subtree_rules
+from placement.ops.explain.rules import Kind, Rule, Step, steps
 from placement.search.prefilter import Prefilter
-from placement.search.requirements import Condition, Requirement, ResourceCondition, TraitCondition
+from placement.search.requirements import Condition, Requirement, ResourceCondition
 from placement.search.search_units import SharingIndex
 
 #: Maximum number of rules that are counted; a query may have thousands.
@@ -33,10 +32,7 @@ class Stage:
     providers that could be the topmost; for rules about roots, the roots; for ``MICROVERSION``, the providers that
     satisfy all requirements that no sharing provider satisfies. ``trees`` counts the trees that can satisfy all rules
     so far with their own or with sharing providers. For ``resources``, ``rejected`` counts the inventories that cannot
-    allocate the amount, by the kind of ``Shortfall``.
-
-    In the unsuffixed group each class may come from another provider. ``serving`` is the class that the providers of
-    the stage would supply, if ``rule`` does not name it; or ``the root``, if the rule is about the aggregates of roots.
+    allocate the amount, by the kind of ``Shortfall``. ``serving`` is as in ``rules.Step``.
     """
 
     rule: Rule
@@ -56,14 +52,18 @@ def stages(prefilter: Prefilter) -> list[Stage]:
     snapshot, sharing = prefilter.snapshot, prefilter.sharing
     trees = {partition: partition.has_root for partition in snapshot.partitions}
     counted = []
-    for step in itertools.islice(_steps(prefilter), _MAX_RULES):
+    all_steps = itertools.chain(steps(prefilter.compiled), _one_provider_per_tree(prefilter))
+    for step in itertools.islice(all_steps, _MAX_RULES):
         providers = 0
         for partition in snapshot.partitions:
-            matched = step.matches(partition)
+            matched = _topmost(step.requirements, partition)
+            if step.about_roots:
+                matched = matched & _roots(partition)
             providers += int(matched.sum())
             satisfied = or_by_tree(partition, matched)
-            if step.reached is not None and sharing.aggregates:
-                satisfied = satisfied | partition.tree_aggregates.where(step.reached)
+            if step.can_share and sharing.aggregates:
+                reached = functools.partial(_reached, step.requirements, sharing)
+                satisfied = satisfied | partition.tree_aggregates.where(reached)
             trees[partition] = trees[partition] & satisfied
         rejected: Counter[ShortfallKind] = Counter()
         if isinstance(step.rule.condition, ResourceCondition):
@@ -75,64 +75,33 @@ def stages(prefilter: Prefilter) -> list[Stage]:
     return counted
 
 
-class _Step(NamedTuple):
-    """One rule, and a function that returns which providers satisfy it and the rules of its group before it.
-
-    ``reached`` returns whether a sharing provider that satisfies the rule reaches a tree, given the aggregates of the
-    tree's providers; None if sharing providers do not count. ``serving`` is as in ``Stage``.
-    """
-
-    rule: Rule
-    matches: Callable[[Partition], Flags]
-    reached: Callable[[NameSet], bool] | None = None
-    serving: str = ''
-
-
-def _steps(prefilter: Prefilter) -> Iterator[_Step]:
-    compiled = prefilter.compiled
-    for rule, up_to in divide(compiled.root, ()):
-        # The rule is about the root of the tree that uses a sharing provider, not about the root of that provider.
-        serving = 'the root' if rule.suffixes else ''
-        yield _Step(rule, functools.partial(_matching_roots, up_to), serving=serving)
-    for requirement, suffixes in compiled.suffixes.items():
-        for rule, up_to in divide(requirement, suffixes):
-            names_class = requirement.use_same_provider or isinstance(rule.condition, ResourceCondition)
-            serving = '' if names_class else requirement.resources[0][0]
-            yield _Step(rule, up_to.matches, functools.partial(_reached, (up_to,), prefilter.sharing), serving)
-    for any_of in compiled.collective.sets:
-        condition = TraitCondition((any_of,))
-        reached = functools.partial(_reached, (condition,), prefilter.sharing)
-        yield _Step(rule_of(condition, ('',)), condition.matches, reached)
-    requirement_of = {suffix: requirement for requirement, suffixes in compiled.suffixes.items() for suffix in suffixes}
-    for rule in subtree_rules(compiled.request):
-        named = [requirement_of[suffix] for suffix in rule.subject.split(',') if suffix in requirement_of]
-        requirements = list(dict.fromkeys(named))
-        reached = functools.partial(_reached, requirements, prefilter.sharing)
-        yield _Step(rule, functools.partial(_topmost, requirements), reached)
+def _one_provider_per_tree(prefilter: Prefilter) -> Iterator[Step]:
+    """Yield the step for ``MICROVERSION``, if the rule may matter."""
     unshared = [
         requirement
         for requirement in prefilter.requirements
         if not any(requirement.accepts(provider, None) for provider in prefilter.sharing.providers)
     ]
-    if len(unshared) > 1 and not compiled.request.nested_aware:
+    if len(unshared) > 1 and not prefilter.compiled.request.nested_aware:
         conditions = tuple(condition for requirement in unshared for condition in requirement.conditions)
-        yield _Step(Rule(Kind.MICROVERSION), Requirement('', True, conditions).matches)
+        yield Step(Rule(Kind.MICROVERSION), (Requirement('', True, conditions),), can_share=False)
 
 
-def _matching_roots(requirement: Requirement, partition: Partition) -> Flags:
-    """Return which providers are roots that satisfy a requirement."""
+def _roots(partition: Partition) -> Flags:
+    """Return which providers are roots."""
     flags = np.zeros(len(partition.providers), np.bool_)
-    roots = partition.starts[:-1][partition.has_root]
-    flags[roots] = requirement.matches(partition)[roots]
+    flags[partition.starts[:-1][partition.has_root]] = True
     return flags
 
 
-def _topmost(requirements: Sequence[Requirement], partition: Partition) -> Flags:
-    """Return which providers could be the topmost of a ``same_subtree`` of groups with these requirements.
+def _topmost(requirements: Sequence[Condition | Requirement], partition: Partition) -> Flags:
+    """Return which providers could be the topmost of a subtree of providers for these requirements.
 
     Such a provider satisfies one of the requirements, and has at or below it a provider for each of the others.
     """
     matched = [requirement.matches(partition) for requirement in requirements]
+    if len(matched) == 1:
+        return matched[0]
     children = np.flatnonzero(partition.parents >= 0)
     parents = partition.parents[children] + partition.starts[:-1][partition.tree_numbers[children]]
     topmost: Flags = np.logical_or.reduce(matched)
@@ -145,10 +114,7 @@ def _topmost(requirements: Sequence[Requirement], partition: Partition) -> Flags
 
 
 def _reached(requirements: Sequence[Condition | Requirement], index: SharingIndex, aggregates: NameSet) -> bool:
-    """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``.
-
-    For one requirement, this is a sharing provider that satisfies it.
-    """
+    """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``."""
     sharing = index.reaching(aggregates & index.aggregates)
     accepted = [
         [provider for provider in sharing if requirement.accepts(provider, None)] for requirement in requirements
