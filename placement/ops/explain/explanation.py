@@ -155,19 +155,16 @@ def _complete_empty(result: Explanation, trials: _Trials) -> Explanation:
     if result.satisfiable:
         failures = combination_failures(snapshot, request, trials.next_budget())
         result = replace(result, combination_failures=failures)
-    # The rules without which there are candidates, with these candidates.
-    helping = [
-        (what_if.rule, what_if.first_candidates) for what_if in _most_helpful_first(result) if what_if.first_candidates
-    ]
+    helping = [what_if for what_if in _most_helpful_first(result) if what_if.first_candidates][:_MAX_NAMED]
     if helping:
-        blocking = [helping[0][0]]
-        explained = [(rule, request) for rule, _ in helping[: 1 if result.satisfiable else _MAX_NAMED]]
+        blocking = [helping[0].rule]
+        explained = [(what_if.rule, request) for what_if in helping[: 1 if result.satisfiable else None]]
         # Trees that lack a class or an amount are not named, unless the blocker names them.
         near_misses = [
             near
-            for rule, candidates in helping[:_MAX_NAMED]
-            if rule.kind is not Kind.RESOURCES and (rule in blocking or rule.condition)
-            for near in _trees(candidates, [rule])
+            for what_if in helping
+            if what_if.rule.kind is not Kind.RESOURCES and (what_if.rule in blocking or what_if.rule.condition)
+            for near in _trees(what_if.first_candidates or (), [what_if.rule])
         ]
     else:
         blocking, candidates = _blocking_together(trials)
@@ -189,12 +186,12 @@ def _most_helpful_first(result: Explanation) -> list[WhatIf]:
     tree is left in the stages. Then come conditions on providers, then rules between groups. Among equal rules, the one
     without which most candidates are found is first.
     """
-    between_groups = _BETWEEN_GROUPS if result.satisfiable else ()
+    ranks = {kind: rank for rank, kind in enumerate(_BETWEEN_GROUPS if result.satisfiable else ())}
     emptying = _emptying_rule(result.stages)
     return sorted(
         result.what_ifs,
         key=lambda what_if: (
-            between_groups.index(what_if.rule.kind) if what_if.rule.kind in between_groups else len(between_groups),
+            ranks.get(what_if.rule.kind, len(ranks)),
             what_if.rule != emptying,
             what_if.rule.condition is None,
             -(what_if.candidates or 0),

@@ -6,10 +6,10 @@ import functools
 import importlib.resources
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import webob
+import webob.dec
 from oslo_db import exception as db_exc
 from oslo_log import log
 from sqlalchemy import exc as sa_exc
@@ -60,10 +60,10 @@ class Page:
         self._sources = sources
         self._hosts = hosts
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        request = webob.Request(environ)
-        path = environ.get('PATH_INFO', '').encode('latin-1').decode('utf-8', 'replace') or '/'
-        host_name = re.sub(r':[0-9]*$', '', environ.get('HTTP_HOST', '')).lower()
+    @webob.dec.wsgify
+    def __call__(self, request: webob.Request) -> webob.Response:
+        path = request.environ.get('PATH_INFO', '').encode('latin-1').decode('utf-8', 'replace') or '/'
+        host_name = re.sub(r':[0-9]*$', '', request.environ.get('HTTP_HOST', '')).lower()
         if self._hosts is not None and host_name not in self._hosts:
             response = _plain(421, 'The page is available only under the name of this machine, such as localhost.')
         elif request.method not in ('GET', 'HEAD'):
@@ -74,8 +74,7 @@ class Page:
         else:
             response = self._respond(request, path)
         response.headers.update(_HEADERS)
-        body: Iterable[bytes] = response(environ, start_response)
-        return body
+        return response
 
     def _respond(self, request: webob.Request, path: str) -> webob.Response:
         """Return the view for a path, or a view of the error."""
