@@ -14,10 +14,9 @@ from typing import Any
 import openstack
 import pytest
 
-from tests.support import races, servers
+from tests.support import races, servers, services
 from tests.support.history import fleet
 from tests.support.history.client import Client
-from tests.support.operations import services
 
 BIN = Path(sys.executable).parent
 BAD_CLASS = (

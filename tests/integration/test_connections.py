@@ -102,7 +102,7 @@ def test_a_request_that_is_not_answered_fails_after_one_timeout(
 ) -> None:
     options = {'socket_timeout': 1, 'lock_wait_timeout': 0}
     with (
-        tcp_proxy.silencing(database) as (proxy, through),
+        tcp_proxy.before(database) as (proxy, through),
         applications.application(through, placement_database=options) as app,
         contextlib.ExitStack() as stack,
     ):

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers
-from tests.support.operations import services
+from tests.support import servers, services
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 

@@ -16,9 +16,8 @@ from importlib import metadata
 
 import pytest
 
-from tests.support import api_process, preforked, servers
+from tests.support import api_process, preforked, servers, services
 from tests.support.api_process import SECONDS, Service, answer, request
-from tests.support.operations import services
 from tests.support.waiting import wait_until
 
 

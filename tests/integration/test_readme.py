@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from placement.cmd import manage_page
-from tests.support import servers
-from tests.support.operations import services
+from tests.support import servers, services
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / 'README.md').read_text()

@@ -62,7 +62,7 @@ def claim(hosts: Sequence[str], classes: Sequence[str], generation: int | None =
 @pytest.fixture(scope='module')
 def watched(database: sa.URL) -> Iterator[Watched]:
     with (
-        tcp_proxy.counting(database) as (proxy, through),
+        tcp_proxy.before(database) as (proxy, through),
         applications.application(through, placement=applications.EVERY_MICROVERSION) as app,
     ):
         yield Watched(app, proxy)
@@ -138,7 +138,7 @@ def test_a_process_that_nobody_asks_checks_once_per_interval(
 
         def serve(interval: int) -> tcp_proxy.Proxy:
             """Serve with one worker, and return the proxy before its database."""
-            proxy, through = stack.enter_context(tcp_proxy.counting(database))
+            proxy, through = stack.enter_context(tcp_proxy.before(database))
             url, settings = through.render_as_string(hide_password=False), {INTERVAL: str(interval)}
             stack.enter_context(servers.serving(url, tmp_path, workers=1, metrics=False, environment=settings))
             return proxy

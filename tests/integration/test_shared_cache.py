@@ -148,7 +148,7 @@ def test_workers_load_nothing_and_the_master_keeps_no_connection(kind: str, tmp_
         databases.fill(url, shapes.flat(500))
         for workers in (1, 4):
             with (
-                tcp_proxy.counting(sa.make_url(url)) as (proxy, through),
+                tcp_proxy.before(sa.make_url(url)) as (proxy, through),
                 _serving(through.render_as_string(hide_password=False), tmp_path, workers) as server,
             ):
                 _wait_for_workers(server, workers)

@@ -92,7 +92,7 @@ def _launch(url: str, directory: pathlib.Path, **variables: str) -> contextlib.A
 
 @databases.ON_EACH
 def test_a_silent_database(database: sa.URL, tmp_path: pathlib.Path) -> None:
-    with tcp_proxy.silencing(database) as (proxy, through):
+    with tcp_proxy.before(database) as (proxy, through):
         with contextlib.ExitStack() as stack:
             patient = through.update_query_dict({'connect_timeout': str(BACKEND_TIMEOUT_SECONDS)})
             server = stack.enter_context(_launch(patient.render_as_string(hide_password=False), tmp_path))
@@ -124,7 +124,7 @@ def test_a_silent_database(database: sa.URL, tmp_path: pathlib.Path) -> None:
 def test_collectors_read_again_after_a_silence_and_keep_their_values_in_one(
     database: sa.URL, tmp_path: pathlib.Path
 ) -> None:
-    with tcp_proxy.silencing(database) as (proxy, through), contextlib.ExitStack() as stack:
+    with tcp_proxy.before(database) as (proxy, through), contextlib.ExitStack() as stack:
         server = servers.launch(through.render_as_string(hide_password=False), tmp_path, environment=ENVIRONMENT)
         stack.callback(server.stop)
         stack.callback(proxy.end_silence)

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support import api_process, applications
+from tests.support import api_process, applications, services
 from tests.support.api_process import ROOT, SECONDS, Service, answer
-from tests.support.operations import services
 from tests.support.waiting import wait_until
 
 

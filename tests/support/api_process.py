@@ -12,8 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.support import servers
-from tests.support.operations import services
+from tests.support import servers, services
 from tests.support.waiting import wait_until
 
 PROGRAM = str(pathlib.Path(sys.executable).with_name('placement-api'))

@@ -85,6 +85,13 @@ class Damage:
 _OF_ROOT = {'resource_provider': ROOT, 'resource_class': 'VCPU'}
 _ROOTS = 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id'
 
+
+def _wrong_units(column: str, constraints: str) -> Damage:
+    statement = f'UPDATE placement_inventories SET {column} WHERE id = 1'
+    subject = {**_OF_ROOT, 'consumer': HOLDER}
+    return Damage('unit_violation', (statement,), (subject,), f'allocation of 2 violates {constraints}')
+
+
 ALL = {
     'usage too high': Damage(
         'usage_mismatch',
@@ -137,30 +144,10 @@ ALL = {
     'all reserved': Damage(
         'over_committed', ('UPDATE placement_inventories SET reserved = 9 WHERE id = 1',), (_OF_ROOT,), '2 of 0 used'
     ),
-    'below the minimum': Damage(
-        'unit_violation',
-        ('UPDATE placement_inventories SET min_unit = 4 WHERE id = 1',),
-        ({**_OF_ROOT, 'consumer': HOLDER},),
-        'allocation of 2 violates min_unit 4, max_unit 8, step_size 1',
-    ),
-    'above the maximum': Damage(
-        'unit_violation',
-        ('UPDATE placement_inventories SET max_unit = 1 WHERE id = 1',),
-        ({**_OF_ROOT, 'consumer': HOLDER},),
-        'allocation of 2 violates min_unit 1, max_unit 1, step_size 1',
-    ),
-    'out of step': Damage(
-        'unit_violation',
-        ('UPDATE placement_inventories SET step_size = 3 WHERE id = 1',),
-        ({**_OF_ROOT, 'consumer': HOLDER},),
-        'allocation of 2 violates min_unit 1, max_unit 8, step_size 3',
-    ),
-    'no step': Damage(
-        'unit_violation',
-        ('UPDATE placement_inventories SET step_size = 0 WHERE id = 1',),
-        ({**_OF_ROOT, 'consumer': HOLDER},),
-        'allocation of 2 violates min_unit 1, max_unit 8, step_size 0',
-    ),
+    'below the minimum': _wrong_units('min_unit = 4', 'min_unit 4, max_unit 8, step_size 1'),
+    'above the maximum': _wrong_units('max_unit = 1', 'min_unit 1, max_unit 1, step_size 1'),
+    'out of step': _wrong_units('step_size = 3', 'min_unit 1, max_unit 8, step_size 3'),
+    'no step': _wrong_units('step_size = 0', 'min_unit 1, max_unit 8, step_size 0'),
     'no root': Damage(
         'invalid_tree',
         ('UPDATE placement_resource_providers SET root_provider_id = NULL',),

@@ -10,7 +10,7 @@ import datetime as dt
 import os
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,7 +23,7 @@ from placement.capacity import InventoryRecord
 from placement.db import tables
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
-from tests.support import applications, logs
+from tests.support import applications, corruption, logs
 from tests.support.cache_equality import assert_same
 from tests.support.objects import claim, create_provider, set_inventories, set_traits
 
@@ -131,7 +131,7 @@ def dump(db: Database) -> Dump:
 
 def restore(db: Database, rows: Dump) -> None:
     """Replace all rows by those of a dump; ids are given again that were given since then."""
-    with _without_foreign_keys(db) as tx:
+    with corruption.unguarded(db.engine.url) as tx:
         for table in tables.metadata.sorted_tables:
             tx.execute(table.delete())
             if rows[table.name]:
@@ -148,27 +148,3 @@ def _count_from(tx: sa.Connection, table: str, number: int) -> None:
             tx.execute(sa.select(sa.func.setval(sequence, number, False)))
     elif tx.dialect.name == 'sqlite':
         tx.exec_driver_sql(f"UPDATE sqlite_sequence SET seq = {number - 1} WHERE name = '{table}'")
-
-
-@contextlib.contextmanager
-def _without_foreign_keys(db: Database) -> Iterator[sa.Connection]:
-    """A transaction in which rows may be replaced in any order."""
-    with db.engine.connect() as connection:
-        dialect = connection.dialect.name
-        off, on = {
-            'sqlite': ('PRAGMA foreign_keys = OFF', 'PRAGMA foreign_keys = ON'),
-            'mysql': ('SET foreign_key_checks = 0', 'SET foreign_key_checks = 1'),
-            'postgresql': ("SET session_replication_role = 'replica'", "SET session_replication_role = 'origin'"),
-        }[dialect]
-        if dialect == 'sqlite':
-            connection.connection.dbapi_connection.execute(off)  # type: ignore[union-attr]
-        else:
-            connection.exec_driver_sql(off)
-            connection.commit()
-        with connection.begin():
-            yield connection
-        if dialect == 'sqlite':
-            connection.connection.dbapi_connection.execute(on)  # type: ignore[union-attr]
-        else:
-            connection.exec_driver_sql(on)
-            connection.commit()

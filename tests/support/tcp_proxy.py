@@ -18,11 +18,12 @@ PORTS = {'postgresql': 5432, 'mysql': 3306}
 class Proxy:
     """Forwards the bytes of both sides; ``trips`` counts how often the service sent after the database had.
 
-    Listens at ``port`` of the loopback interface as long as the context lasts.
+    Listens at ``port`` of the loopback interface as long as the context lasts. Forwards nothing while ``is_silent``.
     """
 
     def __init__(self, host: str, port: int) -> None:
         self.trips = 0
+        self.is_silent = False
         self._target = (host, port)
         self._listener = socket.create_server(('127.0.0.1', 0))
         self.port: int = self._listener.getsockname()[1]
@@ -104,17 +105,7 @@ class Proxy:
             self.forward(data, source, other)
 
     def forward(self, data: bytes, source: socket.socket, target: socket.socket) -> None:  # noqa: ARG002
-        """Send on what ``source`` said; for subclasses."""
-        target.sendall(data)
-
-
-class Silencer(Proxy):
-    """Accepts connections, and while ``is_silent`` forwards nothing."""
-
-    is_silent = False
-
-    def forward(self, data: bytes, source: socket.socket, target: socket.socket) -> None:  # noqa: ARG002
-        """Send it on, unless this is silent."""
+        """Send on what ``source`` said, unless this is silent."""
         if not self.is_silent:
             target.sendall(data)
 
@@ -177,34 +168,27 @@ class Breaker(Proxy):
 _COMMIT = re.compile(rb'(?<!READ )COMMIT')
 
 
-def _legible(database: sa.URL, port: int) -> sa.URL:
-    """The URL of ``database`` through a proxy that reads what is sent, so without encryption.
-
-    PyMySQL uses TLS if the server offers it, as MySQL does.
-    """
-    plain = {'postgresql': {'sslmode': 'disable', 'gssencmode': 'disable'}, 'mysql': {'ssl_disabled': 'true'}}
-    return database.set(host='127.0.0.1', port=port).update_query_dict(plain[database.get_backend_name()])
-
-
 @contextlib.contextmanager
-def counting(database: sa.URL) -> Iterator[tuple[Proxy, sa.URL]]:
+def before(database: sa.URL) -> Iterator[tuple[Proxy, sa.URL]]:
     """A proxy before the server of ``database``, and the URL through it."""
-    with Proxy(database.host or '', database.port or PORTS[database.get_backend_name()]) as proxy:
-        yield proxy, database.set(host='127.0.0.1', port=proxy.port)
-
-
-@contextlib.contextmanager
-def silencing(database: sa.URL) -> Iterator[tuple[Silencer, sa.URL]]:
-    """A ``Silencer`` before the server of ``database``, and the URL through it."""
-    with Silencer(database.host or '', database.port or PORTS[database.get_backend_name()]) as proxy:
+    with Proxy(*_address(database)) as proxy:
         yield proxy, database.set(host='127.0.0.1', port=proxy.port)
 
 
 @contextlib.contextmanager
 def breaking(database: sa.URL) -> Iterator[tuple[Breaker, sa.URL]]:
-    """A ``Breaker`` before the server of ``database``, and the URL through it."""
-    with Breaker(database.host or '', database.port or PORTS[database.get_backend_name()]) as proxy:
-        yield proxy, _legible(database, proxy.port)
+    """A ``Breaker`` before the server of ``database``, and the URL through it, without encryption.
+
+    PyMySQL uses TLS if the server offers it, as MySQL does.
+    """
+    plain = {'postgresql': {'sslmode': 'disable', 'gssencmode': 'disable'}, 'mysql': {'ssl_disabled': 'true'}}
+    with Breaker(*_address(database)) as proxy:
+        through = database.set(host='127.0.0.1', port=proxy.port)
+        yield proxy, through.update_query_dict(plain[database.get_backend_name()])
+
+
+def _address(database: sa.URL) -> tuple[str, int]:
+    return database.host or '', database.port or PORTS[database.get_backend_name()]
 
 
 def _received(source: socket.socket) -> bytes:

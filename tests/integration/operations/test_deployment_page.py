@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import httpx
 import pytest
 
-from tests.support.operations import machine
+from tests.integration.operations import machine
 from tests.support.pages import ROOT, section
 from tests.support.waiting import wait_until
 

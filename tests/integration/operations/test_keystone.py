@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support import applications
+from tests.integration.operations import identity, placement_server
+from tests.support import applications, services
 from tests.support.http_client import CLAIMS
-from tests.support.operations import identity, placement_server, services
 
 
 @contextlib.contextmanager

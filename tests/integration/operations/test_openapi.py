@@ -16,10 +16,11 @@ import pytest
 
 from placement import openapi
 from placement.web import microversion
+from tests.integration.operations import placement_server
+from tests.support import services
 from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.http_client import claim_body
-from tests.support.operations import placement_server, services
 
 #: In a virtual environment of its own, since it has many dependencies that the service does not have.
 PACKAGES = ('schemathesis>=4.32',)

@@ -15,10 +15,10 @@ import httpx
 import pytest
 import yaml
 
-from tests.support import servers
+from tests.integration.operations import placement_server
+from tests.integration.operations.load import HEADERS
+from tests.support import servers, services
 from tests.support.http_client import claim_body
-from tests.support.operations import placement_server, services
-from tests.support.operations.load import HEADERS
 from tests.support.waiting import wait_until
 
 RULES = pathlib.Path(services.ROOT) / 'etc' / 'prometheus' / 'placement-rules.yaml'

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from tests.support.operations import load, placement_server
+from tests.integration.operations import load, placement_server
 from tests.support.waiting import wait_until
 
 ENOUGH = 40
@@ -30,7 +30,7 @@ def test_reload_loses_no_request(tmp_path: pathlib.Path, keep_alive: bool) -> No
     placement_server.write_configuration(tmp_path)
     with (
         placement_server.served(tmp_path, f'--workers={WORKERS}') as (url, process),
-        load.applied(url, keep_alive) as requests,
+        load.Load(url, keep_alive) as requests,
     ):
         for _ in range(3):
             requests.wait_for_more(ENOUGH)
@@ -47,7 +47,7 @@ def test_restart_with_a_socket_that_stays_open_loses_no_request(tmp_path: pathli
     with socket.create_server(('127.0.0.1', 0), backlog=128) as listener, contextlib.ExitStack() as first_life:
         url = f'http://127.0.0.1:{listener.getsockname()[1]}'
         first_life.enter_context(placement_server.served_on(listener, tmp_path, f'--workers={WORKERS}'))
-        with load.applied(url, keep_alive) as requests:
+        with load.Load(url, keep_alive) as requests:
             requests.wait_for_more(ENOUGH)
             first_life.close()
             with placement_server.served_on(listener, tmp_path, f'--workers={WORKERS}'):

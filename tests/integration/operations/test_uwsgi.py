@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers
-from tests.support.operations import load, placement_server, services
+from tests.integration.operations import load, placement_server
+from tests.support import servers, services
 from tests.support.waiting import wait_until
 
 
@@ -41,7 +41,7 @@ def url(server: tuple[str, subprocess.Popen[bytes]]) -> str:
 
 def test_replacing_workers_one_by_one_loses_no_request(url: str, home: pathlib.Path) -> None:
     log = home / 'uwsgi.log'
-    with load.applied(url, keep_alive=False) as requests:
+    with load.Load(url, keep_alive=False) as requests:
         requests.wait_for_more(40)
         (home / 'uwsgi.fifo').write_text('c')
         wait_until(lambda: 'chain reloading complete' in log.read_text(), 'the workers were not replaced')
@@ -54,7 +54,7 @@ def test_reloads_lose_no_request(server: tuple[str, subprocess.Popen[bytes]], ho
     """SIGHUP, as ``systemctl reload`` sends it: the master executes itself again, and loads the ini once more."""
     url, master = server
     log = home / 'uwsgi.log'
-    with load.applied(url, keep_alive=False) as requests:
+    with load.Load(url, keep_alive=False) as requests:
         for count in (1, 2, 3):
             # Of four workers. A worker that is still loading does not notice that it shall end.
             wait_until(

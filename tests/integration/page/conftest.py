@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from tests.integration.page import browser, realistic_cloud
-from tests.support import applications, clouds, servers
+from tests.support import applications, clouds, servers, services
 from tests.support.clouds import Cloud
-from tests.support.operations import services
 from tests.support.stages import mark_below
 
 CLOUDS: dict[str, Callable[[], Cloud]] = {

@@ -1,4 +1,4 @@
-"""What the operations tests share: virtual environments for other servers, and processes that end with the test."""
+"""What tests beside real servers share: virtual environments for these, and processes that end with the test."""
 
 from __future__ import annotations
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import threading
 import uuid
-from collections.abc import Iterator
+from typing import Self
 
 import requests
 
@@ -17,7 +16,7 @@ CLIENTS = 4
 
 
 class Load:
-    """Clients that each create one provider after another until they are stopped. No request is sent twice.
+    """Clients that create one provider after another while the context lasts, or until ``stop``. None is sent twice.
 
     :param keep_alive: whether each client keeps its connection between requests, or opens one for each.
     """
@@ -32,10 +31,13 @@ class Load:
         self._stopped = threading.Event()
         self._threads = [threading.Thread(target=self._work) for _ in range(CLIENTS)]
 
-    def start(self) -> None:
-        """Start the clients."""
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         """Stop the clients; return when each has its last answer."""
@@ -54,28 +56,14 @@ class Load:
                 if not self._keep_alive:
                     session.close()
                 name = str(uuid.uuid4())
-                outcome = self._create(session, name)
+                body = {'name': name, 'uuid': name}
+                try:
+                    outcome = str(session.post(self._url, json=body, headers=HEADERS, timeout=60).status_code)
+                except requests.RequestException as error:
+                    outcome = f'{type(error).__name__}: {error}'
                 self.outcomes[outcome] += 1
                 if outcome == '200':
                     self.created.add(name)
-
-    def _create(self, session: requests.Session, name: str) -> str:
-        body = {'name': name, 'uuid': name}
-        try:
-            return str(session.post(self._url, json=body, headers=HEADERS, timeout=60).status_code)
-        except requests.RequestException as error:
-            return f'{type(error).__name__}: {error}'
-
-
-@contextlib.contextmanager
-def applied(url: str, keep_alive: bool) -> Iterator[Load]:
-    """Run load on the server at ``url`` during the block, or until it calls ``stop``."""
-    load = Load(url, keep_alive)
-    load.start()
-    try:
-        yield load
-    finally:
-        load.stop()
 
 
 def assert_nothing_lost(url: str, load: Load) -> None:

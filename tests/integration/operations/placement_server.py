@@ -10,8 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.support import servers
-from tests.support.operations import services
+from tests.support import servers, services
 
 LOG = 'placement-api.log'
 BIN = pathlib.Path(sys.executable).parent

@@ -12,8 +12,7 @@ from typing import Any
 
 import httpx
 
-from tests.support import servers
-from tests.support.operations import services
+from tests.support import servers, services
 
 PACKAGES = ('keystone', 'gunicorn')
 PASSWORD = 'not-a-secret'

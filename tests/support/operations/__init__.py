@@ -1,1 +1,0 @@
-"""What the operations tests run beside the service: Keystone, nginx, uWSGI, and load."""
