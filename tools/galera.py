@@ -19,14 +19,10 @@ LIBRARY = '/usr/lib*/galera*/libgalera_smm.so'
 
 OPTIONS = {
     'skip-name-resolve': 'ON',
-    'max-connections': '200',
     'performance-schema': 'OFF',
     'character-set-server': 'utf8mb4',
     'binlog-format': 'ROW',
     'innodb-autoinc-lock-mode': '2',
-    # A committed transaction is on the other nodes; a node that dies gets it back from there.
-    'innodb-flush-log-at-trx-commit': '2',
-    'innodb-buffer-pool-size': '64M',
     'innodb-log-file-size': '32M',
     'wsrep-on': 'ON',
     'wsrep-cluster-name': 'placement',

@@ -32,15 +32,11 @@ EXTRACT = (
     'unstable',
 )
 
-#: What every server gets. A transaction survives the end of the process, not the end of the machine.
-OPTIONS = {
-    'bind-address': '127.0.0.1',
+#: What every server gets, also one without a group.
+OPTIONS = nodes.OPTIONS | {
     'mysqlx': 'OFF',
     'secure-file-priv': 'NULL',
-    'max-connections': '300',
-    'innodb-buffer-pool-size': '64M',
     'innodb-redo-log-capacity': '32M',
-    'innodb-flush-log-at-trx-commit': '2',
     'sync-binlog': '0',
 }
 

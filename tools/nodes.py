@@ -25,6 +25,13 @@ LOG = logging.getLogger(__name__)
 START_TIMEOUT_SECONDS = 120.0
 #: The account that runs the servers, which do not run as root.
 ACCOUNT = 'mysql' if os.getuid() == 0 else None
+#: What every server gets. A transaction survives the end of the process, not the end of the machine.
+OPTIONS = {
+    'bind-address': '127.0.0.1',
+    'max-connections': '300',
+    'innodb-buffer-pool-size': '64M',
+    'innodb-flush-log-at-trx-commit': '2',
+}
 #: The number of nodes, and of the ports of each: for clients, for the other nodes, and two to receive what it missed.
 _NODES, _PORTS = 3, 4
 
@@ -86,8 +93,8 @@ class Cluster(abc.ABC):
             (node.home / 'data').mkdir(parents=True)
             files = {'datadir': 'data', 'socket': 'server.sock', 'log-error': 'server.log'}
             options = {name: str(node.home / file) for name, file in files.items()}
-            options |= {'tmpdir': str(node.home), 'bind-address': '127.0.0.1', 'port': str(node.ports[0])}
-            options |= self.options(node)
+            options |= {'tmpdir': str(node.home), 'port': str(node.ports[0])}
+            options |= OPTIONS | self.options(node)
             node.option_file.write_text('\n'.join(['[mysqld]', *map('='.join, options.items()), '']))
         give_to_account(directory)
 
