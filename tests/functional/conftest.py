@@ -1,5 +1,5 @@
 """Fixtures of the functional tests: an application on a database of its own, and what belongs to it."""
 
-from tests.support.fixtures import app, conf, context, db, other_process, point_commands_at, queries
+from tests.support.fixtures import app, conf, context, db, failed, other_process, point_commands_at, printed, queries
 
-__all__ = ['app', 'conf', 'context', 'db', 'other_process', 'point_commands_at', 'queries']
+__all__ = ['app', 'conf', 'context', 'db', 'failed', 'other_process', 'point_commands_at', 'printed', 'queries']

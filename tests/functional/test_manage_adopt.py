@@ -17,7 +17,7 @@ from placement.cmd import manage, manage_audit
 from placement.db import migration, tables
 from placement.ops.adoption.schema import shortest
 from tests.support import adopted, corruption, legacy_database
-from tests.support.fixtures import PointCommandsAt
+from tests.support.fixtures import PointCommandsAt, Printed
 from tests.support.http_client import send_request
 
 #: What was done to a database -> the problem that it raises.
@@ -84,12 +84,11 @@ def url(tmp_path: pathlib.Path, point_commands_at: PointCommandsAt) -> str:
     return point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
 
 
-def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_changes_nothing(url: str, printed: Printed) -> None:
     legacy_database.build(url)
     before = corruption.contents(url)
-    assert manage.main(['db', 'adopt']) == 0
+    out = printed('db', 'adopt')
     assert corruption.contents(url) == before
-    out = capsys.readouterr().out
     for sentence in (
         '- Set the generation of 1 row of placement_resource_providers to 0 instead of NULL.',
         '- Rebuild the table placement_inventories, with all its rows: add used; ',
@@ -104,7 +103,7 @@ def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> N
     assert out.splitlines()[1].startswith('- Rename the tables allocations, consumer_types, consumers, inventories, ')
 
 
-def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adoption(url: str, printed: Printed) -> None:
     legacy_database.build(url)
     corruption.plant(
         url,
@@ -112,8 +111,7 @@ def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         'ALTER TABLE traits ADD COLUMN colour INTEGER DEFAULT 3 CHECK (colour > 1)',
         'CREATE INDEX by_colour ON traits (colour) WHERE colour > 2',
     )
-    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    assert 'No problems found.' in capsys.readouterr().out
+    assert 'No problems found.' in printed('db', 'adopt', '--yes')
     adopted.check_schema(url)
     adopted.check_rows(url)
     assert corruption.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['placement_consumers']
@@ -130,13 +128,12 @@ def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(('statements', 'problem'), PROBLEMS.items())
-def test_problems_change_nothing(url: str, statements: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_change_nothing(url: str, statements: str, problem: str, printed: Printed) -> None:
     legacy_database.build(url)
     corruption.plant(url, *statements.split(';'))
     before = corruption.contents(url)
     for options in ([], ['--yes']):
-        assert manage.main(['db', 'adopt', *options]) == manage.FAILED
-        assert f'- {problem}' in capsys.readouterr().out
+        assert f'- {problem}' in printed('db', 'adopt', *options, code=manage.FAILED)
     assert corruption.contents(url) == before
 
 
@@ -174,14 +171,12 @@ def test_a_root_that_must_not_be_null(url: str) -> None:
     adopted.check_service(url)
 
 
-def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_what_differs_is_changed(url: str, printed: Printed) -> None:
     assert manage.main(['db', 'sync']) == 0
     corruption.plant(
         url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used', *SOUND
     )
-    capsys.readouterr()
-    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')] == [
+    assert [line for line in printed('db', 'adopt', '--yes').splitlines() if line.startswith('- ')] == [
         '- Rebuild the table placement_inventories, with all its rows: add used.',
         '- Copy project, user and type of the consumer to 1 allocation.',
         '- Set the usage of each inventory to the sum of its allocations (1 in all).',
@@ -191,16 +186,14 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
     assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
-def test_tables_that_give_ids_twice_are_rebuilt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_that_give_ids_twice_are_rebuilt(url: str, printed: Printed) -> None:
     """And the largest id of a class is stored, if only that is missing."""
     assert manage.main(['db', 'sync']) == 0
     (definition,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
     for table in ('alembic_version', 'resource_class_sequence', 'users'):
         corruption.plant(url, f'DROP TABLE placement_{table}')
     corruption.plant(url, definition.replace(' AUTOINCREMENT', ''), *corruption.SOUND)
-    capsys.readouterr()
-    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
+    done = [line for line in printed('db', 'adopt', '--yes').splitlines() if line.startswith('- ')]
     assert done[:2] == [
         '- Rebuild the table placement_users, with all its rows: never reuse an id.',
         '- Record the largest id of a resource class in the table placement_resource_class_sequence.',
@@ -211,21 +204,18 @@ def test_tables_that_give_ids_twice_are_rebuilt(url: str, capsys: pytest.Capture
     assert corruption.column(url, 'SELECT last FROM placement_resource_class_sequence') == [9999]
 
 
-def test_an_audit_follows_the_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_audit_follows_the_adoption(url: str, printed: Printed) -> None:
     legacy_database.build(url)
     corruption.plant(url, 'UPDATE inventories SET total = 1 WHERE id = 4', 'DELETE FROM resource_provider_aggregates')
-    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.FOUND
-    out = capsys.readouterr().out
+    out = printed('db', 'adopt', '--yes', code=manage_audit.FOUND)
     assert 'over_committed' in out
     assert 'orphaned_aggregate' in out
 
 
-def test_nothing_to_adopt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
-    assert 'placement-manage db sync' in capsys.readouterr().err
+def test_nothing_to_adopt(url: str, failed: Printed) -> None:
+    assert 'placement-manage db sync' in failed('db', 'adopt', '--yes')
     assert manage.main(['db', 'sync']) == 0
-    assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
-    assert 'The database has the schema of this service already' in capsys.readouterr().err
+    assert 'The database has the schema of this service already' in failed('db', 'adopt', '--yes')
 
 
 @pytest.mark.parametrize(
@@ -235,14 +225,10 @@ def test_nothing_to_adopt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         *('audit', 'tree', 'explain resources=VCPU:1'),
     ],
 )
-def test_every_command_names_db_adopt(url: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_names_db_adopt(url: str, command: str, failed: Printed) -> None:
     legacy_database.build(url)
     before = corruption.contents(url)
-    assert manage.main(command.split()) == manage.FAILED
-    captured = capsys.readouterr()
-    assert captured.err.endswith('Adopt it with: placement-manage db adopt\n')
-    assert captured.err.count('\n') == 1
-    assert captured.out == ''
+    assert failed(*command.split()).endswith('Adopt it with: placement-manage db adopt\n')
     assert corruption.contents(url) == before
 
 
@@ -262,19 +248,18 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
         assert send_request(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
 
 
-def test_db_leave_needs_a_database_of_this_service(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_db_leave_needs_a_database_of_this_service(url: str, failed: Printed) -> None:
     legacy_database.build(url)
-    assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
-    assert 'The database has no schema of this service, so there is nothing to return.' in capsys.readouterr().err
+    assert 'The database has no schema of this service, so there is nothing to return.' in failed(
+        'db', 'leave', '--yes'
+    )
 
 
-def test_db_leave_of_a_database_that_this_service_made(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_db_leave_of_a_database_that_this_service_made(url: str, printed: Printed) -> None:
     """That is possible, and the command says that no other service made it."""
     assert manage.main(['db', 'sync']) == 0
     before = corruption.contents(url)
-    capsys.readouterr()
-    assert manage.main(['db', 'leave']) == 0
-    out = capsys.readouterr().out
+    out = printed('db', 'leave')
     assert 'Note: There is no table alembic_version: this service made the database' in out
     assert out.endswith('Nothing was changed. To apply this plan: placement-manage db leave --yes\n')
     assert corruption.contents(url) == before
@@ -287,30 +272,25 @@ def test_db_leave_of_a_database_that_this_service_made(url: str, capsys: pytest.
     assert corruption.contents(url).keys() == before.keys()
 
 
-def test_tables_of_both_are_a_problem(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_of_both_are_a_problem(url: str, printed: Printed) -> None:
     """The other service created its tables again in an adopted database."""
     legacy_database.build(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     corruption.plant(url, 'CREATE TABLE users (id INTEGER)')
     before = corruption.contents(url)
-    capsys.readouterr()
-    assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
     problem = '- There are both a table users and a table placement_users: drop the one that is not in use.'
-    assert problem in capsys.readouterr().out
+    assert problem in printed('db', 'leave', '--yes', code=manage.FAILED)
     corruption.plant(url, 'DROP TABLE placement_alembic_version')
-    assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
-    assert problem in capsys.readouterr().out
+    assert problem in printed('db', 'adopt', '--yes', code=manage.FAILED)
     del before[migration.VERSION_TABLE]
     assert corruption.contents(url) == before
 
 
-def test_adopting_again_reports_usage_mismatches(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adopting_again_reports_usage_mismatches(url: str, failed: Printed) -> None:
     legacy_database.build(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     corruption.plant(url, 'DELETE FROM placement_allocations')
-    capsys.readouterr()
-    assert manage.main(['db', 'adopt']) == manage.FAILED
-    assert capsys.readouterr().err == (
+    assert failed('db', 'adopt') == (
         f'placement-manage: The database has the schema of this service already, at revision {migration.head()}. The'
         ' recorded usage of 3 inventories is not the sum of the allocations: run placement-manage audit --repair\n'
     )

@@ -18,7 +18,7 @@ from placement.cmd import manage, manage_audit, output
 from placement.db.api import Database
 from placement.ops import audit
 from tests.support import corruption
-from tests.support.fixtures import PointCommandsAt
+from tests.support.fixtures import PointCommandsAt, Printed
 from tests.support.http_client import send_request
 
 
@@ -30,11 +30,9 @@ def url(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) 
     return url
 
 
-def test_sound_database_has_no_findings(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert manage.main(['audit']) == manage_audit.CLEAN
-    assert capsys.readouterr().out == 'No problems found.\n'
-    assert manage.main(['audit', '--format', 'json']) == manage_audit.CLEAN
-    assert json.loads(capsys.readouterr().out) == {'findings': []}
+def test_sound_database_has_no_findings(url: str, printed: Printed) -> None:
+    assert printed('audit') == 'No problems found.\n'
+    assert json.loads(printed('audit', '--format', 'json')) == {'findings': []}
 
 
 def test_all_findings_are_repaired_at_once(url: str) -> None:
@@ -46,15 +44,14 @@ def test_all_findings_are_repaired_at_once(url: str) -> None:
     assert corruption.column(url, 'SELECT updated_at FROM placement_inventories') == [None, None]
 
 
-def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text(url: str, printed: Printed) -> None:
     corruption.plant(url, *corruption.ALL['usage too high'].statements, *corruption.ALL['missing inventory'].statements)
     for options, verdict in (
         ([], 'to be repaired with --repair'),
         (['--repair', '--dry-run'], 'would be repaired'),
         (['--repair'], 'repaired'),
     ):
-        assert manage.main(['audit', *options]) == manage_audit.FOUND
-        assert capsys.readouterr().out == (
+        assert printed('audit', *options, code=manage_audit.FOUND) == (
             'allocation_without_inventory\n'
             f'  resource_provider {corruption.FLAT}, provider_name flat, resource_class DISK_GB,'
             f' consumer {corruption.HOLDER}\n'
@@ -68,21 +65,17 @@ def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(('count', 'summary'), [(1, '1 finding: 1 requires'), (2, '2 findings: 2 require')])
-def test_numbers_of_findings_agree_with_their_verbs(
-    url: str, count: int, summary: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_of_findings_agree_with_their_verbs(url: str, count: int, summary: str, printed: Printed) -> None:
     corruption.plant(url, f'UPDATE placement_inventories SET used = 9 WHERE id <= {count}')
-    assert manage.main(['audit', '--except', 'usage_mismatch']) == manage_audit.FOUND
-    assert capsys.readouterr().out.endswith(f'\n{summary} a decision\n')
+    assert printed('audit', '--except', 'usage_mismatch', code=manage_audit.FOUND).endswith(f'\n{summary} a decision\n')
 
 
-def test_kinds_can_be_omitted(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kinds_can_be_omitted(url: str, capsys: pytest.CaptureFixture[str], printed: Printed) -> None:
     for name in ('too little left', 'idle consumer'):
         corruption.plant(url, *corruption.ALL[name].statements)
     before = corruption.contents(url)
     omitted = ['--except', 'over_committed', '--except', 'consumer_without_allocations']
-    assert manage.main(['audit', '--repair', *omitted]) == manage_audit.CLEAN
-    assert capsys.readouterr().out == 'No problems found.\n'
+    assert printed('audit', '--repair', *omitted) == 'No problems found.\n'
     assert corruption.contents(url) == before
     for option, problem in (
         ('--except=no_such_kind', "invalid choice: 'no_such_kind' (choose from"),
@@ -94,10 +87,9 @@ def test_kinds_can_be_omitted(url: str, capsys: pytest.CaptureFixture[str]) -> N
         assert problem in capsys.readouterr().err
 
 
-def test_trees_without_a_change_are_listed_on_request(url: str, app: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trees_without_a_change_are_listed_on_request(url: str, app: Any, printed: Printed) -> None:
     def unchanged(age: str) -> dict[str, str]:
-        assert manage.main(['audit', '--unchanged-for', age, '--format', 'json']) == manage_audit.CLEAN
-        findings = json.loads(capsys.readouterr().out)['findings']
+        findings = json.loads(printed('audit', '--unchanged-for', age, '--format', 'json'))['findings']
         assert all(finding['kind'] == 'unchanged_tree' and not finding['needs_action'] for finding in findings)
         return {finding['provider_name']: finding['detail'] for finding in findings}
 
@@ -121,14 +113,11 @@ def test_trees_without_a_change_are_listed_on_request(url: str, app: Any, capsys
     assert list(unchanged('1h')) == ['root']
 
 
-def test_table_that_is_gone_is_one_line(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_that_is_gone_is_one_line(url: str, failed: Printed) -> None:
     corruption.plant(url, 'DROP TABLE placement_allocations')
-    assert manage.main(['audit', '--repair']) == manage.FAILED
-    captured = capsys.readouterr()
-    assert captured.out == ''
-    assert captured.err.startswith('placement-manage: A table of the service is not in the database: ')
-    assert 'allocations' in captured.err
-    assert len(captured.err.splitlines()) == 1
+    error = failed('audit', '--repair')
+    assert error.startswith('placement-manage: A table of the service is not in the database: ')
+    assert 'allocations' in error
 
 
 def test_check_is_one_statement(url: str, conf: cfg.ConfigOpts, db: Database, queries: Any) -> None:

@@ -10,11 +10,10 @@ import pytest
 from oslo_config import cfg
 
 from placement import validation
-from placement.cmd import manage
 from placement.db.api import Database
 from tests.support import clouds
 from tests.support.clouds import Cloud, Provider, uuid_of
-from tests.support.fixtures import PointCommandsAt
+from tests.support.fixtures import PointCommandsAt, Printed
 from tests.support.terminal import shown_by
 
 
@@ -29,10 +28,9 @@ def nested(db: Database) -> None:
 
 
 @pytest.mark.usefixtures('nested')
-def test_text_output(capsys: pytest.CaptureFixture[str]) -> None:
-    assert manage.main(['capacity', '--fit', 'VCPU:4,DISK_GB:10']) == 0
+def test_text_output(printed: Printed) -> None:
     assert (
-        capsys.readouterr().out
+        printed('capacity', '--fit', 'VCPU:4,DISK_GB:10')
         == """\
 21 resource providers in 5 trees
 
@@ -81,24 +79,21 @@ def test_nothing_is_truncated_on_a_terminal_of_80_columns(db: Database) -> None:
 
 
 @pytest.mark.usefixtures('nested')
-def test_json_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output(printed: Printed) -> None:
     arguments = ['--aggregate', uuid_of('rack-a').upper(), '--trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:64']
-    assert manage.main(['capacity', '--format', 'json', *arguments]) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = json.loads(printed('capacity', '--format', 'json', *arguments))
     assert (data['trees'], data['classes'][0]['resource_class'], data['classes'][0]['capacity']) == (2, 'VCPU', 256)
     assert data['fit_estimate'] == {'fit': 0, 'complete': True, 'on_disabled_hosts': 0}
     assert 'fit_by_aggregate' not in data
     # The children have this trait, not the roots.
-    assert manage.main(['capacity', '--format', 'json', '--root-trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:4']) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = json.loads(printed('capacity', '--format', 'json', '--root-trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:4'))
     assert (data['providers'], data['trees'], data['fit_estimate']['fit']) == (0, 0, 0)
 
 
 @pytest.mark.usefixtures('nested')
-def test_each_aggregate_has_the_figure_that_it_has_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_aggregate_has_the_figure_that_it_has_alone(printed: Printed) -> None:
     def report(*arguments: str) -> Any:
-        assert manage.main(['capacity', '--format', 'json', '--fit', 'VCPU:4', *arguments]) == 0
-        return json.loads(capsys.readouterr().out)
+        return json.loads(printed('capacity', '--format', 'json', '--fit', 'VCPU:4', *arguments))
 
     rows = report('--by-aggregate')['fit_by_aggregate']
     assert [row['fit'] for row in rows] == sorted((row['fit'] for row in rows), reverse=True)
@@ -126,8 +121,5 @@ def test_each_aggregate_has_the_figure_that_it_has_alone(capsys: pytest.CaptureF
         (['--fit', 'VCPU'], 'Badly formed resources parameter.'),
     ],
 )
-def test_invalid_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
-    assert manage.main(['capacity', *arguments]) == manage.FAILED
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err.count('\n')) == ('', 1)
-    assert message in printed.err
+def test_invalid_arguments(arguments: list[str], message: str, failed: Printed) -> None:
+    assert message in failed('capacity', *arguments)

@@ -16,7 +16,7 @@ from placement.db import tables
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.support.fixtures import Counter, PointCommandsAt
+from tests.support.fixtures import Counter, PointCommandsAt, Printed
 from tests.support.objects import claim, create_provider, set_inventories, set_traits
 from tests.support.terminal import shown_by
 
@@ -38,16 +38,8 @@ def make(context: RequestContext, name: str, vcpu: dict[str, Any]) -> ResourcePr
     return provider
 
 
-def explained(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> Any:
-    assert manage.main(['explain', query, '--format', 'json', *options]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def error_of(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> str:
-    assert manage.main(['explain', query, *options]) == 127
-    printed = capsys.readouterr()
-    assert printed.out == ''
-    return printed.err
+def explained(printed: Printed, query: str, *options: str) -> Any:
+    return json.loads(printed('explain', query, '--format', 'json', *options))
 
 
 def test_usage_mismatches_are_reported(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,17 +53,16 @@ def test_usage_mismatches_are_reported(db: Database, capsys: pytest.CaptureFixtu
         assert capsys.readouterr().err.startswith('Warning: the recorded usage of 1 inventory is not the sum of')
 
 
-def test_the_first_candidates_are_printed(capsys: pytest.CaptureFixture[str], context: RequestContext) -> None:
+def test_the_first_candidates_are_printed(context: RequestContext, printed: Printed) -> None:
     for number in range(9):
         make(context, f'host{number}', {'total': 8})
-    assert manage.main(['explain', 'resources=VCPU:2']) == 0
-    printed = capsys.readouterr().out
-    assert 'Candidates: 12\nCandidate: full VCPU:2\nCandidate: small VCPU:2\n' in printed
-    assert 'Candidate: host6 VCPU:2\nAnd 2 more candidates\n' in printed
+    text = printed('explain', 'resources=VCPU:2')
+    assert 'Candidates: 12\nCandidate: full VCPU:2\nCandidate: small VCPU:2\n' in text
+    assert 'Candidate: host6 VCPU:2\nAnd 2 more candidates\n' in text
 
 
-def test_json_has_the_parts_of_the_explanation(capsys: pytest.CaptureFixture[str]) -> None:
-    result = explained(capsys, 'resources=VCPU:5&required=HW_CPU_X86_VMX&limit=7')
+def test_json_has_the_parts_of_the_explanation(printed: Printed) -> None:
+    result = explained(printed, 'resources=VCPU:5&required=HW_CPU_X86_VMX&limit=7')
     resources, trait = result['stages']
     assert (resources['rule'], resources['subject'], resources['providers']) == ('resources', 'VCPU:5', 0)
     assert resources['rejected'] == {'step_size': 1, 'total_capacity': 1, 'free_capacity': 1}
@@ -88,9 +79,9 @@ def test_json_has_the_parts_of_the_explanation(capsys: pytest.CaptureFixture[str
         ('free_capacity', 2, 1),
     ]
     # Freeing capacity does not help if the total capacity is too small, or the step size is another one.
-    [near_miss] = explained(capsys, 'resources=VCPU:5')['near_misses']
+    [near_miss] = explained(printed, 'resources=VCPU:5')['near_misses']
     assert (near_miss['name'], near_miss['requested'], near_miss['free']) == ('full', 5, 2)
-    explanation = explained(capsys, 'resources=VCPU:3&limit=1')
+    explanation = explained(printed, 'resources=VCPU:3&limit=1')
     assert (explanation['candidates'], explanation['sentence']) == (
         1,
         'Found 1 candidate, as many as the limit allows.',
@@ -99,28 +90,26 @@ def test_json_has_the_parts_of_the_explanation(capsys: pytest.CaptureFixture[str
     assert (supply['name'], supply['resources'], supply['root'] == supply['uuid']) == ('small', {'VCPU': 3}, True)
 
 
-def test_groups_that_fit_alone_but_not_together(capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_that_fit_alone_but_not_together(printed: Printed) -> None:
     query = 'resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate'
-    assert manage.main(['explain', query]) == 0
-    printed = capsys.readouterr().out
-    assert 'resources1,2 VCPU:2' in printed
-    assert 'small (' in printed
-    assert 'groups 1, 2 need 2 different providers, but only 1 can serve them' in printed
+    text = printed('explain', query)
+    assert 'resources1,2 VCPU:2' in text
+    assert 'small (' in text
+    assert 'groups 1, 2 need 2 different providers, but only 1 can serve them' in text
 
 
-def test_text_output_is_a_sentence_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    assert manage.main(['explain', '?resources=VCPU:5']) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith(
+def test_text_output_is_a_sentence_and_tables(printed: Printed) -> None:
+    text = printed('explain', '?resources=VCPU:5')
+    assert text.startswith(
         'No provider can allocate VCPU:5: step_size is 2, requested 5: 1 provider; total capacity below 5 (max 4):'
         ' 1 provider; free capacity below 5 (max 2): 1 provider.\n'
     )
-    assert 'resources VCPU:5' in printed
-    assert '1 full' in printed
-    assert '1 with too little total capacity' in printed
-    assert '1 limited by step_size' in printed
-    assert 'Candidates: 0\n' in printed
-    assert 'has 2 VCPU free, 3 less than the 5 requested.' in printed
+    assert 'resources VCPU:5' in text
+    assert '1 full' in text
+    assert '1 with too little total capacity' in text
+    assert '1 limited by step_size' in text
+    assert 'Candidates: 0\n' in text
+    assert 'has 2 VCPU free, 3 less than the 5 requested.' in text
 
 
 def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
@@ -144,45 +133,40 @@ def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
         ('resources=VCPU:1&in_tree=x', 'in_tree requires microversion 1.31, and this service supports up to 1.29.'),
     ],
 )
-def test_queries_that_the_api_rejects(capsys: pytest.CaptureFixture[str], query: str, message: str) -> None:
-    error = error_of(capsys, query)
-    assert message in error
-    assert error.count('\n') == 1
+def test_queries_that_the_api_rejects(query: str, message: str, failed: Printed) -> None:
+    assert message in failed('explain', query)
 
 
 def test_settings_of_the_service_limit_what_is_explained(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, printed: Printed, failed: Printed
 ) -> None:
-    assert '1.10 to 1.29' in error_of(capsys, 'resources=VCPU:1', '--microversion', '1.9')
-    assert explained(capsys, 'resources=VCPU:1', '--microversion', '1.10')['candidates'] == 2
+    assert '1.10 to 1.29' in failed('explain', 'resources=VCPU:1', '--microversion', '1.9')
+    assert explained(printed, 'resources=VCPU:1', '--microversion', '1.10')['candidates'] == 2
     monkeypatch.setenv('OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES', '1')
-    assert explained(capsys, 'resources=VCPU:2')['limits_reached'] == ['candidates']
-    assert manage.main(['explain', 'resources=VCPU:2']) == 0
-    assert 'Limit reached: [placement] max_allocation_candidates = 1\n' in capsys.readouterr().out
+    assert explained(printed, 'resources=VCPU:2')['limits_reached'] == ['candidates']
+    assert 'Limit reached: [placement] max_allocation_candidates = 1\n' in printed('explain', 'resources=VCPU:2')
     query = (
         'resources_A=VCPU:2&required_B=in:HW_CPU_X86_VMX,HW_CPU_X86_AVX2&same_subtree=_A,_B&group_policy=none'
         f'&root_required=!COMPUTE_STATUS_DISABLED&member_of_A=!{uuid.uuid4()}'
     )
-    assert 'requires microversion 1.33, and this service supports up to 1.29.' in error_of(capsys, query)
+    assert 'requires microversion 1.33, and this service supports up to 1.29.' in failed('explain', query)
     monkeypatch.setenv('OS_PLACEMENT__MAX_MICROVERSION', '1.36')
-    assert 'in: in required_B requires microversion 1.39, and this service supports up to 1.36.' in error_of(
-        capsys, query
-    )
+    later = failed('explain', query)
+    assert 'in: in required_B requires microversion 1.39, and this service supports up to 1.36.' in later
     monkeypatch.setenv('OS_PLACEMENT__MAX_MICROVERSION', '1.39')
-    earlier = error_of(capsys, query, '--microversion', '1.35')
+    earlier = failed('explain', query, '--microversion', '1.35')
     assert 'in: in required_B requires microversion 1.39, and the request has 1.35.' in earlier
-    result = explained(capsys, query)
+    result = explained(printed, query)
     assert (result['microversion'], result['candidates']) == ('1.39', 1)
-    assert manage.main(['explain', query]) == 0
-    assert 'group _B without resources' in capsys.readouterr().out
+    assert 'group _B without resources' in printed('explain', query)
 
 
-def test_query_and_microversion_are_taken_from_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_query_and_microversion_are_taken_from_a_line_of_the_log(printed: Printed) -> None:
     line = (
         '2026-11-22 04:00:00.123 7 INFO placement.web.request_log [req-1 - - - - -] 127.0.0.1'
         ' "GET /allocation_candidates?resources=VCPU%3A5" status: 200 len: 53 microversion: 1.17 time: 0.004'
     )
-    result = explained(capsys, line)
+    result = explained(printed, line)
     assert (result['query'], result['microversion']) == ('resources=VCPU%3A5', '1.17')
     assert [stage['subject'] for stage in result['stages']] == ['VCPU:5']
 
@@ -194,17 +178,15 @@ def test_the_query_is_read_from_standard_input(
     line = b'req-1 caf\xe9 "GET /allocation_candidates?resources=VCPU%3A5" status: 200 microversion: 1.17\n'
     monkeypatch.setattr('sys.stdin', io.TextIOWrapper(io.BytesIO(line)))
     assert manage.main(['explain', '--format', 'json', *arguments]) == 0
-    printed = capsys.readouterr()
-    assert json.loads(printed.out).items() >= {'query': 'resources=VCPU%3A5', 'microversion': '1.17'}.items()
-    assert printed.err == ''
+    captured = capsys.readouterr()
+    assert json.loads(captured.out).items() >= {'query': 'resources=VCPU%3A5', 'microversion': '1.17'}.items()
+    assert captured.err == ''
 
 
-def test_statements_do_not_grow_with_the_providers(
-    capsys: pytest.CaptureFixture[str], context: RequestContext, queries: Counter
-) -> None:
+def test_statements_do_not_grow_with_the_providers(context: RequestContext, queries: Counter, printed: Printed) -> None:
     with queries(at_most=25) as few:
-        explained(capsys, 'resources=VCPU:7')
+        explained(printed, 'resources=VCPU:7')
     for number in range(40):
         make(context, f'host{number}', {'total': 6})
     with queries(at_most=len(few)):
-        explained(capsys, 'resources=VCPU:7')
+        explained(printed, 'resources=VCPU:7')

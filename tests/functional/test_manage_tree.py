@@ -19,7 +19,7 @@ from placement.db import tables
 from placement.db.api import Database
 from placement.ops.reports import provider_trees
 from tests.support import corruption, preforked
-from tests.support.fixtures import PointCommandsAt
+from tests.support.fixtures import PointCommandsAt, Printed
 from tests.support.terminal import shown_by
 
 SHARED = 'a0000009-0000-4000-8000-000000000000'
@@ -54,14 +54,9 @@ def url(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) 
     return point_commands_at(conf.placement_database.connection)
 
 
-def _printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert manage.main(['tree', *arguments]) == 0
-    return capsys.readouterr().out
-
-
-def test_drawing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drawing(url: str, printed: Printed) -> None:
     corruption.plant(url, *corruption.SOUND, *SHARING)
-    assert _printed(capsys) == (
+    assert printed('tree') == (
         f'flat {corruption.FLAT} generation 0\n'
         f'root {corruption.ROOT} generation 0\n'
         '├── VCPU █████░░░░░░░░░░░░░░░ 2 of 8 used (total 8, ratio 1)\n'
@@ -81,18 +76,18 @@ def test_drawing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     'identifier',
     [corruption.CHILD, corruption.CHILD.upper(), corruption.CHILD.replace('-', ''), 'child', 'root', corruption.ROOT],
 )
-def test_one_tree_by_any_of_its_providers(url: str, identifier: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_tree_by_any_of_its_providers(url: str, identifier: str, printed: Printed) -> None:
     corruption.plant(url, *corruption.SOUND, *SHARING)
-    text = _printed(capsys, identifier)
+    text = printed('tree', identifier)
     assert next(line.split()[0] for line in text.splitlines() if 'generation' in line) == 'root'
     assert f'child {corruption.CHILD}' in text
     assert f'shared by store {STORE}' in text
     assert 'flat' not in text
 
 
-def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(url: str, printed: Printed) -> None:
     corruption.plant(url, *corruption.SOUND, *SHARING, *_times('2026-11-02 10:00:00', '2026-11-03 10:00:00'))
-    (tree,) = json.loads(_printed(capsys, 'root', '--format', 'json'))['trees']
+    (tree,) = json.loads(printed('tree', 'root', '--format', 'json'))['trees']
     root, child = tree.pop('providers')
     assert tree == {
         'root': corruption.ROOT,
@@ -136,10 +131,10 @@ def test_usage_mismatches_are_reported(url: str, allocations: int, capsys: pytes
     assert manage.main(['audit']) == manage_audit.FOUND
 
 
-def test_a_negative_usage_is_drawn_and_named(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_negative_usage_is_drawn_and_named(url: str, capsys: pytest.CaptureFixture[str], printed: Printed) -> None:
     corruption.plant(url, *corruption.SOUND, 'UPDATE placement_inventories SET used = -8 WHERE id = 1')
     line = 'VCPU ░░░░░░░░░░░░░░░░░░░░ -8 of 8 used (total 8, ratio 1) WRONG: the allocations add up to 2\n'
-    assert line in _printed(capsys)
+    assert line in printed('tree')
     for option in ('--list', '--summary'):
         assert manage.main(['tree', option]) == 0
         assert capsys.readouterr().err.startswith('Warning: the recorded usage')
@@ -162,47 +157,45 @@ def test_a_negative_usage_is_drawn_and_named(url: str, capsys: pytest.CaptureFix
         (['--name', 'nobody'], []),
     ],
 )
-def test_trees_are_chosen(url: str, options: list[str], roots: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_trees_are_chosen(url: str, options: list[str], roots: list[str], printed: Printed) -> None:
     """Each condition is met by any provider of a tree, and the whole tree is shown."""
     corruption.plant(url, *corruption.SOUND, *SHARING)
     names = {corruption.ROOT: 'root', STORE: 'store', corruption.FLAT: 'flat'}
-    trees = json.loads(_printed(capsys, *options, '--format', 'json'))['trees']
+    trees = json.loads(printed('tree', *options, '--format', 'json'))['trees']
     assert [names[tree['root']] for tree in trees] == roots
     assert [len(tree['providers']) for tree in trees if tree['root'] == corruption.ROOT] == [2] * roots.count('root')
     if not roots:
-        assert _printed(capsys, *options) == 'No tree satisfies these conditions.\n'
+        assert printed('tree', *options) == 'No tree satisfies these conditions.\n'
 
 
-def test_summary_is_that_of_capacity(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_is_that_of_capacity(url: str, printed: Printed) -> None:
     """One figure by one definition, also where something is over-committed."""
     corruption.plant(url, *corruption.SOUND, *SHARING, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
-    text = _printed(capsys, '--summary')
+    text = printed('tree', '--summary')
     assert text.startswith('4 resource providers in 3 trees\n')
     assert re.search(r'^VCPU +2 of 5 +40% +4 +4$', text, re.MULTILINE)
     assert re.search(r'^VCPU +2 +0 +0 +1 by 1$', text, re.MULTILINE)
-    summary = json.loads(_printed(capsys, '--summary', '--format', 'json'))['summary']
-    assert manage.main(['capacity']) == 0
-    assert capsys.readouterr().out == text
-    assert manage.main(['capacity', '--format', 'json']) == 0
-    assert {**summary, 'fit_estimate': None} == json.loads(capsys.readouterr().out)
-    assert _printed(capsys, '--summary', '--name', 'flat') == '1 resource provider in 1 tree\n'
+    summary = json.loads(printed('tree', '--summary', '--format', 'json'))['summary']
+    assert printed('capacity') == text
+    assert {**summary, 'fit_estimate': None} == json.loads(printed('capacity', '--format', 'json'))
+    assert printed('tree', '--summary', '--name', 'flat') == '1 resource provider in 1 tree\n'
 
 
-def test_a_list_has_one_line_for_each_tree_the_fullest_first(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_has_one_line_for_each_tree_the_fullest_first(url: str, printed: Printed) -> None:
     corruption.plant(url, *corruption.SOUND, *SHARING, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
-    lines = [re.split('  +', line.strip()) for line in _printed(capsys, '--list').splitlines()]
+    lines = [re.split('  +', line.strip()) for line in printed('tree', '--list').splitlines()]
     assert lines[0] == ['Host', 'Share', 'Used of capacity']
     assert lines[2:] == [
         ['store', '100%', 'DISK_GB 1.32 of 1.32 TiB'],
         ['root', '40%', 'VCPU 2 of 5, over-committed by 1'],
         ['flat', 'no inventory'],
     ]
-    (row,) = json.loads(_printed(capsys, '--list', '--class', 'VCPU', '--format', 'json'))['list']
+    (row,) = json.loads(printed('tree', '--list', '--class', 'VCPU', '--format', 'json'))['list']
     assert (row['uuid'], row['name'], row['providers']) == (corruption.ROOT, 'root', 2)
     assert row['classes'] == [
         {'resource_class': 'VCPU', 'utilization': {'capacity': 5, 'used': 2, 'over_committed': 1}}
     ]
-    assert _printed(capsys, '--list', '--name', 'nobody') == 'No tree satisfies these conditions.\n'
+    assert printed('tree', '--list', '--name', 'nobody') == 'No tree satisfies these conditions.\n'
 
 
 def test_a_list_fits_a_terminal_of_80_columns(url: str) -> None:
@@ -242,27 +235,25 @@ WRITTEN_LATER = (
     ],
 )
 def test_since_when_and_why_a_host_is_over_committed(
-    url: str, columns: str, changed: str, allocated: str, cause: str, capsys: pytest.CaptureFixture[str]
+    url: str, columns: str, changed: str, allocated: str, cause: str, printed: Printed
 ) -> None:
     overcommit = f'UPDATE placement_inventories SET {columns} WHERE id = 1'
     corruption.plant(url, *corruption.SOUND, overcommit, *_times(changed, allocated))
     for arguments in ([], ['root']):
-        line = _printed(capsys, *arguments).partition('├── VCPU: ')[2].splitlines()[0]
+        line = printed('tree', *arguments).partition('├── VCPU: ')[2].splitlines()[0]
         times, _, words = line.partition('.')
         assert re.sub(r'[0-9,]+ days ago', 'N days ago', times) == (
             f'Inventory changed N days ago ({changed[:16]} UTC); allocations from {allocated[:16]} UTC'
             f' to {allocated[:16]} UTC'
         )
         assert words == cause
-        root = json.loads(_printed(capsys, *arguments, '--format', 'json'))['trees'][-1]['providers'][0]
+        root = json.loads(printed('tree', *arguments, '--format', 'json'))['trees'][-1]['providers'][0]
         assert root['inventories']['VCPU']['over_commitment'] == f'{line}'
     corruption.plant(url, 'UPDATE placement_inventories SET updated_at = NULL')
-    assert 'Inventory changed' not in _printed(capsys, 'root')
+    assert 'Inventory changed' not in printed('tree', 'root')
 
 
-def test_allocations_from_before_a_change_are_its_cause_whatever_was_written_later(
-    url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_allocations_from_before_a_change_are_its_cause_whatever_was_written_later(url: str, printed: Printed) -> None:
     """Such as a migration, which keeps the amounts."""
     corruption.plant(
         url,
@@ -272,25 +263,21 @@ def test_allocations_from_before_a_change_are_its_cause_whatever_was_written_lat
         'INSERT INTO placement_allocations (resource_provider_id, consumer_id, resource_class_id, used, created_at)'
         f" VALUES (1, '{corruption.LOST_CONSUMER}', 0, 3, '2020-11-04 10:00:00')",
     )
-    assert f'to 2020-11-04 10:00 UTC.{SET_BELOW}\n' in _printed(capsys, 'root')
+    assert f'to 2020-11-04 10:00 UTC.{SET_BELOW}\n' in printed('tree', 'root')
 
 
-def test_all_trees_have_the_times_of_over_committed_inventories_only(
-    url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_trees_have_the_times_of_over_committed_inventories_only(url: str, printed: Printed) -> None:
     """Because they are in no index."""
     corruption.plant(url, *corruption.SOUND, *SHARING, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
-    assert _printed(capsys, '--format', 'json').count('"updated_at"') == 1
+    assert printed('tree', '--format', 'json').count('"updated_at"') == 1
     line = '├── VCPU ████████████████████ 2 of 1 used (total 1, ratio 1), over-committed by 1'
-    assert _printed(capsys, '--over-committed').splitlines()[1] == line
+    assert printed('tree', '--over-committed').splitlines()[1] == line
 
 
 @pytest.mark.usefixtures('url')
 @pytest.mark.parametrize(('option', 'problem'), [('--trait', 'trait(s): A.'), ('--class', 'resource class A')])
-def test_an_unknown_name_fails(option: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert manage.main(['tree', option, 'A']) == manage.FAILED
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ('', f'placement-manage: No such {problem}\n')
+def test_an_unknown_name_fails(option: str, problem: str, failed: Printed) -> None:
+    assert failed('tree', option, 'A') == f'placement-manage: No such {problem}\n'
 
 
 def test_a_pager_on_a_terminal_only(url: str, tmp_path: pathlib.Path) -> None:
@@ -311,39 +298,37 @@ def test_a_pager_on_a_terminal_only(url: str, tmp_path: pathlib.Path) -> None:
     assert 'paged' not in piped.stdout
 
 
-def test_nothing_stored(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _printed(capsys) == 'No resource providers are stored.\n'
-    assert json.loads(_printed(capsys, '--format', 'json')) == {'trees': []}
+def test_nothing_stored(url: str, printed: Printed) -> None:
+    assert printed('tree') == 'No resource providers are stored.\n'
+    assert json.loads(printed('tree', '--format', 'json')) == {'trees': []}
 
 
 @pytest.mark.parametrize('identifier', ['11111111-1111-4111-8111-111111111111', 'n\udc80', ''])
-def test_unknown_provider(url: str, identifier: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert manage.main(['tree', identifier]) == manage.FAILED
-    captured = capsys.readouterr()
-    assert captured.out == ''
-    assert captured.err == f'placement-manage: There is no resource provider with the uuid or name {identifier!r}.\n'
+def test_unknown_provider(url: str, identifier: str, failed: Printed) -> None:
+    problem = f'There is no resource provider with the uuid or name {identifier!r}.'
+    assert failed('tree', identifier) == f'placement-manage: {problem}\n'
 
 
-def test_names_cannot_write_control_characters(url: str, db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_cannot_write_control_characters(url: str, db: Database, printed: Printed) -> None:
     with db.engine.begin() as tx:
         tx.execute(tables.resource_providers.insert().values(uuid=str(uuid.uuid4()), name='\x1b[31m\n[red]ü\u202e'))
-    text = _printed(capsys)
+    text = printed('tree')
     assert text.startswith('\\x1b[31m\\n[red]ü\\u202e ')
     assert text.count('\n') == 1
 
 
-def test_broken_trees_are_drawn_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_trees_are_drawn_too(url: str, printed: Printed) -> None:
     """Every provider is shown once, even if its parent or root is wrong."""
     for name in ('no root', 'loop'):
         corruption.plant(url, *corruption.CLEAR, *corruption.SOUND, *corruption.ALL[name].statements)
-        text = _printed(capsys)
+        text = printed('tree')
         assert sorted(line.split()[-3] for line in text.splitlines() if 'generation' in line) == sorted(
             (corruption.ROOT, corruption.CHILD, corruption.FLAT)
         )
-        assert f'root {corruption.ROOT}' in _printed(capsys, 'root')
+        assert f'root {corruption.ROOT}' in printed('tree', 'root')
 
 
-def test_deep_tree(url: str, db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deep_tree(url: str, db: Database, printed: Printed) -> None:
     """Deeper than Python's stack."""
     rows = [
         {
@@ -357,8 +342,8 @@ def test_deep_tree(url: str, db: Database, capsys: pytest.CaptureFixture[str]) -
     ]
     with db.engine.begin() as tx:
         tx.execute(tables.resource_providers.insert(), rows)
-    assert len(_printed(capsys).splitlines()) == 1050
-    assert len(json.loads(_printed(capsys, '--format', 'json'))['trees'][0]['providers']) == 1050
+    assert len(printed('tree').splitlines()) == 1050
+    assert len(json.loads(printed('tree', '--format', 'json'))['trees'][0]['providers']) == 1050
 
 
 @pytest.mark.parametrize('count', [1, 40])

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import deploy
+from placement.cmd import manage
 from placement.db.api import Database
 from placement.web.context import RequestContext
 from tests.support import applications
@@ -24,6 +25,7 @@ from tests.support.event_hooks import listening
 
 Counter = Callable[..., contextlib.AbstractContextManager[list[str]]]
 PointCommandsAt = Callable[[str | sa.URL], str]
+Printed = Callable[..., str]
 
 
 @functools.cache
@@ -86,6 +88,32 @@ def point_commands_at(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -
         return text
 
     return point
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    """Runs ``placement-manage`` in this process, which has to end with ``code``, and returns what it prints."""
+
+    def run(*arguments: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert manage.main(arguments) == code
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def failed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    """Runs ``placement-manage`` in this process, which has to fail, and returns its error: one line, and no output."""
+
+    def run(*arguments: str) -> str:
+        capsys.readouterr()
+        assert manage.main(arguments) == manage.FAILED
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err.count('\n')) == ('', 1)
+        return captured.err
+
+    return run
 
 
 @pytest.fixture
