@@ -5,6 +5,7 @@ The rules are in api-ref/candidate-search.md#sharing-providers-and-anchors.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from placement.cache.providers import Provider
@@ -141,7 +142,7 @@ class SharingIndex:
                 self._members.setdefault(aggregate, []).append(provider)
         self._cached: dict[frozenset[str], Providers] = {}
 
-    @property
+    @functools.cached_property
     def aggregates(self) -> frozenset[str]:
         """The aggregates with at least one sharing provider."""
         return frozenset(self._members)

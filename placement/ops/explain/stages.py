@@ -13,6 +13,7 @@ import numpy as np
 
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import NameSet, Partition, or_by_tree
+from placement.cache.providers import Provider
 from placement.ops.explain.rules import Kind, Rule, Step, steps
 from placement.search.prefilter import Prefilter
 from placement.search.requirements import Condition, Requirement, ResourceCondition
@@ -49,21 +50,23 @@ def count_flags(flags: Iterable[Flags]) -> int:
 
 def stages(prefilter: Prefilter) -> list[Stage]:
     """Apply the first ``_MAX_RULES`` rules of a request one after the other, and count what each leaves."""
-    snapshot, sharing = prefilter.snapshot, prefilter.sharing
+    snapshot = prefilter.snapshot
     trees = {partition: partition.has_root for partition in snapshot.partitions}
     counted = []
     all_steps = itertools.chain(steps(prefilter.compiled), _one_provider_per_tree(prefilter))
     for step in itertools.islice(all_steps, _MAX_RULES):
+        sharing = SharingIndex(_accepted(step.requirements, prefilter.sharing.providers) if step.can_share else ())
+        reached = functools.partial(_reached, step.requirements, sharing)
         providers = 0
         for partition in snapshot.partitions:
             matched = _topmost(step.requirements, partition)
             if step.about_roots:
-                matched = matched & _roots(partition)
-            providers += int(matched.sum())
-            satisfied = or_by_tree(partition, matched)
-            if step.can_share and sharing.aggregates:
-                reached = functools.partial(_reached, step.requirements, sharing)
+                matched = satisfied = partition.has_root & matched[partition.starts[:-1]]
+            else:
+                satisfied = or_by_tree(partition, matched)
+            if sharing.aggregates:
                 satisfied = satisfied | partition.tree_aggregates.where(reached)
+            providers += int(matched.sum())
             trees[partition] = trees[partition] & satisfied
         rejected: Counter[ShortfallKind] = Counter()
         if isinstance(step.rule.condition, ResourceCondition):
@@ -77,21 +80,18 @@ def stages(prefilter: Prefilter) -> list[Stage]:
 
 def _one_provider_per_tree(prefilter: Prefilter) -> Iterator[Step]:
     """Yield the step for ``MICROVERSION``, if the rule may matter."""
-    unshared = [
-        requirement
-        for requirement in prefilter.requirements
-        if not any(requirement.accepts(provider, None) for provider in prefilter.sharing.providers)
-    ]
+    sharing = prefilter.sharing.providers
+    unshared = [requirement for requirement in prefilter.requirements if not _accepted([requirement], sharing)]
     if len(unshared) > 1 and not prefilter.compiled.request.nested_aware:
         conditions = tuple(condition for requirement in unshared for condition in requirement.conditions)
         yield Step(Rule(Kind.MICROVERSION), (Requirement('', True, conditions),), can_share=False)
 
 
-def _roots(partition: Partition) -> Flags:
-    """Return which providers are roots."""
-    flags = np.zeros(len(partition.providers), np.bool_)
-    flags[partition.starts[:-1][partition.has_root]] = True
-    return flags
+def _accepted(requirements: Sequence[Condition | Requirement], sharing: Iterable[Provider]) -> list[Provider]:
+    """Return the sharing providers that satisfy one of the requirements."""
+    return [
+        provider for provider in sharing if any(requirement.accepts(provider, None) for requirement in requirements)
+    ]
 
 
 def _topmost(requirements: Sequence[Condition | Requirement], partition: Partition) -> Flags:
@@ -114,14 +114,17 @@ def _topmost(requirements: Sequence[Condition | Requirement], partition: Partiti
 
 
 def _reached(requirements: Sequence[Condition | Requirement], index: SharingIndex, aggregates: NameSet) -> bool:
-    """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``."""
+    """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``.
+
+    :param index: has the sharing providers that satisfy one of the requirements.
+    """
     sharing = index.reaching(aggregates & index.aggregates)
-    accepted = [
-        [provider for provider in sharing if requirement.accepts(provider, None)] for requirement in requirements
-    ]
+    if len(requirements) == 1:
+        return bool(sharing)
+    accepted = [_accepted([requirement], sharing) for requirement in requirements]
     return any(
         all(any(top.id in (provider.id, *provider.ancestors) for provider in providers) for providers in accepted)
-        for top in itertools.chain.from_iterable(accepted)
+        for top in sharing
     )
 
 
