@@ -129,7 +129,7 @@ class StatementBatch:
         :raises RetryTransaction: another process wrote under the slot of the change log.
         """
         pending = change_log.pending_changes(self.tx)
-        if pending.changes and not pending.closed:
+        if pending.changes:
             for text, rows in pending.slot.statements(self.tx.dialect.name, pending.changes):
                 self.add_statement(text, rows=rows, error=pending.slot.taken)
         pending.closed = True

@@ -36,9 +36,7 @@ _MAX_ROWS_PER_UPDATE = 100
 
 
 def insert(
-    batch: StatementBatch,
-    records: Mapping[tuple[int, int], InventoryRecord],
-    present: Collection[tuple[int, int]] = (),
+    batch: StatementBatch, records: Mapping[tuple[int, int], InventoryRecord], present: Collection[tuple[int, int]] = ()
 ) -> None:
     """Add the INSERT of ``records``.
 

@@ -20,10 +20,12 @@ from placement.objects.inventory import Inventory, read_inventories
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, read_traits
+from placement.ops import audit
 from placement.web.context import RequestContext
 from tests.support import corruption
 from tests.support.fixtures import Counter
 from tests.support.http_client import demand
+from tests.support.objects import create_provider, set_aggregates
 
 
 def test_ids_of_classes_continue_after_rows_inserted_by_others(context: RequestContext) -> None:
@@ -157,3 +159,15 @@ def test_a_name_without_a_time_was_changed_at_an_unknown_time(
     names, modified = kind.get_names(context)
     assert (names[-1], modified) == ('CUSTOM_A', None)
     assert kind.get_names(context, prefix='CUSTOM_B') == ((), None)
+
+
+def test_an_aggregate_that_an_audit_of_another_process_deleted_is_created_again(
+    context: RequestContext, other_process: RequestContext
+) -> None:
+    host, name = create_provider(context), str(uuid.uuid4())
+    set_aggregates(host, [name], increment_generation=True)
+    set_aggregates(host, [], increment_generation=True)
+    for finding in audit.find(other_process.db, other_process.conf, 'orphaned_aggregate'):
+        audit.repair(other_process.db, finding)
+    set_aggregates(host, [name], increment_generation=True)
+    assert aggregate.get_with_provider(context, host.uuid)[1] == [name]
