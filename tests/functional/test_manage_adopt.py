@@ -7,7 +7,6 @@ import struct
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +15,7 @@ from placement import deploy
 from placement.cmd import manage, manage_audit
 from placement.db import migration, tables
 from placement.ops.adoption.schema import shortest
-from tests.support import adopted, corruption, legacy_database
+from tests.support import corruption, legacy_database, legacy_service
 from tests.support.fixtures import PointCommandsAt, Printed
 from tests.support.http_client import send_request
 
@@ -75,7 +74,7 @@ PROBLEMS = {
 }
 
 #: The rows of a sound database, without the column that only this service has.
-SOUND = adopted.without_used(corruption.SOUND)
+SOUND = corruption.without_used(corruption.SOUND)
 
 
 @pytest.fixture
@@ -103,30 +102,6 @@ def test_plan_changes_nothing(url: str, printed: Printed) -> None:
     assert out.splitlines()[1].startswith('- Rename the tables allocations, consumer_types, consumers, inventories, ')
 
 
-def test_adoption(url: str, printed: Printed) -> None:
-    legacy_database.build(url)
-    corruption.plant(
-        url,
-        'CREATE INDEX theirs ON consumers (consumer_type_id, uuid)',
-        'ALTER TABLE traits ADD COLUMN colour INTEGER DEFAULT 3 CHECK (colour > 1)',
-        'CREATE INDEX by_colour ON traits (colour) WHERE colour > 2',
-    )
-    assert 'No problems found.' in printed('db', 'adopt', '--yes')
-    adopted.check_schema(url)
-    adopted.check_rows(url)
-    assert corruption.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['placement_consumers']
-    with pytest.raises(sa.exc.IntegrityError, match='CHECK'):
-        corruption.plant(url, "INSERT INTO placement_traits (name, colour) VALUES ('CUSTOM_BAD', 1)")
-    assert corruption.column(url, 'SELECT DISTINCT colour FROM placement_traits') == [3]
-    (index,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'by_colour'")
-    assert index.endswith('WHERE colour > 2')
-    assert corruption.column(
-        url,
-        "SELECT sql LIKE '%REFERENCES placement_consumer_types%' FROM sqlite_master WHERE name = 'placement_consumers'",
-    )
-    adopted.check_service(url)
-
-
 @pytest.mark.parametrize(('statements', 'problem'), PROBLEMS.items())
 def test_problems_change_nothing(url: str, statements: str, problem: str, printed: Printed) -> None:
     legacy_database.build(url)
@@ -149,26 +124,6 @@ def test_foreign_keys_of_the_other_service_are_checked(url: str, capsys: pytest.
     assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
     assert 'The tables consumers would refer to rows that do not exist.' in capsys.readouterr().err
     assert corruption.contents(url) == before
-
-
-def test_a_root_that_must_not_be_null(url: str) -> None:
-    """A NOT NULL root column would reject new providers, whose root is set after the insert."""
-    legacy_database.build(url)
-    corruption.plant(
-        url,
-        'UPDATE resource_providers SET generation = 0 WHERE generation IS NULL',
-        'UPDATE resource_providers SET root_provider_id = coalesce(parent_provider_id, id)',
-        'ALTER TABLE resource_providers RENAME TO old',
-        """CREATE TABLE resource_providers (id INTEGER NOT NULL PRIMARY KEY,
-        uuid VARCHAR(36) NOT NULL COLLATE NOCASE UNIQUE, name VARCHAR(200) NOT NULL COLLATE NOCASE UNIQUE,
-        generation INTEGER NOT NULL, root_provider_id INTEGER NOT NULL, parent_provider_id INTEGER)""",
-        'INSERT INTO resource_providers SELECT * FROM old',
-        'DROP TABLE old',
-    )
-    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    adopted.check_schema(url)
-    adopted.check_rows(url)
-    adopted.check_service(url)
 
 
 def test_only_what_differs_is_changed(url: str, printed: Printed) -> None:
@@ -241,7 +196,7 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
     }
     with pytest.raises(migration.ForeignSchema, match='placement-manage db adopt'):
         deploy.loadapp(placement_conf.load(config_files=[], overrides=overrides))
-    with adopted.service(url) as app:
+    with legacy_service.our_service(url) as app:
         assert 'Adopt it with: placement-manage db adopt' in caplog.text
         for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
             assert send_request(app, method, path).status_code == 503

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.support import adopted, applications, caches, databases, legacy_database, races, servers
+from tests.support import applications, caches, databases, legacy_database, legacy_service, races, servers
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history import check
 from tests.support.history.client import Client
@@ -78,8 +78,8 @@ def test_adoption_under_a_service_on_other_nodes(cluster: galera.Cluster, point_
         for service in services:
             service.join(60)
             assert "doesn't exist" in str(service.rejected)
-        adopted.check_usages(url)
-        adopted.check_no_oversell(connection)
+        legacy_service.check_usages(url)
+        legacy_service.check_no_oversell(connection)
 
 
 @pytest.fixture

@@ -5,21 +5,32 @@ from __future__ import annotations
 import pathlib
 import re
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 
 from placement import conf as placement_conf
 from placement.cmd import manage, manage_audit
-from placement.db import migration
+from placement.db import migration, tables
 from placement.db.api import Database
-from placement.ops.adoption import Reporter, Step, adopt, names
-from tests.support import adopted, corruption, databases, legacy_database
+from placement.ops.adoption import Reporter, Step, adopt, found_tables, names
+from tests.support import corruption, databases, legacy_database
 from tests.support.fixtures import PointCommandsAt
-from tests.support.http_client import send_request
-from tests.support.legacy_service import WRITES, Busy, ForeignService
+from tests.support.http_client import claim_body, send_request
+from tests.support.legacy_service import (
+    WRITES,
+    Busy,
+    ForeignService,
+    check_no_oversell,
+    check_usages,
+    fill,
+    our_service,
+)
 from tests.support.waiting import wait_until
 
 Manage = Callable[..., int]
@@ -46,6 +57,153 @@ def run(url: sa.URL) -> Manage:
     return lambda *arguments: manage.main(arguments)
 
 
+def check_schema(url: str | sa.URL) -> None:
+    """Our schema is complete and at the newest revision; that of the other service is unchanged."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={'compare_type': True})
+        differences = compare_metadata(context, tables.metadata)
+    theirs = {
+        _columns(difference[1]) for difference in differences if difference[0] in ('remove_constraint', 'remove_index')
+    }
+    # Alembic is silent about an index that MariaDB made for a foreign key.
+    indexes = sa.inspect(engine).get_indexes('placement_consumers')
+    theirs |= {('placement_consumers', *map(str, index['column_names'])) for index in indexes}
+    wrong = [difference for difference in differences if _matters(difference, theirs)]
+    assert not wrong, wrong
+    with engine.connect() as connection:
+        assert not [
+            name for name, table in found_tables.read(connection, names.Names(connection)).items() if table.reuses_ids
+        ]
+    assert corruption.column(url, 'SELECT last FROM placement_resource_class_sequence') == [10000]
+    assert corruption.column(url, 'SELECT version_num FROM alembic_version') == ['somebody-elses']
+    assert corruption.column(url, f'SELECT version_num FROM {migration.VERSION_TABLE}') == [migration.head()]
+
+
+def _columns(item: Any) -> tuple[str, ...]:
+    return (item.table.name, *item.columns.keys())
+
+
+def _matters(difference: Any, theirs: set[tuple[str, ...]]) -> bool:
+    """Whether a part of our schema is missing or different. Parts of the other schema may stay, and replace ours."""
+    if isinstance(difference, list):
+        return any(_matters(part, theirs) for part in difference)
+    what = difference[0]
+    if what == 'add_constraint':
+        return _columns(difference[1]) not in theirs
+    if what == 'add_index':
+        # An index that begins with the same columns is enough.
+        columns = _columns(difference[1])
+        return all(key[: len(columns)] != columns for key in theirs)
+    if what == 'modify_nullable':
+        # Columns of the other service may be NOT NULL where we always write a value.
+        return bool(difference[6])
+    return what not in ('remove_table', 'remove_column', 'remove_index', 'remove_constraint', 'remove_fk')
+
+
+#: Queries of a database after its adoption, and the first columns of their results.
+_ROWS: dict[str, list[Any]] = {
+    'SELECT root_provider_id FROM placement_resource_providers ORDER BY id': [1, 1, 3],
+    'SELECT generation FROM placement_resource_providers ORDER BY id': [5, 2, 0],
+    'SELECT allocation_ratio FROM placement_inventories ORDER BY id': [1.5, 16.1, 0.1, 1.0],
+    'SELECT used FROM placement_inventories ORDER BY id': [1024, 12, 0, 2],
+    'SELECT id FROM placement_inventories WHERE updated_at IS NOT NULL': [1],
+    'SELECT used FROM placement_allocations ORDER BY id': [1024, 4, 8, 2],
+    'SELECT consumer_project_id FROM placement_allocations ORDER BY id': [1, 1, 1, 2],
+    'SELECT consumer_user_id FROM placement_allocations ORDER BY id': [1, 1, 1, 2],
+    'SELECT name FROM placement_resource_classes WHERE id IN (0, 1, 2, 10000) ORDER BY id': [
+        *('VCPU', 'MEMORY_MB', 'DISK_GB', 'CUSTOM_GOLD'),
+    ],
+    'SELECT name FROM placement_traits WHERE id < 3 ORDER BY id': ['CUSTOM_FAST', 'HW_CPU_X86_AVX2'],
+}
+
+
+def check_rows(url: str | sa.URL) -> None:
+    """No rows of the other service are lost; what it did not have is added."""
+    for query, values in _ROWS.items():
+        assert corruption.column(url, query) == values, query
+    types = corruption.column(url, 'SELECT name FROM placement_consumer_types')
+    assert types in (['INSTANCE'], [])
+    instance = 1 if types else None
+    of_allocations = corruption.column(url, 'SELECT consumer_type_id FROM placement_allocations ORDER BY id')
+    assert of_allocations == [instance, instance, None, None]
+    of_consumers = corruption.column(url, 'SELECT consumer_type_id FROM placement_consumers ORDER BY id')
+    assert of_consumers == [instance, None, None]
+
+
+def check_service(url: str | sa.URL) -> None:
+    """The service answers with the old data, searches it, and can claim, move trees and create names."""
+    with our_service(url) as app:
+        _check_answers(app)
+        _check_types(
+            app, 'INSTANCE' if corruption.column(url, 'SELECT name FROM placement_consumer_types') else 'unknown'
+        )
+        _check_candidates(app)
+        _check_claims(app)
+        _check_names(app)
+
+
+def _check_answers(app: Any) -> None:
+    allocations = send_request(app, 'GET', f'/allocations/{legacy_database.INSTANCE}').json
+    assert {key: allocation['resources'] for key, allocation in allocations.pop('allocations').items()} == {
+        legacy_database.HOST: {'MEMORY_MB': 1024},
+        legacy_database.NUMA: {'VCPU': 4},
+    }
+    assert allocations == {'project_id': 'the-project', 'user_id': 'the-user', 'consumer_generation': 3}
+    usages = send_request(app, 'GET', '/usages?project_id=the-project').json['usages']
+    assert usages == {'MEMORY_MB': 1024, 'VCPU': 12}
+    traits = send_request(app, 'GET', f'/resource_providers/{legacy_database.NUMA}/traits').json['traits']
+    assert traits == ['HW_CPU_X86_AVX2']
+
+
+def _check_types(app: Any, of_instance: str) -> None:
+    """Types that the database had are kept and can be used, and new ones get new ids."""
+    for consumer, type_ in (
+        (legacy_database.INSTANCE, of_instance),
+        (legacy_database.LARGE, 'unknown'),
+        (legacy_database.LOST, 'unknown'),
+    ):
+        assert send_request(app, 'GET', f'/allocations/{consumer}', version='1.38').json['consumer_type'] == type_
+    claim = claim_body({legacy_database.NUMA: {'VCPU': 1}}, project_id='typed')
+    for type_ in ('INSTANCE', 'MIGRATION'):
+        consumer = f'/allocations/{uuid.uuid4()}'
+        assert send_request(app, 'PUT', consumer, {**claim, 'consumer_type': type_}, '1.38').status_code == 204
+        usages = send_request(app, 'GET', '/usages?project_id=typed', version='1.38').json['usages']
+        assert usages == {type_: {'consumer_count': 1, 'VCPU': 1}}
+        assert send_request(app, 'DELETE', consumer).status_code == 204
+
+
+def _check_candidates(app: Any) -> None:
+    path = f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={legacy_database.RACK}'
+    response = send_request(app, 'GET', path).json
+    assert [set(candidate['allocations']) for candidate in response['allocation_requests']] == [
+        {legacy_database.HOST, legacy_database.NUMA}
+    ]
+    capacity = response['provider_summaries'][legacy_database.NUMA]['resources']['VCPU']
+    assert capacity == {'capacity': int(16 * 16.1), 'used': 12}
+
+
+def _check_claims(app: Any) -> None:
+    small, large = (claim_body({legacy_database.OTHER: {'VCPU': amount}}) for amount in (6, 7))
+    assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', large).status_code == 409
+    assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 204
+    assert send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 409
+    assert send_request(app, 'DELETE', f'/allocations/{legacy_database.LOST}').status_code == 204
+    usages = send_request(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/usages').json['usages']
+    assert usages == {'CUSTOM_GOLD': 0, 'VCPU': 6}
+
+
+def _check_names(app: Any) -> None:
+    """New names get new ids, names that differ in case are different, and names in use cannot be deleted."""
+    assert send_request(app, 'PUT', '/resource_classes/CUSTOM_SILVER').status_code == 201
+    assert send_request(app, 'PUT', '/traits/CUSTOM_SLOW').status_code == 201
+    assert send_request(app, 'POST', '/resource_providers', {'name': 'HOST'}).status_code == 200
+    assert send_request(app, 'POST', '/resource_providers', {'name': 'host'}).status_code == 409
+    assert send_request(app, 'DELETE', '/traits/CUSTOM_FAST').status_code == 409
+    assert send_request(app, 'DELETE', '/resource_classes/CUSTOM_GOLD').status_code == 409
+    assert send_request(app, 'DELETE', f'/resource_providers/{legacy_database.HOST}').status_code == 409
+
+
 @databases.ON_EACH
 def test_adoption(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     before = corruption.contents(theirs)
@@ -56,12 +214,59 @@ def test_adoption(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert [line for line in out.splitlines() if line.startswith('- ')] == planned
     assert 'No problems found.' in out
-    adopted.check_schema(theirs)
-    adopted.check_rows(theirs)
-    adopted.check_service(theirs)
+    check_schema(theirs)
+    check_rows(theirs)
+    check_service(theirs)
     assert run('db', 'adopt', '--yes') == manage.FAILED
     assert 'already, at revision' in capsys.readouterr().err
     assert run('db', 'sync') == 0
+
+
+@databases.on(databases.SQLITE)
+def test_adoption_of_tables_with_additions(url: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
+    legacy_database.build(url)
+    corruption.plant(
+        url,
+        'CREATE INDEX theirs ON consumers (consumer_type_id, uuid)',
+        'ALTER TABLE traits ADD COLUMN colour INTEGER DEFAULT 3 CHECK (colour > 1)',
+        'CREATE INDEX by_colour ON traits (colour) WHERE colour > 2',
+    )
+    assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
+    assert 'No problems found.' in capsys.readouterr().out
+    check_schema(url)
+    check_rows(url)
+    assert corruption.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['placement_consumers']
+    with pytest.raises(sa.exc.IntegrityError, match='CHECK'):
+        corruption.plant(url, "INSERT INTO placement_traits (name, colour) VALUES ('CUSTOM_BAD', 1)")
+    assert corruption.column(url, 'SELECT DISTINCT colour FROM placement_traits') == [3]
+    (index,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'by_colour'")
+    assert index.endswith('WHERE colour > 2')
+    assert corruption.column(
+        url,
+        "SELECT sql LIKE '%REFERENCES placement_consumer_types%' FROM sqlite_master WHERE name = 'placement_consumers'",
+    )
+    check_service(url)
+
+
+@databases.on(databases.SQLITE)
+def test_a_root_that_must_not_be_null(url: sa.URL, run: Manage) -> None:
+    """A NOT NULL root column would reject new providers, whose root is set after the insert."""
+    legacy_database.build(url)
+    corruption.plant(
+        url,
+        'UPDATE resource_providers SET generation = 0 WHERE generation IS NULL',
+        'UPDATE resource_providers SET root_provider_id = coalesce(parent_provider_id, id)',
+        'ALTER TABLE resource_providers RENAME TO old',
+        """CREATE TABLE resource_providers (id INTEGER NOT NULL PRIMARY KEY,
+        uuid VARCHAR(36) NOT NULL COLLATE NOCASE UNIQUE, name VARCHAR(200) NOT NULL COLLATE NOCASE UNIQUE,
+        generation INTEGER NOT NULL, root_provider_id INTEGER NOT NULL, parent_provider_id INTEGER)""",
+        'INSERT INTO resource_providers SELECT * FROM old',
+        'DROP TABLE old',
+    )
+    assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
+    check_schema(url)
+    check_rows(url)
+    check_service(url)
 
 
 @databases.EVERYWHERE
@@ -71,9 +276,9 @@ def test_adoption_of_a_deployment_without_types(url: sa.URL, run: Manage, capsys
     assert 'a type' not in capsys.readouterr().out
     assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
     assert '- Create the table placement_consumer_types.' in capsys.readouterr().out
-    adopted.check_schema(url)
-    adopted.check_rows(url)
-    adopted.check_service(url)
+    check_schema(url)
+    check_rows(url)
+    check_service(url)
 
 
 @databases.ON_EACH
@@ -112,9 +317,9 @@ def test_an_interrupted_adoption_on_mariadb_is_finished_by_another(theirs: sa.UR
             interrupted += 1
     assert interrupted > 3
     assert run('audit') == manage_audit.CLEAN
-    adopted.check_schema(theirs)
-    adopted.check_rows(theirs)
-    adopted.check_service(theirs)
+    check_schema(theirs)
+    check_rows(theirs)
+    check_service(theirs)
 
 
 @databases.ON_MARIADB
@@ -140,7 +345,7 @@ def test_only_what_differs_is_changed(
     }
     assert run('db', 'sync') == 0
     corruption.plant(url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used')
-    corruption.plant(url, single[setting.server], *adopted.without_used(corruption.SOUND))
+    corruption.plant(url, single[setting.server], *corruption.without_used(corruption.SOUND))
     capsys.readouterr()
     assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
     done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
@@ -175,7 +380,7 @@ def other(theirs: sa.URL) -> Iterator[ForeignService]:
 def test_another_service_cannot_write(setting: databases.Setting, theirs: sa.URL, run: Manage) -> None:
     services = [ForeignService(theirs, before) for before in SESSIONS[setting.server]]
     for service in services:
-        for write in WRITES.values():
+        for write in WRITES:
             # Its own constraints accept it.
             with service.connection.begin() as transaction:
                 service.connection.exec_driver_sql(write)
@@ -185,14 +390,14 @@ def test_another_service_cannot_write(setting: databases.Setting, theirs: sa.URL
     assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
     before = corruption.contents(theirs)
     for service in services:
-        for write in WRITES.values():
+        for write in WRITES:
             with pytest.raises(sa.exc.DBAPIError, match=NO_TABLE):
                 service.write(write)
         with pytest.raises(sa.exc.DBAPIError):
             service.claim()
         service.close()
     assert corruption.contents(theirs) == before
-    adopted.check_no_oversell(theirs)
+    check_no_oversell(theirs)
 
 
 @databases.EVERYWHERE
@@ -206,8 +411,8 @@ def test_another_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage
     for service in busy:
         service.join(60)
         assert re.search(NO_TABLE, str(service.rejected))
-    adopted.check_usages(theirs)
-    adopted.check_no_oversell(theirs)
+    check_usages(theirs)
+    check_no_oversell(theirs)
 
 
 @databases.ON_EACH
@@ -220,7 +425,7 @@ def test_transactions_begun_before_the_adoption_are_counted(theirs: sa.URL, run:
     assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
     ending.join()
     assert corruption.column(theirs, 'SELECT used FROM placement_inventories WHERE id = 4') == [3]
-    adopted.check_no_oversell(theirs)
+    check_no_oversell(theirs)
 
 
 @databases.ON_EACH
@@ -285,11 +490,11 @@ def test_leaving_and_adopting_again(
     theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Twice, while a service of ours runs."""
-    with adopted.service(theirs) as app:
+    with our_service(theirs) as app:
         for cycle in range(2):
             assert run('db', 'adopt', '--yes', '--ignore-connections') == 0, capsys.readouterr().out
-            adopted.check_usages(theirs)
-            adopted.fill(app)
+            check_usages(theirs)
+            fill(app)
             for name in ('traits', 'resource_classes'):
                 assert send_request(app, 'PUT', f'/{name}/CUSTOM_OURS_{cycle}').status_code == 201
             if cycle:
@@ -315,12 +520,12 @@ def test_leaving_and_adopting_again(
             other.write(GIVE_TYPE)
             other.write('UPDATE inventories SET total = 8 WHERE id = 4')
         assert run('db', 'adopt', '--yes', '--ignore-connections') == 0
-        adopted.check_usages(theirs)
+        check_usages(theirs)
         assert type_of_large(app) == 'THEIRS_1'
         # So that no class gets the id of a class of the other service, not even after that one is deleted.
         largest = corruption.column(theirs, 'SELECT max(id) FROM placement_resource_classes')
         assert corruption.column(theirs, 'SELECT last FROM placement_resource_class_sequence') == largest
-        adopted.fill(app)
+        fill(app)
         for name in ('traits', 'resource_classes'):
             assert send_request(app, 'PUT', f'/{name}/CUSTOM_OURS_2').status_code == 201
             assert send_request(app, 'PUT', f'/{name}/CUSTOM_THEIRS_1').status_code == 204

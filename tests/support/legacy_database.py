@@ -6,7 +6,6 @@ import re
 
 import sqlalchemy as sa
 
-from placement.db import tables
 from tests.support import corruption
 
 HOST, NUMA, OTHER = (f'0000001{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
@@ -86,13 +85,6 @@ INSERT INTO resource_provider_traits (trait_id, resource_provider_id) VALUES (2,
 INSERT INTO placement_aggregates (id, uuid) VALUES (1, '{RACK}');
 INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (1, 1)
 """
-
-
-def called(statement: str) -> str:
-    """A statement on our tables, with the table names of the other service."""
-    for table, name in tables.UPSTREAM_NAMES.items():
-        statement = re.sub(rf'\b{table.name}\b', name, statement)
-    return statement
 
 
 #: Tables whose sequences continue after the rows; the others are as after a copy of rows without sequences.

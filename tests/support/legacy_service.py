@@ -1,48 +1,37 @@
-"""The writes of another service of this API to its database: plain statements in transactions."""
+"""Another service of this API, which writes plain statements to its database, and ours after the adoption."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
+from typing import Any
 
 import sqlalchemy as sa
 
+from placement import deploy
 from placement.db import errors
-from tests.support import legacy_database
+from tests.support import applications, corruption, legacy_database
+from tests.support.http_client import claim_body, send_request
 
-#: Name of a write: its statement, for a database that ``foreign.build`` made.
-WRITES = {
-    'a consumer': "INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES ('new', 1, 1, 0)",
-    'a consumer that goes': f"DELETE FROM consumers WHERE uuid = '{legacy_database.LARGE}'",
-    'an allocation': (
-        'INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used, created_at)'
-        f" VALUES (3, '{legacy_database.LARGE}', 0, 6, '2026-01-01 00:00:00')"
-    ),
-    'a larger allocation': 'UPDATE allocations SET used = 16 WHERE id = 3',
-    'a release': f"DELETE FROM allocations WHERE consumer_id = '{legacy_database.LARGE}'",
-    'a generation': 'UPDATE resource_providers SET generation = 6 WHERE id = 1 AND generation = 5',
-    'a provider': (
-        'INSERT INTO resource_providers (uuid, name, generation, root_provider_id)'
-        " VALUES ('00000019-0000-4000-8000-000000000000', 'new', 0, 1)"
-    ),
-    'a provider that goes': 'DELETE FROM resource_providers WHERE id = 3',
-    'an inventory': (
-        'INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit,'
-        " step_size, allocation_ratio, created_at) VALUES (1, 0, 64, 0, 1, 64, 1, 1.0, '2026-01-01 00:00:00')"
-    ),
-    'a larger inventory': 'UPDATE inventories SET total = 1000, max_unit = 1000 WHERE id = 4',
-    'an inventory that goes': 'DELETE FROM inventories WHERE id = 3',
-    'a class': "INSERT INTO resource_classes (id, name) VALUES (10001, 'CUSTOM_THEIRS')",
-    'a class that goes': 'DELETE FROM resource_classes WHERE id = 10000',
-    'a trait': "INSERT INTO traits (id, name) VALUES (9000, 'CUSTOM_THEIRS')",
-    'a trait of a provider': 'INSERT INTO resource_provider_traits (trait_id, resource_provider_id) VALUES (1, 3)',
-    'the traits of a provider': 'DELETE FROM resource_provider_traits WHERE resource_provider_id = 1',
-    'a member of an aggregate': (
-        'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (3, 1)'
-    ),
-    'a project': "INSERT INTO projects (id, external_id) VALUES (900, 'theirs')",
-    'a user': "INSERT INTO users (id, external_id) VALUES (900, 'theirs')",
-}
+_LARGE = legacy_database.LARGE
+
+#: A write of each table, for a database that ``legacy_database.build`` made.
+WRITES = (
+    "INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES ('new', 1, 1, 0)",
+    'UPDATE allocations SET used = 16 WHERE id = 3',
+    f"DELETE FROM allocations WHERE consumer_id = '{_LARGE}'",
+    'UPDATE resource_providers SET generation = 6 WHERE id = 1 AND generation = 5',
+    'DELETE FROM inventories WHERE id = 3',
+    'UPDATE inventories SET total = 1000, max_unit = 1000 WHERE id = 4',
+    "INSERT INTO resource_classes (id, name) VALUES (10001, 'CUSTOM_THEIRS')",
+    "INSERT INTO traits (id, name) VALUES (9000, 'CUSTOM_THEIRS')",
+    'DELETE FROM resource_provider_traits WHERE resource_provider_id = 1',
+    'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (3, 1)',
+    "INSERT INTO consumer_types (name) VALUES ('THEIRS')",
+    "INSERT INTO projects (id, external_id) VALUES (900, 'theirs')",
+    "INSERT INTO users (id, external_id) VALUES (900, 'theirs')",
+)
 
 _PROVIDER, _VCPU = 3, 0
 
@@ -139,3 +128,41 @@ class Busy(threading.Thread):
             # Like other services it tries again after a conflict.
             if not errors.is_conflict(error):
                 self.rejected = error
+
+
+def our_service(url: str | sa.URL) -> contextlib.AbstractContextManager[deploy.Application]:
+    """An application on a database, which does not create the schema."""
+    return applications.application(
+        url, placement_database={'sync_on_startup': False}, placement=applications.EVERY_MICROVERSION
+    )
+
+
+def check_usages(url: str | sa.URL) -> None:
+    """The recorded usages are the sums of the allocations."""
+    assert corruption.column(url, _WRONG) == []
+
+
+_WRONG = """SELECT id FROM placement_inventories WHERE used <> (
+    SELECT coalesce(sum(a.used), 0) FROM placement_allocations a
+    WHERE a.resource_provider_id = placement_inventories.resource_provider_id
+    AND a.resource_class_id = placement_inventories.resource_class_id)"""
+
+
+def check_no_oversell(url: str | sa.URL) -> None:
+    """No more is claimed than there is, also after the writes of the other service."""
+    with our_service(url) as app:
+        fill(app)
+    check_usages(url)
+
+
+def fill(app: Any) -> None:
+    """Claim all VCPUs that are left of ``legacy_database.OTHER``, which has 8, and check that it was not oversold."""
+    claim = claim_body({legacy_database.OTHER: {'VCPU': 1}})
+    statuses = [send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim).status_code for _ in range(9)]
+    assert set(statuses) <= {204, 409}
+    assert statuses[-1] == 409
+    usages = send_request(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/usages').json['usages']
+    assert usages['VCPU'] == 8
+    # So do searches, which read the cache.
+    summaries = send_request(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
+    assert summaries[legacy_database.OTHER]['resources']['VCPU']['used'] == 8

@@ -14,6 +14,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from placement.conf.options import MAX_MICROVERSIONS
 from tests.support.waiting import wait_until
@@ -116,17 +117,9 @@ def launch(
 
 
 @contextlib.contextmanager
-def serving(
-    database_url: str,
-    directory: pathlib.Path,
-    *,
-    workers: int = 2,
-    threads: int = 8,
-    metrics: bool = True,
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[Server]:
-    """A ready ``placement-api`` on a database, stopped at the end. Its metrics take another process."""
-    server = launch(database_url, directory, workers=workers, threads=threads, metrics=metrics, environment=environment)
+def serving(database_url: str, directory: pathlib.Path, **options: Any) -> Iterator[Server]:
+    """A ready server that ``launch`` started, stopped at the end. Its metrics take another process."""
+    server = launch(database_url, directory, **options)
     with ready([server]):
         yield server
 
