@@ -401,9 +401,12 @@ def test_another_service_cannot_write(setting: databases.Setting, theirs: sa.URL
 
 
 @databases.EVERYWHERE
-def test_another_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage) -> None:
+def test_another_service_writes_until_it_is_shut_out(setting: databases.Setting, theirs: sa.URL, run: Manage) -> None:
     """Several write at full speed; everything that they committed is counted."""
-    busy = [Busy(theirs) for _ in range(3)]
+    if setting == databases.SQLITE:
+        # Readers and one writer at a time do not lock each other out from now on.
+        corruption.plant(theirs, 'PRAGMA journal_mode = WAL')
+    busy = [Busy(theirs) for _ in range(1 if setting == databases.SQLITE else 3)]
     for service in busy:
         service.start()
     wait_until(lambda: all(service.written > 20 for service in busy))
