@@ -84,6 +84,7 @@ def test_capacity_is_the_limit_without_its_fraction(inventory: InventoryRecord) 
 
 
 @given(inventory=_inventories)
+@example(inventory=InventoryRecord(total=2, min_unit=2))
 def test_max_allocatable_is_the_largest_amount_that_fits(inventory: InventoryRecord) -> None:
     largest = capacity.max_allocatable(inventory, max(inventory.max_increase, 0))
     assert InventoryColumns.build([(0, inventory)]).max_allocatable.tolist() == [min(largest, inventory.max_unit)]

@@ -213,6 +213,7 @@ def test_candidates_are_kept_up_to_the_bound_on_size() -> None:
         candidates = find(case, budget)
         assert amounts(candidates) == amounts(everything[: len(candidates)])
         # A single candidate is returned whatever its size.
+        assert candidates
         assert len(candidates) == 1 or size_of(candidates, case) <= size
         assert budget.reached == (set() if len(candidates) == len(everything) else {Limit.RESPONSE_SIZE})
         assert not budget.reached or size_of(everything[: len(candidates) + 1], case) > size
