@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent import futures
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -139,8 +138,7 @@ def seconds_since_change(db: Database) -> float | None:
     return None if row.at is None else float((row.now - row.at).total_seconds())
 
 
-@dataclasses.dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     """One connection: its database account, the client's address and program. They are empty if unknown.
 
     ``own`` tells whether it has the same account as the connection that reads this.
@@ -179,28 +177,18 @@ def wait_for_disconnects(connection: sa.Connection) -> list[Session]:
     return others
 
 
-class Connections(NamedTuple):
-    """The number of connections to the database that one account has from one address with one program.
+def connections(db: Database) -> list[dict[str, Any]] | None:
+    """Return the fields of each other ``Session`` with the number of its ``connections``; None on SQLite.
 
-    ``own`` tells whether it is the account of this service.
+    Other accounts come first. An address has no port.
     """
-
-    account: str
-    address: str
-    program: str
-    own: bool
-    connections: int
-
-
-def connections(db: Database) -> list[Connections] | None:
-    """Return the other connections to the database, with other accounts first; None on SQLite."""
     with db.reader() as connection:
         if connection.dialect.name == 'sqlite':
             return None
         # MariaDB has addresses such as ``10.0.0.1:45678`` or ``localhost``. An IPv6 address has several colons.
         counts = Counter(
-            (session.account, re.sub(r'^([^:]*):[0-9]+\Z', r'\1', session.address), session.program, session.own)
+            session._replace(address=re.sub(r'^([^:]*):[0-9]+\Z', r'\1', session.address))
             for session in list_sessions(connection)
         )
-    rows = (Connections(*place, connections=count) for place, count in counts.items())
-    return sorted(rows, key=lambda row: (row.own, -row.connections, row))
+    ordered = sorted(counts.items(), key=lambda item: (item[0].own, -item[1], item[0]))
+    return [{**session._asdict(), 'connections': count} for session, count in ordered]

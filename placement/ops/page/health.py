@@ -43,7 +43,7 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
         },
         'audit': results,
         'activity': activity,
-        'connections': None if connections is None else [origin._asdict() for origin in connections[:_CONNECTIONS]],
+        'connections': connections and connections[:_CONNECTIONS],
     }
     extra = {
         # The kinds of findings that need no action.
