@@ -72,14 +72,18 @@ def load_names(
     tx: sa.Connection, class_ids: Collection[int] | None = None, trait_ids: Collection[int] | None = None
 ) -> KnownNames:
     """Read the names of the resource classes and traits with these ids, or all if None. Ignore unknown ids."""
-
-    def rows(query: sa.Select[Any], ids: Collection[int] | None) -> Iterable[Any]:
-        if ids is None:
-            return tx.execute(query)
-        return tx.execute(_of_ids(query, query.selected_columns.id), {'ids': ids}) if ids else ()
-
-    classes, traits = rows(_CLASS_NAMES, class_ids), rows(_TRAIT_NAMES, trait_ids)
+    classes = _read(tx, _CLASS_NAMES, tables.resource_classes.c.id, class_ids)
+    traits = _read(tx, _TRAIT_NAMES, tables.traits.c.id, trait_ids)
     return KnownNames({row.id: row.name for row in classes}, frozenset(row.name for row in traits))
+
+
+def _read(
+    tx: sa.Connection, query: sa.Select[Any], id_: sa.ColumnElement[int], ids: Collection[int] | None
+) -> Iterable[Any]:
+    """Execute ``query`` for the rows with these ids, or for all if None."""
+    if ids is None:
+        return tx.execute(query)
+    return tx.execute(_of_ids(query, id_), {'ids': ids}) if ids else ()
 
 
 @functools.cache
@@ -91,7 +95,7 @@ def _of_ids(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> sa.Select[Any]
 def read_providers(
     tx: sa.Connection,
     classes: ClassNames,
-    ids: Sequence[int] | sa.SelectBase | None = None,
+    ids: Sequence[int] | None = None,
     *,
     with_rootless: bool = False,
     report: Callable[[str], None] = lambda _table: None,
@@ -99,17 +103,11 @@ def read_providers(
     """Read all providers, or some of them, in a constant number of statements.
 
     :param classes: the names of the resource classes by id.
-    :param ids: the ids of the providers, or a query for them; None for all.
+    :param ids: the ids of the providers; None for all.
     :param with_rootless: whether to read providers without a recorded root, which only a damaged database has. Their
         ``root_id`` is their own id; ``root_provider_uuid`` is empty. The cache does not have them.
     :param report: called after each table except the last, with a description of the rows read.
     """
-
-    def execute(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> Iterable[Any]:
-        if isinstance(ids, Sequence):
-            return tx.execute(_of_ids(query, id_), {'ids': ids})
-        return tx.execute(query if ids is None else query.where(id_.in_(ids)))
-
     query = _PROVIDERS_WITH_ROOTLESS if with_rootless else _PROVIDERS
     firsts: dict[Any, Any] = {}
 
@@ -118,16 +116,16 @@ def read_providers(
         first: _T = firsts.setdefault(value, value)
         return first
 
-    inventories = _inventories_of(execute(_INVENTORIES, _inventories.resource_provider_id), classes, intern)
+    inventories = _inventories_of(_read(tx, _INVENTORIES, _inventories.resource_provider_id, ids), classes, intern)
     report(f'inventories of {len(inventories)} providers')
-    traits = _sets(execute(_TRAITS, _own_traits.resource_provider_id), intern)
+    traits = _sets(_read(tx, _TRAITS, _own_traits.resource_provider_id, ids), intern)
     report(f'traits of {len(traits)} providers')
-    aggregates = _sets(execute(_AGGREGATES, _own_aggregates.resource_provider_id), intern)
+    aggregates = _sets(_read(tx, _AGGREGATES, _own_aggregates.resource_provider_id, ids), intern)
     report(f'aggregates of {len(aggregates)} providers')
     no_inventories: Inventories = {}
     nothing: frozenset[str] = frozenset()
-    for id_, uuid, name, generation, parent_id, root_id, parent_uuid, root_uuid, modified in execute(
-        query, _providers.c.id
+    for id_, uuid, name, generation, parent_id, root_id, parent_uuid, root_uuid, modified in _read(
+        tx, query, _providers.c.id, ids
     ):
         yield Provider(
             id_,
