@@ -69,7 +69,7 @@ def _connected(service: Service, count: int, data: bytes = b'') -> Iterator[list
 
 
 def _slowest(service: Service) -> float:
-    """The seconds of the slowest of some requests, on new connections and on a connection one."""
+    """The seconds of the slowest of some requests, on new connections and on a kept one."""
     seconds = []
     with service.connect() as connection:
         for _ in range(20):
