@@ -22,6 +22,7 @@ import placement
 from tests.support import stages
 from tests.support.waiting import wait_until
 
+#: Longer than an installation, and than any other command, takes on a busy machine.
 INSTALL_SECONDS = 600
 START_SECONDS = 60
 #: Sends a request. By default httpx waits for five seconds, which is too short on a busy machine.
@@ -97,7 +98,7 @@ def run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=INSTALL_SECONDS,
         env=clean_environ() if environ is None else dict(environ),
     )
     if ran.returncode:
