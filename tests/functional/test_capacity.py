@@ -17,10 +17,10 @@ from placement.db.api import Database
 from placement.ops.reports import capacity, consumers
 from placement.ops.reports.capacity import NAME, Utilization, list_trees
 from placement.ops.reports.tree_filter import FULL, TreeFilter
+from tests.functional.terminal import shown_by
 from tests.support import clouds
 from tests.support.clouds import Cloud, Provider, uuid_of
 from tests.support.fixtures import PointCommandsAt, Printed
-from tests.support.terminal import shown_by
 
 
 @pytest.fixture

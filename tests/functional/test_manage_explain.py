@@ -16,9 +16,9 @@ from placement.db import tables
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
+from tests.functional.terminal import shown_by
 from tests.support.fixtures import Counter, PointCommandsAt, Printed
 from tests.support.objects import claim, create_provider, set_inventories, set_traits
-from tests.support.terminal import shown_by
 
 
 @pytest.fixture(autouse=True)

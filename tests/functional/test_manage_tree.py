@@ -19,10 +19,10 @@ from placement.db import tables
 from placement.db.api import Database
 from placement.ops.reports import provider_trees
 from placement.ops.reports.consumers import consumers_by_provider
+from tests.functional.terminal import shown_by
 from tests.support import clouds, corruption, preforked
 from tests.support.clouds import uuid_of
 from tests.support.fixtures import Counter, PointCommandsAt, Printed
-from tests.support.terminal import shown_by
 
 SHARED = 'a0000009-0000-4000-8000-000000000000'
 STORE = '00000009-0000-4000-8000-000000000000'

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support import applications, databases, locking, servers
+from tests.integration import locking
+from tests.support import applications, databases, servers
 from tests.support.fixtures import app, conf, context, db, point_commands_at, queries
 
 __all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from placement.cache.refresh import ProviderCache
 from placement.db import change_log
 from placement.db.api import Database
-from tests.support import applications, caches, databases, servers
+from tests.integration import caches
+from tests.support import applications, databases, servers
 from tests.support.cache_equality import compare
 
 

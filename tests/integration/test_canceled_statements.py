@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.ops import audit
-from tests.support import applications, databases, races
+from tests.integration import races
+from tests.support import applications, databases
 from tests.support.http_client import create_provider, send_request
 from tests.support.waiting import wait_until
 

@@ -20,7 +20,8 @@ from placement.db.api import Database
 from placement.db.batch import StatementBatch
 from placement.db.change_log_slots import Outcome
 from placement.db.errors import RetryTransaction
-from tests.support import logs, tcp_proxy
+from tests.integration import tcp_proxy
+from tests.support import logs
 from tests.support.event_hooks import listening
 from tests.support.waiting import wait_until
 

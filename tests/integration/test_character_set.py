@@ -7,7 +7,8 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from tests.support import applications, databases, races
+from tests.integration import races
+from tests.support import applications, databases
 from tests.support.http_client import create_provider, demand
 
 pytestmark = databases.ON_MARIADB

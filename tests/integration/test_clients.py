@@ -14,7 +14,8 @@ from typing import Any
 import openstack
 import pytest
 
-from tests.support import races, servers, services
+from tests.integration import races, services
+from tests.support import servers
 from tests.support.history import fleet
 from tests.support.history.client import Client
 

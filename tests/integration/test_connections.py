@@ -17,7 +17,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.db import migration
-from tests.support import applications, databases, races, tcp_proxy
+from tests.integration import races, tcp_proxy
+from tests.support import applications, databases
 from tests.support.event_hooks import listening
 from tests.support.http_client import create_provider, send_request
 

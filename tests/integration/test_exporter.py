@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers, services
+from tests.integration import services
+from tests.support import servers
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import sqlalchemy as sa
 
-from tests.support import caches, databases, local_servers, servers
+from tests.integration import caches
+from tests.integration.tcp_proxy import Proxy
+from tests.support import databases, local_servers, servers
 from tests.support.history import check
 from tests.support.history.load import Load
-from tests.support.tcp_proxy import Proxy
 from tests.support.waiting import wait_until
 
 #: The longest time from the move of the proxy until all requests are answered as before. One that hangs takes 60 s.

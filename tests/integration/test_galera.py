@@ -15,7 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.support import applications, caches, databases, legacy_database, legacy_service, races, servers
+from tests.integration import caches, races
+from tests.support import applications, databases, legacy_database, legacy_service, servers
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history import check
 from tests.support.history.client import Client

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tests.support import applications, caches, databases, races, servers
+from tests.integration import caches, races
+from tests.support import applications, databases, servers
 from tests.support.history.client import Client
 from tests.support.waiting import wait_until
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.integration.locking import Service
 from tests.support import databases
 from tests.support.http_client import claim_body, create_provider
-from tests.support.locking import Service
 
 pytestmark = databases.ON_EACH
 

@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from placement import deploy
 from placement.db import tables
 from placement.ops import audit
-from tests.support import applications, databases, races
+from tests.integration import races
+from tests.support import applications, databases
 from tests.support.http_client import create_provider, send_request
 
 pytestmark = databases.ON_EACH

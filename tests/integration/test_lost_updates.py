@@ -17,10 +17,11 @@ from oslo_config import cfg
 
 from placement.db import change_log, tables
 from placement.ops import audit
-from tests.support import corruption, databases, races
+from tests.integration import races
+from tests.integration.locking import Answer, Service
+from tests.support import corruption, databases
 from tests.support.history.check import link_problems
 from tests.support.http_client import claim_body, create_provider
-from tests.support.locking import Answer, Service
 
 pytestmark = databases.EVERYWHERE
 

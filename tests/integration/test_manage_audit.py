@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
 from placement.ops import audit
-from tests.support import corruption, databases, races, servers
+from tests.integration import races
+from tests.support import corruption, databases, servers
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history.client import Client
 

@@ -12,7 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.db import health as database_health
-from tests.support import applications, databases, local_servers, races, servers
+from tests.integration import races
+from tests.support import applications, databases, local_servers, servers
 from tests.support.history import check
 from tests.support.history.client import Client, Reply
 from tests.support.history.load import Load

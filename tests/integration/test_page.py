@@ -19,7 +19,8 @@ from placement.cmd import manage
 from placement.db.health import TimedCheck
 from placement.ops.page.application import Page
 from placement.ops.page.view import Sources
-from tests.support import applications, clouds, databases, servers, services
+from tests.integration import services
+from tests.support import applications, clouds, databases, servers
 from tests.support.clouds import uuid_of
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history import fleet

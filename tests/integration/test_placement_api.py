@@ -16,8 +16,9 @@ from importlib import metadata
 
 import pytest
 
-from tests.support import api_process, preforked, servers, services
-from tests.support.api_process import SECONDS, Service, answer, request
+from tests.integration import api_process, services
+from tests.integration.api_process import SECONDS, Service, answer, request
+from tests.support import preforked, servers
 from tests.support.waiting import wait_until
 
 

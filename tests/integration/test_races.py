@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from tests.support import databases, races, servers
+from tests.integration import races
+from tests.support import databases, servers
 from tests.support.history import check
 from tests.support.history.load import Load
 

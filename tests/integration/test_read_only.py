@@ -12,7 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement import deploy
-from tests.support import applications, databases, local_servers, races
+from tests.integration import races
+from tests.support import applications, databases, local_servers
 from tests.support.event_hooks import listening
 from tests.support.http_client import create_provider, send_request
 from tests.support.waiting import wait_until

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from placement.cmd import manage_page
-from tests.support import servers, services
+from tests.integration import services
+from tests.support import servers
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / 'README.md').read_text()

@@ -14,7 +14,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cache.refresh import ProviderCache
-from tests.support import applications, databases, servers, tcp_proxy
+from tests.integration import tcp_proxy
+from tests.support import applications, databases, servers
 from tests.support.cache_equality import assert_same
 from tests.support.event_hooks import listening
 from tests.support.http_client import claim_body, create_provider, demand

@@ -20,7 +20,8 @@ import sqlalchemy as sa
 from bench import databases, shapes
 from placement.cache.refresh import ProviderCache
 from placement.cmd import api
-from tests.support import applications, servers, tcp_proxy
+from tests.integration import tcp_proxy
+from tests.support import applications, servers
 from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.http_client import claim_body

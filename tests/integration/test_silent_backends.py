@@ -13,7 +13,8 @@ from concurrent import futures
 
 import sqlalchemy as sa
 
-from tests.support import databases, servers, tcp_proxy
+from tests.integration import tcp_proxy
+from tests.support import databases, servers
 from tests.support.waiting import wait_until
 
 #: An answer that comes within this time did not wait for the backend, whose timeout is longer.

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 from placement.db import tables
-from tests.support import api_process, applications, services
-from tests.support.api_process import PROGRAM, ROOT, SECONDS, Service, answer, request
+from tests.integration import api_process, services
+from tests.integration.api_process import PROGRAM, ROOT, SECONDS, Service, answer, request
+from tests.support import applications
 from tests.support.waiting import wait_until
 
 #: No answer takes this number of seconds unless it waits for slow clients, whose time limit is 30 seconds.

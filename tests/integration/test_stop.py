@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support import api_process, applications, services
-from tests.support.api_process import ROOT, SECONDS, Service, answer
+from tests.integration import api_process, services
+from tests.integration.api_process import ROOT, SECONDS, Service, answer
+from tests.support import applications
 from tests.support.waiting import wait_until
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration import services
 from tests.integration.operations import identity, machine
 from tests.support import keystone as local_keystone
-from tests.support import services
 from tests.support.stages import mark_below
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import httpx
 
-from tests.support import servers, services
+from tests.integration import services
+from tests.support import servers
 
 PACKAGES = ('keystone', 'gunicorn')
 PASSWORD = 'not-a-secret'

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.support import services
+from tests.integration import services
 from tests.support.pages import ROOT
 from tests.support.waiting import wait_until
 

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.support import servers, services
+from tests.integration import services
+from tests.support import servers
 
 LOG = 'placement-api.log'
 BIN = pathlib.Path(sys.executable).parent

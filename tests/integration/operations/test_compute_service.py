@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration import services
 from tests.integration.operations import identity, placement_server
-from tests.support import services
 
 #: Has the role ``service`` and no other.
 USER = 'nova'

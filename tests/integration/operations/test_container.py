@@ -18,7 +18,8 @@ import yaml
 
 from placement import conf as configuration
 from placement.db import connections
-from tests.support import servers, services
+from tests.integration import services
+from tests.support import servers
 from tests.support.pages import ROOT
 
 BUILD_SECONDS = 600

@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.integration import services
 from tests.integration.operations import machine, placement_server
-from tests.support import keystone, servers, services
+from tests.support import keystone, servers
 from tests.support.waiting import wait_until
 
 DEPLOYMENTS = pathlib.Path(__file__).with_name('deployments')

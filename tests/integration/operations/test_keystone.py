@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.integration import services
 from tests.integration.operations import identity, placement_server
-from tests.support import applications, services
+from tests.support import applications
 from tests.support.http_client import CLAIMS
 
 

@@ -9,8 +9,9 @@ import socket
 import subprocess
 from collections.abc import Iterator
 
+from tests.integration import services
 from tests.integration.operations import placement_server
-from tests.support import servers, services
+from tests.support import servers
 from tests.support.keystone import keystone
 from tests.support.waiting import wait_until
 

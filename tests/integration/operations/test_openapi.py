@@ -16,8 +16,8 @@ import pytest
 
 from placement import openapi
 from placement.web import microversion
+from tests.integration import services
 from tests.integration.operations import placement_server
-from tests.support import services
 from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.http_client import claim_body

@@ -15,9 +15,10 @@ import httpx
 import pytest
 import yaml
 
+from tests.integration import services
 from tests.integration.operations import placement_server
 from tests.integration.operations.load import HEADERS
-from tests.support import servers, services
+from tests.support import servers
 from tests.support.http_client import claim_body
 from tests.support.waiting import wait_until
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration import services
 from tests.integration.operations import load, placement_server
-from tests.support import servers, services
+from tests.support import servers
 from tests.support.waiting import wait_until
 
 

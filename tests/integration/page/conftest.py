@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.integration import services
 from tests.integration.page import browser, realistic_cloud
-from tests.support import applications, clouds, servers, services
+from tests.support import applications, clouds, servers
 from tests.support.clouds import Cloud
 from tests.support.stages import mark_below
 

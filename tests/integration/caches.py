@@ -17,7 +17,8 @@ from typing import Any
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
-from tests.support import races, servers
+from tests.integration import races
+from tests.support import servers
 from tests.support.cache_equality import assert_same, compare
 from tests.support.cache_histories import History, Send, Universe
 from tests.support.history import fleet

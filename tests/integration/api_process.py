@@ -12,7 +12,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.support import servers, services
+from tests.integration import services
+from tests.support import servers
 from tests.support.waiting import wait_until
 
 PROGRAM = str(pathlib.Path(sys.executable).with_name('placement-api'))
