@@ -180,7 +180,8 @@ def test_summary_is_that_of_capacity(url: str, printed: Printed) -> None:
     summary = json.loads(printed('tree', '--summary', '--format', 'json'))['summary']
     assert printed('capacity') == text
     assert {**summary, 'fit_estimate': None} == json.loads(printed('capacity', '--format', 'json'))
-    assert printed('tree', '--summary', '--name', 'flat') == '1 resource provider in 1 tree\n'
+    for choice in (['--name', 'flat'], ['flat']):
+        assert printed('tree', '--summary', *choice) == '1 resource provider in 1 tree\n'
 
 
 def test_a_list_has_one_line_for_each_tree_the_fullest_first(url: str, printed: Printed) -> None:

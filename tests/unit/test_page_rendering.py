@@ -83,6 +83,11 @@ def test_names_of_a_tree_leave_out_the_name_of_the_parent() -> None:
     }
 
 
+def test_children_are_in_order_of_their_names() -> None:
+    tree = _tree(('root', None), ('b', 1), ('a', 1), ('c', 2))
+    assert [provider.name for provider in tree.walk()] == ['root', 'a', 'b', 'c']
+
+
 def test_pages_of_a_list() -> None:
     last = Pagination(3, 25, 60)
     assert (last.first, last.last, last.count) == (50, 60, 3)
