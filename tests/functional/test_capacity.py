@@ -29,17 +29,6 @@ def nested(db: Database) -> Snapshot:
     return ProviderCache(db).up_to_date()
 
 
-def test_a_filter_selects_whole_trees(nested: Snapshot) -> None:
-    rack = TreeFilter(frozenset({uuid_of('rack-a')}))
-    (vcpu, *_) = capacity.summary(nested, rack).classes
-    assert (vcpu.resource_class, vcpu.capacity, vcpu.used) == ('VCPU', 256, 152)
-    both = TreeFilter(frozenset({uuid_of('rack-b')}), frozenset({'COMPUTE_STATUS_DISABLED', 'HW_NIC_SRIOV'}))
-    assert capacity.summary(nested, both).trees == 1
-    assert capacity.summary(nested, TreeFilter(frozenset({uuid_of('nowhere')}))).trees == 0
-    with pytest.raises(exception.TraitNotFound):
-        capacity.summary(nested, TreeFilter(traits=frozenset({'CUSTOM_NOTHING'})))
-
-
 def test_hosts_without_capacity_for_a_size(nested: Snapshot) -> None:
     """The shared disk supplies DISK_GB to all hosts, and is no host itself."""
     hosts = [f'compute-{number}' for number in range(4)]

@@ -272,10 +272,3 @@ def test_bash_completes(keys: str, line: str, tmp_path: pathlib.Path, capsys: py
     script = _script(MAIN[program], capsys)
     printed = _typed_in_bash(keys, tmp_path, f'{script}\n{program}() {{ echo "ran {program} $*"; }}\n')
     assert f'ran {line}' in [' '.join(text.split()) for text in printed.splitlines()], printed
-
-
-@needs_bash
-@pytest.mark.parametrize('program', MAIN)
-def test_the_scripts_are_valid(program: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert BASH is not None
-    subprocess.run([BASH, '-n'], input=_script(MAIN[program], capsys), text=True, check=True)
