@@ -25,6 +25,12 @@ from tests.support.objects import create_provider as create_directly
 pytestmark = databases.EVERYWHERE
 
 
+@pytest.fixture(scope='module')
+def context(load_application: Callable[..., Any]) -> RequestContext:
+    """The context of a request that an administrator makes."""
+    return applications.administrator(load_application({}).db)
+
+
 def name_id(kind: type[ResourceClass | Trait], context: RequestContext) -> int:
     named = kind.create(context, f'CUSTOM_{uuid.uuid4().hex.upper()}')
     kind.destroy(context, named.name)
@@ -68,10 +74,7 @@ def aggregate_id(context: RequestContext) -> int:
         aggregate_id,
     ],
 )
-def test_no_id_is_given_twice(
-    load_application: Callable[..., Any], create_and_delete: Callable[[RequestContext], int]
-) -> None:
-    context = applications.administrator(load_application({}).db)
+def test_no_id_is_given_twice(context: RequestContext, create_and_delete: Callable[[RequestContext], int]) -> None:
     ids = [create_and_delete(context) for _ in range(3)]
     assert ids == sorted(set(ids))
 

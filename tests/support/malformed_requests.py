@@ -243,66 +243,43 @@ CLAIM = {
     'user_id': 'u',
 }
 OLD_CLAIM = {'allocations': [{'resource_provider': {'uuid': HOST}, 'resources': {'VCPU': 1}}]}
+_AT_0 = {'resource_provider_generation': 0}
 HOST_URL, EMPTY_URL = f'/resource_providers/{HOST}', f'/resource_providers/{EMPTY}'
 
-#: Method, path, microversion, and a body that is valid or nearly valid.
-BODY_TEMPLATES: list[tuple[str, str, str, Any]] = [
-    ('POST', '/resource_providers', '1.0', {'name': 'new', 'uuid': OTHER_CONSUMER}),
-    ('POST', '/resource_providers', '1.29', {'name': 'new', 'parent_provider_uuid': HOST}),
-    ('PUT', HOST_URL, '1.0', {'name': 'host'}),
-    ('PUT', EMPTY_URL, '1.29', {'name': 'empty', 'parent_provider_uuid': CHILD}),
-    ('POST', f'{EMPTY_URL}/inventories', '1.0', {'resource_class': 'VCPU', **INVENTORY}),
+#: Method, path and microversion, and a body that is valid or nearly valid.
+BODY_TEMPLATES: list[tuple[str, Any]] = [
+    ('POST /resource_providers 1.0', {'name': 'new', 'uuid': OTHER_CONSUMER}),
+    ('POST /resource_providers 1.29', {'name': 'new', 'parent_provider_uuid': HOST}),
+    (f'PUT {HOST_URL} 1.0', {'name': 'host'}),
+    (f'PUT {EMPTY_URL} 1.29', {'name': 'empty', 'parent_provider_uuid': CHILD}),
+    (f'POST {EMPTY_URL}/inventories 1.0', {'resource_class': 'VCPU', **INVENTORY}),
+    (f'POST {EMPTY_URL}/inventories 1.29', {'resource_class': 'CUSTOM_GOLD', **_AT_0, **INVENTORY}),
+    (f'PUT {HOST_URL}/inventories 1.20', {'resource_provider_generation': 3, 'inventories': {'VCPU': INVENTORY}}),
+    (f'PUT {EMPTY_URL}/inventories 1.29', {**_AT_0, 'inventories': {'VCPU': INVENTORY, 'DISK_GB': {'total': 1}}}),
+    (f'PUT {HOST_URL}/inventories/VCPU 1.29', {'resource_provider_generation': 3, **INVENTORY}),
+    (f'PUT {EMPTY_URL}/aggregates 1.1', [AGGREGATE, OTHER_CONSUMER]),
+    (f'PUT {EMPTY_URL}/aggregates 1.29', {'aggregates': [AGGREGATE, CONSUMER], **_AT_0}),
+    (f'PUT {EMPTY_URL}/traits 1.29', {'traits': ['CUSTOM_BLUE', 'HW_CPU_X86_AVX2'], **_AT_0}),
+    ('POST /resource_classes 1.29', {'name': 'CUSTOM_SILVER'}),
+    ('PUT /resource_classes/CUSTOM_GOLD 1.6', {'name': 'CUSTOM_GOLD'}),
+    (f'PUT /allocations/{OTHER_CONSUMER} 1.0', OLD_CLAIM),
+    (f'PUT /allocations/{OTHER_CONSUMER} 1.8', {**OLD_CLAIM, 'project_id': 'p', 'user_id': 'u'}),
+    (f'PUT /allocations/{CONSUMER} 1.27', CLAIM),
+    (f'PUT /allocations/{CONSUMER} 1.29', {**CLAIM, 'consumer_generation': 1}),
+    (f'PUT /allocations/{OTHER_CONSUMER} 1.29', {**CLAIM, 'consumer_generation': None}),
+    ('POST /allocations 1.13', {CONSUMER: CLAIM, OTHER_CONSUMER: {**CLAIM, 'allocations': {}}}),
     (
-        'POST',
-        f'{EMPTY_URL}/inventories',
-        '1.29',
-        {'resource_class': 'CUSTOM_GOLD', 'resource_provider_generation': 0, **INVENTORY},
-    ),
-    ('PUT', f'{HOST_URL}/inventories', '1.20', {'resource_provider_generation': 3, 'inventories': {'VCPU': INVENTORY}}),
-    (
-        'PUT',
-        f'{EMPTY_URL}/inventories',
-        '1.29',
-        {'resource_provider_generation': 0, 'inventories': {'VCPU': INVENTORY, 'DISK_GB': {'total': 1}}},
-    ),
-    ('PUT', f'{HOST_URL}/inventories/VCPU', '1.29', {'resource_provider_generation': 3, **INVENTORY}),
-    ('PUT', f'{EMPTY_URL}/aggregates', '1.1', [AGGREGATE, OTHER_CONSUMER]),
-    (
-        'PUT',
-        f'{EMPTY_URL}/aggregates',
-        '1.29',
-        {'aggregates': [AGGREGATE, CONSUMER], 'resource_provider_generation': 0},
-    ),
-    (
-        'PUT',
-        f'{EMPTY_URL}/traits',
-        '1.29',
-        {'traits': ['CUSTOM_BLUE', 'HW_CPU_X86_AVX2'], 'resource_provider_generation': 0},
-    ),
-    ('POST', '/resource_classes', '1.29', {'name': 'CUSTOM_SILVER'}),
-    ('PUT', '/resource_classes/CUSTOM_GOLD', '1.6', {'name': 'CUSTOM_GOLD'}),
-    ('PUT', f'/allocations/{OTHER_CONSUMER}', '1.0', OLD_CLAIM),
-    ('PUT', f'/allocations/{OTHER_CONSUMER}', '1.8', {**OLD_CLAIM, 'project_id': 'p', 'user_id': 'u'}),
-    ('PUT', f'/allocations/{CONSUMER}', '1.27', CLAIM),
-    ('PUT', f'/allocations/{CONSUMER}', '1.29', {**CLAIM, 'consumer_generation': 1}),
-    ('PUT', f'/allocations/{OTHER_CONSUMER}', '1.29', {**CLAIM, 'consumer_generation': None}),
-    ('POST', '/allocations', '1.13', {CONSUMER: CLAIM, OTHER_CONSUMER: {**CLAIM, 'allocations': {}}}),
-    (
-        'POST',
-        '/reshaper',
-        '1.30',
+        'POST /reshaper 1.30',
         {
             'inventories': {
                 HOST: {'resource_provider_generation': 3, 'inventories': {'VCPU': INVENTORY, 'CUSTOM_GOLD': INVENTORY}},
-                EMPTY: {'resource_provider_generation': 0, 'inventories': {}},
+                EMPTY: {**_AT_0, 'inventories': {}},
             },
             'allocations': {CONSUMER: {**CLAIM, 'consumer_generation': 1}},
         },
     ),
     (
-        'POST',
-        '/allocations',
-        '1.29',
+        'POST /allocations 1.29',
         {CONSUMER: {**CLAIM, 'consumer_generation': 1}, OTHER_CONSUMER: {**CLAIM, 'consumer_generation': None}},
     ),
 ]
@@ -373,12 +350,17 @@ def _malformed_headers(draw: st.DrawFn) -> dict[str, str]:
     return headers
 
 
+def with_body(line: str, body: bytes) -> Request:
+    """A request with the method, path and microversion of a template."""
+    method, target, version = line.split()
+    return Request(method, target, {**GOOD_HEADERS, 'OpenStack-API-Version': f'placement {version}'}, body)
+
+
 @st.composite
 def bodies(draw: st.DrawFn) -> Request:
     """A write that was valid before its body was mutated."""
-    method, target, version, template = draw(st.sampled_from(BODY_TEMPLATES))
-    headers = {**GOOD_HEADERS, 'OpenStack-API-Version': f'placement {version}'}
-    return Request(method, target, headers, draw(mutated_json(template)))
+    line, template = draw(st.sampled_from(BODY_TEMPLATES))
+    return with_body(line, draw(mutated_json(template)))
 
 
 @st.composite
