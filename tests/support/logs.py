@@ -33,8 +33,10 @@ def opened(url: str | sa.URL, **options: object) -> Database:
 @contextlib.contextmanager
 def fresh(server: str, directory: Any) -> Iterator[sa.URL]:
     """The URL of a new database with the schema."""
-    with databases.empty(server, directory) as url, applications.database(url) as db:
-        db.sync()
+    with databases.empty(server, directory) as url:
+        # It frees its slot of the log when it is closed.
+        with applications.database(url) as db:
+            db.sync()
         yield url
 
 
