@@ -344,6 +344,9 @@ def test_why_shows_the_candidates_that_there_are(nested_page: Page) -> None:
     address = '/why?query=resources%3DVCPU:1,MEMORY_MB:2048%26resources1%3DSRIOV_NET_VF:1%26limit%3D3'
     result = json(nested_page, address)['explanation']
     first, *_others = result['first_candidates']
+    assert {provider['root'] for provider in first if provider['name'].startswith('compute-0')} == {
+        uuid_of('compute-0')
+    }
     assert {provider['name']: provider['resources'] for provider in first}['compute-0-numa1'] == {
         'MEMORY_MB': 2048,
         'VCPU': 1,
