@@ -331,6 +331,14 @@ def test_broken_trees_are_drawn_too(url: str, printed: Printed) -> None:
         assert f'root {corruption.ROOT}' in printed('tree', 'root')
 
 
+def test_provider_below_a_loop_is_drawn_below_it(url: str, printed: Printed) -> None:
+    """It is read before the loop, but only a provider of the loop becomes a root."""
+    parents = 'UPDATE placement_resource_providers SET parent_provider_id = CASE id WHEN 2 THEN 3 ELSE 2 END'
+    corruption.plant(url, *corruption.SOUND, parents)
+    [tree] = json.loads(printed('tree', '--format', 'json'))['trees']
+    assert [provider['name'] for provider in tree['providers']] == ['child', 'flat', 'root']
+
+
 def test_deep_tree(url: str, db: Database, printed: Printed) -> None:
     """Deeper than Python's stack."""
     rows = [
