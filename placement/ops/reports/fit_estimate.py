@@ -108,7 +108,7 @@ def _fill(
 
     :param occupied: the providers with what was placed on them, by id. Placements are added. Search units may have
         sharing providers in common.
-    :returns: the numbers of consumers placed and of searches, and whether no more fit for certain.
+    :returns: the number of consumers placed; the number of searches; and whether no limit ended the search for more.
     """
     placed = 0
     for searches in range(1, max_searches + 1):
@@ -121,16 +121,15 @@ def _fill(
         candidate = next(find_candidate_sets([current], compiled, budget), None)
         if candidate is None:
             return placed, searches, not budget.reached
-        supplies = [
-            (current.provider(position), name, amount) for position, name, amount in candidate.assignment.amounts
-        ]
-        free = [provider.inventories[name].capacity - provider.inventories[name].used for provider, name, _ in supplies]
+        positions = candidate.assignment.amounts
+        amounts = [(current.provider(position), name, amount) for position, name, amount in positions]
+        inventories = [(provider.inventories[name], amount) for provider, name, amount in amounts]
         # As long as this candidate fits, each further search would return it first.
-        count = min(units // amount for units, (_, _, amount) in zip(free, supplies, strict=True))
-        for provider, name, amount in supplies:
-            inventories = occupied.get(provider.id, provider).inventories
-            inventory = inventories[name].with_used(inventories[name].used + count * amount)
-            occupied[provider.id] = replace(provider, inventories={**inventories, name: inventory})
+        count = min((inventory.capacity - inventory.used) // amount for inventory, amount in inventories)
+        for provider, name, amount in amounts:
+            present = occupied.get(provider.id, provider).inventories
+            inventory = present[name].with_used(present[name].used + count * amount)
+            occupied[provider.id] = replace(provider, inventories={**present, name: inventory})
         placed += count
     return placed, max_searches, False
 
