@@ -1,9 +1,10 @@
 """SQL and types of columns that differ between databases, or that have to stay within the limits of a database.
 
-Statements are expressions of SQLAlchemy Core, except for two kinds, which are texts for ``execute_text`` with the names
-of ``tables``. Claims, other frequent writes and refreshes of the cache are texts for speed: a database needs about 0.1
-ms for a statement, and an expression adds as much each time it is run, even though it is compiled only once. So is what
-Core does not have: settings of a connection, catalogs of a database, and changes of the schema.
+A statement is an expression of SQLAlchemy Core unless there is one of two reasons for a text, which ``execute_text``
+runs. The first is speed, for claims, other frequent writes and refreshes of the cache: a database needs about 0.1 ms
+for a statement, and an expression adds as much each time it is run, even though it is compiled only once. The second is
+that Core lacks something: settings of a connection, catalogs of a database, changes of the schema, UPDATEs in a given
+order, and rows that the database joins into one text.
 """
 
 from __future__ import annotations

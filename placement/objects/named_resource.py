@@ -28,8 +28,8 @@ class NameList(NamedTuple):
 class NamedResource(base.Timestamped):
     """A row of a table of names.
 
-    ``TABLE`` is the table. ``USES`` selects one row that refers to the name with the id ``sought``. The others are the
-    exceptions for a name that does not exist, that is standard, and that is in use.
+    ``TABLE`` is the table. ``USES`` selects one row that refers to the name with the id ``sought``. ``NOT_FOUND``,
+    ``STANDARD`` and ``IN_USE`` are the exceptions for a name that does not exist, that is standard, or that is in use.
     """
 
     TABLE: ClassVar[sa.Table]

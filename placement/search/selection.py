@@ -49,14 +49,17 @@ class AllocationCandidates:
         return listed
 
     def _used_providers(self) -> Mapping[Partition, set[int]]:
-        """Return for each partition the positions of providers that candidates use: from 1.29 on, one of each tree."""
+        """Return for each partition the positions of providers that the candidates use.
+
+        Of the tree of a candidate this is one provider: from 1.29 on, the summaries have the whole tree.
+        """
         used: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[Provider] = set()
         for candidate_set in self.candidate_sets:
             unit, amounts = candidate_set.search_unit, candidate_set.assignment.amounts
             size, first_position = unit.tree_size, amounts[0][0]
-            # Amounts are in order of position. Below 1.29 a candidate uses only one provider of a tree. If the
-            # providers of the tree serve only groups without resources, no position is in the tree.
+            # Amounts are in order of position. Below 1.29 a candidate uses only one provider of the tree. If providers
+            # of the tree serve only groups without resources, no position is in the tree.
             if isinstance(unit, TreeSearchUnit) and first_position < size:
                 used[unit.partition].update([first + first_position for first in unit.firsts])
             if amounts[-1][0] >= size:

@@ -1,4 +1,4 @@
-"""Error responses (api-ref/errors.md): from an exception to the HTTP error, and to its document in JSON, HTML, text."""
+"""Error responses (api-ref/errors.md): the HTTP error for an exception, and its document in JSON, HTML or text."""
 
 from __future__ import annotations
 

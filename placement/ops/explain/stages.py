@@ -79,7 +79,7 @@ def stages(prefilter: Prefilter) -> list[Stage]:
 
 
 def _one_provider_per_tree(prefilter: Prefilter) -> Iterator[Step]:
-    """Yield the step for ``MICROVERSION``, if the rule may matter."""
+    """Yield the step for ``MICROVERSION`` below 1.29, if several requirements have no sharing provider."""
     sharing = prefilter.sharing.providers
     unshared = [requirement for requirement in prefilter.requirements if not _accepted([requirement], sharing)]
     if len(unshared) > 1 and not prefilter.compiled.request.nested_aware:
@@ -161,7 +161,7 @@ class Shortfall:
 
 
 def violations(inventories: InventoryColumns, amount: int) -> dict[ShortfallKind, tuple[Flags, Integers]]:
-    """Return for each kind except ``COMBINED`` which inventories have it, and the limits that the amount violates.
+    """Return for each kind except ``COMBINED`` which inventories have it, and the limit of every inventory.
 
     Only the first kind of an inventory counts.
     """

@@ -39,7 +39,7 @@ def html(view: View, request: webob.Request, path: str, values: Mapping[str, str
     )
 
 
-# The parameters of links have any names, so the other arguments are positional-only.
+# A query parameter may have any name, so the other arguments are positional-only.
 @jinja2.pass_context
 def link(context: Context, path: str, /, **values: Any) -> str:
     """Return the URL of a view. A parameter without a value is left out."""
