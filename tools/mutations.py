@@ -38,9 +38,9 @@ KINDS = {
     'thorough': ['--hypothesis-profile=thorough', '-m=thorough'],
 }
 SELECTED = tuple(KINDS)[:4]
-#: How many times the seconds of these the other kinds may take.
+#: The other kinds may take this multiple of the seconds of the selected ones.
 SLOW_FACTOR = 20
-#: After this time, a test does not end.
+#: A test that takes longer than this counts as one that fails.
 TEST_SECONDS = 120
 OUT_OF_TIME, SURVIVES = 'NOT FOUND IN TIME', 'SURVIVES'
 PYTEST = [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider']
@@ -137,26 +137,28 @@ def examine(mutation: Mutation, tree: pathlib.Path, coverage: CoverageData, opti
     (tree / mutation.file).write_text(original.replace(mutation.old, mutation.new))
     tests = KINDS | select_tests(coverage, mutation)
     found: list[str] = []
-    is_open = False
+    is_out_of_time = False
     for kind in options.kind or KINDS:
         if not tests[kind] or (found and (options.first or (not options.kind and kind not in SELECTED))):
             continue
         started = time.monotonic()
         test = run(tree, tests[kind], options.seconds * (1 if kind in SELECTED else SLOW_FACTOR))
-        is_open = is_open or test is None
+        is_out_of_time = is_out_of_time or test is None
         if test:
             found.append(f'{kind} {time.monotonic() - started:.0f} s: {test}')
     (tree / mutation.file).write_text(original)
-    return ', '.join(found) or (OUT_OF_TIME if is_open else SURVIVES)
+    return ', '.join(found) or (OUT_OF_TIME if is_out_of_time else SURVIVES)
 
 
 def main() -> int:
     """Run the command and return its exit status: 1 if a mutation is stale or no test finds it."""
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('words', nargs='*', metavar='WORD', help='only mutations that contain one of these texts')
-    parser.add_argument('--coverage', metavar='FILE', type=pathlib.Path, help='keep it here; use that of before')
+    parser.add_argument(
+        '--coverage', metavar='FILE', type=pathlib.Path, help='read it from here if it exists, else write it'
+    )
     parser.add_argument('--kind', action='append', choices=KINDS, help='only this kind of tests; may be repeated')
-    parser.add_argument('--seconds', type=int, default=150, help='of processor for each kind; default: %(default)s')
+    parser.add_argument('--seconds', type=int, default=150, help='CPU time of a selected kind; default: %(default)s')
     parser.add_argument('--first', action='store_true', help='stop when one kind finds it')
     options = parser.parse_args()
     mutations = [

@@ -65,7 +65,7 @@ class StatementBatch:
     def add_for_ids(
         self, template: str, ids: Sequence[Any], *values: Any, error: Callable[[], Exception] | None = None
     ) -> None:
-        """Append a statement for every 900 of ``ids``, or of other values.
+        """Append a statement for every 900 of ``ids``, which may also be uuids.
 
         :param template: has ``{ids}`` for the question marks of the ids, after the question marks of ``values``.
         :param error: makes the exception to raise if the number of rows differs from the number of ids; None to allow
@@ -73,10 +73,8 @@ class StatementBatch:
         """
         for chunk in sql.chunks(ids):
             text = sql.statement(template, ids=sql.placeholders(len(chunk)))
-            if error is None:
-                self.add_statement(text, *values, *chunk)
-            else:
-                self.add_statement(text, *values, *chunk, rows=len(chunk), error=error)
+            rows = None if error is None else len(chunk)
+            self.add_statement(text, *values, *chunk, rows=rows, error=error or errors.RetryTransaction)
 
     def add_insert(
         self,

@@ -178,9 +178,9 @@ def wait_for_disconnects(connection: sa.Connection) -> list[Session]:
 
 
 def connections(db: Database) -> list[dict[str, Any]] | None:
-    """Return the fields of each other ``Session`` with the number of its ``connections``; None on SQLite.
+    """Count the other connections by account, address without port, and program; return None on SQLite.
 
-    Other accounts come first. An address has no port.
+    :returns: the fields of ``Session``, and ``connections``, the number. Other accounts come first.
     """
     with db.reader() as connection:
         if connection.dialect.name == 'sqlite':

@@ -19,7 +19,7 @@ from placement.objects.resource_provider import BY_UUID
 _aggregates = tables.placement_aggregates
 _members, _providers = tables.resource_provider_aggregates, tables.resource_providers
 
-#: If a process remembers more uuids than this, its next write of aggregates forgets them. They take ten megabytes.
+#: If a process remembers more uuids than this, its next write of aggregates forgets them. They take about 10 MB.
 _MAX_KNOWN = 100_000
 
 

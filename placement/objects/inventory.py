@@ -211,7 +211,7 @@ def _delete(batch: StatementBatch, provider: ProviderGeneration, removed: Mappin
 def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, dict[str, sa.Row[Any]]]:
     """Read a provider and the ``id``, ``resource_class_id`` and ``used`` of its inventories.
 
-    :returns: the rows of the inventories are by class name, in order of class id.
+    :returns: the provider, and the rows of the inventories by class name, in order of class id.
     """
     provider, rows = base.read_with_provider(context, _TO_CHANGE, uuid)
     return provider, {row.resource_class: row for row in rows}
