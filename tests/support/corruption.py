@@ -10,6 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tests.support import waiting
+
 ROOT, CHILD, FLAT = (f'0000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
 HOLDER, LOST_CONSUMER = 'c0000001-0000-4000-8000-000000000000', 'c0000002-0000-4000-8000-000000000000'
 AGGREGATE, EMPTY = 'a0000001-0000-4000-8000-000000000000', 'a0000002-0000-4000-8000-000000000000'
@@ -192,7 +194,9 @@ ALL = {
 @contextlib.contextmanager
 def unguarded(url: str | sa.URL) -> Iterator[sa.Connection]:
     """A transaction in which the database does not check foreign keys."""
-    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    # A running service may hold the lock of an SQLite file for longer than the five seconds of the driver.
+    patience = {'timeout': waiting.SECONDS} if sa.make_url(url).get_backend_name() == 'sqlite' else {}
+    engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args=patience)
     with engine.begin() as connection:
         if connection.dialect.name == 'postgresql':
             connection.exec_driver_sql('SET LOCAL session_replication_role = replica')
