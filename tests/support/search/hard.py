@@ -16,10 +16,10 @@ def _devices(count: int, **totals: int) -> list[RP]:
     return [RP('root'), *(RP(f'd{number}', 'root', dict(inventory)) for number in range(count))]
 
 
-def pigeonhole(holes: int, policy: str = 'none') -> Case:
+def pigeonhole(holes: int) -> Case:
     """One group more than fit, with different amounts, no two of which fit together."""
     groups = [Group(str(n), {'VGPU': 50 * holes + n}) for n in range(1, holes + 2)]
-    return _devices(holes, VGPU=100 * holes), Query(groups, policy, 1)
+    return _devices(holes, VGPU=100 * holes), Query(groups, 'none', 1)
 
 
 def hidden_pigeonhole(holes: int) -> Case:
@@ -51,14 +51,14 @@ def satisfiability(variables: int, clauses: int, seed: int) -> Case:
     return topology, query
 
 
-def packing(seed: int, bins: int = 12, groups: int = 40, classes: int = 1, policy: str = 'none') -> Case:
+def packing(seed: int, bins: int = 12, groups: int = 40, classes: int = 1) -> Case:
     """Groups of random amounts that together take nearly the whole capacity."""
     rng = random.Random(seed)
     names = [f'CUSTOM_C{number}' for number in range(classes)]
     topology = _devices(bins, **dict.fromkeys(names, 1000))
     max_amount = 2 * 1000 * bins // groups - 25
     suffixed = [Group(str(number), {rc: rng.randint(1, max_amount) for rc in names}) for number in range(1, groups + 1)]
-    return topology, Query(suffixed, policy, 1)
+    return topology, Query(suffixed, 'none', 1)
 
 
 def tied(seed: int, devices: int = 30, groups: int = 25, policy: str = 'none') -> Case:

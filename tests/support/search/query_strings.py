@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from tests.support.search.oracle import Group, Query
@@ -37,7 +37,7 @@ def uuid_of(name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, name))
 
 
-def with_uuids(query: str, uuid_of: Callable[[str], str] = uuid_of) -> str:
+def with_uuids(query: str) -> str:
     """The query string with the names of aggregates and providers in it replaced by uuids."""
 
     def replaced(key: str, value: str) -> str:
