@@ -42,7 +42,7 @@ def test_race(setting: databases.Setting, server: servers.Server, race: str) -> 
 def test_random_load_has_no_violations(
     setting: databases.Setting, database: sa.URL, server: servers.Server, record_property: Callable[[str, str], None]
 ) -> None:
-    """Ten callers claim, move and release at random until so many requests were accepted."""
+    """Ten callers claim, move and release at random until hundreds of requests were accepted."""
     before = server.retries()
     load = Load.start([server.url], clients=10)
     load.wait_for_accepted(200 if setting == databases.SQLITE else 500)

@@ -33,7 +33,7 @@ TRAITS = request('GET', '/traits')
 
 @pytest.fixture(scope='module')
 def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The directory of the servers' logs and database, which has so many traits that their list is long."""
+    """The directory of the servers' logs and database, which has enough traits for a long list."""
     directory = tmp_path_factory.mktemp('slow')
     long_names = [{'name': f'CUSTOM_{number:05}_{"X" * 240}'} for number in range(1000)]
     with applications.database(directory / 'placement.sqlite') as db:
