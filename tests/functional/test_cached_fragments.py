@@ -45,7 +45,7 @@ def test_fragments_are_written_again_after_each_change_by_another_process(app: A
     host, other = create_provider(app, VCPU=10, CUSTOM_CLASS=10), create_provider(app, VCPU=10, DISK_GB=10)
     path, child = f'/resource_providers/{host}', str(uuid.uuid4())
     changes: list[tuple[str, str, Any, str]] = [
-        ('PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 2}}), '1.29'),
+        ('PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 2}, other: {'VCPU': 1}}), '1.29'),
         ('PUT', f'{path}/inventories/VCPU', {'resource_provider_generation': 2, 'total': 7}, '1.29'),
         ('PUT', f'{path}/traits', {'resource_provider_generation': 3, 'traits': ['HW_CPU_X86_AVX2']}, '1.29'),
         ('PUT', path, {'name': 'renamed'}, '1.13'),

@@ -1,4 +1,4 @@
-"""The change log: what a write has to record, how the log is read, and the numbers of slots."""
+"""The change log: what writes record, how the log is read, and the numbers of slots."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
+from placement.claims.claim import delete_allocations
 from placement.db import change_log, generation, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
@@ -36,6 +37,19 @@ def logged(db: Database) -> Logged:
     log_positions = [LogPosition()]
     read_changes()
     return read_changes
+
+
+def test_writes_record_no_more_than_they_change(context: RequestContext, logged: Logged) -> None:
+    """Every process reads all of a provider again, unless only its usage changed."""
+    host, other = create_provider(context, VCPU=8), create_provider(context)
+    child = create_provider(context, 'child', other.uuid)
+    logged()
+    consumer = claim(context, {host.uuid: {'VCPU': 1}})
+    assert logged() == {host.id: ChangeKind.USAGE}
+    delete_allocations(context.db, consumer)
+    assert logged() == {host.id: ChangeKind.USAGE}
+    ResourceProvider.rename_and_move(context, other.uuid, 'another', host.uuid)
+    assert logged() == {other.id: ChangeKind.PROVIDER, child.id: ChangeKind.PROVIDER}
 
 
 def test_provider_entry_replaces_usage_entry(db: Database, logged: Logged) -> None:
