@@ -371,6 +371,13 @@ def test_statements_do_not_depend_on_what_is_stored(url: str, db: Database, quer
         assert len(provider_trees.load(db, 'child')[0]) == 1
 
 
+def test_what_is_no_provider_is_not_searched_in_all_providers(url: str, db: Database, queries: Any) -> None:
+    corruption.plant(url, *corruption.SOUND)
+    for identifier in ('nobody', corruption.HOLDER):
+        with queries(at_most=2), pytest.raises(provider_trees.UnknownProvider):
+            provider_trees.load(db, identifier)
+
+
 def test_in_a_pipe(url: str) -> None:
     """The program itself: no colors, no broken lines, and no traceback when the reader of the pipe ends."""
     traits = [f'CUSTOM_{"LONG" * 10}_{number:02}' for number in range(20)]

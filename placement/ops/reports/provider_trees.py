@@ -25,6 +25,7 @@ from placement.ops.provider_roots import find_roots
 from placement.ops.reports.capacity import Utilization
 
 _inventories, _allocations, _classes = tables.inventories.c, tables.allocations.c, tables.resource_classes.c
+_providers = tables.resource_providers.c
 
 
 class UnknownProvider(exception.NotFound):
@@ -183,10 +184,11 @@ def load(db: Database, identifier: str | None = None) -> tuple[list[ProviderTree
     :raises ProviderIsConsumer: ``identifier`` is the uuid of a consumer.
     """
     with db.reader() as tx:
+        uuid = None if identifier is None else _find_uuid(tx, identifier)
         names = loader.load_names(tx)
         snapshot = _by_parents(names, loader.read_providers(tx, names.classes, with_rootless=True))
-        if identifier is not None:
-            members = _find_tree(snapshot, _find_uuid(tx, snapshot, identifier))
+        if uuid is not None:
+            members = _find_tree(snapshot, uuid)
             tree = ProviderTree(members, snapshot.sharing, _read_histories(tx, members))
             return [tree], Snapshot.build(names, members)
         histories = _read_histories(tx)
@@ -245,15 +247,18 @@ def _find_tree(snapshot: Snapshot, uuid: str) -> Sequence[Provider]:
     return next(members for members in _trees(snapshot) if any(provider.uuid == uuid for provider in members))
 
 
-def _find_uuid(tx: sa.Connection, snapshot: Snapshot, identifier: str) -> str:
-    """Return the uuid of the provider with this uuid, or otherwise with this name."""
+def _find_uuid(tx: sa.Connection, identifier: str) -> str:
+    """Return the uuid of the provider with this uuid, or otherwise with this name.
+
+    This reads no other providers: many identifiers are mistyped, or are uuids of consumers.
+    """
     uuid = validation.canonical_uuid(identifier.lower())
-    named = (provider for provider in snapshot.providers() if provider.name == identifier)
-    provider = snapshot.find_provider(uuid) or next(named, None)
-    if provider is not None:
-        return provider.uuid
+    query = sa.select(_providers.uuid).where(sa.or_(_providers.uuid == uuid, _providers.name == identifier))
+    found = tx.execute(query).scalars().all() if sql.storable(identifier) else []
+    if found:
+        return uuid if uuid in found else found[0]
     has_allocations = sa.select(_allocations.consumer_id).where(_allocations.consumer_id == uuid).limit(1)
-    is_consumer = sql.storable(uuid) and tx.execute(has_allocations).first()
+    is_consumer = sql.storable(identifier) and tx.execute(has_allocations).first()
     raise ProviderIsConsumer(identifier=uuid) if is_consumer else UnknownProvider(identifier=identifier)
 
 
