@@ -438,6 +438,17 @@ def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None
     assert '<span class="warn">allocations: 2</span>' in get(page, f'/trees/{corruption.ROOT}').text
 
 
+def test_consumer_of_a_provider_whose_parents_lead_to_another_root(conf: cfg.ConfigOpts, page: Page) -> None:
+    """Its recorded root is that of the tree, so the tree has its consumers. It has no short name in the tree."""
+    damage = (
+        'UPDATE placement_resource_providers SET parent_provider_id = 1, root_provider_id = 1 WHERE id = 3',
+        'UPDATE placement_resource_providers SET parent_provider_id = NULL WHERE id = 2',
+        'UPDATE placement_allocations SET resource_provider_id = 2',
+    )
+    corruption.plant(conf.placement_database.connection, *corruption.SOUND, *damage)
+    assert '<bdi>child</bdi>: ' in get(page, f'/trees/{corruption.ROOT}').text
+
+
 def test_a_consumer_has_its_type(page: Page, conf: cfg.ConfigOpts) -> None:
     corruption.plant(
         conf.placement_database.connection,
