@@ -101,6 +101,7 @@ def test_trees_are_listed_by_one_class(db: Database) -> None:
         (TreeFilter(name='compute-?'), [f'compute-{n}' for n in range(4)], None),
         (TreeFilter(name=uuid_of('store')[:13]), ['store'], None),
         (TreeFilter(traits=frozenset({'COMPUTE_STATUS_DISABLED'})), ['compute-3'], None),
+        (TreeFilter(traits=frozenset({'COMPUTE_STATUS_DISABLED', 'HW_NIC_SRIOV'})), ['compute-3'], None),
         (TreeFilter(classes=frozenset({'DISK_GB'})), ['store'], None),
         (TreeFilter(classes=frozenset({'DISK_GB', 'VCPU'})), [], None),
         (TreeFilter(states=FULL), ['compute-0'], None),

@@ -35,10 +35,12 @@ def test_sound_database_has_no_findings(url: str, printed: Printed) -> None:
     assert json.loads(printed('audit', '--format', 'json')) == {'findings': []}
 
 
-def test_all_findings_are_repaired_at_once(url: str) -> None:
+def test_all_findings_are_repaired_at_once(url: str, printed: Printed) -> None:
     for name in ('usage too high', 'no root', 'idle consumer', 'missing consumer', 'empty aggregate', 'no step'):
         corruption.plant(url, *corruption.ALL[name].statements)
-    assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
+    findings = json.loads(printed('audit', '--repair', '--format', 'json', code=manage_audit.REPAIRED))['findings']
+    for state in ('repairable', 'repaired'):
+        assert {finding['kind'] for finding in findings if not finding[state]} == {'unit_violation'}
     assert manage.main(['audit']) == manage_audit.CLEAN
     assert corruption.column(url, 'SELECT updated_at FROM placement_resource_providers') == [None, None, None]
     assert corruption.column(url, 'SELECT updated_at FROM placement_inventories') == [None, None]
