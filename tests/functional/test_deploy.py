@@ -104,6 +104,11 @@ def test_paths_and_names_that_cannot_exist_are_404(load: Load, path: str) -> Non
     assert response.json['errors'][0]['title'] == 'Not Found'
 
 
+def test_a_method_that_no_path_has_is_405(load: Load) -> None:
+    response = _send(load(), '/resource_classes', 'BREW', **LATEST)
+    assert (response.status_code, response.headers['Allow']) == (405, 'GET, POST')
+
+
 @pytest.mark.parametrize('variable', ['RAW_URI', 'REQUEST_URI'])
 def test_an_encoded_slash_is_no_separator_where_the_server_passes_the_raw_path(load: Load, variable: str) -> None:
     req = webob.Request.blank('/resource_providers/x/inventories', headers={'X-Auth-Token': 'admin'})
@@ -117,7 +122,7 @@ def test_an_encoded_slash_is_no_separator_where_the_server_passes_the_raw_path(l
 # Bodies -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('length', ['x', '-1', '1.5', '1_0', '9' * 5000])
+@pytest.mark.parametrize('length', ['x', '-1', '1.5', '0x10', '1_0', '9' * 5000])
 def test_a_content_length_is_an_integer(load: Load, length: str) -> None:
     response = _send(load(), '/', Content_Length=length, Content_Type='text/plain')
     assert response.status_code == 400
