@@ -23,14 +23,14 @@ from tests.support.http_client import claim_body, demand, send_request
 from tests.support.objects import create_provider, set_aggregates, set_traits
 
 #: Tables that do not grow with the cloud.
-_CATALOGUES = (
+_CATALOGS = (
     tables.resource_classes,
     tables.resource_class_sequence,
     tables.traits,
     tables.consumer_types,
     tables.change_log_slots,
 )
-_GROWING = set(tables.metadata.tables) - {table.name for table in _CATALOGUES}
+_GROWING = set(tables.metadata.tables) - {table.name for table in _CATALOGS}
 
 
 @contextlib.contextmanager
