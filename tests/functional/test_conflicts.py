@@ -134,6 +134,18 @@ def test_a_read_is_retried_when_the_database_was_locked(app: Any, retries: int) 
     assert len(conflicts) == retries
 
 
+def test_a_call_is_repeated_as_often_as_allowed() -> None:
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        errors.retry(fail, lambda error: isinstance(error, TimeoutError), retries=2)
+    assert len(calls) == 3
+
+
 def test_a_locked_table_is_a_conflict_too() -> None:
     """SQLITE_LOCKED, which is not SQLITE_BUSY."""
     error = sqlite3.OperationalError('database table is locked')

@@ -67,6 +67,16 @@ def test_a_write_that_gives_nothing_stores_no_type(app: Any, change: dict[str, A
     assert stored(app) == ['INSTANCE']
 
 
+def test_a_consumer_written_without_an_owner_has_the_owner_of_the_settings(tmp_path: pathlib.Path) -> None:
+    settings = {'incomplete_consumer_project_id': 'a project', 'incomplete_consumer_user_id': 'a user'}
+    with applications.application(tmp_path / 'placement.sqlite', placement=settings) as app:
+        host, path = create_provider(app, VCPU=10), f'/allocations/{uuid.uuid4()}'
+        body = {'allocations': [{'resource_provider': {'uuid': host}, 'resources': {'VCPU': 1}}]}
+        demand(app, 'PUT', path, body, '1.0')
+        shown = send_request(app, 'GET', path, version='1.12').json
+    assert (shown['project_id'], shown['user_id']) == ('a project', 'a user')
+
+
 def test_a_record_without_allocations_is_no_consumer_in_usages(app: Any) -> None:
     """As an adopted database may have it."""
     host, consumer = create_provider(app, VCPU=10), str(uuid.uuid4())
