@@ -74,12 +74,12 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
     'an amount that breaks the units of every host': (
         [
             *(rp(f'host{n}', VCPU={'total': 64, 'max_unit': 32, 'used': n % 30}) for n in range(96)),
-            rp('large', VCPU={'total': 256, 'max_unit': 256, 'used': 100}),
+            *(rp(f'large{used}', VCPU={'total': 256, 'max_unit': 256, 'used': used}) for used in (150, 100)),
         ],
         'resources=VCPU:200',
         (
             'No provider can allocate VCPU:200: max_unit is 32, requested 200: 96 providers; free capacity below'
-            ' 200 (max 156): 1 provider.'
+            ' 200 (max 156): 2 providers.'
         ),
     ),
     'an amount and a trait that no provider has': (
@@ -112,8 +112,8 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
     ),
     'only hosts with the trait are named': (
         [rp('with', traits=[AVX2], VCPU=FULL), rp('without', VCPU={'total': 8, 'used': 7})],
-        f'resources1=VCPU:2&required1={AVX2}',
-        '... free capacity below 2 (max 0): 1 provider.',
+        f'resources1=VCPU:8&required1={AVX2}',
+        '... free capacity below 8 (max 0): 1 provider.',
     ),
     'a disk that is shared and too small': (
         [*HOSTS, rp('small', aggregates='rack', shares=True, DISK_GB=10)],
@@ -138,8 +138,8 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
         'resources=VCPU:8&root_required=CUSTOM_NET1',
         'The root of each tree that satisfies the other rules lacks the trait CUSTOM_NET1: 2 trees.',
     ),
-    'a forbidden trait of the root': (
-        [provider for provider in _ports() if provider.name.startswith('host2')],
+    'a forbidden trait of the root, which all providers have': (
+        [rp('host', traits=['COMPUTE_STATUS_DISABLED'], VCPU=8)],
         'resources=VCPU:8&root_required=!COMPUTE_STATUS_DISABLED',
         'The root of each tree that satisfies the other rules has the forbidden trait COMPUTE_STATUS_DISABLED: 1 tree.',
     ),
@@ -255,6 +255,20 @@ def test_the_rules_of_1_39_are_counted(context: RequestContext) -> None:
         ('resources_P', None),
         ('group _C without resources', 4),
     ]
+
+
+def test_a_trait_stays_required_without_a_set_that_also_has_it(context: RequestContext) -> None:
+    query = f'resources1=VCPU:1&required1=HW_CPU_X86_AVX&required1=in:HW_CPU_X86_AVX,{AVX2}'
+    assert _what_ifs(_explained(context, HOSTS, query)) == [
+        ('resources1 VCPU:1', None),
+        ('required1 HW_CPU_X86_AVX', 2),
+        (f'required1 in:HW_CPU_X86_AVX,{AVX2}', 0),
+    ]
+
+
+def test_isolation_is_a_rule_only_between_suffixed_groups(context: RequestContext) -> None:
+    result = _explained(context, _ports(), 'resources=VCPU:8&resources1=SRIOV_NET_VF:1&group_policy=isolate')
+    assert [rule for rule, _ in _what_ifs(result)] == ['resources VCPU:8', 'resources1 SRIOV_NET_VF:1', 'resources1']
 
 
 def test_a_forbidden_aggregate_of_the_unsuffixed_group_excludes_trees(context: RequestContext) -> None:
