@@ -46,6 +46,15 @@ def test_all_findings_are_repaired_at_once(url: str, printed: Printed) -> None:
     assert corruption.column(url, 'SELECT updated_at FROM placement_inventories') == [None, None]
 
 
+def test_searches_of_a_running_service_see_the_repair(url: str, app: Any, printed: Printed) -> None:
+    # The inventory gets an id that no provider has.
+    corruption.plant(url, 'UPDATE placement_inventories SET id = 7, used = 8 WHERE id = 1')
+    path = '/allocation_candidates?resources=VCPU:5'
+    assert send_request(app, 'GET', path, version='1.12').json['provider_summaries'] == {}
+    printed('audit', '--repair', code=manage_audit.REPAIRED)
+    assert corruption.ROOT in send_request(app, 'GET', path, version='1.12').json['provider_summaries']
+
+
 def test_text(url: str, printed: Printed) -> None:
     corruption.plant(url, *corruption.ALL['usage too high'].statements, *corruption.ALL['missing inventory'].statements)
     for options, verdict in (
