@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -58,14 +58,21 @@ class Mutation(NamedTuple):
         path = ROOT / self.file
         return not path.exists() or path.read_text().count(self.old) != 1
 
-    def statements(self) -> list[range]:
-        """Return the lines of each statement that contains the fragment, from the smallest statement on."""
+    def statements(self) -> list[Collection[int]]:
+        """Return the lines of each statement that contains the fragment, from the smallest statement on.
+
+        Only the first test that calls a function with a cache executes its lines. So return those that name it instead.
+        """
         text = (ROOT / self.file).read_text()
         first = text.partition(self.old)[0].count('\n') + 1
         last = first + self.old.count('\n')
         nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
-        statements = [range(node.lineno, (node.end_lineno or 0) + 1) for node in nodes]
-        return sorted([lines for lines in statements if first in lines and last in lines], key=len)
+        around = [node for node in nodes if node.lineno <= first and last <= (node.end_lineno or 0)]
+        for function in (node for node in around if isinstance(node, ast.FunctionDef)):
+            if re.search(r'cache\b', ' '.join(map(ast.unparse, function.decorator_list))):
+                name = re.compile(rf'\b{function.name}\b')
+                return [[number for number, line in enumerate(text.splitlines(), 1) if name.search(line)]]
+        return sorted([range(node.lineno, (node.end_lineno or 0) + 1) for node in around], key=len)
 
     def __str__(self) -> str:
         return ' | '.join(' '.join(text.split()) for text in self)
