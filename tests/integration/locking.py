@@ -12,6 +12,7 @@ import sqlalchemy as sa
 import webob
 
 from tests.support.http_client import send_request
+from tests.support.waiting import wait_until
 
 #: A request that is not done by then and waits for no lock of the database waits for something else; and the same for
 #: one that has to wait for a lock, of which even a busy machine shows that it does.
@@ -43,6 +44,7 @@ class Service:
         levels = {} if url.get_backend_name() == 'sqlite' else {'isolation_level': 'REPEATABLE READ'}
         self._engine = sa.create_engine(url, poolclass=sa.NullPool, **levels)
         self._pool = concurrent.futures.ThreadPoolExecutor(4)
+        self._answers: list[Answer] = []
 
     def call(self, method: str, path: str, body: Any = None, version: str = '1.29') -> webob.Response:
         """Send a request and wait for the answer."""
@@ -52,8 +54,12 @@ class Service:
         self, method: str, path: str, body: Any = None, version: str = '1.29', seconds: float = MAX_SECONDS
     ) -> Answer:
         """Send a request, and wait until it is done or waits for a lock."""
+        self._answers = [answer for answer in self._answers if not answer.done()]
+        # MariaDB shows for a moment that sessions wait that no longer do.
+        wait_until(lambda: self._waiting() <= len(self._answers), 'more sessions wait than were made to')
         waiting = self._waiting()
         answer = self._pool.submit(self.call, method, path, body, version)
+        self._answers.append(answer)
         deadline = time.monotonic() + (SQLITE_SECONDS if self.dialect == 'sqlite' else seconds)
         while not answer.done() and self._waiting() <= waiting and time.monotonic() < deadline:
             concurrent.futures.wait([answer], 0.05)

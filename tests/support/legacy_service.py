@@ -28,7 +28,7 @@ WRITES = (
     "INSERT INTO traits (id, name) VALUES (9000, 'CUSTOM_THEIRS')",
     'DELETE FROM resource_provider_traits WHERE resource_provider_id = 1',
     'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (3, 1)',
-    "INSERT INTO consumer_types (name) VALUES ('THEIRS')",
+    "INSERT INTO consumer_types (id, name) VALUES (900, 'THEIRS')",
     "INSERT INTO projects (id, external_id) VALUES (900, 'theirs')",
     "INSERT INTO users (id, external_id) VALUES (900, 'theirs')",
 )
