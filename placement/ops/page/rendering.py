@@ -33,10 +33,13 @@ def html(view: View, request: webob.Request, path: str, values: Mapping[str, str
     :param values: the query parameters of the request, as ``given`` in templates. Links to the same view keep them.
     """
     template = _ENVIRONMENT.get_template(view.template)
-    given = collections.defaultdict(str, values)
-    return template.render(
-        {**view.data, **view.extra, 'request': request, 'path': path, 'given': given, 'title': view.title}
-    )
+    in_every_view = {
+        'request': request,
+        'path': path,
+        'given': collections.defaultdict(str, values),
+        'title': view.title,
+    }
+    return template.render({**view.data, **view.extra, **in_every_view})
 
 
 # A query parameter may have any name, so the other arguments are positional-only.

@@ -177,7 +177,7 @@ def load(db: Database, identifier: str | None = None) -> tuple[list[ProviderTree
     """Read the trees, ordered by the name of the root, and a snapshot of them for filters and sums, in one transaction.
 
     The number of statements does not depend on the number of rows, except for trees of more than 900 providers. The
-    snapshot also has providers without a recorded root, unlike that of the provider cache.
+    snapshot also has providers without a recorded root, which the provider cache does not have.
 
     :param identifier: uuid or name of a provider whose tree is read; None for all trees.
     :raises UnknownProvider: there is no such provider.
@@ -192,7 +192,11 @@ def load(db: Database, identifier: str | None = None) -> tuple[list[ProviderTree
             tree = ProviderTree(members, snapshot.sharing, _read_histories(tx, members))
             return [tree], Snapshot.build(names, members)
         histories = _read_histories(tx)
-    trees = [ProviderTree(members, snapshot.sharing, histories) for members in _trees(snapshot)]
+    trees = [
+        ProviderTree(partition.tree(number), snapshot.sharing, histories)
+        for partition in snapshot.partitions
+        for number in range(len(partition.roots))
+    ]
     return sorted(trees, key=lambda tree: (tree.root.name or '', tree.root.id)), snapshot
 
 
@@ -201,13 +205,13 @@ def tree_of(db: Database, snapshot: Snapshot, uuid: str) -> ProviderTree:
 
     :raises UnknownProvider: there is no such provider.
     """
-    provider = snapshot.find_provider(uuid)
-    if provider is None:
+    try:
+        recorded = _find_tree(snapshot, uuid)
+    except UnknownProvider:
         # The cache does not have providers without a recorded root.
         [tree], _ = load(db, uuid)
         return tree
-    partition, number = snapshot.find_tree(provider.root_id)
-    members = _find_tree(_by_parents(snapshot.names, partition.tree(number)), uuid)
+    members = _find_tree(_by_parents(snapshot.names, recorded), uuid)
     with db.reader() as tx:
         return ProviderTree(members, snapshot.sharing, _read_histories(tx, members))
 
@@ -236,15 +240,16 @@ def _by_parents(names: KnownNames, providers: Iterable[Provider]) -> Snapshot:
     return Snapshot.build(names, members)
 
 
-def _trees(snapshot: Snapshot) -> Iterator[Sequence[Provider]]:
-    """Yield the providers of each tree, the root first."""
-    for partition in snapshot.partitions:
-        yield from map(partition.tree, range(len(partition.roots)))
-
-
 def _find_tree(snapshot: Snapshot, uuid: str) -> Sequence[Provider]:
-    """Return the providers of the tree that has the provider with this uuid."""
-    return next(members for members in _trees(snapshot) if any(provider.uuid == uuid for provider in members))
+    """Return the providers of the tree of a provider, the root first.
+
+    :raises UnknownProvider: the snapshot has no such provider.
+    """
+    provider = snapshot.find_provider(uuid)
+    if provider is None:
+        raise UnknownProvider(identifier=uuid)
+    partition, number = snapshot.find_tree(provider.root_id)
+    return partition.tree(number)
 
 
 def _find_uuid(tx: sa.Connection, identifier: str) -> str:
@@ -254,9 +259,9 @@ def _find_uuid(tx: sa.Connection, identifier: str) -> str:
     """
     uuid = validation.canonical_uuid(identifier.lower())
     query = sa.select(_providers.uuid).where(sa.or_(_providers.uuid == uuid, _providers.name == identifier))
-    found = tx.execute(query).scalars().all() if sql.storable(identifier) else []
-    if found:
-        return uuid if uuid in found else found[0]
+    uuids = tx.execute(query).scalars().all() if sql.storable(identifier) else []
+    if uuids:
+        return uuid if uuid in uuids else uuids[0]
     has_allocations = sa.select(_allocations.consumer_id).where(_allocations.consumer_id == uuid).limit(1)
     is_consumer = sql.storable(identifier) and tx.execute(has_allocations).first()
     raise ProviderIsConsumer(identifier=uuid) if is_consumer else UnknownProvider(identifier=identifier)
