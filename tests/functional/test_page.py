@@ -439,7 +439,7 @@ def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None
 
 
 def test_consumer_of_a_provider_whose_parents_lead_to_another_root(conf: cfg.ConfigOpts, page: Page) -> None:
-    """Its recorded root is that of the tree, so the tree has its consumers. It has no short name in the tree."""
+    """By its recorded root it belongs to the tree, so the tree has its consumers. It has no short name there."""
     damage = (
         'UPDATE placement_resource_providers SET parent_provider_id = 1, root_provider_id = 1 WHERE id = 3',
         'UPDATE placement_resource_providers SET parent_provider_id = NULL WHERE id = 2',

@@ -140,7 +140,7 @@ def test_a_time_limit_of_idle_transactions(database: sa.URL) -> None:
 
 
 def test_a_connection_that_has_ended_is_replaced(database: sa.URL) -> None:
-    """Also that of a search, which has what was written meanwhile."""
+    """So is the connection of a search, which has what was written meanwhile."""
     with applications.application(database) as app:
         host, path = create_provider(app, VCPU=10), f'/allocations/{uuid.uuid4()}'
         for method, body, status, is_found in (

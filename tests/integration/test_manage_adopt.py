@@ -58,7 +58,7 @@ def run(url: sa.URL) -> Manage:
 
 
 def check_schema(url: str | sa.URL) -> None:
-    """Our schema is complete and at the newest revision; that of the other service is unchanged."""
+    """Our schema is complete and at the newest revision; the schema of the other service is unchanged."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={'compare_type': True})

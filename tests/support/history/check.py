@@ -8,7 +8,7 @@
 * The generation of a provider grew by exactly what the accepted writes have to increment it
   (api-ref/rules.md#generations), and at most by the writes of unknown outcome. No two changes named the same one.
 * A provider has the inventories that were accepted last; its allocations are those of its consumers, its usages are
-  their sums, and fit. Its parent is that of a move which no accepted move surely followed, and each tree has one
+  their sums, and fit. Its parent was set by a move that no accepted move surely followed, and each tree has one
   root and no loop.
 * The tables agree with each other.
 """
