@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,14 +20,12 @@ from tests.support.waiting import wait_until
 MAX_SECONDS, MAX_BLOCKED_SECONDS = 1.5, 30
 #: SQLite does not say who waits: a request that is not done by then waits for the lock on the file.
 SQLITE_SECONDS = 0.05
-#: The number of sessions that wait for a lock in the database of the connection.
-WAITING = {
-    'postgresql': 'SELECT count(*) FROM pg_stat_activity'
-    " WHERE datname = current_database() AND wait_event_type = 'Lock'",
-    'mysql': 'SELECT count(*) FROM information_schema.processlist AS session'
-    ' LEFT JOIN information_schema.innodb_trx AS trx ON trx.trx_mysql_thread_id = session.id'
-    " WHERE session.db = database() AND (trx.trx_state = 'LOCK WAIT' OR session.state LIKE 'Waiting%%')",
-}
+#: The sessions of PostgreSQL that wait for a lock in the database of the connection.
+POSTGRESQL_WAITING = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+#: The sessions in the database of the connection, and whether they wait for a lock of a table, on MariaDB and MySQL.
+MYSQL_SESSIONS = (
+    "SELECT id, state LIKE 'Waiting for table%%lock' FROM information_schema.processlist WHERE db = database()"
+)
 
 Answer = concurrent.futures.Future[webob.Response]
 
@@ -55,7 +54,6 @@ class Service:
     ) -> Answer:
         """Send a request, and wait until it is done or waits for a lock."""
         self._answers = [answer for answer in self._answers if not answer.done()]
-        # MariaDB shows for a moment that sessions wait that no longer do.
         wait_until(lambda: self._waiting() <= len(self._answers), 'more sessions wait than were made to')
         waiting = self._waiting()
         answer = self._pool.submit(self.call, method, path, body, version)
@@ -91,7 +89,22 @@ class Service:
         return self._engine.dialect.name
 
     def _waiting(self) -> int:
-        return self.scalar(WAITING[self.dialect]) if self.dialect in WAITING else 0
+        """The number of sessions that wait for a lock."""
+        if self.dialect == 'sqlite':
+            return 0
+        with self._engine.connect() as connection:
+            if self.dialect == 'postgresql':
+                return len(connection.exec_driver_sql(POSTGRESQL_WAITING).all())
+            # Not information_schema.innodb_trx: it shows an old state for as long as it is read every 0.1 s.
+            status = connection.exec_driver_sql('SHOW ENGINE INNODB STATUS').one().Status
+            sessions = connection.exec_driver_sql(MYSQL_SESSIONS).all()
+        waiting = {
+            int(session)
+            for transaction in status.split('---TRANSACTION')[1:]
+            if '\nLOCK WAIT' in transaction
+            for session in re.findall(r'(?:MariaDB|MySQL) thread id (\d+)', transaction)
+        }
+        return sum(bool(in_table or session in waiting) for session, in_table in sessions)
 
     def scalar(self, query: str) -> Any:
         """The first value that a query returns."""
