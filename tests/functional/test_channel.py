@@ -260,6 +260,18 @@ def test_an_idle_connection_is_closed_after_its_time_limit(services: Any, data: 
         assert SHORT / 2 < time.monotonic() - started < LONG / 2
 
 
+def test_a_request_that_is_being_processed_is_not_timed_out(services: Any) -> None:
+    service = services()
+    with service.connect(WHOLE.replace(b'/traits', b'/wait')) as connection:
+        service.turn_until(RECEIVED.is_set)
+        service.connections.request_read_timeout = service.connections.keepalive_timeout = 0.0
+        service.connections.reap()
+        assert service.connections.channels != []
+        service.connections.request_read_timeout = service.connections.keepalive_timeout = LONG
+        RELEASED.set()
+        assert service.read_response(connection, until=b'/wait').startswith(b'HTTP/1.1 200 ')
+
+
 def test_beyond_max_connections_the_longest_idle_connection_is_closed(services: Any) -> None:
     service = services()
     # Two of the sockets are the listener and its trigger.
