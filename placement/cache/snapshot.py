@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
 import operator
 from collections import defaultdict
@@ -191,21 +192,15 @@ def _changed_trees(snapshot: Snapshot, providers: Mapping[int, Provider | None])
     """Return the trees in which providers are added, changed or removed, by root id. A tree may become empty."""
     changed = [provider for provider in providers.values() if provider is not None]
     root_ids = {snapshot.root_ids[id_] for id_ in providers if id_ in snapshot.root_ids}
-    members = {
-        root_id: [member for member in _tree(snapshot, root_id) if member.id not in providers]
-        for root_id in root_ids.union(provider.root_id for provider in changed)
-    }
+    members: defaultdict[int, list[Provider]] = defaultdict(list)
+    for root_id in root_ids.union(provider.root_id for provider in changed):
+        # A tree that is new is not in the snapshot.
+        with contextlib.suppress(KeyError):
+            partition, number = snapshot.find_tree(root_id)
+            members[root_id] = [member for member in partition.tree(number) if member.id not in providers]
     for provider in changed:
         members[provider.root_id].append(provider)
     return {root_id: _in_order(root_id, tree) for root_id, tree in members.items()}
-
-
-def _tree(snapshot: Snapshot, root_id: int) -> Tree:
-    try:
-        partition, number = snapshot.find_tree(root_id)
-    except KeyError:
-        return ()
-    return partition.tree(number)
 
 
 def _with_trees(snapshot: Snapshot, trees: Mapping[int, Tree]) -> Snapshot:

@@ -112,15 +112,10 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
             consumers = consumers_by_provider(db, (provider.id for tree in trees for provider in tree.walk()))
     resource_class = next(iter(vars(args)['class']), None)
     order = resource_class or capacity.FULLEST
-    rows = capacity.list_trees(snapshot, choice, order, count=None).rows if args.list else ()
+    rows = capacity.list_trees(snapshot, choice, order, count=None).rows if args.list else None
     summary = capacity.summary(snapshot, choice) if args.summary else None
     if args.format == 'json':
-        if summary is not None:
-            output.print_json({'summary': dataclasses.asdict(summary)})
-        elif args.list:
-            output.print_json({'list': list(map(_row_data, rows))})
-        else:
-            output.print_json({'trees': [_as_data(tree, consumers) for tree in trees]})
+        output.print_json(_document(summary, rows, trees, consumers))
     elif summary is not None:
         output.print_summary(summary)
     elif not trees:
@@ -128,7 +123,7 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     else:
         drawings = (_drawing(tree, consumers or {}, console) for tree in trees)
         with contextlib.nullcontext() if args.no_pager else output.paged(console, 'Drawing the trees ...'):
-            for drawing in [_list(rows, resource_class, console)] if args.list else drawings:
+            for drawing in drawings if rows is None else [_list(rows, resource_class, console)]:
                 console.print(drawing)
     output.warn_of_usage_mismatches(
         sum(
@@ -164,23 +159,38 @@ def _list(rows: Iterable[capacity.TreeRow], resource_class: str | None, console:
     return table
 
 
-# As JSON: a flat list of providers, since JSON parsers limit the depth of nesting ---------------------------
+# As JSON -------------------------------------------------------------------------------------------------
 
 
-def _row_data(row: capacity.TreeRow) -> dict[str, Any]:
-    classes = [
-        {'resource_class': name, 'utilization': dataclasses.asdict(utilization)}
-        for name, utilization in row.utilizations.items()
-    ]
-    return {'uuid': row.uuid, 'name': row.name, 'providers': row.providers, 'classes': classes, 'found': row.found}
-
-
-def _as_data(tree: ProviderTree, consumers: Consumers | None) -> dict[str, Any]:
-    providers = [tree.provider_data(provider) for provider in tree.walk()]
-    if consumers is not None:
-        for provider in providers:
-            provider['consumers'] = list(map(dataclasses.asdict, consumers.get(provider['uuid'], ())))
-    return {'root': tree.root.uuid, 'providers': providers, 'sharing_providers': tree.sharing_data()}
+def _document(
+    summary: capacity.Summary | None,
+    rows: Iterable[capacity.TreeRow] | None,
+    trees: Iterable[ProviderTree],
+    consumers: Consumers | None,
+) -> dict[str, Any]:
+    """Return the summary, otherwise the lines of the list, otherwise the trees."""
+    if summary is not None:
+        return {'summary': dataclasses.asdict(summary)}
+    if rows is not None:
+        lines = []
+        for row in rows:
+            classes = [
+                {'resource_class': name, 'utilization': dataclasses.asdict(utilization)}
+                for name, utilization in row.utilizations.items()
+            ]
+            lines.append(
+                {'uuid': row.uuid, 'name': row.name, 'providers': row.providers, 'classes': classes, 'found': row.found}
+            )
+        return {'list': lines}
+    documents = []
+    for tree in trees:
+        # The list of providers is flat, since JSON parsers limit the depth of nesting.
+        providers = [tree.provider_data(provider) for provider in tree.walk()]
+        if consumers is not None:
+            for provider in providers:
+                provider['consumers'] = list(map(dataclasses.asdict, consumers.get(provider['uuid'], ())))
+        documents.append({'root': tree.root.uuid, 'providers': providers, 'sharing_providers': tree.sharing_data()})
+    return {'trees': documents}
 
 
 # As a drawing --------------------------------------------------------------------------------------------

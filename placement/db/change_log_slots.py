@@ -96,7 +96,7 @@ class ChangeLogSlots:
         :raises CommitUnknown: the log does not show whether it was committed.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        slots = self._process_slots()
+        slots = self._processes.setdefault(_process(), _ProcessSlots())
         try:
             slot = slots.free.pop()
         except IndexError:
@@ -160,9 +160,6 @@ class ChangeLogSlots:
         if slots is not None and slots.free:
             condition = _slots.c.id.in_([slot.slot_id for slot in slots.free]) & (_slots.c.owner == slots.owner)
             self._maintain(_slots.update().where(condition).values(owner=None))
-
-    def _process_slots(self) -> _ProcessSlots:
-        return self._processes.setdefault(_process(), _ProcessSlots())
 
     def _take(self, owner: int) -> Slot:
         """Take a free slot, or insert one. This is a separate transaction, before the one that needs the slot.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import itertools
@@ -46,18 +47,15 @@ class _Counts(MultiProcessCollector):
 
     def collect(self) -> Iterable[Metric]:
         """Return the metrics. Skip files that a starting process has created but not yet filled."""
-        # prometheus_client itself would raise struct.error, and the scrape would fail.
-        paths = [str(path) for path in self._directory.glob('*.db') if _size(path)]
+        paths = []
+        for path in self._directory.glob('*.db'):
+            # The process may have ended, and another one may have removed its gauges.
+            with contextlib.suppress(FileNotFoundError):
+                # For an empty file prometheus_client would raise struct.error, and the scrape would fail.
+                if path.stat().st_size:
+                    paths.append(str(path))
         metrics: Iterable[Metric] = self.merge(paths)  # type: ignore[no-untyped-call]
         return metrics
-
-
-def _size(path: pathlib.Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        # The process has ended, and another one has removed its gauges.
-        return 0
 
 
 class ProcessNumber:

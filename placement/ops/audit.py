@@ -158,14 +158,6 @@ def _allocation_owner_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iter
         yield Finding({'consumer': row.uuid}, detail, functools.partial(_copy_owner, row.uuid))
 
 
-def _consumer_without_allocations(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    keys = _consumers.c.uuid, _allocations.c.consumer_id
-    for row in tx.execute(_select_unused(*keys)):
-        # A claim updates the row of the consumer before it inserts allocations.
-        repair = functools.partial(_delete_unused, *keys, row.id)
-        yield Finding({'consumer': row.uuid}, 'a consumer without allocations', repair)
-
-
 def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
     inv = _inventories.c
     limit = capacity.capacity_limit(inv)
@@ -207,11 +199,14 @@ def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
             yield Finding(subject, detail, functools.partial(_set_root, id_))
 
 
-def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    keys = _aggregates.c.id, _members.c.aggregate_id
-    for row in tx.execute(_select_unused(*keys)):
-        repair = functools.partial(_delete_unused, *keys, row.id)
-        yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repair)
+def _unused(
+    noun: str, detail: str, key: sa.Column[Any], reference: sa.Column[Any], tx: sa.Connection, _conf: cfg.ConfigOpts
+) -> Iterator[Finding]:
+    """Find the rows, each of what ``noun`` names, whose ``key`` is not in the column ``reference``."""
+    table = key.table
+    query = sa.select(table.c.id, table.c.uuid).outerjoin(reference.table, reference == key).where(reference.is_(None))
+    for row in tx.execute(query.order_by(table.c.id)):
+        yield Finding({noun: row.uuid}, detail, functools.partial(_delete_unused, key, reference, row.id))
 
 
 #: All checks, in the order in which an audit runs them and their repairs.
@@ -219,12 +214,16 @@ CHECKS: Mapping[str, Check] = {
     'invalid_tree': _invalid_tree,
     'allocation_without_consumer': _allocation_without_consumer,
     'allocation_owner_mismatch': _allocation_owner_mismatch,
-    'consumer_without_allocations': _consumer_without_allocations,
+    'consumer_without_allocations': functools.partial(
+        _unused, 'consumer', 'a consumer without allocations', _consumers.c.uuid, _allocations.c.consumer_id
+    ),
     'allocation_without_inventory': _allocation_without_inventory,
     'usage_mismatch': _usage_mismatch,
     'over_committed': _over_committed,
     'unit_violation': _unit_violation,
-    'orphaned_aggregate': _orphaned_aggregate,
+    'orphaned_aggregate': functools.partial(
+        _unused, 'aggregate', 'an aggregate without providers', _aggregates.c.id, _members.c.aggregate_id
+    ),
 }
 
 
@@ -238,17 +237,6 @@ def _select_inventories(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
         .join(_providers, _providers.c.id == _inventories.c.resource_provider_id)
         .join(_classes, _classes.c.id == _inventories.c.resource_class_id)
         .order_by(_inventories.c.id)
-    )
-
-
-def _select_unused(key: sa.ColumnElement[Any], reference: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select id and uuid of the rows whose ``key`` is not in the column ``reference``."""
-    table = key.table
-    return (
-        sa.select(table.c.id, table.c.uuid)
-        .outerjoin(reference.table, reference == key)
-        .where(reference.is_(None))
-        .order_by(table.c.id)
     )
 
 
@@ -321,9 +309,9 @@ def _copy_owner(uuid: str, tx: sa.Connection) -> None:
 
 
 def _delete_unused(key: sa.Column[Any], reference: sa.Column[Any], id_: int, tx: sa.Connection) -> None:
-    """Delete a row, as ``_select_unused`` finds it, unless its ``key`` is in the column ``reference`` by now."""
+    """Delete a row, as ``_unused`` finds it, unless its ``key`` is in the column ``reference`` by now."""
     row_id = key.table.c.id
-    # The lock prevents new references.
+    # The lock prevents new references: a claim updates the row of the consumer before it inserts allocations.
     value = tx.scalar(sa.select(key).where(row_id == id_).with_for_update())
     if tx.scalar(sa.select(reference).where(reference == value).limit(1)) is None:
         tx.execute(key.table.delete().where(row_id == id_))

@@ -24,7 +24,7 @@ import functools
 import itertools
 import operator
 import random
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,7 +113,6 @@ class Prefilter:
         self.word_count = (bit_count + 63) // 64
         #: The rows with all bits, and with those of the requirements.
         self.all, self.of_requirements = self.rows([(1 << bit_count) - 1, (1 << len(self.requirements)) - 1])
-        self.requested_sums = _requested_sums(compiled.requirements)
         request = compiled.request
         # A sharing provider without the requested resources may serve a group without resources.
         any_class = not all(group.resources for group in request.groups)
@@ -214,7 +213,7 @@ class Prefilter:
         The key of a group has the same data as ``_PartitionFilter._key_columns``. Below 1.29 it also tells which of the
         providers are in the same tree.
         """
-        request, limits = self.compiled.request, self.requested_sums.items()
+        request, limits = self.compiled.request, self.compiled.requested_sums.items()
         self.counter.count_setup(1 + len(group) * (1 + len(limits)))
         key: list[Hashable] = list(map(self.sharing_bits, group))
         for name, limit in limits:
@@ -330,7 +329,7 @@ class _PartitionFilter:
         increase of its usage of each class that several requirements name. What is added here must also be added to
         ``Prefilter.group_number``, which has the same data of the sharing providers of other trees.
         """
-        partition, limits = self.partition, self.prefilter.requested_sums
+        partition, limits = self.partition, self.prefilter.compiled.requested_sums
         self._counter.count_setup(_column_steps(partition, columns=len(limits)))
         columns: list[NDArray[Any]] = [*self.own.T, partition.has_sharing_trait & self._satisfies_any]
         if self.prefilter.compiled.request.same_subtree:
@@ -390,12 +389,3 @@ def _equal_to_previous(columns: Sequence[NDArray[Any]], firsts: Integers, sizes:
         for column in varying:
             equal &= np.logical_and.reduceat(column[current] == column[previous], begins)
     return equal
-
-
-def _requested_sums(requirements: Sequence[Requirement]) -> Mapping[str, int]:
-    """Return the sum of the amounts for each class that several requirements name. No candidate needs more."""
-    amounts: dict[str, list[int]] = {}
-    for requirement in requirements:
-        for name, amount in requirement.resources:
-            amounts.setdefault(name, []).append(amount)
-    return {name: min(sum(amounts[name]), 2**62) for name in sorted(amounts) if len(amounts[name]) > 1}

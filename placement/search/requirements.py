@@ -215,6 +215,15 @@ class CompiledRequest:
         amounts = sum(len(requirement.resources) for requirement in self.requirements)
         return len(self.requirements) + amounts + sum(map(len, self.subtrees))
 
+    @functools.cached_property
+    def requested_sums(self) -> Mapping[str, int]:
+        """The sum of the amounts for each class that several requirements name. No candidate needs more."""
+        amounts: dict[str, list[int]] = {}
+        for requirement in self.requirements:
+            for name, amount in requirement.resources:
+                amounts.setdefault(name, []).append(amount)
+        return {name: min(sum(amounts[name]), 2**62) for name in sorted(amounts) if len(amounts[name]) > 1}
+
     def bits(self, provider: Provider, root: Provider | None) -> int:
         """Return one bit for each distinct requirement, in the order of ``suffixes``, that accepts ``provider``.
 

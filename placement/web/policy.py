@@ -120,7 +120,12 @@ class Enforcer:
     def _load(self) -> _LoadedPolicy:
         enforcer = oslo_policy.Enforcer(self._conf, policy_file=self._file)
         enforcer.suppress_deprecation_warnings = True
-        enforcer.register_defaults([_unscoped(rule) for rule in self._defaults])
+        for rule in self._defaults:
+            # ``allows`` checks the scope, unless the option enforce_scope is off. Since release 6, oslo.policy lacks
+            # this option and always checks the scope, so rules are registered without scope types.
+            unscoped = copy.copy(rule)
+            unscoped.scope_types = None
+            enforcer.register_default(unscoped)
         try:
             enforcer.load_rules()
             self._check(enforcer)
@@ -226,11 +231,3 @@ def _roles_of(rules: Mapping[str, Any], check: Any) -> frozenset[str] | None:
     if getattr(check, 'kind', None) != 'role' or '%' in check.match:
         return None
     return frozenset({str(check.match).lower()})
-
-
-def _unscoped(rule: oslo_policy.RuleDefault) -> oslo_policy.RuleDefault:
-    # ``Enforcer.allows`` checks the scope, unless the option enforce_scope is off. Since release 6, oslo.policy lacks
-    # this option and always checks the scope, so rules are registered without scope types.
-    unscoped = copy.copy(rule)
-    unscoped.scope_types = None
-    return unscoped

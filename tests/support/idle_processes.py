@@ -6,6 +6,7 @@ Time passes for the database by moving the times in the slots of the change log,
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime as dt
 import os
 import random
@@ -88,11 +89,7 @@ class Process:
         """Return a copy that believes to own the same slots, like a copy of the machine."""
         clone = Process(url)
         clone.now = self.now
-        for owner in self.db._slots._processes.values():
-            mine = clone.db._slots._process_slots()
-            for slot in owner.free:
-                copy = type(slot)(slot.slot_id, slot.sequence, slot.token)
-                mine.free.append(copy)
+        clone.db._slots._processes.update(copy.deepcopy(self.db._slots._processes))
         return clone
 
 

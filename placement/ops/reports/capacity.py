@@ -250,8 +250,12 @@ def list_trees(
     trees = trees or TreeFilter()
     selections = [(partition, np.flatnonzero(included)) for partition, included in trees.select(snapshot)]
     places = [(partition, number) for partition, numbers in selections for number in numbers.tolist()]
-    # The order and the rows need the same sums.
-    sums = functools.cache(_sums_by_tree)
+
+    @functools.cache
+    def sums(partition: Partition, name: str) -> NDArray[np.float64]:
+        """Return the sums of one class by tree. The order and the rows need the same sums."""
+        return _sums(partition, name, np.arange(len(partition.roots)), len(partition.roots))
+
     if order == NAME:
         places.sort(key=lambda place: place[0].providers[place[0].starts[place[1]]].display_name)
     elif places:
@@ -286,7 +290,3 @@ def _fullest_shares(
             trees = partition.tree_numbers[columns.positions]
             fullest[trees] = np.maximum(fullest, shares(sums[:, 0], sums[:, 1]))[trees]
     return fullest
-
-
-def _sums_by_tree(partition: Partition, name: str) -> NDArray[np.float64]:
-    return _sums(partition, name, np.arange(len(partition.roots)), len(partition.roots))
