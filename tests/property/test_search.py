@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from placement.cache.snapshot import Snapshot
 from placement.handlers import allocation_candidate as handler
-from placement.search import assignments, find_candidates
+from placement.search import find_candidates
 from placement.search.budget import Limit, SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
@@ -25,7 +25,7 @@ from placement.search.search_units import CandidateSet
 from placement.search.selection import AllocationCandidates, ResponseSize, max_entries, select
 from placement.search.solver import backtracking
 from tests.support import applications
-from tests.support.search.cached import find, single_trees, snapshot_of
+from tests.support.search.cached import entries, find, search, snapshot_of
 from tests.support.search.oracle import RP, SHARES, Body, Entry, Oracle, Query, assert_candidates
 from tests.support.search.query_strings import RejectedError
 from tests.support.search.random_queries import MINORS, QueryString, parse, queries, query_strings
@@ -44,26 +44,6 @@ from tests.support.search.topologies import (
 pytestmark = pytest.mark.timeout(1200)
 
 CASES = st.tuples(topologies(), queries())
-
-
-def search(
-    snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, alike: bool = True
-) -> Iterator[CandidateSet]:
-    prefilter = Prefilter.for_request(snapshot, request, budget)
-    units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
-    return assignments.find_candidate_sets(units, prefilter.compiled, budget)
-
-
-def entries(snapshot: Snapshot, query: Query, candidate_sets: list[CandidateSet]) -> list[Entry]:
-    """Candidates in the form of the oracle."""
-    names = {provider.id: provider.name or '' for provider in snapshot.providers()}
-    result = []
-    for candidate in itertools.chain.from_iterable(candidate_sets):
-        body = frozenset((names[id_], name, amount) for id_, name, amount in candidate.amounts)
-        mapped = zip(query.groups, candidate.mappings, strict=True) if query.minor >= 34 else ()
-        mappings = frozenset((group.number, frozenset(map(names.__getitem__, ids))) for group, ids in mapped)
-        result.append(Entry(body, mappings if query.minor >= 34 else None))
-    return result
 
 
 @pytest.mark.parametrize('alike', [True, False])
@@ -330,15 +310,11 @@ def test_trees_take_turns_in_the_order_of_their_ids(topology: list[RP], query: Q
     topology = [replace(rp, traits=rp.traits - {SHARES}) for rp in topology]
     expected = Oracle(topology).candidates(query)
     parents = {rp.name: rp.parent for rp in topology}
-    names = {number: rp.name for number, rp in enumerate(topology, start=1)}
     counts = Counter(root_of(next(iter(body))[0], parents) for body in expected)
     roots = [rp.name for rp in topology if rp.parent is None]
     turns = [root for turn in range(max(counts.values(), default=0)) for root in roots if counts[root] > turn]
     state, request = snapshot_of(topology), replace(request_of(query), limit=limit)
-    candidates = itertools.chain.from_iterable(answer(state, request, SearchBudget()))
-    bodies = [
-        frozenset((names[id_], name, amount) for id_, name, amount in candidate.amounts) for candidate in candidates
-    ]
+    bodies = [entry.body for entry in entries(state, query, answer(state, request, SearchBudget()))]
     assert [root_of(next(iter(body))[0], parents) for body in bodies] == turns[:limit]
     if limit is None:
         assert_candidates(bodies, expected)

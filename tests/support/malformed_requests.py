@@ -206,16 +206,16 @@ def mutated_json(draw: st.DrawFn, template: Any) -> bytes:
     return b''.join(tokens)
 
 
+ESCAPES = [
+    *('%', '%zz', '%u0041', '%00', '%ff', '%C0%AF', '%ED%A0%80', '+', '%2B', ';', '&', '=', '#', '?', '..', '%2e%2e'),
+    '\x80',
+]
+
 #: One piece of a path or a query string, already percent-encoded as a client would send it.
 encoded_text = st.one_of(
     strings.map(lambda text: ''.join(f'%{byte:02X}' for byte in text.encode())),
     st.binary(max_size=12).map(lambda raw: ''.join(f'%{byte:02X}' for byte in raw)),
-    st.sampled_from(
-        [
-            *('%', '%zz', '%u0041', '%00', '%ff', '%C0%AF', '%ED%A0%80', '+', '%2B', ';', '&', '=', '#', '?'),
-            *('..', '%2e%2e', '\x80'),
-        ]
-    ),
+    st.sampled_from(ESCAPES),
 )
 
 header_values = st.one_of(
@@ -237,13 +237,15 @@ header_values = st.one_of(
 # Requests --------------------------------------------------------------------------------------------------------
 
 INVENTORY = {'total': 8, 'reserved': 1, 'min_unit': 1, 'max_unit': 4, 'step_size': 1, 'allocation_ratio': 1.5}
-CLAIM = {
-    'allocations': {HOST: {'resources': {'VCPU': 1, 'CUSTOM_GOLD': 2}, 'generation': 1}},
-    'project_id': 'p',
-    'user_id': 'u',
-}
+_OWNER = {'project_id': 'p', 'user_id': 'u'}
+CLAIM = {'allocations': {HOST: {'resources': {'VCPU': 1, 'CUSTOM_GOLD': 2}, 'generation': 1}}, **_OWNER}
+CLAIM_AT_1, NEW_CLAIM = {**CLAIM, 'consumer_generation': 1}, {**CLAIM, 'consumer_generation': None}
 OLD_CLAIM = {'allocations': [{'resource_provider': {'uuid': HOST}, 'resources': {'VCPU': 1}}]}
-_AT_0 = {'resource_provider_generation': 0}
+_AT_0, _AT_3 = {'resource_provider_generation': 0}, {'resource_provider_generation': 3}
+RESHAPED = {
+    HOST: {**_AT_3, 'inventories': {'VCPU': INVENTORY, 'CUSTOM_GOLD': INVENTORY}},
+    EMPTY: {**_AT_0, 'inventories': {}},
+}
 HOST_URL, EMPTY_URL = f'/resource_providers/{HOST}', f'/resource_providers/{EMPTY}'
 
 #: Method, path and microversion, and a body that is valid or nearly valid.
@@ -254,71 +256,41 @@ BODY_TEMPLATES: list[tuple[str, Any]] = [
     (f'PUT {EMPTY_URL} 1.29', {'name': 'empty', 'parent_provider_uuid': CHILD}),
     (f'POST {EMPTY_URL}/inventories 1.0', {'resource_class': 'VCPU', **INVENTORY}),
     (f'POST {EMPTY_URL}/inventories 1.29', {'resource_class': 'CUSTOM_GOLD', **_AT_0, **INVENTORY}),
-    (f'PUT {HOST_URL}/inventories 1.20', {'resource_provider_generation': 3, 'inventories': {'VCPU': INVENTORY}}),
+    (f'PUT {HOST_URL}/inventories 1.20', {**_AT_3, 'inventories': {'VCPU': INVENTORY}}),
     (f'PUT {EMPTY_URL}/inventories 1.29', {**_AT_0, 'inventories': {'VCPU': INVENTORY, 'DISK_GB': {'total': 1}}}),
-    (f'PUT {HOST_URL}/inventories/VCPU 1.29', {'resource_provider_generation': 3, **INVENTORY}),
+    (f'PUT {HOST_URL}/inventories/VCPU 1.29', {**_AT_3, **INVENTORY}),
     (f'PUT {EMPTY_URL}/aggregates 1.1', [AGGREGATE, OTHER_CONSUMER]),
     (f'PUT {EMPTY_URL}/aggregates 1.29', {'aggregates': [AGGREGATE, CONSUMER], **_AT_0}),
     (f'PUT {EMPTY_URL}/traits 1.29', {'traits': ['CUSTOM_BLUE', 'HW_CPU_X86_AVX2'], **_AT_0}),
     ('POST /resource_classes 1.29', {'name': 'CUSTOM_SILVER'}),
     ('PUT /resource_classes/CUSTOM_GOLD 1.6', {'name': 'CUSTOM_GOLD'}),
     (f'PUT /allocations/{OTHER_CONSUMER} 1.0', OLD_CLAIM),
-    (f'PUT /allocations/{OTHER_CONSUMER} 1.8', {**OLD_CLAIM, 'project_id': 'p', 'user_id': 'u'}),
+    (f'PUT /allocations/{OTHER_CONSUMER} 1.8', {**OLD_CLAIM, **_OWNER}),
     (f'PUT /allocations/{CONSUMER} 1.27', CLAIM),
-    (f'PUT /allocations/{CONSUMER} 1.29', {**CLAIM, 'consumer_generation': 1}),
-    (f'PUT /allocations/{OTHER_CONSUMER} 1.29', {**CLAIM, 'consumer_generation': None}),
+    (f'PUT /allocations/{CONSUMER} 1.29', CLAIM_AT_1),
+    (f'PUT /allocations/{OTHER_CONSUMER} 1.29', NEW_CLAIM),
     ('POST /allocations 1.13', {CONSUMER: CLAIM, OTHER_CONSUMER: {**CLAIM, 'allocations': {}}}),
-    (
-        'POST /reshaper 1.30',
-        {
-            'inventories': {
-                HOST: {'resource_provider_generation': 3, 'inventories': {'VCPU': INVENTORY, 'CUSTOM_GOLD': INVENTORY}},
-                EMPTY: {**_AT_0, 'inventories': {}},
-            },
-            'allocations': {CONSUMER: {**CLAIM, 'consumer_generation': 1}},
-        },
-    ),
-    (
-        'POST /allocations 1.29',
-        {CONSUMER: {**CLAIM, 'consumer_generation': 1}, OTHER_CONSUMER: {**CLAIM, 'consumer_generation': None}},
-    ),
+    ('POST /reshaper 1.30', {'inventories': RESHAPED, 'allocations': {CONSUMER: CLAIM_AT_1}}),
+    ('POST /allocations 1.29', {CONSUMER: CLAIM_AT_1, OTHER_CONSUMER: NEW_CLAIM}),
 ]
 
-#: Path and its parameters, each with a valid value.
-QUERY_TEMPLATES: list[tuple[str, dict[str, str]]] = [
-    (
-        '/resource_providers',
-        {
-            'name': 'host',
-            'uuid': HOST,
-            'member_of': f'in:{AGGREGATE},{CONSUMER}',
-            'resources': 'VCPU:1,CUSTOM_GOLD:2',
-            'in_tree': CHILD,
-            'required': 'CUSTOM_BLUE,!HW_CPU_X86_AVX2',
-        },
-    ),
-    ('/traits', {'name': 'in:CUSTOM_BLUE,HW_CPU_X86_AVX2', 'associated': 'true'}),
-    ('/usages', {'project_id': 'p', 'user_id': 'u'}),
-    (
-        '/allocation_candidates',
-        {
-            'resources': 'VCPU:1,CUSTOM_GOLD:2',
-            'limit': '5',
-            'required': 'CUSTOM_BLUE',
-            'member_of': AGGREGATE,
-            'resources1': 'VCPU:1',
-            'required1': '!CUSTOM_BLUE',
-            'member_of1': f'in:{AGGREGATE}',
-            'resources2': 'VCPU:2',
-            'group_policy': 'none',
-        },
-    ),
-]
+#: Paths, and parameters with valid values.
+QUERY_TEMPLATES = {
+    '/resource_providers': f'name=host&uuid={HOST}&member_of=in:{AGGREGATE},{CONSUMER}&resources=VCPU:1,CUSTOM_GOLD:2'
+    f'&in_tree={CHILD}&required=CUSTOM_BLUE,!HW_CPU_X86_AVX2',
+    '/traits': 'name=in:CUSTOM_BLUE,HW_CPU_X86_AVX2&associated=true',
+    '/usages': 'project_id=p&user_id=u',
+    '/allocation_candidates': f'resources=VCPU:1,CUSTOM_GOLD:2&limit=5&required=CUSTOM_BLUE&member_of={AGGREGATE}'
+    f'&resources1=VCPU:1&required1=!CUSTOM_BLUE&member_of1=in:{AGGREGATE}&resources2=VCPU:2&group_policy=none',
+}
 
 VALUE_ENDS = [
     *('', ',', ':', '!', ',!', ':0', ':-1', ':' + '9' * 400, ':1e999', ':NaN', ':+1', ':%D9%A1', '%00', '%ff'),
     *('%0A', ',' * 500),
 ]
+
+
+OTHER_HEADERS = ['Content-Length', 'X-Roles', 'X-OpenStack-Request-Id', 'Origin', 'Host', 'X-Forwarded-Proto', 'Cookie']
 
 
 @st.composite
@@ -328,21 +300,7 @@ def _malformed_headers(draw: st.DrawFn) -> dict[str, str]:
     version = draw(st.sampled_from([*microversion.VERSIONS, 'latest']))
     headers['OpenStack-API-Version'] = f'placement {version}'
     for _ in range(draw(st.sampled_from([0, 0, 1, 1, 2, 3]))):
-        name = draw(
-            st.sampled_from(
-                [
-                    *GOOD_HEADERS,
-                    *GOOD_HEADERS,
-                    'Content-Length',
-                    'X-Roles',
-                    'X-OpenStack-Request-Id',
-                    'Origin',
-                    'Host',
-                    'X-Forwarded-Proto',
-                    'Cookie',
-                ]
-            )
-        )
+        name = draw(st.sampled_from([*GOOD_HEADERS, *GOOD_HEADERS, *OTHER_HEADERS]))
         if draw(st.booleans()):
             headers.pop(name, None)
         else:
@@ -376,7 +334,8 @@ def _spoilt_parameter(draw: st.DrawFn, name: str, value: str) -> tuple[str, str]
 @st.composite
 def queries(draw: st.DrawFn) -> Request:
     """A list request whose parameters were valid before some were changed, repeated or renamed."""
-    path, parameters = draw(st.sampled_from(QUERY_TEMPLATES))
+    path = draw(st.sampled_from(list(QUERY_TEMPLATES)))
+    parameters = dict(pair.split('=') for pair in QUERY_TEMPLATES[path].split('&'))
     names = draw(st.lists(st.sampled_from(sorted(parameters)), max_size=6))
     pairs = [(name, parameters[name]) for name in names]
     for index in draw(st.lists(st.integers(0, len(pairs) - 1), max_size=2)) if pairs else []:
@@ -390,19 +349,12 @@ def queries(draw: st.DrawFn) -> Request:
 def anything(draw: st.DrawFn) -> Request:
     """Any route with any method, unusual path variables, headers and bodies."""
     path = draw(st.sampled_from(sorted(handler.ROUTE_DECLARATIONS)))
-    for name, good in (
-        ('uuid', HOST),
-        ('resource_class', 'VCPU'),
-        ('name', 'CUSTOM_GOLD'),
-        ('consumer_uuid', CONSUMER),
-    ):
+    variables = {'uuid': HOST, 'resource_class': 'VCPU', 'name': 'CUSTOM_GOLD', 'consumer_uuid': CONSUMER}
+    for name, good in variables.items():
         path = path.replace(f'{{{name}}}', draw(st.one_of(st.just(good), encoded_text)))
     tail = draw(st.sampled_from([*[''] * 12, '/', '//', '/%2f', '?', '?a=%ff', '?\xff=\x00', '/../..', '%00']))
-    usual, unusual = (
-        ['GET', 'PUT', 'POST', 'DELETE'],
-        ['HEAD', 'PATCH', 'OPTIONS', 'TRACE', 'get', 'X' * 100, '', 'GE T'],
-    )
-    method = draw(st.sampled_from(usual * 4 + unusual))
+    unusual_methods = ['HEAD', 'PATCH', 'OPTIONS', 'TRACE', 'get', 'X' * 100, '', 'GE T']
+    method = draw(st.sampled_from(['GET', 'PUT', 'POST', 'DELETE'] * 4 + unusual_methods))
     body = draw(st.one_of(st.just(b''), st.binary(max_size=60), json_texts))
     return Request(method, path + tail, draw(_malformed_headers()), body)
 

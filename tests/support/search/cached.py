@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from placement.cache.providers import InventoryRecord, Provider
@@ -10,8 +11,9 @@ from placement.cache.snapshot import PROVIDERS_PER_PARTITION, KnownNames, Snapsh
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
-from placement.search.search_units import SearchUnit
-from tests.support.search.oracle import RP, SHARES, Body, Query
+from placement.search.request import CandidateRequest
+from placement.search.search_units import CandidateSet, SearchUnit
+from tests.support.search.oracle import RP, SHARES, Body, Entry, Query
 from tests.support.search.topologies import CLASSES, TRAITS, request_of, root_of
 
 CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
@@ -63,14 +65,28 @@ def single_trees(units: Iterable[SearchUnit]) -> Iterator[SearchUnit]:
             yield tree
 
 
-def find(state: Snapshot, query: Query, alike: bool = True) -> list[Body]:
-    """The candidates that a search of the cache finds, in the form of the oracle."""
-    request = request_of(query)
-    names = {record.id: record.name or '' for record in state.providers()}
-    prefilter = Prefilter.for_request(state, request)
+def search(
+    snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, alike: bool = True
+) -> Iterator[CandidateSet]:
+    """The candidates of a request; each of them is a set of its own unless equivalent trees are searched once."""
+    prefilter = Prefilter.for_request(snapshot, request, budget)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
-    return [
-        frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
-        for candidate_set in find_candidate_sets(units, prefilter.compiled, SearchBudget())
-        for candidate in candidate_set
-    ]
+    return find_candidate_sets(units, prefilter.compiled, budget)
+
+
+def entries(snapshot: Snapshot, query: Query, candidate_sets: Iterable[CandidateSet]) -> list[Entry]:
+    """Candidates in the form of the oracle."""
+    names = {provider.id: provider.name or '' for provider in snapshot.providers()}
+    result = []
+    for candidate in itertools.chain.from_iterable(candidate_sets):
+        body = frozenset((names[id_], name, amount) for id_, name, amount in candidate.amounts)
+        mapped = zip(query.groups, candidate.mappings, strict=True) if query.minor >= 34 else ()
+        mappings = frozenset((group.number, frozenset(map(names.__getitem__, ids))) for group, ids in mapped)
+        result.append(Entry(body, mappings if query.minor >= 34 else None))
+    return result
+
+
+def find(snapshot: Snapshot, query: Query, alike: bool = True) -> list[Body]:
+    """The allocations of the candidates of a query, in the form of the oracle."""
+    candidate_sets = search(snapshot, request_of(query), SearchBudget(), alike)
+    return [entry.body for entry in entries(snapshot, query, candidate_sets)]

@@ -80,25 +80,10 @@ class Query:
     same_subtree: list[set[str]] = field(default_factory=list)
 
 
-def record(
-    total: int,
-    reserved: int = 0,
-    min_unit: int = 1,
-    max_unit: int = 2147483647,
-    step_size: int = 1,
-    allocation_ratio: float = 1.0,
-    used: int = 0,
-) -> dict[str, Any]:
+def record(total: int, **fields: float) -> dict[str, Any]:
     """An inventory record with the defaults of api-ref/inventories.md#an-inventory."""
-    return {
-        'total': total,
-        'reserved': reserved,
-        'min_unit': min_unit,
-        'max_unit': max_unit,
-        'step_size': step_size,
-        'allocation_ratio': allocation_ratio,
-        'used': used,
-    }
+    defaults = {'reserved': 0, 'min_unit': 1, 'max_unit': 2147483647, 'step_size': 1, 'allocation_ratio': 1.0}
+    return {'total': total, **defaults, 'used': 0, **fields}
 
 
 def rp(

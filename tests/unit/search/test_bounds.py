@@ -16,7 +16,7 @@ from placement.search.search_units import Amounts, CandidateSet, SearchUnit
 from placement.search.selection import ResponseSize, select
 from tests.support.search import hard
 from tests.support.search.cached import find as find_bodies
-from tests.support.search.cached import single_trees, snapshot_of
+from tests.support.search.cached import search, single_trees, snapshot_of
 from tests.support.search.hard import Case
 from tests.support.search.oracle import Oracle
 from tests.support.search.topologies import request_of
@@ -31,9 +31,7 @@ def find(case: Case, budget: SearchBudget, rng: random.Random | None = None) -> 
     """The candidates, each of them a set of its own, because each tree is searched even if it is like others."""
     topology, query = case
     request = request_of(query)
-    prefilter = Prefilter.for_request(snapshot_of(topology), request)
-    candidates = find_candidate_sets(single_trees(prefilter.search_units()), prefilter.compiled, budget)
-    return select(candidates, request, budget, rng)
+    return select(search(snapshot_of(topology), request, budget, alike=False), request, budget, rng)
 
 
 def amounts(candidates: list[CandidateSet]) -> list[Amounts]:

@@ -10,11 +10,10 @@ import pytest
 
 from placement.cache.snapshot import Snapshot
 from placement.search import assignments
-from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.search_units import Assignment, SearchUnit
-from tests.support.search.cached import find, records_of, snapshot_of
+from tests.support.search.cached import find, records_of, search, snapshot_of
 from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, assert_candidates, record, rp
 from tests.support.search.topologies import request_of
 
@@ -54,8 +53,7 @@ def cloud(*trees: list[RP]) -> Snapshot:
 
 def count(snapshot: Snapshot, query: Query) -> int:
     """The number of candidates."""
-    prefilter = Prefilter.for_request(snapshot, request_of(query))
-    return sum(map(len, find_candidate_sets(prefilter.search_units(), prefilter.compiled, SearchBudget())))
+    return sum(map(len, search(snapshot, request_of(query), SearchBudget())))
 
 
 @pytest.mark.parametrize(
