@@ -114,16 +114,10 @@ def test_examples_are_answered_as_the_page_says(app: Any, page: Path) -> None:
 # Candidates ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def newest_app(tmp_path: Path) -> Iterator[Any]:
-    """An application that serves the newest microversion there is."""
-    with applications.application(tmp_path / 'newest.sqlite', placement=applications.EVERY_MICROVERSION) as app:
-        yield app
-
-
+@pytest.mark.usefixtures('every_microversion')
 @pytest.mark.parametrize('topology', list(sections()), ids=lambda topology: topology.name)
-def test_candidates_are_those_of_the_page(newest_app: Any, topology: Section) -> None:
-    stored = Stored(newest_app, TOPOLOGIES[topology.name])
+def test_candidates_are_those_of_the_page(app: Any, topology: Section) -> None:
+    stored = Stored(app, TOPOLOGIES[topology.name])
     for row in topology.queries:
         if 'Listed' in row:
             path = f'/resource_providers?{with_uuids(row["Query of the list"].strip("`"))}'

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oslo_config import cfg
 
 from placement import exception, validation
 from placement.cache.refresh import ProviderCache
@@ -20,7 +19,9 @@ from placement.ops.reports.tree_filter import FULL, TreeFilter
 from tests.functional.terminal import shown_by
 from tests.support import clouds
 from tests.support.clouds import Cloud, Provider, uuid_of
-from tests.support.fixtures import PointCommandsAt, Printed
+from tests.support.fixtures import Printed
+
+pytestmark = pytest.mark.usefixtures('url')
 
 
 @pytest.fixture
@@ -118,11 +119,6 @@ def test_trees_are_found(nested: Snapshot, trees: TreeFilter, names: list[str], 
 
 
 # The command ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def _configured(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) -> None:
-    point_commands_at(conf.placement_database.connection)
 
 
 @pytest.mark.usefixtures('nested')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import pathlib
@@ -19,6 +18,7 @@ from placement import conf as configuration
 from placement.cmd import api, manage, status
 from placement.db import migration
 from placement.db.api import Database
+from tests.functional import terminal
 from tests.support import preforked
 from tests.support.fixtures import PointCommandsAt, Printed
 
@@ -243,13 +243,9 @@ def _typed_in_bash(keys: str, directory: pathlib.Path, setup: str) -> str:
     )
     os.close(follower)
     os.write(leader, f'{keys}\nexit\n'.encode())
-    printed = b''
-    with contextlib.suppress(OSError):  # A closed terminal raises this error.
-        while piece := os.read(leader, 65536):
-            printed += piece
-    os.close(leader)
+    printed = terminal.read(leader)
     process.wait(60)
-    return printed.decode()
+    return printed
 
 
 @needs_bash

@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from oslo_config import cfg
 
 from placement.db import tables
 from placement.db.api import Database
 from tests.support import applications
 from tests.support.http_client import claim_body, create_provider, demand, send_request
 
-
-@pytest.fixture
-def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
-    """Options of a process that serves all microversions."""
-    return applications.options(tmp_path / 'placement.sqlite', placement=applications.EVERY_MICROVERSION)
+pytestmark = pytest.mark.usefixtures('every_microversion')
 
 
 def type_of(app: Any, consumer: str) -> str:

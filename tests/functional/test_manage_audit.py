@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import os
 import pty
 import uuid
 from typing import Any
@@ -17,15 +15,15 @@ from oslo_config import cfg
 from placement.cmd import manage, manage_audit, output
 from placement.db.api import Database
 from placement.ops import audit
+from tests.functional import terminal
 from tests.support import corruption
-from tests.support.fixtures import PointCommandsAt, Printed
+from tests.support.fixtures import Printed
 from tests.support.http_client import send_request
 
 
 @pytest.fixture
-def url(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) -> str:
-    """The URL of a sound database with the schema; commands that the test runs use it."""
-    url = point_commands_at(conf.placement_database.connection)
+def url(url: str) -> str:
+    """The URL of a sound database, which commands that the test runs use."""
     corruption.plant(url, *corruption.SOUND)
     return url
 
@@ -146,16 +144,11 @@ def _call(app: Any, method: str, consumer: str, resources: dict[str, int] | None
 def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:
     """The output on a terminal while ``things`` are checked."""
     ours, theirs = pty.openpty()
-    with io.TextIOWrapper(io.FileIO(theirs, 'w')) as terminal, monkeypatch.context() as patch:
-        patch.setattr('sys.stderr', terminal)
+    with io.TextIOWrapper(io.FileIO(theirs, 'w')) as stderr, monkeypatch.context() as patch:
+        patch.setattr('sys.stderr', stderr)
         patch.setenv('TERM', 'xterm')
         assert list(output.with_progress('Checking', things)) == things
-    written = b''
-    with contextlib.suppress(OSError):  # The terminal is closed.
-        while piece := os.read(ours, 65536):
-            written += piece
-    os.close(ours)
-    return written.decode()
+    return terminal.read(ours)
 
 
 def test_progress_bar_appears_only_on_a_terminal_and_when_it_takes_long(

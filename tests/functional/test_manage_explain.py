@@ -8,7 +8,6 @@ import uuid
 from typing import Any
 
 import pytest
-from oslo_config import cfg
 
 from placement.capacity import InventoryRecord
 from placement.cmd import manage
@@ -17,14 +16,13 @@ from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.functional.terminal import shown_by
-from tests.support.fixtures import Counter, PointCommandsAt, Printed
+from tests.support.fixtures import Counter, Printed
 from tests.support.objects import claim, create_provider, set_inventories, set_traits
 
 
 @pytest.fixture(autouse=True)
-def _hosts(context: RequestContext, conf: cfg.ConfigOpts, point_commands_at: PointCommandsAt) -> None:
+def _hosts(context: RequestContext, url: str) -> None:
     """Three hosts: full with 8 VCPU of which 6 are used, small with 4 and a trait, stepped with a step of 2."""
-    point_commands_at(conf.placement_database.connection)
     full = make(context, 'full', {'total': 8})
     small = make(context, 'small', {'total': 4})
     make(context, 'stepped', {'total': 8, 'step_size': 2})

@@ -12,7 +12,6 @@ import uuid
 from typing import Any
 
 import pytest
-from oslo_config import cfg
 
 from placement.cmd import manage, manage_audit
 from placement.db import tables
@@ -22,7 +21,7 @@ from placement.ops.reports.consumers import consumers_by_provider
 from tests.functional.terminal import shown_by
 from tests.support import clouds, corruption, preforked
 from tests.support.clouds import uuid_of
-from tests.support.fixtures import Counter, PointCommandsAt, Printed
+from tests.support.fixtures import Counter, Printed
 
 SHARED = 'a0000009-0000-4000-8000-000000000000'
 STORE = '00000009-0000-4000-8000-000000000000'
@@ -48,12 +47,6 @@ def _times(changed: str, allocated: str) -> tuple[str, str]:
         f"UPDATE placement_inventories SET updated_at = '{changed}' WHERE id = 1",
         f"UPDATE placement_allocations SET created_at = '{allocated}' WHERE resource_provider_id = 1",
     )
-
-
-@pytest.fixture
-def url(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) -> str:
-    """The URL of an empty database with the schema; commands that the test runs use it."""
-    return point_commands_at(conf.placement_database.connection)
 
 
 def test_drawing(url: str, printed: Printed) -> None:
@@ -406,10 +399,10 @@ MACHINE = uuid_of('machine-3')
 
 
 @pytest.fixture
-def nested_url(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) -> str:
+def nested_url(url: str, db: Database) -> str:
     """The URL of a database with the nested cloud; commands that the test runs use it."""
     clouds.create_cloud(db, clouds.nested())
-    return point_commands_at(conf.placement_database.connection)
+    return url
 
 
 def in_json(printed: Printed, *arguments: str) -> Any:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import pathlib
 import uuid
 from typing import Any
 
 import pytest
-from oslo_config import cfg
 
-from tests.support import applications
 from tests.support.http_client import claim_body, create_provider, demand, send_request
 
+pytestmark = pytest.mark.usefixtures('every_microversion')
 _LOGGER = 'placement.db.inventory_rows'
-
-
-@pytest.fixture
-def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
-    """Options of a process that serves all microversions."""
-    return applications.options(tmp_path / 'placement.sqlite', placement=applications.EVERY_MICROVERSION)
 
 
 def reshape(app: Any, host: str, total: int, claims: dict[str, Any]) -> None:

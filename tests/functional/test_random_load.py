@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import pathlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,10 +12,11 @@ import sqlalchemy as sa
 
 from placement import capacity, deploy
 from placement.claims import usage
-from tests.support import applications
 from tests.support.history import check, load
 from tests.support.history.client import MICROVERSION, Reply
 from tests.support.http_client import send_request
+
+pytestmark = pytest.mark.usefixtures('every_microversion')
 
 #: Sends a request, and returns status and body.
 Send = Callable[..., tuple[int, Any]]
@@ -35,13 +35,6 @@ class _Client:
 
     def close(self) -> None:
         """There is no connection."""
-
-
-@pytest.fixture
-def app(tmp_path: pathlib.Path) -> Iterator[deploy.Application]:
-    """An application that serves every microversion."""
-    with applications.application(tmp_path / 'placement.db', placement=applications.EVERY_MICROVERSION) as app:
-        yield app
 
 
 def _violations(app: deploy.Application, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., Any]) -> list[str]:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import pathlib
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from oslo_config import cfg
 
 from placement.db import tables
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.support import applications
 from tests.support.event_hooks import listening
 from tests.support.fixtures import Counter
 from tests.support.http_client import claim_body, demand, send_request
 from tests.support.objects import create_provider, set_aggregates, set_traits
+
+pytestmark = pytest.mark.usefixtures('every_microversion')
 
 #: Tables that do not grow with the cloud.
 _CATALOGS = (
@@ -50,12 +49,6 @@ def no_scans(db: Database) -> Iterator[None]:
             plan = connection.exec_driver_sql(f'EXPLAIN QUERY PLAN {statement}', parameters).all()
             scanned = {words[1] for words in (row.detail.split() for row in plan) if words[0] == 'SCAN'}
             assert not scanned & _GROWING, f'{statement}\n{[row.detail for row in plan]}'
-
-
-@pytest.fixture
-def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
-    """Options of a process that serves all microversions."""
-    return applications.options(tmp_path / 'placement.sqlite', placement=applications.EVERY_MICROVERSION)
 
 
 @pytest.fixture

@@ -9,24 +9,15 @@ import types
 from typing import Any
 
 import pytest
-from oslo_config import cfg
 
 from placement.cmd import status
-from placement.db.api import Database
 from tests.support import corruption, legacy_database
 from tests.support.fixtures import PointCommandsAt
 
 
 @pytest.fixture
-def url(tmp_path: pathlib.Path, point_commands_at: PointCommandsAt) -> str:
-    """The URL of a database that does not exist yet, that the commands of the test use."""
-    return point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
-
-
-@pytest.fixture
-def sound(url: str, conf: cfg.ConfigOpts, db: Database) -> str:
-    """The URL of a sound database."""
-    assert conf.placement_database.connection == url
+def sound(url: str) -> str:
+    """The URL of a sound database, which the commands use."""
     corruption.plant(url, *corruption.SOUND)
     return url
 
@@ -158,7 +149,10 @@ def test_a_problem_of_the_database_is_a_warning_or_a_failure(
         assert 'placement-manage audit' in details
 
 
-def test_a_database_without_our_schema_is_a_failure(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_database_without_our_schema_is_a_failure(
+    tmp_path: pathlib.Path, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
     results = _results(capsys, 2)
     assert results['Schema'][0] == 2
     assert 'placement-manage db sync' in results['Schema'][1]
