@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pathlib
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,15 +19,37 @@ from placement.web import authentication, context
 from tests.support.http_client import CLAIMS
 from tests.support.keystone import keystone
 
+Load = Callable[..., deploy.Application]
 
-def test_noauth2_does_not_import_keystonemiddleware() -> None:
-    program = (
-        'import sys, placement.deploy, placement.conf\n'
-        'overrides = {"api": {"auth_strategy": "noauth2"}, "placement_database": {"connection": "sqlite://"}}\n'
-        'placement.deploy.loadapp(placement.conf.load(config_files=[], overrides=overrides))\n'
-        'sys.exit("keystonemiddleware" in sys.modules)\n'
-    )
-    assert subprocess.run([sys.executable, '-W', 'error', '-c', program], check=False, timeout=120).returncode == 0
+#: A section for a Keystone at ``{url}``.
+KEYSTONE_AUTHTOKEN = """
+[keystone_authtoken]
+auth_type = password
+auth_url = {url}
+www_authenticate_uri = {url}
+username = placement
+password = secret
+project_name = service
+user_domain_id = default
+project_domain_id = default
+http_request_max_retries = 0
+"""
+
+
+@pytest.fixture
+def load(tmp_path: pathlib.Path) -> Iterator[Load]:
+    """Build applications from the text of a configuration file and from overrides."""
+    with contextlib.ExitStack() as stack:
+
+        def build(sections: str, **overrides: dict[str, str]) -> deploy.Application:
+            database = f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\n'
+            file = tmp_path / 'placement.conf'
+            file.write_text(f'{database}sync_on_startup = true\n{sections}')
+            app = deploy.loadapp(configuration.load(config_files=[str(file)], overrides=overrides))
+            stack.callback(app.db.dispose)
+            return app
+
+        yield build
 
 
 @pytest.fixture
@@ -38,58 +59,33 @@ def keystone_url() -> Iterator[str]:
         yield url
 
 
-def _application(tmp_path: pathlib.Path, url: str, **values: dict[str, str]) -> deploy.Application:
-    file = tmp_path / 'placement.conf'
-    file.write_text(
-        '[api]\nauth_strategy = keystone\n'
-        f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\nsync_on_startup = true\n'
-        f'[keystone_authtoken]\nauth_type = password\nauth_url = {url}\nwww_authenticate_uri = {url}\n'
-        'username = placement\npassword = secret\nproject_name = service\n'
-        'user_domain_id = default\nproject_domain_id = default\n'
-        'http_request_max_retries = 0\n'
-    )
-    return deploy.loadapp(configuration.load(config_files=[str(file)], overrides=values))
+@pytest.fixture
+def sections(keystone_url: str) -> str:
+    """The sections for the running Keystone."""
+    return KEYSTONE_AUTHTOKEN.format(url=keystone_url)
 
 
 @pytest.mark.parametrize(
-    'section',
+    ('section', 'message'),
     [
-        'auth_type = nonsense',
-        'auth_type = password',
-        'auth_type = password\nauth_url = http://127.0.0.1\npassword = pa$word',
-        'auth_type = none\nmemcache_security_strategy = ENCRYPT',
+        ('', 'is missing .* no auth_type'),
+        ('auth_url = http://127.0.0.1', 'is missing .* no auth_type'),
+        ('auth_type = nonsense', 'cannot be used: '),
+        ('auth_type = password', 'cannot be used: '),
+        ('auth_type = password\nauth_url = http://127.0.0.1\npassword = pa$word', 'cannot be used: '),
+        ('auth_type = none\nmemcache_security_strategy = ENCRYPT', 'cannot be used: '),
     ],
 )
-def test_an_invalid_section_stops_the_start(tmp_path: pathlib.Path, section: str) -> None:
-    file = tmp_path / 'placement.conf'
-    file.write_text(
-        f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\n[keystone_authtoken]\n{section}\n'
-    )
-    with pytest.raises(exception.ConfigurationInvalid) as caught:
-        deploy.loadapp(configuration.load(config_files=[str(file)]))
-    assert str(caught.value).startswith('[keystone_authtoken] cannot be used: ')
+def test_an_invalid_or_missing_section_stops_the_start(load: Load, section: str, message: str) -> None:
+    with pytest.raises(exception.ConfigurationInvalid, match=rf'^\[keystone_authtoken\] {message}') as caught:
+        load(f'[keystone_authtoken]\n{section}\n' if section else '')
     assert 'word' not in str(caught.value)
 
 
-@pytest.mark.parametrize('section', ['', '[keystone_authtoken]\nauth_url = http://127.0.0.1\n'])
-def test_a_missing_section_stops_the_start(tmp_path: pathlib.Path, section: str) -> None:
-    file = tmp_path / 'placement.conf'
-    file.write_text(f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\n{section}')
-    with pytest.raises(exception.ConfigurationInvalid, match=r'^\[keystone_authtoken\] is missing .* no auth_type'):
-        deploy.loadapp(configuration.load(config_files=[str(file)]))
-
-
-def test_credentials_can_be_in_a_section_of_their_own(tmp_path: pathlib.Path, keystone_url: str) -> None:
-    file = tmp_path / 'placement.conf'
-    file.write_text(
-        f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\nsync_on_startup = true\n'
-        f'[keystone_authtoken]\nauth_section = credentials\nwww_authenticate_uri = {keystone_url}\n'
-        f'[credentials]\nauth_type = password\nauth_url = {keystone_url}\nusername = placement\npassword = secret\n'
-        'project_name = service\nuser_domain_id = default\nproject_domain_id = default\n'
-    )
-    app = deploy.loadapp(configuration.load(config_files=[str(file)]))
-    assert _send(app, '/resource_providers', 'good-admin').status_code == 200
-    app.db.dispose()
+def test_credentials_can_be_in_a_section_of_their_own(load: Load, keystone_url: str, sections: str) -> None:
+    credentials = sections.replace('keystone_authtoken', 'credentials')
+    section = f'[keystone_authtoken]\nauth_section = credentials\nwww_authenticate_uri = {keystone_url}\n'
+    assert _send(load(section + credentials), '/resource_providers', 'good-admin').status_code == 200
 
 
 def _send(app: deploy.Application, path: str, token: str | None = None, **headers: str) -> webob.Response:
@@ -101,21 +97,20 @@ def _send(app: deploy.Application, path: str, token: str | None = None, **header
 
 @pytest.mark.parametrize(('token', 'status'), [('good-admin', 200), ('bad', 401)])
 def test_the_logged_time_includes_keystone(
-    token: str, status: int, tmp_path: pathlib.Path, keystone_url: str, caplog: pytest.LogCaptureFixture
+    token: str, status: int, load: Load, sections: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, 'placement.web.request_log')
-    app = _application(tmp_path, keystone_url)
+    app = load(sections)
     assert _send(app, '/resource_providers', token).status_code == status
     (line,) = [record.getMessage() for record in caplog.records if record.name == 'placement.web.request_log']
     times = re.search(rf' status: {status} .* time: ([0-9.]+) keystone: ([0-9.]+)$', line)
     assert times, line
     # Both need requests to Keystone, which take longer than everything else.
     assert float(times[1]) >= float(times[2]) > 0
-    app.db.dispose()
 
 
-def test_keystone_decides_who_is_admitted(tmp_path: pathlib.Path, keystone_url: str) -> None:
-    app = _application(tmp_path, keystone_url)
+def test_keystone_decides_who_is_admitted(load: Load, keystone_url: str, sections: str) -> None:
+    app = load(sections)
     for path_info in ('/', ''):
         assert _send(app, '/', PATH_INFO=path_info).status_code == 200
     assert _send(app, '/resource_providers', 'good-admin').status_code == 200
@@ -130,22 +125,20 @@ def test_keystone_decides_who_is_admitted(tmp_path: pathlib.Path, keystone_url: 
         assert (error['status'], error['title']) == (401, 'Unauthorized')
         assert error['request_id'] == response.headers['x-openstack-request-id']
         assert 'OpenStack-API-Version' not in response.headers
-    app.db.dispose()
 
 
-def test_policy_can_ask_for_roles_of_the_service_token(tmp_path: pathlib.Path, keystone_url: str) -> None:
+def test_policy_can_ask_for_roles_of_the_service_token(tmp_path: pathlib.Path, load: Load, sections: str) -> None:
     policy = tmp_path / 'policy.yaml'
     policy.write_text('"placement:resource_providers:list": "service_roles:auditor"\n')
-    app = _application(tmp_path, keystone_url, oslo_policy={'policy_file': str(policy)})
+    app = load(sections, oslo_policy={'policy_file': str(policy)})
     assert _send(app, '/resource_providers', 'good-member').status_code == 403
     for token, status in (('good-service', 200), ('other-service', 403)):
         headers = {'X-Service-Token': token}
         assert _send(app, '/resource_providers', 'good-member', **headers).status_code == status
-    app.db.dispose()
 
 
-def test_the_time_for_validating_a_token_is_counted(tmp_path: pathlib.Path, keystone_url: str) -> None:
-    app = _application(tmp_path, keystone_url, metrics={'bind': '127.0.0.1:1'})
+def test_the_time_for_validating_a_token_is_counted(load: Load, sections: str) -> None:
+    app = load(sections, metrics={'bind': '127.0.0.1:1'})
     assert _send(app, '/resource_providers', 'good-admin').status_code == 200
     assert isinstance(app.db.metrics, Metrics)
     labels = {'route': '/resource_providers', 'method': 'GET'}
@@ -157,19 +150,17 @@ def test_the_time_for_validating_a_token_is_counted(tmp_path: pathlib.Path, keys
         )
     ]
     assert 0 < (spent[0] or 0) < (spent[1] or 0)
-    app.db.dispose()
 
 
-def test_an_outage_of_keystone_is_503(tmp_path: pathlib.Path) -> None:
+def test_an_outage_of_keystone_is_503(load: Load) -> None:
     with keystone() as url:
         pass
-    app = _application(tmp_path, url)
+    app = load(KEYSTONE_AUTHTOKEN.format(url=url))
     assert _send(app, '/').status_code == 200
     response = _send(app, '/resource_providers', 'good-admin')
     assert response.status_code == 503
     assert response.json['errors'][0]['title'] == 'Service Unavailable'
     assert 'Retry-After' in response.headers
-    app.db.dispose()
 
 
 # The identity that each token of noauth2 gives --------------------------------------------------------------------

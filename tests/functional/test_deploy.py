@@ -7,6 +7,8 @@ import gc
 import io
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -228,6 +230,15 @@ def test_proxy_headers_count_only_when_enabled(load: Load) -> None:
     app = load(oslo_middleware={'enable_proxy_headers_parsing': True})
     proxied = _send(app, '/traits/CUSTOM_A', 'PUT', **headers, **LATEST)
     assert proxied.headers['Location'] == 'https://api.example.com/placement/traits/CUSTOM_A'
+
+
+def test_libraries_of_what_is_not_configured_are_not_imported() -> None:
+    unwanted = {'keystonemiddleware', 'prometheus_client'}
+    code = f'import sys, placement.wsgi; sys.exit(not {unwanted}.isdisjoint(sys.modules))'
+    environ = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
+    environ |= {'OS_PLACEMENT_DATABASE__CONNECTION': 'sqlite://', 'OS_API__AUTH_STRATEGY': 'noauth2'}
+    command = [sys.executable, '-W', 'error', '-c', code]
+    assert subprocess.run(command, check=False, env=environ, timeout=120).returncode == 0
 
 
 @pytest.mark.parametrize('url', [None, 'nonsense', 'nosuch://host/db', 'postgresql+nosuch://host/db'])

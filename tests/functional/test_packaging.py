@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import pathlib
 import re
 import shutil
 import socket
@@ -12,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -33,34 +33,20 @@ def _requirement_name(requirement: str) -> str:
 @pytest.fixture(scope='module')
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel that ``pip install .`` makes, built from a copy of the files that are in git."""
-    copy = tmp_path_factory.mktemp('source')
-    for name in (
-        'pyproject.toml',
-        'setup.py',
-        'README.md',
-        'LICENSE',
-        'bin/placement-api',
-        *_samples(),
-        *_package_files(),
-    ):
-        target = copy / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes((ROOT / name).read_bytes())
-    out = tmp_path_factory.mktemp('wheel')
-    command = [
-        sys.executable,
-        '-m',
-        'pip',
-        'wheel',
-        '--quiet',
-        '--no-deps',
-        '--no-build-isolation',
-        '-w',
-        str(out),
-        str(copy),
-    ]
+    copy, out = tmp_path_factory.mktemp('source'), tmp_path_factory.mktemp('wheel')
+    _copy(['pyproject.toml', 'setup.py', 'README.md', 'LICENSE', 'bin/placement-api'], copy)
+    _copy([*_samples(), *_package_files()], copy)
+    options = ['--quiet', '--no-deps', '--no-build-isolation']
+    command = [sys.executable, '-m', 'pip', 'wheel', *options, '-w', str(out), str(copy)]
     subprocess.run(command, check=True, timeout=240, stdin=subprocess.DEVNULL)
     return zipfile.ZipFile(next(out.glob('*.whl')))
+
+
+def _copy(names: Iterable[str], target: Path) -> None:
+    """Copy files, whose paths are relative to the root, to the same places below a directory."""
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes((ROOT / name).read_bytes())
 
 
 def _package_files() -> list[str]:
@@ -107,9 +93,7 @@ def test_wheel_has_its_licence_and_python_versions(wheel: zipfile.ZipFile) -> No
 )
 def test_version_is_that_of_the_tag(tmp_path: Path, commands: list[str], version: str) -> None:
     names = ('pyproject.toml', 'setup.py', 'README.md', 'LICENSE', '.git_archival.txt', '.gitattributes')
-    (tmp_path / 'bin').mkdir()
-    for name in (*names, 'bin/placement-api'):
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    _copy([*names, 'bin/placement-api'], tmp_path)
     (tmp_path / 'placement').mkdir()
     (tmp_path / 'placement' / '__init__.py').touch()
     for command in commands:
@@ -134,10 +118,7 @@ def test_sdist_holds_every_file_of_the_repository(tmp_path: Path) -> None:
         pytest.skip('not run: only a checkout knows which files belong to it')
     listed = subprocess.run(['git', 'ls-files'], check=True, cwd=ROOT, capture_output=True, text=True).stdout
     tracked = [name for name in listed.splitlines() if (ROOT / name).exists()]
-    for name in tracked:
-        target = tmp_path / 'copy' / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes((ROOT / name).read_bytes())
+    _copy(tracked, tmp_path / 'copy')
     code = 'from setuptools import build_meta; build_meta.build_sdist("..")'
     subprocess.run([sys.executable, '-c', code], check=True, cwd=tmp_path / 'copy', capture_output=True, timeout=240)
     with tarfile.open(next(tmp_path.glob('*.tar.gz'))) as archive:
@@ -187,39 +168,35 @@ def test_ci_runs_the_command_that_the_readme_gives() -> None:
 # The tools of oslo that operators run on this service -------------------------------------------------------------
 
 
-def test_a_sample_of_the_policy_can_be_generated(tmp_path: pathlib.Path) -> None:
+def _run(program: str, *arguments: str | Path, **environ: str) -> str:
+    """What a program that is installed beside Python prints."""
+    command = [Path(sys.executable).with_name(program), *arguments]
+    return subprocess.run(
+        command, check=True, timeout=120, env=os.environ | environ, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def test_a_sample_of_the_policy_can_be_generated(tmp_path: Path) -> None:
     sample = tmp_path / 'sample.yaml'
-    program = pathlib.Path(sys.executable).with_name('oslopolicy-sample-generator')
-    subprocess.run(
-        [program, '--namespace', 'placement', '--output-file', sample], check=True, timeout=120, env={**os.environ}
-    )
+    _run('oslopolicy-sample-generator', '--namespace', 'placement', '--output-file', sample)
     text = sample.read_text()
     rules = [rule for rule in policies.list_rules() if not rule.deprecated_for_removal]
     assert [rule.name for rule in rules if f'#"{rule.name}": "{rule.check_str}"' not in text] == []
 
 
-def test_the_tools_of_oslo_policy_find_redundant_rules(tmp_path: pathlib.Path) -> None:
+def test_the_tools_of_oslo_policy_find_redundant_rules(tmp_path: Path) -> None:
     (tmp_path / 'placement-policy.yaml').write_text(
         '"placement:traits:show": "rule:admin_or_service_api"\n"placement:traits:list": "role:reader"\n'
     )
     (tmp_path / 'placement.conf').touch()
-    program = pathlib.Path(sys.executable).with_name('oslopolicy-list-redundant')
-    listed = subprocess.run(
-        [program, '--namespace', 'placement'],
-        check=True,
-        timeout=120,
-        env={**os.environ, 'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert listed.stdout.splitlines() == ['"placement:traits:show": "rule:admin_or_service_api"']
+    listed = _run('oslopolicy-list-redundant', '--namespace', 'placement', OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
+    assert listed.splitlines() == ['"placement:traits:show": "rule:admin_or_service_api"']
 
 
 @pytest.mark.parametrize('namespace', ['placement', 'placement.conf'])
-def test_a_sample_of_the_configuration_has_every_group(tmp_path: pathlib.Path, namespace: str) -> None:
+def test_a_sample_of_the_configuration_has_every_group(tmp_path: Path, namespace: str) -> None:
     sample = tmp_path / 'sample.conf'
-    program = pathlib.Path(sys.executable).with_name('oslo-config-generator')
-    subprocess.run([program, '--namespace', namespace, '--output-file', sample], check=True, timeout=120)
+    _run('oslo-config-generator', '--namespace', namespace, '--output-file', sample)
     text = sample.read_text()
     for group in ('DEFAULT', 'api', 'placement', 'placement_database', 'cors', 'oslo_policy', 'keystone_authtoken'):
         assert f'\n[{group}]\n' in f'\n{text}'
@@ -233,7 +210,7 @@ SAID = 'openstack-placement 9.9.9 is installed as well. Both are the Python pack
 
 
 @pytest.fixture
-def beside(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, point_commands_at: PointCommandsAt) -> pathlib.Path:
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point_commands_at: PointCommandsAt) -> Path:
     """A directory in which it is installed, on the path of this process; and a database."""
     metadata = tmp_path / 'site' / 'openstack_placement-9.9.9.dist-info' / 'METADATA'
     metadata.parent.mkdir(parents=True)
@@ -245,7 +222,7 @@ def beside(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, point_comman
     return tmp_path / 'site'
 
 
-def test_commands_warn_and_go_on(beside: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_warn_and_go_on(beside: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['db', 'sync']) == 0
     captured = capsys.readouterr()
     assert captured.err.startswith(f'placement-manage: warning: {SAID}')
@@ -255,7 +232,7 @@ def test_commands_warn_and_go_on(beside: pathlib.Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize('start', [['-c', 'import placement.wsgi'], ['-m', 'placement.cmd.api', '--bind', '{taken}']])
-def test_the_service_warns(beside: pathlib.Path, start: list[str]) -> None:
+def test_the_service_warns(beside: Path, start: list[str]) -> None:
     with socket.create_server(('127.0.0.1', 0)) as listener:
         taken = f'127.0.0.1:{listener.getsockname()[1]}'
         command = [sys.executable, *(word.format(taken=taken) for word in start)]
@@ -266,7 +243,7 @@ def test_the_service_warns(beside: pathlib.Path, start: list[str]) -> None:
 
 
 def test_there_is_no_warning_otherwise(
-    beside: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    beside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, 'path', [directory for directory in sys.path if directory != str(beside)])
     assert manage.main(['db', 'sync']) == 0
