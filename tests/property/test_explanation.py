@@ -19,7 +19,7 @@ from tests.support.search.random_queries import queries
 from tests.support.search.topologies import TRAITS, request_of, thorough, tight_topologies, topologies
 
 #: The causes of rules that some providers satisfy.
-TOGETHER = {CauseKind.NOT_TOGETHER, CauseKind.ROOTS_NOT_TOGETHER, CauseKind.SUFFICIENT_ALONE}
+TOGETHER = {CauseKind.NOT_TOGETHER, CauseKind.ROOTS_NOT_TOGETHER}
 
 
 def explained(topology: list[RP], query: Query) -> Explanation:

@@ -41,11 +41,14 @@ CAUSES = [
     ),
     (
         Cause(CauseKind.NOT_TOGETHER, TRAIT, 3, 1),
-        f'1 of 3 providers that satisfy the other rules of group 1 satisfy required1,2 CUSTOM_RED, {REST}.',
+        (
+            'Providers that satisfy the other rules of group 1 also satisfy required1,2 CUSTOM_RED,'
+            f' {REST}: 1 of 3 providers.'
+        ),
     ),
     (
         Cause(CauseKind.ROOTS_NOT_TOGETHER, ROOT, 3, 2),
-        f'The roots of 2 of 3 trees that satisfy the other rules satisfy root_required !CUSTOM_RED, {REST}.',
+        f'Roots of trees that satisfy the other rules also satisfy root_required !CUSTOM_RED, {REST}: 2 of 3 trees.',
     ),
     (
         Cause(CauseKind.NOT_IN_TREES, AMOUNT, 12),
@@ -61,10 +64,6 @@ CAUSES = [
     (
         Cause(CauseKind.INSUFFICIENT_ANYWHERE, AMOUNT, shortfalls=SHORTFALLS[:1]),
         'No provider can allocate MEMORY_MB:2048: max_unit is 512 MiB, requested 2 GiB: 1 provider.',
-    ),
-    (
-        Cause(CauseKind.SUFFICIENT_ALONE, AMOUNT, 4),
-        f'Providers that satisfy the other rules can allocate MEMORY_MB:2048 alone, {REST}: 4 providers.',
     ),
     (
         Cause(CauseKind.UNSHARED_WITHOUT_TRAIT, AMOUNT, 5, names=['a', 'b', 'c']),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-import functools
 import heapq
+import itertools
 import operator
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +21,7 @@ from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import NameCondition, Requirement, ResourceCondition
+from placement.search.requirements import Condition, NameCondition, Requirement, ResourceCondition
 
 #: For one rule, the maximum numbers of providers to name, and of providers to try in a search.
 _MAX_NAMED, _MAX_TRIED = 3, 8
@@ -47,8 +46,6 @@ class CauseKind(enum.Enum):
     INSUFFICIENT = enum.auto()
     #: No provider at all can allocate the amount, for the reasons in ``shortfalls``.
     INSUFFICIENT_ANYWHERE = enum.auto()
-    #: They can allocate the amount, but not in addition to what the rest of the request needs from them.
-    SUFFICIENT_ALONE = enum.auto()
     #: Providers of other trees can allocate the amount, but lack the trait for sharing.
     UNSHARED_WITHOUT_TRAIT = enum.auto()
     #: Sharing providers can allocate the amount, but have no aggregate in common with the trees.
@@ -96,7 +93,6 @@ class Blocker:
     rule: Rule
     causes: Sequence[Cause]
     trees: int
-    shortfalls: Sequence[Shortfall] = ()
     near_misses: Sequence[NearMiss] = ()
     notes: Sequence[Cause] = ()
 
@@ -107,10 +103,10 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
     :param rule: a rule with a ``condition``.
     :param budget: limits the searches that try providers.
     """
-    if rule.condition is None:
+    condition, rest = rule.condition, without(request, rule)
+    if condition is None:
         raise TypeError(rule)
     complete = Prefilter.for_request(snapshot, request)
-    rest = without(request, rule)
     reduced = Prefilter.for_request(snapshot, rest) if rest else None
     partitions = snapshot.partitions
     flags = {partition: reduced.satisfied(partition) if reduced else partition.has_root for partition in partitions}
@@ -118,20 +114,17 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
     # If the rule is also about roots, the roots of some of these trees may violate it.
     flags = {partition: flags[partition] & complete.accepted_roots(partition) for partition in partitions}
     accepted = _Trees(snapshot, flags)
-    if isinstance(rule.condition, ResourceCondition):
-        return _blocker_of_amount(complete, accepted, rule, rule.condition, budget)
-    if _is_absent(snapshot, rule):
+    if _is_absent(snapshot, condition):
         return Blocker(rule, [Cause(CauseKind.NONE_EXISTS, rule)], trees.count)
+    if isinstance(condition, ResourceCondition):
+        return _blocker_of_amount(complete, accepted, rule, condition, budget)
     if rule.kind is Kind.ROOT_REQUIRED:
         kind = CauseKind.ROOTS_NOT_TOGETHER if accepted.count else CauseKind.ROOTS_REJECTED
         return Blocker(rule, [Cause(kind, rule, trees.count, accepted.count)], trees.count)
     # The requirements of the unsuffixed group do not contain its traits, so the condition is added. If they contain it
     # already, this changes nothing.
-    requirements = [
-        replace(requirement, conditions=(*requirement.conditions, rule.condition))
-        for requirement in _of_group(complete, rule)
-    ]
-    providers = count_flags(trees.providers(_of_group(reduced, rule) if reduced else []).values())
+    requirements = [replace(other, conditions=(*other.conditions, condition)) for other in _of_group(complete, rule)]
+    providers = count_flags(trees.providers(_of_group(reduced, rule) if reduced else ()).values())
     satisfying = count_flags(accepted.providers(requirements).values())
     kind = CauseKind.REJECTED if providers else CauseKind.NONE_LEFT
     kind = CauseKind.NOT_TOGETHER if satisfying else kind
@@ -139,32 +132,38 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
 
 
 def _of_group(prefilter: Prefilter, rule: Rule) -> list[Requirement]:
-    """Return the requirements of the group of a rule, or all if it belongs to no group."""
-    return [
-        requirement
-        for requirement in prefilter.compiled.requirements
-        if not rule.suffixes or requirement.group == rule.suffix
-    ]
+    """Return the requirements of the group of a rule."""
+    return [requirement for requirement in prefilter.compiled.requirements if requirement.group == rule.suffix]
+
+
+def _is_absent(snapshot: Snapshot, condition: Condition) -> bool:
+    """Return whether no provider at all has what a condition requires; False if it forbids something."""
+    match condition:
+        case ResourceCondition(resource_class):
+            return not any(True for _ in snapshot.inventory_columns(resource_class))
+        case NameCondition(forbidden=True):
+            return False
+    return not any(condition.matches(partition).any() for partition in snapshot.partitions)
 
 
 class _Trees:
-    """Some trees of a snapshot: ``flags`` has for each partition one flag for each of its trees."""
+    """Some trees of a snapshot: ``flags`` has for each partition one flag for each of its trees.
+
+    ``count`` is their number. ``members`` tells which providers are in these trees, and ``aggregates`` has the
+    aggregates of these providers.
+    """
 
     def __init__(self, snapshot: Snapshot, flags: Mapping[Partition, Flags]) -> None:
         self._snapshot = snapshot
-        self._flags = flags
         self.count = count_flags(flags.values())
-        #: Which providers are in these trees.
         self.members = {partition: selected[partition.tree_numbers] for partition, selected in flags.items()}
-
-    @functools.cached_property
-    def aggregates(self) -> frozenset[str]:
-        """The aggregates that providers of these trees are in."""
-        names: set[str] = set()
-        for partition, flags in self._flags.items():
-            sets = partition.tree_aggregates
-            names = names.union(*(sets.values[code] for code in np.unique(sets.codes[flags]).tolist()))
-        return frozenset(names)
+        self.aggregates = frozenset[str]().union(
+            *(
+                partition.tree_aggregates.values[code]
+                for partition, selected in flags.items()
+                for code in np.unique(partition.tree_aggregates.codes[selected]).tolist()
+            )
+        )
 
     def providers(self, requirements: Sequence[Requirement]) -> dict[Partition, Flags]:
         """Return which providers, in these trees or shared with them, satisfy one of ``requirements``."""
@@ -180,87 +179,61 @@ class _Trees:
         return matches
 
 
-def _is_absent(snapshot: Snapshot, rule: Rule) -> bool:
-    """Return whether no provider at all has what a rule requires; False if the rule forbids something."""
-    match rule.condition:
-        case ResourceCondition(resource_class):
-            return not any(True for _ in snapshot.inventory_columns(resource_class))
-        case None | NameCondition(forbidden=True):
-            return False
-        case condition:
-            return not any(condition.matches(partition).any() for partition in snapshot.partitions)
-
-
 # Rules about amounts ---------------------------------------------------------------------------------------------
 
 
 def _blocker_of_amount(
     complete: Prefilter, trees: _Trees, rule: Rule, condition: ResourceCondition, budget: SearchBudget
 ) -> Blocker:
-    """Return why an amount excludes all trees that satisfy the other rules.
+    """Return why an amount excludes all trees that satisfy the other rules, although some provider has the class.
 
     :param complete: the prefilter of the whole request.
     :param trees: the trees that satisfy the other rules.
     """
-    if _is_absent(complete.snapshot, rule):
-        return Blocker(rule, [Cause(CauseKind.NONE_EXISTS, rule)], trees.count)
-    requirements = _of_group(complete, rule)
+    snapshot, of_group = complete.snapshot, _of_group(complete, rule)
+    with_amount = [requirement for requirement in of_group if condition in requirement.conditions]
     without_amount = [
         replace(requirement, conditions=tuple(other for other in requirement.conditions if other != condition))
-        for requirement in requirements
-        if condition in requirement.conditions
+        for requirement in with_amount
     ]
-    absences = _absences(complete, rule, requirements)
-    unshared = _unshared(trees, without_amount, rule, condition)
     # The providers that satisfy the other rules of the group.
     eligible = trees.providers(without_amount)
-    if not count_flags(eligible.values()):
+    providers, satisfying = (count_flags(flags.values()) for flags in (eligible, trees.providers(with_amount)))
+    absences = _absences(complete, rule, of_group)
+    unshared = [] if satisfying else _unshared(trees, without_amount, rule, condition)
+    if not providers:
         causes = absences or [Cause(CauseKind.NONE_LEFT, rule)]
-        everywhere = {partition: partition.all_providers() for partition in complete.snapshot.partitions}
-        counts = shortfalls(condition, everywhere)
-        if not _can_allocate(counts):
-            causes = [*causes, Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=counts)]
-        return Blocker(rule, causes, trees.count, counts, notes=unshared)
+        if not any(condition.matches(partition).any() for partition in snapshot.partitions):
+            everywhere = {partition: partition.all_providers() for partition in snapshot.partitions}
+            causes.append(Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=shortfalls(condition, everywhere)))
+        return Blocker(rule, causes, trees.count, notes=unshared)
     counts = shortfalls(condition, eligible)
-    cause = _cause_among_eligible(complete, trees, rule, counts, count_flags(eligible.values()))
-    notes = absences if _can_allocate(counts) else [*unshared, *absences]
-    near_misses = list(_near_misses(complete, condition, eligible, budget))
-    return Blocker(rule, [cause], trees.count, counts, near_misses, notes)
-
-
-def _cause_among_eligible(
-    complete: Prefilter, trees: _Trees, rule: Rule, counts: Sequence[Shortfall], eligible: int
-) -> Cause:
-    """Return why an amount excludes all trees, although some providers satisfy the other rules of its group.
-
-    :param counts: the shortfalls of those of these providers that have the class.
-    :param eligible: the number of these providers.
-    """
-    if _can_allocate(counts):
-        return Cause(CauseKind.SUFFICIENT_ALONE, rule, counts[0].providers)
-    if counts:
+    if satisfying:
+        cause = Cause(CauseKind.NOT_TOGETHER, rule, providers, satisfying, counts)
+    elif counts:
         is_only_rule = without(complete.compiled.request, rule) is None and not complete.compiled.root.conditions
         kind = CauseKind.INSUFFICIENT_ANYWHERE if is_only_rule else CauseKind.INSUFFICIENT
-        return Cause(kind, rule, shortfalls=counts)
-    if _of_group(complete, rule)[0].use_same_provider:
-        return Cause(CauseKind.REJECTED, rule, eligible)
-    return Cause(CauseKind.NOT_IN_TREES, rule, trees.count)
+        cause = Cause(kind, rule, shortfalls=counts)
+    elif rule.suffix:
+        cause = Cause(CauseKind.REJECTED, rule, providers)
+    else:
+        cause = Cause(CauseKind.NOT_IN_TREES, rule, trees.count)
+    near_misses = itertools.islice(_near_misses(complete, condition, eligible, budget), _MAX_NAMED)
+    return Blocker(rule, [cause], trees.count, list(near_misses), [*unshared, *absences])
 
 
-def _can_allocate(counts: Sequence[Shortfall]) -> bool:
-    """Return whether some of the counted providers can allocate the amount alone. Then ``counts[0]`` counts them."""
-    return bool(counts) and counts[0].kind is ShortfallKind.COMBINED
-
-
-def _absences(complete: Prefilter, rule: Rule, requirements: Sequence[Requirement]) -> list[Cause]:
+def _absences(complete: Prefilter, rule: Rule, of_group: Sequence[Requirement]) -> list[Cause]:
     """Return the rules of the group that require something that no provider has, if it has no class besides this one.
 
-    :param requirements: the requirements of the group of ``rule``.
+    :param of_group: the requirements of the group of ``rule``.
     """
-    if sum(len(requirement.resources) for requirement in requirements) > 1:
+    if sum(len(requirement.resources) for requirement in of_group) > 1:
         return []
-    own_rules = (other for other in rules(complete.compiled) if rule.suffix in other.suffixes)
-    return [Cause(CauseKind.NONE_EXISTS, other) for other in own_rules if _is_absent(complete.snapshot, other)]
+    return [
+        Cause(CauseKind.NONE_EXISTS, other)
+        for other in rules(complete.compiled)
+        if rule.suffix in other.suffixes and other.condition and _is_absent(complete.snapshot, other.condition)
+    ]
 
 
 def _near_misses(
@@ -274,12 +247,10 @@ def _near_misses(
         for entry in np.flatnonzero(eligible[partition][columns.positions] & is_full).tolist():
             provider = partition.providers[columns.positions[entry]]
             short.append((amount - int(free[entry]), provider.id, provider))
-    count = 0
     for missing, _, provider in heapq.nsmallest(_MAX_TRIED, short, key=operator.itemgetter(0, 1)):
         snapshot = _with_less_used(complete.snapshot, provider, name, missing)
         units = Prefilter(snapshot, complete.compiled).search_units()
-        if count < _MAX_NAMED and any(True for _ in find_candidate_sets(units, complete.compiled, budget)):
-            count += 1
+        if any(True for _ in find_candidate_sets(units, complete.compiled, budget)):
             yield NearMiss(provider, (), name, amount, amount - missing)
 
 
@@ -289,11 +260,10 @@ def _with_less_used(snapshot: Snapshot, provider: Provider, name: str, amount: i
     usages = UsageColumns.build(
         np.array([(provider.id, provider.generation, -1)]), np.array([(provider.id, 0, used)]), {0: name}
     )
-    partition, _ = snapshot.find_tree(provider.root_id)
-    changed = partition.with_usages(usages)
-    return replace(
-        snapshot, partitions=tuple(changed if other is partition else other for other in snapshot.partitions)
-    )
+    partitions = list(snapshot.partitions)
+    index = partitions.index(snapshot.find_tree(provider.root_id)[0])
+    partitions[index] = partitions[index].with_usages(usages)
+    return replace(snapshot, partitions=tuple(partitions))
 
 
 def _unshared(
@@ -304,7 +274,10 @@ def _unshared(
     They have an aggregate in common with the trees but lack the trait for sharing, or have the trait but no aggregate
     in common.
     """
-    names: defaultdict[CauseKind, list[str]] = defaultdict(list)
+    names: dict[CauseKind, list[str]] = {
+        CauseKind.UNSHARED_WITHOUT_TRAIT: [],
+        CauseKind.UNSHARED_WITHOUT_AGGREGATE: [],
+    }
     for partition, members in trees.members.items():
         shares = partition.has_sharing_trait
         reaches = partition.aggregates.where(lambda aggregates: not aggregates.isdisjoint(trees.aggregates))
@@ -314,8 +287,4 @@ def _unshared(
             if any(requirement.accepts(provider, None) for requirement in without_amount):
                 kind = CauseKind.UNSHARED_WITHOUT_AGGREGATE if shares[position] else CauseKind.UNSHARED_WITHOUT_TRAIT
                 names[kind].append(provider.display_name)
-    return [
-        Cause(kind, rule, len(names[kind]), names=names[kind][:_MAX_NAMED])
-        for kind in (CauseKind.UNSHARED_WITHOUT_TRAIT, CauseKind.UNSHARED_WITHOUT_AGGREGATE)
-        if names[kind]
-    ]
+    return [Cause(kind, rule, len(named), names=named[:_MAX_NAMED]) for kind, named in names.items() if named]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.search.assignments import find_assignments
-from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
+from placement.search.budget import SearchBudget, StepCounter
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
 from placement.search.requirements import CompiledRequest
@@ -86,15 +86,13 @@ def _reason(
     if any(assignment is not None for assignment in assignments) or budget.reached or not rejections:
         return None
     reason = next((reason for reason in _OF_THE_TREE if reason in rejections), rejections.most_common(1)[0][0])
-    if reason not in {Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY}:
-        return reason, None
-    try:
-        variables = build_variables(search_unit, compiled, StepCounter(budget))
-    except StepLimitReached:
-        return reason, None
+    # The search has built the same variables within its budget.
+    variables = build_variables(search_unit, compiled, StepCounter(SearchBudget()))
     if reason is Reason.TOO_FEW_PROVIDERS:
         return reason, _too_few_providers(variables)
-    return reason, _too_little_capacity(variables, search_unit.tree + search_unit.sharing)
+    if reason is Reason.TOO_LITTLE_CAPACITY:
+        return reason, _too_little_capacity(variables, search_unit.tree + search_unit.sharing)
+    return reason, None
 
 
 def _too_few_providers(variables: Sequence[Variable]) -> Contention | None:
@@ -110,11 +108,14 @@ def _too_few_providers(variables: Sequence[Variable]) -> Contention | None:
 
 def _too_little_capacity(variables: Sequence[Variable], providers: Sequence[Provider]) -> Contention | None:
     """Return a class whose total on the eligible providers is too small for all groups; None if there is none."""
-    for name in dict.fromkeys(name for variable in variables for name, _ in variable.requirement.resources):
-        consuming = [variable for variable in variables if name in dict(variable.requirement.resources)]
-        requested = sum(dict(variable.requirement.resources)[name] for variable in consuming)
-        positions = {position for variable in consuming for position in variable.domain}
-        free = sum(providers[position].inventories[name].max_increase for position in positions)
-        if len(consuming) > 1 and requested > free:
-            return Contention(requested, free, resource_class=name)
+    requested: Counter[str] = Counter()
+    positions: defaultdict[str, set[int]] = defaultdict(set)
+    for variable in variables:
+        for name, amount in variable.requirement.resources:
+            requested[name] += amount
+            positions[name].update(variable.domain)
+    for name, amount in requested.items():
+        free = sum(providers[position].inventories[name].max_increase for position in positions[name])
+        if amount > free:
+            return Contention(amount, free, resource_class=name)
     return None

@@ -75,7 +75,7 @@ class Step(NamedTuple):
     """
 
     rule: Rule
-    requirements: Sequence[Condition | Requirement]
+    requirements: Sequence[Requirement]
     can_share: bool = True
     about_roots: bool = False
     serving: str = ''
@@ -93,13 +93,11 @@ def steps(compiled: CompiledRequest) -> Iterator[Step]:
             yield Step(rule, (up_to,), serving='' if names_class else requirement.resources[0][0])
     for any_of in compiled.collective.sets:
         condition = TraitCondition((any_of,))
-        yield Step(_rule_of(condition, ('',)), (condition,))
-    requirement_of = {suffix: requirement for requirement, suffixes in compiled.suffixes.items() for suffix in suffixes}
+        yield Step(_rule_of(condition, ('',)), (Requirement('', False, (condition,)),))
     for subtree in compiled.request.same_subtree:
-        suffixes = tuple(sorted(subtree))
-        named = dict.fromkeys(requirement_of[suffix] for suffix in suffixes if suffix in requirement_of)
+        named = tuple(requirement for requirement, suffixes in compiled.suffixes.items() if subtree & {*suffixes})
         if named:
-            yield Step(Rule(Kind.SAME_SUBTREE, (), ','.join(suffixes)), tuple(named))
+            yield Step(Rule(Kind.SAME_SUBTREE, (), ','.join(sorted(subtree))), named)
 
 
 def rules(compiled: CompiledRequest) -> Iterator[Rule]:

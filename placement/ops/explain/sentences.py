@@ -34,12 +34,12 @@ _CAUSES = {
     CauseKind.REJECTED: 'Each provider that satisfies the other rules of {group} {violates}: {providers}.',
     CauseKind.ROOTS_REJECTED: 'The root of each tree that satisfies the other rules {violates}: {trees}.',
     CauseKind.NOT_TOGETHER: (
-        '{satisfying} of {providers} that satisfy the other rules of {group} satisfy {rule}, but not together with the'
-        ' rest of the request.'
+        'Providers that satisfy the other rules of {group} also satisfy {rule}, but not together with the rest of the'
+        ' request: {satisfying} of {providers}.'
     ),
     CauseKind.ROOTS_NOT_TOGETHER: (
-        'The roots of {satisfying} of {trees} that satisfy the other rules satisfy {rule}, but not together with the'
-        ' rest of the request.'
+        'Roots of trees that satisfy the other rules also satisfy {rule}, but not together with the rest of the'
+        ' request: {satisfying} of {trees}.'
     ),
     CauseKind.NOT_IN_TREES: (
         '{trees} can satisfy the other rules, but cannot supply {name}, because no own or shared provider of it'
@@ -47,10 +47,6 @@ _CAUSES = {
     ),
     CauseKind.INSUFFICIENT: 'No provider that satisfies the other rules can allocate {subject}: {shortfalls}.',
     CauseKind.INSUFFICIENT_ANYWHERE: 'No provider can allocate {subject}: {shortfalls}.',
-    CauseKind.SUFFICIENT_ALONE: (
-        'Providers that satisfy the other rules can allocate {subject} alone, but not together with the rest of the'
-        ' request: {providers}.'
-    ),
     CauseKind.UNSHARED_WITHOUT_TRAIT: '{names} could provide {subject} with the trait MISC_SHARES_VIA_AGGREGATE.',
     CauseKind.UNSHARED_WITHOUT_AGGREGATE: (
         '{names} could provide {subject} with an aggregate in common with the trees that satisfy the other rules.'
@@ -68,11 +64,8 @@ _BLOCKED = {
 _BLOCKED_OTHERWISE = 'No tree has an own or shared provider that satisfies {rule}; the other rules can be satisfied.'
 _BLOCKED_TOGETHER = '{count} rules block the request together. {causes}'
 _MANY_BLOCK_TOGETHER = '{count} rules block the request together. These are the causes for {shown} of them: {causes}'
-_NOT_TOGETHER = (
-    'Each part of the request can be satisfied, but not all parts together; there would be candidates without {rules}.'
-)
 _CONFLICT = (
-    'Each part of the request can be satisfied, but not all parts together: {conflict}; there would be candidates'
+    'Each part of the request can be satisfied, but not all parts together{conflict}; there would be candidates'
     ' without {rules}.'
 )
 
@@ -98,9 +91,8 @@ def _blocked_sentence(explanation: Explanation) -> str:
         sentence = _MANY_BLOCK_TOGETHER if len(blocking) > _MAX_RULES else _BLOCKED_TOGETHER
         return sentence.format(count=len(blocking), shown=len(shown), causes=' '.join(shown))
     if explanation.satisfiable or len(blocking) > 1:
-        if failures:
-            return _CONFLICT.format(conflict=tree_conflict_text(failures[0]), rules=_rules_text(blocking))
-        return _NOT_TOGETHER.format(rules=_rules_text(blocking))
+        conflict = f': {tree_conflict_text(failures[0])}' if failures else ''
+        return _CONFLICT.format(conflict=conflict, rules=_rules_text(blocking))
     [rule] = blocking
     if rule in causes:
         return causes[rule]
@@ -266,7 +258,7 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
                 'rule': rule_text(blocker.rule),
                 'cause': causes_text(blocker.causes),
                 'trees': blocker.trees,
-                'shortfalls': list(map(asdict, blocker.shortfalls)),
+                'shortfalls': [asdict(shortfall) for cause in blocker.causes for shortfall in cause.shortfalls],
                 'notes': list(map(cause_text, blocker.notes)),
             }
             for blocker in explanation.blockers

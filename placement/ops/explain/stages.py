@@ -16,7 +16,7 @@ from placement.cache.partition import NameSet, Partition, or_by_tree
 from placement.cache.providers import Provider
 from placement.ops.explain.rules import Kind, Rule, Step, steps
 from placement.search.prefilter import Prefilter
-from placement.search.requirements import Condition, Requirement, ResourceCondition
+from placement.search.requirements import Requirement, ResourceCondition
 from placement.search.search_units import SharingIndex
 
 #: Maximum number of rules that are counted; a query may have thousands.
@@ -87,14 +87,14 @@ def _one_provider_per_tree(prefilter: Prefilter) -> Iterator[Step]:
         yield Step(Rule(Kind.MICROVERSION), (Requirement('', True, conditions),), can_share=False)
 
 
-def _accepted(requirements: Sequence[Condition | Requirement], sharing: Iterable[Provider]) -> list[Provider]:
+def _accepted(requirements: Sequence[Requirement], sharing: Iterable[Provider]) -> list[Provider]:
     """Return the sharing providers that satisfy one of the requirements."""
     return [
         provider for provider in sharing if any(requirement.accepts(provider, None) for requirement in requirements)
     ]
 
 
-def _topmost(requirements: Sequence[Condition | Requirement], partition: Partition) -> Flags:
+def _topmost(requirements: Sequence[Requirement], partition: Partition) -> Flags:
     """Return which providers could be the topmost of a subtree of providers for these requirements.
 
     Such a provider satisfies one of the requirements, and has at or below it a provider for each of the others.
@@ -113,17 +113,17 @@ def _topmost(requirements: Sequence[Condition | Requirement], partition: Partiti
     return topmost
 
 
-def _reached(requirements: Sequence[Condition | Requirement], index: SharingIndex, aggregates: NameSet) -> bool:
+def _reached(requirements: Sequence[Requirement], index: SharingIndex, aggregates: NameSet) -> bool:
     """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``.
 
     :param index: has the sharing providers that satisfy one of the requirements.
     """
     sharing = index.reaching(aggregates & index.aggregates)
-    if len(requirements) == 1:
-        return bool(sharing)
-    accepted = [_accepted([requirement], sharing) for requirement in requirements]
     return any(
-        all(any(top.id in (provider.id, *provider.ancestors) for provider in providers) for providers in accepted)
+        all(
+            any(top.id in (other.id, *other.ancestors) and requirement.accepts(other, None) for other in sharing)
+            for requirement in requirements
+        )
         for top in sharing
     )
 
@@ -139,8 +139,6 @@ class ShortfallKind(enum.StrEnum):
     STEP_SIZE = 'step_size'
     TOTAL_CAPACITY = 'total_capacity'
     FREE_CAPACITY = 'free_capacity'
-    #: They can allocate the amount, but not in addition to what other parts of the request need from them.
-    COMBINED = 'combined'
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,7 @@ class Shortfall:
 
 
 def violations(inventories: InventoryColumns, amount: int) -> dict[ShortfallKind, tuple[Flags, Integers]]:
-    """Return for each kind except ``COMBINED`` which inventories have it, and the limit of every inventory.
+    """Return for each kind which inventories have it, and the limit of every inventory.
 
     Only the first kind of an inventory counts.
     """
@@ -181,20 +179,14 @@ def shortfalls(condition: ResourceCondition, providers: Mapping[Partition, Flags
     """Count inventories of a class by the first reason for which they cannot allocate an amount.
 
     :param providers: which providers are counted.
-    :returns: the first one has the kind ``COMBINED`` if some inventories can allocate the amount.
     """
     resource_class, amount = condition.resource_class, condition.amount
     values_by_kind: defaultdict[ShortfallKind, Counter[int]] = defaultdict(Counter)
-    sufficient = 0
     for partition, flags in providers.items():
         if columns := partition.inventory_columns.get(resource_class):
-            counted = flags[columns.positions]
-            sufficient += int(counted.sum())
             for kind, (violated, limits) in violations(columns, amount).items():
-                insufficient = limits[counted & violated].tolist()
-                values_by_kind[kind].update(insufficient)
-                sufficient -= len(insufficient)
-    counts = [Shortfall(resource_class, ShortfallKind.COMBINED, amount, amount, sufficient)] if sufficient else []
+                values_by_kind[kind].update(limits[flags[columns.positions] & violated].tolist())
+    counts = []
     for kind, values in values_by_kind.items():
         if kind in {ShortfallKind.TOTAL_CAPACITY, ShortfallKind.FREE_CAPACITY} and values:
             counts.append(Shortfall(resource_class, kind, max(values), amount, values.total()))
