@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from tests.support.http_client import send_request
 from tests.support.pages import rows
 from tests.support.search.examples import EXAMPLES, REJECTIONS, TOPOLOGIES, Section, listed, sections
 from tests.support.search.oracle import assert_candidates
-from tests.support.search.query_strings import with_uuids
+from tests.support.search.query_strings import uuid_of, with_uuids
 from tests.support.search.store import Stored
 
 API_REF = Path(__file__).resolve().parents[2] / 'api-ref'
@@ -27,13 +26,6 @@ PAGES = sorted(page for page in API_REF.glob('*.md') if '```http' in page.read_t
 LATEST = '1.29'
 #: As far as the option ``max_microversion`` goes.
 NEWEST = microversion.VERSIONS[-1]
-
-_NAMESPACE = uuid.UUID('cf0a6a1c-2a5c-4f0e-9d2b-3a4c5d6e7f80')
-
-
-def uuid_of(name: str) -> str:
-    """The uuid that ``<name>`` in an example stands for."""
-    return str(uuid.uuid5(_NAMESPACE, name))
 
 
 # Requests and responses ---------------------------------------------------------------------------------------
@@ -52,8 +44,12 @@ class Exchange(NamedTuple):
 
 
 def exchanges(page: Path) -> Iterator[Exchange]:
-    """The blocks marked ``http`` of a page: pairs of paragraphs, a request and its answer."""
-    text = re.sub(r'<(\w+)>', lambda match: uuid_of(match[1]), '\n\n'.join(_blocks(page)))
+    """The blocks marked ``http`` of a page: pairs of paragraphs, a request and its answer.
+
+    ``<name>`` stands for a uuid.
+    """
+    blocks = re.findall(r'^```http\n(.*?)^```$', page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r'<(\w+)>', lambda match: uuid_of(match[1]), '\n\n'.join(blocks))
     paragraphs = iter(re.split(r'\n\n+', text.strip()))
     for request in paragraphs:
         line, _, body = request.partition('\n')
@@ -63,18 +59,12 @@ def exchanges(page: Path) -> Iterator[Exchange]:
         yield Exchange(method, path, version or LATEST, body, int(number), code, expected)
 
 
-def _blocks(page: Path) -> list[str]:
-    return re.findall(r'^```http\n(.*?)^```$', page.read_text(), flags=re.MULTILINE | re.DOTALL)
-
-
-def _sort_key(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
 def _without_order(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_order(item) for key, item in value.items()}
-    return sorted(map(_without_order, value), key=_sort_key) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return sorted(map(_without_order, value), key=lambda item: json.dumps(item, sort_keys=True))
+    return value
 
 
 def _code(example: Exchange, response: webob.Response) -> str | None:

@@ -59,10 +59,6 @@ def usages(context: RequestContext, provider: ResourceProvider) -> set[int]:
     return {inventory.used for inventory in Inventory.get_all_with_provider(context, provider.uuid)[1]}
 
 
-def nothing_is_wrong(context: RequestContext) -> bool:
-    return not any(audit.find(context.db, context.conf, kind) for kind in audit.CHECKS)
-
-
 def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> None:
     context.provider_cache.up_to_date()
     for generation, amount in enumerate((1, 2, 0), start=1):
@@ -73,7 +69,7 @@ def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> N
             assert shown.generation == 1 + generation
             of_consumers = [allocation.consumer_generation for allocation in allocations]
             assert of_consumers == [generation] * (COUNT * len(CLASSES) if amount else 0)
-        assert nothing_is_wrong(context)
+        assert not any(audit.find(context.db, context.conf, kind) for kind in audit.CHECKS)
         compare(context.provider_cache, context.db)
 
 

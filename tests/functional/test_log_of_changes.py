@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
@@ -264,41 +264,15 @@ def test_a_slot_whose_transaction_may_still_be_open_is_not_used_again(db: Databa
         assert following.slot_id not in used
 
 
-# The fixture that watches the change log in every test ------------------------------------------------------------
-
-
-@pytest.fixture
-def hosts(context: RequestContext) -> list[ResourceProvider]:
-    return [create_provider(context, VCPU=8) for _ in range(2)]
-
-
-def claim_of_both(context: RequestContext, hosts: list[ResourceProvider]) -> None:
-    claim(context, {host.uuid: {'VCPU': 1} for host in hosts})
-
-
-def seen(watch: Watch) -> list[str]:
-    """What the watch found; taking it keeps it from failing the test."""
-    names = [line.partition(',')[0] for line in watch.unrecorded]
-    watch.unrecorded.clear()
-    return names
-
-
-def omit_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Make writers leave out the provider with the largest id from now on."""
-    whole = getattr(change_log, name)
-
-    def partly(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
-        whole(tx, sorted(provider_ids)[:-1])
-
-    monkeypatch.setattr(change_log, name, partly)
-
-
-def test_a_claim_that_does_not_note_one_provider(
-    watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
+def test_the_watch_over_all_tests_finds_a_claim_that_does_not_record_one_provider(
+    watch: Watch, context: RequestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = watch.seen
-    claim_of_both(context, hosts)
-    assert (watch.seen, seen(watch)) == (before + 1, [])
-    omit_last(monkeypatch, 'record_usage')
-    claim_of_both(context, hosts)
-    assert seen(watch) == [f'provider {hosts[1].id} changed (USAGE)']
+    amounts = {create_provider(context, VCPU=8).uuid: {'VCPU': 1} for _ in range(2)}
+    before, record = watch.seen, change_log.record_usage
+    claim(context, amounts)
+    assert (watch.seen, watch.unrecorded) == (before + 1, [])
+    monkeypatch.setattr(change_log, 'record_usage', lambda tx, provider_ids: record(tx, sorted(provider_ids)[:-1]))
+    claim(context, amounts)
+    # What stays there fails the test.
+    line = watch.unrecorded.pop()
+    assert line.startswith(f'provider {ResourceProvider.get_by_uuid(context, [*amounts][1]).id} changed (USAGE),')

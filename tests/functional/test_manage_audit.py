@@ -9,7 +9,6 @@ import uuid
 from typing import Any
 
 import pytest
-import webob
 from oslo_config import cfg
 
 from placement.cmd import manage, manage_audit, output
@@ -18,7 +17,7 @@ from placement.ops import audit
 from tests.functional import terminal
 from tests.support import corruption
 from tests.support.fixtures import Printed
-from tests.support.http_client import send_request
+from tests.support.http_client import claim_body, demand, send_request
 
 
 @pytest.fixture
@@ -107,18 +106,15 @@ def test_trees_without_a_change_are_listed_on_request(url: str, app: Any, printe
     assert list(unchanged('30d').items()) == [('flat', f'{since}; no allocations'), ('root', f'{since}; 1 allocation')]
     assert unchanged('99999d') == {}
     consumer = str(uuid.uuid4())
-    assert _call(app, 'PUT', consumer, {'VCPU': 1}).status_code == 204
+    demand(app, 'PUT', f'/allocations/{consumer}', claim_body({corruption.CHILD: {'VCPU': 1}}))
     assert list(unchanged('1h')) == ['flat']
     # A deletion sets no time.
     corruption.plant(url, "UPDATE placement_resource_providers SET updated_at = '2020-01-02 00:00:00'")
     assert list(unchanged('1h')) == ['flat', 'root']
-    assert _call(app, 'DELETE', consumer).status_code == 204
+    demand(app, 'DELETE', f'/allocations/{consumer}')
     assert list(unchanged('1h')) == ['flat', 'root']
     inventories = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
-    assert (
-        send_request(app, 'PUT', f'/resource_providers/{corruption.FLAT}/inventories', inventories, '1.12').status_code
-        == 200
-    )
+    demand(app, 'PUT', f'/resource_providers/{corruption.FLAT}/inventories', inventories)
     assert list(unchanged('1h')) == ['root']
 
 
@@ -133,12 +129,6 @@ def test_check_is_one_statement(url: str, conf: cfg.ConfigOpts, db: Database, qu
     for kind in audit.CHECKS:
         with queries(at_most=1):
             audit.find(db, conf, kind)
-
-
-def _call(app: Any, method: str, consumer: str, resources: dict[str, int] | None = None) -> webob.Response:
-    allocations = {corruption.CHILD: {'resources': resources}}
-    body = {'allocations': allocations, 'project_id': 'project', 'user_id': 'user'}
-    return send_request(app, method, f'/allocations/{consumer}', body if resources is not None else None, '1.12')
 
 
 def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:

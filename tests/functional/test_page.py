@@ -72,11 +72,6 @@ def nested_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield Page(Sources(applications.options(file), db, ProviderCache(db), TimedCheck(db)))
 
 
-@pytest.fixture
-def nested(db: Database) -> None:
-    clouds.create_cloud(db, clouds.nested())
-
-
 def get(page: Page, address: str, **environ: Any) -> webob.Response:
     return webob.Request.blank(address, **environ).get_response(page)
 
@@ -294,8 +289,8 @@ def test_projects_are_listed_and_an_instance_in_the_search_for_trees_leads_to_co
     assert f'href="/consumers?q={uuid}"' in get(nested_page, f'/trees?q={uuid}').text
 
 
-def test_a_consumer_without_a_record_is_found(page: Page, conf: cfg.ConfigOpts) -> None:
-    corruption.plant(conf.placement_database.connection, *corruption.SOUND, 'DELETE FROM placement_consumers')
+def test_a_consumer_without_a_record_is_found(page: Page, url: str) -> None:
+    corruption.plant(url, *corruption.SOUND, 'DELETE FROM placement_consumers')
     data = json(page, f'/consumers?q={corruption.HOLDER}')
     assert [row['uuid'] for row in data['consumers']] == [corruption.HOLDER]
     assert 'no record' in get(page, f'/consumers?q={corruption.HOLDER}').text
@@ -420,10 +415,8 @@ def test_searches_without_result_are_read_from_the_log(sources: Sources, tmp_pat
     assert 'cannot be read' in get(page, '/why').text
 
 
-def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None:
-    corruption.plant(
-        conf.placement_database.connection, *corruption.SOUND, 'UPDATE placement_inventories SET used = 7 WHERE id = 1'
-    )
+def test_the_audit_names_what_is_wrong(page: Page, url: str) -> None:
+    corruption.plant(url, *corruption.SOUND, 'UPDATE placement_inventories SET used = 7 WHERE id = 1')
     by_kind = {check['kind']: check for check in json(page, '/health?audit=all')['audit']}
     assert by_kind.keys() == set(audit.CHECKS)
     assert by_kind['usage_mismatch']['findings'] == [
@@ -438,20 +431,20 @@ def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None
     assert '<span class="warn">allocations: 2</span>' in get(page, f'/trees/{corruption.ROOT}').text
 
 
-def test_consumer_of_a_provider_whose_parents_lead_to_another_root(conf: cfg.ConfigOpts, page: Page) -> None:
+def test_consumer_of_a_provider_whose_parents_lead_to_another_root(url: str, page: Page) -> None:
     """By its recorded root it belongs to the tree, so the tree has its consumers. It has no short name there."""
     damage = (
         'UPDATE placement_resource_providers SET parent_provider_id = 1, root_provider_id = 1 WHERE id = 3',
         'UPDATE placement_resource_providers SET parent_provider_id = NULL WHERE id = 2',
         'UPDATE placement_allocations SET resource_provider_id = 2',
     )
-    corruption.plant(conf.placement_database.connection, *corruption.SOUND, *damage)
+    corruption.plant(url, *corruption.SOUND, *damage)
     assert '<bdi>child</bdi>: ' in get(page, f'/trees/{corruption.ROOT}').text
 
 
-def test_a_consumer_has_its_type(page: Page, conf: cfg.ConfigOpts) -> None:
+def test_a_consumer_has_its_type(page: Page, url: str) -> None:
     corruption.plant(
-        conf.placement_database.connection,
+        url,
         *corruption.SOUND,
         "INSERT INTO placement_consumer_types (id, name) VALUES (1, 'INSTANCE')",
         'UPDATE placement_consumers SET consumer_type_id = 1',
@@ -574,8 +567,8 @@ def test_a_large_tree_is_drawn_partly(page: Page, db: Database) -> None:
     ],
     ids=['loop', 'no root', 'wrong root', 'negative usage'],
 )
-def test_a_damaged_database_is_shown(page: Page, conf: cfg.ConfigOpts, damage: tuple[str, ...]) -> None:
-    corruption.plant(conf.placement_database.connection, *corruption.SOUND, *damage)
+def test_a_damaged_database_is_shown(page: Page, url: str, damage: tuple[str, ...]) -> None:
+    corruption.plant(url, *corruption.SOUND, *damage)
     for uuid in (corruption.ROOT, corruption.CHILD, corruption.FLAT):
         assert uuid in {provider['uuid'] for provider in json(page, f'/trees/{uuid}')['providers']}
         assert get(page, f'/trees/{uuid}').status_int == 200
@@ -599,7 +592,6 @@ def test_without_the_database_or_its_tables_the_page_is_503(tmp_path: Path, file
             assert message in response.text
 
 
-@pytest.mark.usefixtures('nested')
 @pytest.mark.parametrize(
     ('address', 'max_statements'),
     [
@@ -613,8 +605,11 @@ def test_without_the_database_or_its_tables_the_page_is_503(tmp_path: Path, file
         ('/health', 6),
     ],
 )
-def test_views_take_few_statements(page: Page, queries: Counter, address: str, max_statements: int) -> None:
+def test_views_take_few_statements(
+    page: Page, db: Database, queries: Counter, address: str, max_statements: int
+) -> None:
     """One is the check whether the database responds."""
+    clouds.create_cloud(db, clouds.nested())
     get(page, address)
     with queries(at_most=max_statements):
         get(page, address)
