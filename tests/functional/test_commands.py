@@ -22,16 +22,13 @@ from tests.functional import terminal
 from tests.support import preforked
 from tests.support.fixtures import PointCommandsAt, Printed
 
-_COMMANDS = [
-    pytest.param(lambda: manage.main(['db', 'version']), manage.FAILED, id='db version'),
-    pytest.param(lambda: manage.main(['db', 'sync']), manage.FAILED, id='db sync'),
-    pytest.param(lambda: manage.main(['db', 'invalidate-caches']), manage.FAILED, id='db invalidate-caches'),
-    pytest.param(lambda: manage.main(['db', 'adopt']), manage.FAILED, id='db adopt'),
-    pytest.param(lambda: manage.main(['db', 'leave']), manage.FAILED, id='db leave'),
-    pytest.param(lambda: manage.main(['db', 'online_data_migrations']), manage.FAILED, id='db online_data_migrations'),
-    pytest.param(lambda: manage.main(['tree']), manage.FAILED, id='tree'),
-    pytest.param(lambda: status.main(['upgrade', 'check']), status.FAILED, id='upgrade check'),
-    pytest.param(lambda: api.main(['--bind', '127.0.0.1:0']), 1, id='placement-api'),
+MAIN = {'placement-api': api.main, 'placement-manage': manage.main, 'placement-status': status.main}
+MANAGE = ('db version', 'db sync', 'db invalidate-caches', 'db adopt', 'db leave', 'db online_data_migrations', 'tree')
+#: Command lines, and their exit codes after a failure.
+COMMANDS = [
+    *((f'placement-manage {command}', manage.FAILED) for command in MANAGE),
+    ('placement-status upgrade check', status.FAILED),
+    ('placement-api --bind 127.0.0.1:0', 1),
 ]
 
 
@@ -45,7 +42,7 @@ def _own_log() -> Iterator[None]:
         log.removeHandler(handler)
 
 
-@pytest.mark.parametrize('main', [manage.main, status.main, api.main])
+@pytest.mark.parametrize('main', MAIN.values())
 def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(['--version'])
@@ -79,7 +76,7 @@ def test_a_command_needs_the_schema(
     assert capsys.readouterr().out.startswith(output)
 
 
-@pytest.mark.parametrize(('run', 'code'), _COMMANDS)
+@pytest.mark.parametrize(('command', 'code'), COMMANDS)
 @pytest.mark.parametrize(
     ('connection', 'message'),
     [
@@ -90,7 +87,7 @@ def test_a_command_needs_the_schema(
     ],
 )
 def test_a_failure_is_one_line(
-    run: Callable[[], int],
+    command: str,
     code: int,
     connection: str,
     message: str,
@@ -102,7 +99,8 @@ def test_a_failure_is_one_line(
     point_commands_at(connection.format(directory=tmp_path))
     monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'noauth2')
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP', 'true')
-    assert run() == code
+    program, *arguments = command.split()
+    assert MAIN[program](arguments) == code
     captured = capsys.readouterr()
     assert captured.out == ''
     (line,) = captured.err.splitlines()
@@ -170,20 +168,14 @@ def test_the_log_may_be_asked_for_anywhere(
     assert f' DEBUG placement.cmd.command [-] placement {metadata.version("placement")}, ' in file.read_text()
 
 
-@pytest.mark.parametrize(
-    ('run', 'program'),
-    [
-        pytest.param(lambda options: manage.main([*options, 'db', 'version']), 'placement-manage', id='manage'),
-        pytest.param(lambda options: status.main([*options, 'upgrade', 'check']), 'placement-status', id='status'),
-        pytest.param(lambda options: api.main(['--bind', '127.0.0.1:0', *options]), 'placement-api', id='api'),
-    ],
-)
+@pytest.mark.parametrize('command', [COMMANDS[0][0], COMMANDS[-2][0], COMMANDS[-1][0]])
 def test_a_log_file_that_cannot_be_written_is_one_line(
-    run: Callable[[list[str]], int], program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', 'sqlite://')
     monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'noauth2')
-    assert run(['--log-file', '/nonexistent/placement.log']) != 0
+    program, *arguments = command.split()
+    assert MAIN[program](['--log-file', '/nonexistent/placement.log', *arguments]) != 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f'{program}: The log cannot be written: ')
     assert '/nonexistent/placement.log' in line
@@ -220,16 +212,7 @@ def test_manage_finds_the_database_of_dev_in_its_directory(
 # Completion of command lines, in a real bash on a terminal --------------------------------------------------------
 
 
-MAIN = {'placement-api': api.main, 'placement-manage': manage.main, 'placement-status': status.main}
 BASH = shutil.which('bash')
-needs_bash = pytest.mark.skipif(BASH is None, reason='there is no bash')
-
-
-def _script(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as ended:
-        main(['--print-completion', 'bash'])
-    assert ended.value.code == 0
-    return capsys.readouterr().out
 
 
 def _typed_in_bash(keys: str, directory: pathlib.Path, setup: str) -> str:
@@ -248,7 +231,7 @@ def _typed_in_bash(keys: str, directory: pathlib.Path, setup: str) -> str:
     return printed
 
 
-@needs_bash
+@pytest.mark.skipif(BASH is None, reason='there is no bash')
 @pytest.mark.parametrize(
     ('keys', 'line'),
     [
@@ -265,6 +248,9 @@ def test_bash_completes(keys: str, line: str, tmp_path: pathlib.Path, capsys: py
     (tmp_path / 'placement.conf').touch()
     (tmp_path / 'etc').mkdir()
     program = line.split()[0]
-    script = _script(MAIN[program], capsys)
+    with pytest.raises(SystemExit) as ended:
+        MAIN[program](['--print-completion', 'bash'])
+    assert ended.value.code == 0
+    script = capsys.readouterr().out
     printed = _typed_in_bash(keys, tmp_path, f'{script}\n{program}() {{ echo "ran {program} $*"; }}\n')
     assert f'ran {line}' in [' '.join(text.split()) for text in printed.splitlines()], printed

@@ -24,6 +24,7 @@ from placement.db import migration
 from placement.web.context import RequestContext
 from placement.web.operation import Operation
 from tests.support import applications, fixtures
+from tests.support.http_client import send_request
 
 ORIGIN = 'https://dashboard.example.com'
 Load = Callable[..., deploy.Application]
@@ -46,21 +47,6 @@ def load(tmp_path: pathlib.Path) -> Iterator[Load]:
         yield build
 
 
-def _send(
-    app: deploy.Application, path: str, method: str = 'GET', token: str | None = 'admin', **headers: str
-) -> webob.Response:
-    req = webob.Request.blank(path, method=method)
-    if token is not None:
-        req.headers['X-Auth-Token'] = token
-    req.headers.update({name.replace('_', '-'): value for name, value in headers.items()})
-    response = req.get_response(app)
-    assert response.headers['x-openstack-request-id'].startswith('req-')
-    return response
-
-
-LATEST = {'OpenStack_API_Version': 'placement latest'}
-
-
 @pytest.mark.parametrize('path', ['/unknown', '/resource_providers/unknown', '/allocation_candidates'])
 def test_errors_do_not_wait_for_the_garbage_collector(load: Load, path: str) -> None:
     """An error refers by its traceback to everything that the request read, so it must not refer to itself."""
@@ -68,7 +54,7 @@ def test_errors_do_not_wait_for_the_garbage_collector(load: Load, path: str) -> 
     gc.collect()
     gc.disable()
     try:
-        assert _send(app, path, **LATEST).status_int in (400, 404)
+        assert send_request(app, 'GET', path).status_int in (400, 404)
         assert not any(isinstance(item, exc.HTTPException | exception.PlacementError) for item in gc.get_objects())
     finally:
         gc.enable()
@@ -101,13 +87,13 @@ def test_the_root_below_a_prefix_needs_no_token(load: Load) -> None:
     ],
 )
 def test_paths_and_names_that_cannot_exist_are_404(load: Load, path: str) -> None:
-    response = _send(load(), path, **LATEST)
+    response = send_request(load(), 'GET', path)
     assert response.status_code == 404
     assert response.json['errors'][0]['title'] == 'Not Found'
 
 
 def test_a_method_that_no_path_has_is_405(load: Load) -> None:
-    response = _send(load(), '/resource_classes', 'BREW', **LATEST)
+    response = send_request(load(), 'BREW', '/resource_classes')
     assert (response.status_code, response.headers['Allow']) == (405, 'GET, POST')
 
 
@@ -126,7 +112,7 @@ def test_an_encoded_slash_is_no_separator_where_the_server_passes_the_raw_path(l
 
 @pytest.mark.parametrize('length', ['x', '-1', '1.5', '0x10', '1_0', '9' * 5000])
 def test_a_content_length_is_an_integer(load: Load, length: str) -> None:
-    response = _send(load(), '/', Content_Length=length, Content_Type='text/plain')
+    response = send_request(load(), 'GET', '/', **{'Content-Length': length, 'Content-Type': 'text/plain'})
     assert response.status_code == 400
     assert 'content-length header must be an integer' in response.json['errors'][0]['detail']
 
@@ -134,7 +120,7 @@ def test_a_content_length_is_an_integer(load: Load, length: str) -> None:
 @pytest.mark.parametrize('length', ['', '0'])
 def test_a_request_without_a_body_needs_no_content_type(load: Load, length: str) -> None:
     """uWSGI gives an empty length to such requests."""
-    assert _send(load(), '/', Content_Length=length).status_code == 200
+    assert send_request(load(), 'GET', '/', **{'Content-Length': length}).status_code == 200
 
 
 def _post(app: deploy.Application, body: bytes, *, chunked: bool) -> webob.Response:
@@ -182,12 +168,12 @@ def test_a_truncated_body_is_400(load: Load) -> None:
 
 @pytest.mark.parametrize('coding', ['gzip, chunked', 'chunked, gzip', 'identity', ''])
 def test_a_transfer_encoding_other_than_chunked_is_rejected(load: Load, coding: str) -> None:
-    response = _send(load(), '/', Transfer_Encoding=coding)
+    response = send_request(load(), 'GET', '/', **{'Transfer-Encoding': coding})
     assert response.status_code == 400
     assert response.json['errors'][0]['detail'].endswith(
         '\n\n transfer-encoding header must be chunked, and nothing else'
     )
-    assert _send(load(), '/', Transfer_Encoding='Chunked').status_code == 200
+    assert send_request(load(), 'GET', '/', **{'Transfer-Encoding': 'Chunked'}).status_code == 200
 
 
 # The application ----------------------------------------------------------------------------------------------
@@ -198,13 +184,13 @@ def test_two_applications_in_one_process_share_nothing(load: Load, tmp_path: pat
     policy_file.write_text('"placement:resource_providers:list": ""\n')
     first = load(cors={'allowed_origin': ['*']}, placement={'policy_file': str(policy_file)})
     other = load()
-    assert _send(first, '/resource_providers', token='user').status_code == 200
-    assert _send(other, '/resource_providers', token='user').status_code == 403
-    assert _send(first, '/', Origin=ORIGIN).headers['Access-Control-Allow-Origin'] == '*'
-    assert 'Access-Control-Allow-Origin' not in _send(other, '/', Origin=ORIGIN).headers
+    assert send_request(first, 'GET', '/resource_providers', **{'X-Auth-Token': 'user'}).status_code == 200
+    assert send_request(other, 'GET', '/resource_providers', **{'X-Auth-Token': 'user'}).status_code == 403
+    assert send_request(first, 'GET', '/', Origin=ORIGIN).headers['Access-Control-Allow-Origin'] == '*'
+    assert 'Access-Control-Allow-Origin' not in send_request(other, 'GET', '/', Origin=ORIGIN).headers
     assert _post(first, b'{"name": "a"}', chunked=False).status_code == 201
-    assert len(_send(first, '/resource_providers').json['resource_providers']) == 1
-    assert _send(other, '/resource_providers').json['resource_providers'] == []
+    assert len(send_request(first, 'GET', '/resource_providers').json['resource_providers']) == 1
+    assert send_request(other, 'GET', '/resource_providers').json['resource_providers'] == []
 
 
 def test_a_policy_file_replaced_by_one_of_equal_size_and_time_is_read(load: Load, tmp_path: pathlib.Path) -> None:
@@ -213,22 +199,22 @@ def test_a_policy_file_replaced_by_one_of_equal_size_and_time_is_read(load: Load
         path.write_text(f'"placement:resource_providers:list": "role:{role} or user_id:{role}"\n')
         os.utime(path, ns=(10**18, 10**18))
     app = load(placement={'policy_file': str(file)})
-    assert _send(app, '/resource_providers', token='role_a').status_code == 200
+    assert send_request(app, 'GET', '/resource_providers', **{'X-Auth-Token': 'role_a'}).status_code == 200
     other.replace(file)
-    assert _send(app, '/resource_providers', token='role_a').status_code == 403
-    assert _send(app, '/resource_providers', token='role_b').status_code == 200
+    assert send_request(app, 'GET', '/resource_providers', **{'X-Auth-Token': 'role_a'}).status_code == 403
+    assert send_request(app, 'GET', '/resource_providers', **{'X-Auth-Token': 'role_b'}).status_code == 200
 
 
 def test_proxy_headers_count_only_when_enabled(load: Load) -> None:
     headers = {
-        'X_Forwarded_Proto': 'https',
-        'X_Forwarded_Host': 'api.example.com',
-        'X_Forwarded_Prefix': '/placement',
+        'X-Forwarded-Proto': 'https',
+        'X-Forwarded-Host': 'api.example.com',
+        'X-Forwarded-Prefix': '/placement',
     }
-    plain = _send(load(), '/traits/CUSTOM_A', 'PUT', **headers, **LATEST)
+    plain = send_request(load(), 'PUT', '/traits/CUSTOM_A', **headers)
     assert plain.headers['Location'] == 'http://localhost/traits/CUSTOM_A'
     app = load(oslo_middleware={'enable_proxy_headers_parsing': True})
-    proxied = _send(app, '/traits/CUSTOM_A', 'PUT', **headers, **LATEST)
+    proxied = send_request(app, 'PUT', '/traits/CUSTOM_A', **headers)
     assert proxied.headers['Location'] == 'https://api.example.com/placement/traits/CUSTOM_A'
 
 
@@ -278,7 +264,7 @@ def test_exceptions_of_handlers_are_error_documents(
 ) -> None:
     declared = handler.PlacementHandler({'/usages': {'GET': _faulty(fault)}})
     monkeypatch.setattr(handler, 'PlacementHandler', lambda _declarations: declared)
-    response = _send(load(), '/usages', **LATEST)
+    response = send_request(load(), 'GET', '/usages')
     (error,) = response.json['errors']
     assert (response.status_code, error['status'], error['title']) == (status, status, title)
     assert error['code'] == 'placement.undefined_code'
