@@ -59,8 +59,10 @@ def load(tmp_path: Path) -> Load:
 
 @pytest.fixture
 def conf(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
-    """Options of an application with metrics."""
+    """Options of an application with metrics, and with one connection to its database."""
     conf.set_override('bind', '127.0.0.1:1', group='metrics')
+    for name, value in {'max_pool_size': 1, 'max_overflow': 0, 'pool_timeout': 1}.items():
+        conf.set_override(name, value, group='placement_database')
     return conf
 
 
@@ -80,13 +82,13 @@ def _beyond_zero(app: deploy.Application, name: str) -> dict[tuple[str, ...], fl
 
 
 def test_requests_are_counted_by_route_method_microversion_and_status(app: deploy.Application) -> None:
-    http_client.send_request(app, 'GET', '/')
+    send_request(app, 'GET', '/')
     for uuid in ('a', 'b'):
-        http_client.send_request(app, 'GET', f'/resource_providers/{uuid}')
-    http_client.send_request(app, 'POST', '/traits')
+        send_request(app, 'GET', f'/resource_providers/{uuid}')
+    send_request(app, 'POST', '/traits')
     # Values that clients invent are no labels.
-    http_client.send_request(app, 'GET', '/no/such/thing')
-    http_client.send_request(app, 'PURR', '/traits')
+    send_request(app, 'GET', '/no/such/thing')
+    send_request(app, 'PURR', '/traits')
     webob.Request.blank('/traits').get_response(app)
     assert _values(app, 'placement_requests_total') == {
         ('/', 'GET', '1.29', '200'): 1,
@@ -104,7 +106,7 @@ def test_claims_and_searches_are_counted(app: deploy.Application, conf: cfg.Conf
     provider, _other = (http_client.create_provider(app, VCPU=4) for _ in range(2))
     for number, amount in enumerate((3, 3, 2**31)):
         body = http_client.claim_body({provider: {'VCPU': amount}})
-        http_client.send_request(app, 'PUT', f'/allocations/00000000-0000-4000-8000-{number:012}', body)
+        send_request(app, 'PUT', f'/allocations/00000000-0000-4000-8000-{number:012}', body)
     assert _beyond_zero(app, 'placement_claims_total') == {('accepted',): 1, ('capacity',): 1, ('units',): 1}
     for amount in (1, 2):
         http_client.demand(app, 'GET', f'/allocation_candidates?resources=VCPU:{amount}')
@@ -200,45 +202,51 @@ def test_other_paths_of_the_listener_are_404(app: deploy.Application) -> None:
 # Health checks ----------------------------------------------------------------------------------------------
 
 
-def test_health_paths_are_unknown_unless_configured(load: Load) -> None:
-    app = deploy.loadapp(load())
+def test_health_paths_are_unknown_unless_configured(app: deploy.Application) -> None:
     assert webob.Request.blank('/healthcheck').get_response(app).status_code == 401
-    assert http_client.send_request(app, 'GET', '/healthcheck').status_code == 404
-    app.db.dispose()
+    assert send_request(app, 'GET', '/healthcheck').status_code == 404
 
 
 @pytest.mark.parametrize('method', ['GET', 'HEAD'])
 @pytest.mark.parametrize('path', ['/health', '/health/ready'])
-def test_health_is_answered_without_token(load: Load, method: str, path: str) -> None:
-    app = deploy.loadapp(load(healthcheck={'path': '/health'}))
-    response = webob.Request.blank(path, method=method).get_response(app)
+def test_health_is_answered_without_token(tmp_path: Path, method: str, path: str) -> None:
+    with applications.application(tmp_path / 'placement.sqlite', healthcheck={'path': '/health'}) as app:
+        response = webob.Request.blank(path, method=method).get_response(app)
+        assert webob.Request.blank(path, method='POST').get_response(app).status_code == 401
     assert (response.status_code, response.text) == (200, 'OK\n' if method == 'GET' else '')
     assert response.headers['Content-Length'] == '3'
-    assert webob.Request.blank(path, method='POST').get_response(app).status_code == 401
-    app.db.dispose()
 
 
-def test_not_ready_without_database_or_tables_but_alive(load: Load, tmp_path: Path) -> None:
-    for file, trouble in (('/nowhere/x', 'The database cannot be reached.\n'), (f'{tmp_path}/empty', None)):
-        database = {'connection': f'sqlite:///{file}', 'sync_on_startup': False}
-        app = deploy.loadapp(load(placement_database=database, healthcheck={'path': '/health'}))
+#: Options of an application that does not create its schema, and whose health can be requested.
+CHECKED: dict[str, dict[str, Any]] = {
+    'placement_database': {'sync_on_startup': False},
+    'healthcheck': {'path': '/health'},
+}
+
+
+@pytest.mark.parametrize(
+    ('file', 'problem'),
+    [
+        ('not/there', 'The database cannot be reached.\n'),
+        ('empty', 'The database does not have the expected tables.\n'),
+    ],
+)
+def test_not_ready_without_database_or_tables_but_alive(tmp_path: Path, file: str, problem: str) -> None:
+    with applications.application(tmp_path / file, **CHECKED) as app:
         ready = webob.Request.blank('/health/ready').get_response(app)
-        assert ready.status_code == 503
-        assert ready.text == (trouble or 'The database does not have the expected tables.\n')
+        assert (ready.status_code, ready.text) == (503, problem)
         assert webob.Request.blank('/health').get_response(app).status_code == 200
-        app.db.dispose()
 
 
-def test_not_ready_while_the_providers_cannot_be_loaded(load: Load, tmp_path: Path) -> None:
-    with applications.application(tmp_path / 'placement.sqlite') as synchronized, synchronized.db.engine.begin() as tx:
-        tx.exec_driver_sql('ALTER TABLE placement_aggregates RENAME TO away')
-    app = deploy.loadapp(load(placement_database={'sync_on_startup': False}, healthcheck={'path': '/health'}))
-    ready = webob.Request.blank('/health/ready').get_response(app)
-    assert (ready.status_code, ready.text) == (503, 'The provider cache cannot be loaded.\n')
+def test_not_ready_while_the_providers_cannot_be_loaded(app: deploy.Application, tmp_path: Path) -> None:
     with app.db.engine.begin() as tx:
-        tx.exec_driver_sql('ALTER TABLE away RENAME TO placement_aggregates')
-    assert webob.Request.blank('/health/ready').get_response(app).status_code == 200
-    app.db.dispose()
+        tx.exec_driver_sql('ALTER TABLE placement_aggregates RENAME TO away')
+    with applications.application(tmp_path / 'placement.sqlite', **CHECKED) as unready:
+        ready = webob.Request.blank('/health/ready').get_response(unready)
+        assert (ready.status_code, ready.text) == (503, 'The provider cache cannot be loaded.\n')
+        with app.db.engine.begin() as tx:
+            tx.exec_driver_sql('ALTER TABLE away RENAME TO placement_aggregates')
+        assert webob.Request.blank('/health/ready').get_response(unready).status_code == 200
 
 
 def test_ready_with_a_read_only_database() -> None:
@@ -268,17 +276,6 @@ def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:
 # The documentation ----------------------------------------------------------------------------------------
 
 
-def _exercised(db: Database) -> Metrics:
-    """Counters in which each metric has counted something, so that each has its labels."""
-    counts = Metrics()
-    counts.initialize([('/', 'GET')], ['candidates'])
-    counts.instrument(db.engine, 1)
-    counts.request_started()
-    counts.request_finished('/', 'GET', '1.0', 200, 0.1)
-    counts.update_saturation()
-    return counts
-
-
 def test_files_that_a_starting_process_has_not_filled_are_skipped(tmp_path: Path) -> None:
     (tmp_path / 'counter_0.db').touch()
     names = [family.name for family in processes.registry(str(tmp_path)).collect()]
@@ -290,8 +287,15 @@ def test_metrics_and_their_labels_are_documented(context: RequestContext, load: 
     set_aggregates(provider, [AGGREGATE], increment_generation=False)
     number = processes.ProcessNumber(tmp_path)
     assert number() == 0
+    # Each metric counts something, so that it has its labels.
+    counts = Metrics()
+    counts.initialize([('/', 'GET')], ['candidates'])
+    counts.instrument(context.db.engine, 1)
+    counts.request_started()
+    counts.request_finished('/', 'GET', '1.0', 200, 0.1)
+    counts.update_saturation()
     exported = [
-        *_exercised(context.db).registry.collect(),
+        *counts.registry.collect(),
         *DatabaseCollector(
             context.db,
             ProviderCache(context.db),
@@ -311,17 +315,6 @@ def test_metrics_and_their_labels_are_documented(context: RequestContext, load: 
 
 
 SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i){} FROM n'
-
-
-@pytest.fixture
-def counted(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
-    """An application with one connection to its database."""
-    conf.set_override('max_pool_size', 1, group='placement_database')
-    conf.set_override('max_overflow', 0, group='placement_database')
-    conf.set_override('pool_timeout', 1, group='placement_database')
-    application = deploy.loadapp(conf)
-    yield application
-    application.db.dispose()
 
 
 def _metrics(app: deploy.Application) -> Metrics:
@@ -345,83 +338,83 @@ def _answered(app: deploy.Application) -> None:
 
 @pytest.mark.parametrize('fails', [False, True])
 @pytest.mark.parametrize('kind', ['question', 'transaction'])
-def test_the_time_of_statements_is_spent_on_the_database(counted: deploy.Application, kind: str, fails: bool) -> None:
+def test_the_time_of_statements_is_spent_on_the_database(app: deploy.Application, kind: str, fails: bool) -> None:
     # The overflow is found with the row, after the slow part.
     statement = sa.text(SLOW.format(' + abs(-9223372036854775807 - 1)' if fails else ''))
 
     def read_slowly() -> None:
         if kind == 'question':
-            counted.db.fetch_all(statement)
+            app.db.fetch_all(statement)
         else:
-            with counted.db.reader() as connection:
+            with app.db.reader() as connection:
                 connection.execute(statement)
 
-    counted.db.metrics.request_started()
+    app.db.metrics.request_started()
     started = time.perf_counter()
     with pytest.raises((sa.exc.DBAPIError, db_exc.DBError)) if fails else contextlib.nullcontext():
         read_slowly()
     elapsed = time.perf_counter() - started
-    _answered(counted)
-    assert 0.5 * elapsed < _phase(counted, 'database') <= elapsed
+    _answered(app)
+    assert 0.5 * elapsed < _phase(app, 'database') <= elapsed
 
 
 def test_the_time_of_a_commit_is_spent_on_the_database(
-    counted: deploy.Application, monkeypatch: pytest.MonkeyPatch
+    app: deploy.Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(_self: Any, connection: Any) -> None:
         time.sleep(0.1)
         connection.commit()
 
-    monkeypatch.setattr(type(counted.db.engine.dialect), 'do_commit', slow)
-    counted.db.metrics.request_started()
-    with counted.db.reader() as connection:
+    monkeypatch.setattr(type(app.db.engine.dialect), 'do_commit', slow)
+    app.db.metrics.request_started()
+    with app.db.reader() as connection:
         connection.exec_driver_sql('SELECT 1')
-    _answered(counted)
-    assert _phase(counted, 'database') >= 0.1
+    _answered(app)
+    assert _phase(app, 'database') >= 0.1
 
 
-def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately(counted: deploy.Application) -> None:
+def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately(app: deploy.Application) -> None:
     def waits() -> None:
-        counted.db.metrics.request_started()
+        app.db.metrics.request_started()
         with pytest.raises(exception.DatabaseUnavailable):
-            counted.db.fetch_all(sa.text('SELECT 1'))
-        _answered(counted)
+            app.db.fetch_all(sa.text('SELECT 1'))
+        _answered(app)
 
-    metrics = _metrics(counted)
-    with counted.db.engine.connect():
+    metrics = _metrics(app)
+    with app.db.engine.connect():
         waiter = threading.Thread(target=waits)
         waiter.start()
         wait_until(lambda: metrics.waiting_threads.count)
         metrics.update_saturation()
-        assert _value(counted, 'placement_database_connections_waiting', pool='database') == 1
-        assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 1
-        assert _value(counted, 'placement_database_connections', pool='database', field='limit') == 1
-        assert _value(counted, 'placement_threads_busy') == 1
+        assert _value(app, 'placement_database_connections_waiting', pool='database') == 1
+        assert _value(app, 'placement_database_connections', pool='database', field='in_use') == 1
+        assert _value(app, 'placement_database_connections', pool='database', field='limit') == 1
+        assert _value(app, 'placement_threads_busy') == 1
         waiter.join()
     metrics.update_saturation()
-    assert _value(counted, 'placement_database_connections_waiting', pool='database') == 0
-    assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 0
-    assert _value(counted, 'placement_threads_busy') == 0
-    assert _phase(counted, 'connection') >= 0.9
-    assert _phase(counted, 'database') < 0.5
+    assert _value(app, 'placement_database_connections_waiting', pool='database') == 0
+    assert _value(app, 'placement_database_connections', pool='database', field='in_use') == 0
+    assert _value(app, 'placement_threads_busy') == 0
+    assert _phase(app, 'connection') >= 0.9
+    assert _phase(app, 'database') < 0.5
 
 
-def test_the_load_is_sampled_by_a_thread_and_server_errors_are_counted(counted: deploy.Application) -> None:
-    registry, labels = _metrics(counted).registry, {'pool': 'database', 'field': 'in_use'}
-    with counted.db.engine.connect():
-        response = send_request(counted, 'GET', '/allocation_candidates?resources=VCPU:1')
+def test_the_load_is_sampled_by_a_thread_and_server_errors_are_counted(app: deploy.Application) -> None:
+    registry, labels = _metrics(app).registry, {'pool': 'database', 'field': 'in_use'}
+    with app.db.engine.connect():
+        response = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:1')
         wait_until(lambda: registry.get_sample_value('placement_database_connections', labels) == 1)
     assert response.status_code == 503
-    assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
+    assert _value(app, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
 
 
-def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Application) -> None:
-    assert _value(counted, 'placement_server_errors_total', route='/allocations', status='503') == 0
-    assert _value(counted, 'placement_request_duration_seconds_count', route='/allocations', method='POST') == 0
-    assert _value(counted, 'placement_claims_total', result='capacity') == 0
-    assert _value(counted, 'placement_transaction_retries_total', reason='DBDeadlock') == 0
-    assert _value(counted, 'placement_allocation_candidates_truncated_total', limit='request_steps') == 0
-    assert _phase(counted, 'keystone') == 0
+def test_counts_begin_at_zero_where_the_labels_are_known(app: deploy.Application) -> None:
+    assert _value(app, 'placement_server_errors_total', route='/allocations', status='503') == 0
+    assert _value(app, 'placement_request_duration_seconds_count', route='/allocations', method='POST') == 0
+    assert _value(app, 'placement_claims_total', result='capacity') == 0
+    assert _value(app, 'placement_transaction_retries_total', reason='DBDeadlock') == 0
+    assert _value(app, 'placement_allocation_candidates_truncated_total', limit='request_steps') == 0
+    assert _phase(app, 'keystone') == 0
 
 
 def test_the_gauges_of_an_ended_process_are_removed_and_its_counts_continue(tmp_path: Path) -> None:
