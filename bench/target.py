@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import pathlib
-import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -124,9 +122,7 @@ class Target:
             yield service._replace(start_seconds=time.monotonic() - started)
         finally:
             # Its database is dropped also. A server that has ended by itself is reported by those who wait for it.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(server.process.pid, signal.SIGKILL)
-            server.process.wait()
+            server.kill()
 
     def encode(self, request: Request) -> bytes:
         """Return the bytes of a request, at the microversion of the run unless it has one of its own."""

@@ -445,7 +445,7 @@ def all_came_up(database_urls: Iterable[str], directory: pathlib.Path) -> None:
     """Servers that start at once on an empty database, one for each URL, become ready with the same standard names."""
     started = [servers.launch(url, directory, workers=1, threads=2, metrics=False) for url in database_urls]
     traits, classes = set(), set()
-    with servers.ready(started):
+    with servers.ready(*started):
         for server in started:
             with contextlib.closing(Client([server.url], token='admin')) as client:
                 traits.add(tuple(sorted(fleet.demand(client, 'GET', '/traits')['traits'])))

@@ -1,4 +1,4 @@
-"""What tests beside real servers share: virtual environments for these, and processes that end with the test."""
+"""What tests beside real servers share: their programs and virtual environments, and commands that must succeed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import functools
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -19,8 +18,7 @@ import httpx
 import pytest
 
 import placement
-from tests.support import stages
-from tests.support.waiting import wait_until
+from tests.support import servers, stages
 
 #: Longer than an installation, and than any other command, takes on a busy machine.
 INSTALL_SECONDS = 600
@@ -86,11 +84,6 @@ def taken_port() -> Iterator[int]:
         yield int(listener.getsockname()[1])
 
 
-def clean_environ(**extra: str) -> dict[str, str]:
-    """The variables of this process without any ``OS_*``, plus ``extra``."""
-    return {name: value for name, value in os.environ.items() if not name.startswith('OS_')} | extra
-
-
 def run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str:
     """Run a command to its end and return its standard output. The test fails when the command does."""
     ran = subprocess.run(
@@ -99,7 +92,7 @@ def run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str
         capture_output=True,
         text=True,
         timeout=INSTALL_SECONDS,
-        env=clean_environ() if environ is None else dict(environ),
+        env=servers.clean_environ() if environ is None else dict(environ),
     )
     if ran.returncode:
         pytest.fail(f'{" ".join(command)} ended with {ran.returncode}:\n{ran.stdout[-2000:]}{ran.stderr[-4000:]}')
@@ -111,66 +104,3 @@ def import_path() -> str:
     return os.pathsep.join(
         dict.fromkeys(path for path in [ROOT, *sys.path] if path == ROOT or path.endswith('site-packages'))
     )
-
-
-@contextlib.contextmanager
-def running(
-    command: Sequence[str],
-    url: str,
-    log: pathlib.Path,
-    environ: Mapping[str, str],
-    pass_fds: Sequence[int] = (),
-    uds: pathlib.Path | None = None,
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server until the block ends; enter the block when ``url`` answers, whatever the status.
-
-    ``uds`` is the Unix socket to ask on, when it does not listen on a port. The server inherits ``pass_fds``. Its
-    output goes to ``log``. It gets a session of its own, so that its workers end with it.
-    """
-    with open(log, 'ab') as output:
-        process = subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=dict(environ),
-            cwd=log.parent,
-            start_new_session=True,
-            pass_fds=tuple(pass_fds),
-        )
-    try:
-        _wait_until_it_answers(process, url, uds, log)
-        yield process
-    finally:
-        _end(process)
-
-
-def _wait_until_it_answers(
-    process: subprocess.Popen[bytes], url: str, uds: pathlib.Path | None, log: pathlib.Path
-) -> None:
-    with httpx.Client(transport=httpx.HTTPTransport(uds=str(uds) if uds else None)) as client:
-
-        def answers() -> bool:
-            with contextlib.suppress(httpx.TransportError):
-                if uds is None or _is_listening(uds):
-                    client.get(url)
-                    return True
-            return process.poll() is not None
-
-        wait_until(answers, lambda: f'{process.args!r} answers at {url}:\n{log.read_text()[-4000:]}', pause=0.1)
-    if process.poll() is not None:
-        pytest.fail(f'{process.args!r} ended:\n{log.read_text()[-4000:]}')
-
-
-def _is_listening(uds: pathlib.Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(uds)) == 0
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(30)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)

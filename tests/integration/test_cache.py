@@ -25,7 +25,7 @@ def pair(
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
     url = setting.session_url(database)
     started = [servers.launch(url, directory, workers=1, metrics=False) for _ in range(2)]
-    with servers.ready(started):
+    with servers.ready(*started):
         yield started
 
 

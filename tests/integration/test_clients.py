@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import openstack
 import pytest
 
-from tests.integration import races, services
+from tests.integration import races
 from tests.support import servers
 from tests.support.history import fleet
 from tests.support.history.client import Client
 
-BIN = Path(sys.executable).parent
 BAD_CLASS = (
     "JSON does not validate: 'fake_class' does not match '^CUSTOM_[A-Z0-9_]+$' (Failed validating 'pattern' in"
     " schema['properties']['name'], on instance['name'])"
@@ -38,7 +35,7 @@ class Shell:
     """The ``openstack`` command on one service, with the output as data."""
 
     def __init__(self, url: str, version: str = '1.29') -> None:
-        self.environ = services.clean_environ(
+        self.environ = servers.clean_environ(
             PYTHONWARNINGS='ignore',
             OS_AUTH_TYPE='admin_token',
             OS_ENDPOINT=url,
@@ -49,7 +46,7 @@ class Shell:
     def run(self, *words: str, commands: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         """Run ``openstack <words>``, without words on commands; return the ended process, whatever its exit code."""
         return subprocess.run(
-            [str(BIN / 'openstack'), *words],
+            [str(servers.BIN / 'openstack'), *words],
             input='\n'.join(commands),
             check=False,
             capture_output=True,

@@ -41,7 +41,6 @@ def server(directory: pathlib.Path) -> Iterator[Server]:
 
 def scrape(server: Server) -> str:
     """The text of the metrics."""
-    assert server.metrics_url is not None
     with urllib.request.urlopen(server.metrics_url, timeout=SECONDS) as answer:
         return str(answer.read().decode())
 
@@ -81,7 +80,6 @@ def test_an_exporter_that_was_killed_is_started_again(server: Server) -> None:
 
 
 def test_without_the_option_there_is_no_page(server: Server) -> None:
-    assert server.metrics_url is not None
     with pytest.raises(urllib.error.HTTPError, match='404'):
         urllib.request.urlopen(server.metrics_url.replace('/metrics', '/page'), timeout=SECONDS)
 
@@ -113,7 +111,6 @@ def test_reloads_leave_no_files_and_lose_no_counts(server: Server, directory: pa
 
 
 def test_idle_connections_keep_neither_threads_nor_descriptors(server: Server) -> None:
-    assert server.metrics_url is not None
     address = ('127.0.0.1', int(server.metrics_url.split(':')[2].split('/')[0]))
     exporter = server.exporter()
     assert exporter is not None

@@ -56,7 +56,7 @@ def fleet_of_servers(
     first, *follower_urls = (url.render_as_string(hide_password=False) for url in node_urls)
     with servers.serving(first, directory, environment=SETTINGS) as leader:
         followers = [servers.launch(url, directory, environment=SETTINGS) for url in follower_urls]
-        with servers.ready(followers):
+        with servers.ready(*followers):
             yield [leader, *followers]
 
 

@@ -95,7 +95,7 @@ def services(urls: list[sa.URL], tmp_path_factory: pytest.TempPathFactory) -> It
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
     with servers.serving(_text(urls[0]), directory) as first:
         followers = [servers.launch(_text(url), directory) for url in urls[1:]]
-        with servers.ready(followers):
+        with servers.ready(*followers):
             yield [server.url for server in (first, *followers)]
 
 

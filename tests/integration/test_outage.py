@@ -127,7 +127,7 @@ def test_an_outage_at_the_start(
     with contextlib.ExitStack() as stack:
         stack.callback(private_server.start)
         started = servers.launch(database.render_as_string(hide_password=False), tmp_path, environment=options)
-        stack.enter_context(servers.ready([started]))
+        stack.enter_context(servers.ready(started))
         client = stack.enter_context(contextlib.closing(Client([started.url], token='admin')))
         assert {client.request('GET', path).status for path in SEARCHES} == {503}
         private_server.start()

@@ -90,7 +90,7 @@ def environ(tmp_path: pathlib.Path) -> dict[str, str]:
     with applications.database(connection) as db:
         db.sync()
         clouds.create_cloud(db, clouds.nested())
-    return services.clean_environ(OS_PLACEMENT_CONFIG_DIR=str(tmp_path), OS_PLACEMENT_DATABASE__CONNECTION=connection)
+    return servers.clean_environ(OS_PLACEMENT_CONFIG_DIR=str(tmp_path), OS_PLACEMENT_DATABASE__CONNECTION=connection)
 
 
 def test_the_command_follows_what_the_service_writes_until_it_is_interrupted(
@@ -99,7 +99,7 @@ def test_the_command_follows_what_the_service_writes_until_it_is_interrupted(
     address = f'127.0.0.1:{servers.free_port()}'
     log = tmp_path / 'page.log'
     with (
-        services.running([MANAGE, 'page', '--bind', address], f'http://{address}/', log, environ) as process,
+        servers.running([MANAGE, 'page', '--bind', address], f'http://{address}/', log, environ) as page,
         servers.serving(environ['OS_PLACEMENT_DATABASE__CONNECTION'], tmp_path, metrics=False) as service,
     ):
         assert services.fetch('GET', f'http://{address}/?format=json').json()['providers'] == 21
@@ -107,8 +107,8 @@ def test_the_command_follows_what_the_service_writes_until_it_is_interrupted(
             fleet.demand(client, 'POST', '/resource_providers', {'name': 'newcomer'})
         assert services.fetch('GET', f'http://{address}/trees?q=newcomer&format=json').json()['total'] == 1
         assert services.fetch('GET', f'http://{address}/', headers={'Host': 'rebound.example'}).status_code == 421
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        page.process.send_signal(signal.SIGINT)
+        assert page.process.wait(60) == 0
     assert log.read_text() == f'The page is at http://{address}/ until Ctrl-C.\n'
 
 
@@ -149,7 +149,6 @@ def test_a_taken_port_is_one_line(environ: dict[str, str]) -> None:
 def test_the_listener_of_the_metrics_can_serve_the_page(tmp_path: pathlib.Path) -> None:
     connection = f'sqlite:///{tmp_path}/placement.sqlite'
     with servers.serving(connection, tmp_path, environment={'OS_METRICS__PAGE': 'true'}) as server:
-        assert server.metrics_url is not None
         fetch = functools.partial(services.fetch, 'GET')
         page = server.metrics_url.replace('/metrics', '/page')
         assert 'href="/page/trees"' in fetch(page).raise_for_status().text

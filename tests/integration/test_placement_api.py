@@ -16,16 +16,20 @@ from importlib import metadata
 
 import pytest
 
-from tests.integration import api_process, services
-from tests.integration.api_process import SECONDS, Service, answer, request
 from tests.support import preforked, servers
+from tests.support.raw_http import answer, request
+from tests.support.servers import SECONDS, Server
 from tests.support.waiting import wait_until
 
 
 def _environment(**variables: str) -> dict[str, str]:
     """The environment of this process without settings of the service, and with warnings turned into errors."""
     # gunicorn does not close its copy of an inherited socket.
-    return services.clean_environ(**{'PYTHONWARNINGS': 'error,ignore::ResourceWarning', **variables})
+    return servers.clean_environ(**{'PYTHONWARNINGS': 'error,ignore::ResourceWarning', **variables})
+
+
+def _settings(directory: pathlib.Path) -> dict[str, str]:
+    return servers.settings(f'sqlite:///{directory}/placement.sqlite', directory)
 
 
 def _rejects(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
@@ -36,26 +40,26 @@ def _rejects(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
     return line
 
 
-def _run(directory: pathlib.Path, *arguments: str, **variables: str) -> contextlib.AbstractContextManager[Service]:
-    return api_process.running(directory, *arguments, environ=_environment(**variables))
+def _run(directory: pathlib.Path, *arguments: str, **variables: str) -> contextlib.AbstractContextManager[Server]:
+    return servers.ready(servers.start_api(directory, *arguments, environ=_environment(**variables)))
 
 
 @pytest.fixture(scope='module')
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """placement-api --dev in an empty directory."""
     with _run(tmp_path_factory.mktemp('dev'), '--dev') as service:
         yield service
 
 
-def test_dev_prints_where_everything_is_and_no_warnings(dev: Service) -> None:
+def test_dev_prints_where_everything_is_and_no_warnings(dev: Server) -> None:
     text = dev.log.read_text()
-    assert 'http://{}:{}'.format(*dev.address) in text
+    assert dev.url in text
     assert str(dev.log.parent / 'placement-dev.sqlite') in text
     for word in ('Warning', 'WARNING', 'ERROR', 'Traceback', 'gunicorn'):
         assert word not in text
 
 
-def test_each_request_is_one_short_line_of_the_log(dev: Service) -> None:
+def test_each_request_is_one_short_line_of_the_log(dev: Server) -> None:
     dev.send(request('GET', '/traits?name=in:CUSTOM_A'))
     (line,) = [line for line in dev.log.read_text().splitlines() if 'CUSTOM_A' in line]
     request_line = re.escape('127.0.0.1 "GET /traits?name=in:CUSTOM_A" status: 200')
@@ -63,11 +67,11 @@ def test_each_request_is_one_short_line_of_the_log(dev: Service) -> None:
 
 
 @pytest.fixture(scope='module')
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """placement-api with one worker of one thread, and the headers of CORS and of proxies."""
     directory = tmp_path_factory.mktemp('service')
     settings = {
-        **api_process.settings(directory),
+        **_settings(directory),
         'OS_CORS__ALLOWED_ORIGIN': 'http://dashboard',
         'OS_OSLO_MIDDLEWARE__ENABLE_PROXY_HEADERS_PARSING': 'true',
     }
@@ -75,7 +79,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-def test_all_lines_have_one_format(service: Service) -> None:
+def test_all_lines_have_one_format(service: Server) -> None:
     service.send(request('GET', '/traits?name=in:CUSTOM_B'))
     (worker,) = _workers(service)[-1:]
     service.process.send_signal(signal.SIGHUP)
@@ -89,7 +93,7 @@ def test_all_lines_have_one_format(service: Service) -> None:
     wait_until(lambda: _workers(service)[-1] != worker)
 
 
-def test_lines_about_a_request_have_its_id_and_nothing_that_its_headers_forge(service: Service) -> None:
+def test_lines_about_a_request_have_its_id_and_nothing_that_its_headers_forge(service: Server) -> None:
     """Also of requests that no user sent: one that is malformed, and a preflight of CORS."""
     forwarded = 'X-Forwarded-For: 2001:db8::7 "GET /forged" status: 200'
     responses = [
@@ -110,7 +114,7 @@ def test_lines_about_a_request_have_its_id_and_nothing_that_its_headers_forge(se
 
 
 @pytest.mark.parametrize('sent', [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: Service, sent: int) -> None:
+def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: Server, sent: int) -> None:
     """The signal arrives before the worker handles any itself; the master starts another one."""
     for _ in range(3):
         workers = _workers(service)
@@ -123,7 +127,7 @@ def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: Service, s
     wait_until(service.answers)
 
 
-def _workers(service: Service) -> list[int]:
+def _workers(service: Server) -> list[int]:
     return [int(pid) for pid in re.findall(r'Booting worker with pid: (\d+)', service.log.read_text())]
 
 
@@ -154,7 +158,7 @@ _CHUNKED = ('Content-Type: application/json', 'Transfer-Encoding: chunked')
     ],
     ids=range(8),
 )
-def test_malformed_requests_leave_no_traceback(dev: Service, request_bytes: bytes, status: int) -> None:
+def test_malformed_requests_leave_no_traceback(dev: Server, request_bytes: bytes, status: int) -> None:
     assert dev.send(request_bytes).status == status
     assert dev.answers()
     assert 'Traceback' not in dev.log.read_text()
@@ -206,7 +210,7 @@ def test_the_configuration_can_be_named_and_unknown_options_are_reported_once(tm
     with _run(tmp_path, '--workers', '2', *named, OS_PLACEMENT_CONFIG_DIR='/') as service:
         assert service.send(request('GET', '/traits')).status == 200
         # The process of the metrics has the same configuration.
-        exporter = Service(service.process, ('127.0.0.1', metrics), service.log)
+        exporter = Server(service.process, service.log, f'http://127.0.0.1:{metrics}')
         wait_until(lambda: exporter.answers('/healthcheck/ready'), service.log.read_text)
         service.process.send_signal(signal.SIGHUP)
         service.wait_for_line('Handling signal: hup')
@@ -222,8 +226,8 @@ def test_a_unix_socket_is_for_the_user_and_the_group(tmp_path: pathlib.Path) -> 
         f'[api]\nauth_strategy = noauth2\n[server]\nworkers = 2\nthreads = 3\n'
     )
     environ = _environment(OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
-    with api_process.running(tmp_path, environ=environ, unix=True) as service:
-        path = pathlib.Path(str(service.address))
+    with servers.ready(servers.start_api(tmp_path, environ=environ, unix=True)) as service:
+        path = pathlib.Path(service.socket_path or '')
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
         wait_until(lambda: len(_workers(service)) == 2)
     text = service.log.read_text()
@@ -305,13 +309,13 @@ def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path) -> Non
         'request = webob.Request.blank("/resource_providers", headers={"X-Auth-Token": "admin"})\n'
         'response = request.get_response(application)\n'
         'print(response.status_code, [name for name in sys.modules if name.startswith("eventlet")])\n',
-        **api_process.settings(tmp_path),
+        **_settings(tmp_path),
     )
     assert ended.stdout.splitlines()[-1] == '200 []', ended.stderr
 
 
 def test_wsgi_warns_if_nothing_serves_the_metrics(tmp_path: pathlib.Path) -> None:
-    settings = api_process.settings(tmp_path)
+    settings = _settings(tmp_path)
     bind, page = {'OS_METRICS__BIND': '127.0.0.1:1'}, {'OS_METRICS__PAGE': 'true'}
     for option in (bind, page):
         ended = _import_wsgi('import placement.wsgi', **settings, **option)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from placement.cmd import manage_page
-from tests.integration import services
 from tests.support import servers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,10 +35,8 @@ def _curl(line: str) -> str:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """The address and the first words of ``placement-api --dev``, on a free port instead of 8778."""
-    address = f'127.0.0.1:{servers.free_port()}'
-    command = [str(Path(sys.executable).parent / 'placement-api'), '--dev', '--bind', address]
-    with services.running(command, f'http://{address}/', tmp_path / 'service.log', services.clean_environ()):
-        yield address, (tmp_path / 'service.log').read_text()
+    with servers.ready(servers.start_api(tmp_path, '--dev', environ=servers.clean_environ())) as server:
+        yield server.url.removeprefix('http://'), server.log.read_text()
 
 
 @pytest.mark.operations

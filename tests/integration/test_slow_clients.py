@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 from placement.db import tables
-from tests.integration import api_process, services
-from tests.integration.api_process import PROGRAM, ROOT, SECONDS, Service, answer, request
-from tests.support import applications
+from tests.support import applications, servers
+from tests.support.raw_http import ROOT, answer, request
+from tests.support.servers import PROGRAM, SECONDS, Server
 from tests.support.waiting import wait_until
 
 #: No answer takes this number of seconds unless it waits for slow clients, whose time limit is 30 seconds.
@@ -45,22 +45,24 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 def _run(
     directory: pathlib.Path, *arguments: str, program: str = '', **variables: str
-) -> contextlib.AbstractContextManager[Service]:
+) -> contextlib.AbstractContextManager[Server]:
     """Run placement-api, or a program that ends as it."""
-    environ = services.clean_environ(**api_process.settings(directory), **variables)
+    environ = servers.clean_environ(
+        **servers.settings(f'sqlite:///{directory}/placement.sqlite', directory), **variables
+    )
     command = (sys.executable, '-c', program) if program else (PROGRAM,)
-    return api_process.running(directory, *arguments, environ=environ, command=command)
+    return servers.ready(servers.start_api(directory, *arguments, environ=environ, command=command))
 
 
 @pytest.fixture(scope='module')
-def service(directory: pathlib.Path) -> Iterator[Service]:
+def service(directory: pathlib.Path) -> Iterator[Server]:
     """A server of two workers with four threads each, and default options."""
     with _run(directory, '--workers=2', '--threads=4') as running:
         yield running
 
 
 @contextlib.contextmanager
-def _connected(service: Service, count: int, data: bytes = b'') -> Iterator[list[socket.socket]]:
+def _connected(service: Server, count: int, data: bytes = b'') -> Iterator[list[socket.socket]]:
     """Connections that have sent ``data``, and then neither send nor read."""
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(service.connect(data, receive_buffer=4096)) for _ in range(count)]
@@ -69,7 +71,7 @@ def _connected(service: Service, count: int, data: bytes = b'') -> Iterator[list
         yield connections
 
 
-def _slowest(service: Service) -> float:
+def _slowest(service: Server) -> float:
     """The seconds of the slowest of some requests, on new connections and on a kept one."""
     seconds = []
     with service.connect() as connection:
@@ -89,7 +91,7 @@ def _slowest(service: Service) -> float:
     [(60, HALF_HEADER), (60, HALF_BODY), (60, HALF_CHUNK), (1000, ROOT), (8, TRAITS * 20)],
     ids=['half headers', 'half bodies', 'half chunks', 'idle after an answer', 'not reading'],
 )
-def test_slow_clients_do_not_delay_others(service: Service, count: int, data: bytes) -> None:
+def test_slow_clients_do_not_delay_others(service: Server, count: int, data: bytes) -> None:
     with _connected(service, count, data):
         assert _slowest(service) < 2 * DELAYED_SECONDS
 
@@ -109,7 +111,7 @@ def test_the_limits_of_the_configuration_apply(directory: pathlib.Path) -> None:
             service.wait_for_line('because a limit was reached')
 
 
-def test_expect_100_continue_gets_100_continue(service: Service) -> None:
+def test_expect_100_continue_gets_100_continue(service: Server) -> None:
     head = HALF_BODY.partition(b'\r\n\r\n')[0].replace(b'1000', b'17') + b'\r\nExpect: 100-continue\r\n\r\n'
     with service.connect(head) as connection:
         assert connection.recv(65536) == b'HTTP/1.1 100 Continue\r\n\r\n'

@@ -16,32 +16,32 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.integration import api_process, services
-from tests.integration.api_process import ROOT, SECONDS, Service, answer
-from tests.support import applications
+from tests.support import applications, servers
+from tests.support.raw_http import ROOT, answer, request
+from tests.support.servers import SECONDS, Server
 from tests.support.waiting import wait_until
 
 
 @contextlib.contextmanager
-def _running(directory: pathlib.Path, *, workers: int, unix: bool = False) -> Iterator[Service]:
+def _running(directory: pathlib.Path, *, workers: int, unix: bool = False) -> Iterator[Server]:
     # A reload would wait for the lock of the tests if the service synchronized the schema.
     with applications.application(directory / 'placement.sqlite'):
         pass
-    settings = api_process.settings(directory)
-    settings['OS_PLACEMENT_DATABASE__CONNECTION'] += f'?timeout={SECONDS}'
-    environ = services.clean_environ(**(settings | {'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'false'}))
-    with api_process.running(directory, f'--workers={workers}', '--threads=4', environ=environ, unix=unix) as service:
+    settings = servers.settings(f'sqlite:///{directory}/placement.sqlite?timeout={SECONDS}', directory)
+    environ = servers.clean_environ(**(settings | {'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'false'}))
+    arguments = (f'--workers={workers}', '--threads=4')
+    with servers.ready(servers.start_api(directory, *arguments, environ=environ, unix=unix)) as service:
         yield service
 
 
 @contextlib.contextmanager
-def _request_in_flight(service: Service) -> Iterator[tuple[socket.socket, Callable[[], object]]]:
+def _request_in_flight(service: Server) -> Iterator[tuple[socket.socket, Callable[[], object]]]:
     """A request that waits for a lock in the database, and a function that releases the lock."""
     database = service.log.parent / 'placement.sqlite'
     with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as holder:
         holder.execute('BEGIN IMMEDIATE')
         body = json.dumps({'name': str(uuid.uuid4())}).encode()
-        with service.connect(api_process.request('POST', '/resource_providers', body)) as waiting:
+        with service.connect(request('POST', '/resource_providers', body)) as waiting:
             # A worker has it once its connection has been accepted, before the one that comes later.
             assert service.answers()
             assert _is_silent(waiting)
@@ -64,8 +64,8 @@ def test_clients_are_rejected_while_a_request_in_flight_is_finished(
         _request_in_flight(service) as (waiting, release),
     ):
         assert answer(idle).status == 200
-        if isinstance(service.address, str):
-            assert stat.S_IMODE(pathlib.Path(service.address).stat().st_mode) == 0o660
+        if service.socket_path:
+            assert stat.S_IMODE(pathlib.Path(service.socket_path).stat().st_mode) == 0o660
         service.process.send_signal(signal.SIGTERM)
         wait_until(lambda: not service.answers())
         assert _is_silent(waiting)
@@ -121,7 +121,7 @@ def test_a_reload_rejects_nobody_and_does_not_delay_a_stop_while_a_request_in_fl
             assert service.process.wait(SECONDS) == 0
 
 
-def _reload(service: Service) -> None:
+def _reload(service: Server) -> None:
     """Reload, and wait until one old worker has ended; the other one has the request."""
     old = service.workers()
     service.process.send_signal(signal.SIGHUP)

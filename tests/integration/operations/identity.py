@@ -130,10 +130,10 @@ def served(home: pathlib.Path) -> Iterator[Keystone]:
     """Bootstrap a Keystone in ``home`` and serve it on loopback until the block ends."""
     programs = services.environment('keystone', PACKAGES)
     root = f'http://127.0.0.1:{servers.free_port()}'
-    environ = services.clean_environ(OS_KEYSTONE_CONFIG_DIR=str(home), OS_KEYSTONE_CONFIG_FILES='keystone.conf')
+    environ = servers.clean_environ(OS_KEYSTONE_CONFIG_DIR=str(home), OS_KEYSTONE_CONFIG_FILES='keystone.conf')
     _bootstrap(programs, home, f'{root}/v3')
     home.joinpath('gunicorn.conf.py').write_text(textwrap.dedent(SERVER).format(bind=root.removeprefix('http://')))
-    with services.running([str(programs / 'gunicorn')], f'{root}/v3', home / 'keystone.log', environ):
+    with servers.running([str(programs / 'gunicorn')], f'{root}/v3', home / 'keystone.log', environ):
         keystone = Keystone(f'{root}/v3')
         _add_users(keystone)
         yield keystone

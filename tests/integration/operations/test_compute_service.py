@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.integration import services
-from tests.integration.operations import identity, placement_server
+from tests.integration.operations import identity
+from tests.support import servers
 
 #: Has the role ``service`` and no other.
 USER = 'nova'
@@ -32,14 +33,14 @@ def configuration(
     request: pytest.FixtureRequest, keystone: identity.Keystone, tmp_path: pathlib.Path
 ) -> Iterator[pathlib.Path]:
     """Nova's configuration file, for a running service whose newest microversion is the parameter."""
-    placement_server.write_configuration(
-        tmp_path,
+    environment = servers.variables(
         api={'auth_strategy': 'keystone'},
         keystone_authtoken=keystone.options('placement'),
         placement={'max_microversion': request.param},
     )
-    with placement_server.served(tmp_path) as (url, _):
-        lines = keystone.options(USER) | {'endpoint_override': url}
+    database = f'sqlite:///{tmp_path}/placement.sqlite'
+    with servers.serving(database, tmp_path, metrics=False, environment=environment) as server:
+        lines = keystone.options(USER) | {'endpoint_override': server.url}
         file = tmp_path / 'nova.conf'
         file.write_text('[placement]\n' + ''.join(f'{name} = {value}\n' for name, value in lines.items()))
         yield file
@@ -49,7 +50,7 @@ def run(python: str, *arguments: str) -> Any:
     """Run the script in nova's environment; returns the JSON that it prints."""
     command = [python, '-W', 'ignore', str(STEPS), *arguments]
     ended = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=120, env=services.clean_environ()
+        command, check=False, capture_output=True, text=True, timeout=120, env=servers.clean_environ()
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     return json.loads(ended.stdout.splitlines()[-1])

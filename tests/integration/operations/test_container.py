@@ -151,7 +151,7 @@ def test_image_serves_without_root_and_without_writing(builder: Builder, image: 
         assert 'Read-only file system' in ran.stderr
         command = [*settings['Entrypoint'], '--bind', f'127.0.0.1:{port}', '--workers', '2']
         url = f'http://127.0.0.1:{port}'
-        with services.running(_inside(root, settings, environ, command), url, tmp_path / 'log', os.environ):
+        with servers.running(_inside(root, settings, environ, command), url, tmp_path / 'log', os.environ):
             created = services.fetch('POST', f'{url}/resource_providers', json={'name': 'a'}, headers=HEADERS)
             assert created.status_code == 200, created.text
             test, *check = settings['Healthcheck']['Test']

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.integration import services
-from tests.integration.operations import machine, placement_server
+from tests.integration.operations import machine
 from tests.support import keystone, servers
 from tests.support.waiting import wait_until
 
@@ -32,20 +32,20 @@ def test_uwsgi_as_openstack_helm_starts_it(tmp_path: pathlib.Path) -> None:
     """Its options, with a logging configuration in a file, and a copy of the installed script."""
     programs = services.environment('uwsgi', ('pyuwsgi',))
     port = servers.free_port()
-    environ = placement_server.environ(tmp_path, PYTHONPATH=services.import_path())
+    environ = servers.clean_environ(OS_PLACEMENT_CONFIG_DIR=str(tmp_path), PYTHONPATH=services.import_path())
     (tmp_path / 'logging.conf').write_text(_file('helm/logging.conf'))
     # Its start with Apache also serves a copy.
     (tmp_path / 'cgi-bin').mkdir()
-    script = shutil.copy2(placement_server.BIN / 'placement-api', tmp_path / 'cgi-bin')
+    script = shutil.copy2(servers.BIN / 'placement-api', tmp_path / 'cgi-bin')
     ini = tmp_path / 'placement-api-uwsgi.ini'
     ini.write_text(_file('helm/placement-api-uwsgi.ini', script=script, port=port))
     with keystone.keystone() as auth_url:
         options = _file('helm/placement.conf', home=tmp_path, auth_url=auth_url)
         (tmp_path / 'placement.conf').write_text(options)
-        services.run([str(placement_server.BIN / 'placement-manage'), 'db', 'sync'], environ)
+        services.run([str(servers.BIN / 'placement-manage'), 'db', 'sync'], environ)
         url = f'http://127.0.0.1:{port}'
         log = tmp_path / 'uwsgi.log'
-        with services.running([str(programs / 'uwsgi'), '--ini', str(ini)], url, log, environ):
+        with servers.running([str(programs / 'uwsgi'), '--ini', str(ini)], url, log, environ):
             assert httpx.get(f'{url}/resource_providers', timeout=60).status_code == 401
             listed = httpx.get(f'{url}/resource_providers', headers={'X-Auth-Token': 'good-admin'}, timeout=60)
             assert listed.json() == {'resource_providers': []}

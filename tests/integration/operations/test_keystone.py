@@ -15,18 +15,17 @@ import httpx
 import pytest
 
 from tests.integration import services
-from tests.integration.operations import identity, placement_server
-from tests.support import applications
+from tests.integration.operations import identity
+from tests.support import servers
 from tests.support.http_client import CLAIMS
 
 
 @contextlib.contextmanager
 def _served(directory: pathlib.Path, options: dict[str, Any], **sections: dict[str, Any]) -> Iterator[str]:
-    """Serve every microversion."""
-    sections = {'api': {'auth_strategy': 'keystone'}, 'placement': applications.EVERY_MICROVERSION, **sections}
-    placement_server.write_configuration(directory, keystone_authtoken=options, **sections)
-    with placement_server.served(directory) as (address, _):
-        yield address
+    environment = servers.variables(api={'auth_strategy': 'keystone'}, keystone_authtoken=options, **sections)
+    url = f'sqlite:///{directory}/placement.sqlite'
+    with servers.serving(url, directory, metrics=False, environment=environment) as server:
+        yield server.url
 
 
 @pytest.fixture(scope='module')
@@ -109,7 +108,7 @@ def test_identity_headers_of_a_client_are_ignored(url: str, keystone: identity.K
 
 
 def _openstack(keystone: identity.Keystone, *arguments: str) -> Any:
-    environ = services.clean_environ(
+    environ = servers.clean_environ(
         OS_AUTH_URL=keystone.url,
         OS_USERNAME='admin',
         OS_PASSWORD=identity.PASSWORD,
@@ -120,7 +119,7 @@ def _openstack(keystone: identity.Keystone, *arguments: str) -> Any:
         OS_PLACEMENT_API_VERSION='1.29',
         PYTHONWARNINGS='ignore',
     )
-    return json.loads(services.run([str(placement_server.BIN / 'openstack'), *arguments, '-f', 'json'], environ))
+    return json.loads(services.run([str(servers.BIN / 'openstack'), *arguments, '-f', 'json'], environ))
 
 
 @pytest.mark.usefixtures('url')

@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Iterator
 
 from tests.integration import services
-from tests.integration.operations import placement_server
 from tests.support import servers
 from tests.support.keystone import keystone
 from tests.support.waiting import wait_until
@@ -24,31 +23,29 @@ def _memcached(port: int) -> Iterator[None]:
     command = [services.program('memcached', 'memcached'), '-l', '127.0.0.1', '-p', str(port), '-u', 'nobody']
     with subprocess.Popen(command) as process:
         try:
-            wait_until(lambda: _listens(f'127.0.0.1:{port}'), 'memcached does not start')
+            wait_until(lambda: _listens(port), 'memcached does not start')
             yield
         finally:
             process.terminate()
 
 
-def _request(url: str) -> None:
-    services.fetch('GET', f'{url}/resource_providers', headers=HEADERS).raise_for_status()
+def _request(server: servers.Server) -> None:
+    services.fetch('GET', f'{server.url}/resource_providers', headers=HEADERS).raise_for_status()
 
 
-def _listens(address: str) -> bool:
-    host, _, port = address.partition(':')
+def _listens(port: int) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex((host, int(port))) == 0
+        return probe.connect_ex(('127.0.0.1', port)) == 0
 
 
-def _not_cached(exporter: str) -> float:
-    wait_until(lambda: _listens(exporter), 'the exporter does not answer')
-    text = services.fetch('GET', f'http://{exporter}/metrics').raise_for_status().text
+def _not_cached(server: servers.Server) -> float:
+    text = services.fetch('GET', server.metrics_url).raise_for_status().text
     (count,) = re.findall(r'^placement_tokens_not_cached_total (\S+)$', text, re.MULTILINE)
     return float(count)
 
 
 def test_memcached_that_is_stopped_is_logged_and_counted(tmp_path: pathlib.Path) -> None:
-    memcached, bind = servers.free_port(), f'127.0.0.1:{servers.free_port()}'
+    memcached = servers.free_port()
     with keystone() as identity:
         options = {
             'auth_type': 'password',
@@ -58,24 +55,22 @@ def test_memcached_that_is_stopped_is_logged_and_counted(tmp_path: pathlib.Path)
             'memcached_servers': f'127.0.0.1:{memcached}',
             'memcache_pool_dead_retry': 1,
         }
-        placement_server.write_configuration(
-            tmp_path, metrics={'bind': bind}, api={'auth_strategy': 'keystone'}, keystone_authtoken=options
-        )
-        log = tmp_path / placement_server.LOG
-        with placement_server.served(tmp_path, '--workers', '1') as (url, _):
+        environment = servers.variables(api={'auth_strategy': 'keystone'}, keystone_authtoken=options)
+        database = f'sqlite:///{tmp_path}/placement.sqlite'
+        with servers.serving(database, tmp_path, workers=1, environment=environment) as server:
             with _memcached(memcached):
                 for _ in range(REQUESTS):
-                    _request(url)
-                assert _not_cached(bind) == 0
+                    _request(server)
+                assert _not_cached(server) == 0
             for _ in range(REQUESTS):
-                _request(url)
-            assert _not_cached(bind) == REQUESTS
+                _request(server)
+            assert _not_cached(server) == REQUESTS
             warning = f'WARNING placement.web.authentication [-] memcached (127.0.0.1:{memcached}) does not keep tokens'
-            assert re.sub(r'\[None req-.*?\]', '[-]', log.read_text()).count(warning) == 1
+            assert re.sub(r'\[None req-.*?\]', '[-]', server.log.read_text()).count(warning) == 1
             with _memcached(memcached):
 
                 def is_used_again() -> bool:
-                    _request(url)
-                    return 'memcached keeps tokens again' in log.read_text()
+                    _request(server)
+                    return 'memcached keeps tokens again' in server.log.read_text()
 
                 wait_until(is_used_again, 'memcached is not used again')

@@ -17,7 +17,7 @@ import pytest
 from placement import openapi
 from placement.web import microversion
 from tests.integration import services
-from tests.integration.operations import placement_server
+from tests.support import servers
 from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.http_client import claim_body
@@ -68,9 +68,9 @@ def _fill(url: str) -> None:
 @pytest.fixture
 def url(tmp_path: pathlib.Path) -> Iterator[str]:
     """The URL of a running service with data."""
-    with placement_server.served(placement_server.write_configuration(tmp_path)) as (address, _):
-        _fill(address)
-        yield address
+    with servers.serving(f'sqlite:///{tmp_path}/placement.sqlite', tmp_path, metrics=False) as server:
+        _fill(server.url)
+        yield server.url
 
 
 def _aimed(version: str) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def test_the_service_answers_as_the_document_says(url: str, tmp_path: pathlib.Pa
             *['-H', 'X-Auth-Token: admin', '--checks', CHECKS, '--mode', 'positive', '--phases', 'coverage,fuzzing'],
             *['--max-examples', '15', '--seed', '1', '--no-color', '--generation-database', 'none'],
         ],
-        services.clean_environ(HOME=str(tmp_path)),
+        servers.clean_environ(HOME=str(tmp_path)),
     )
     operations = sum(len(methods) for methods in _aimed(version)['paths'].values())
     assert f'Tested: {operations}' in said
@@ -152,7 +152,7 @@ def test_a_generated_client_works(url: str, tmp_path: pathlib.Path) -> None:
     programs = services.environment('openapi', GENERATOR)
     document = tmp_path / 'openapi.json'
     document.write_text(json.dumps(openapi.document(microversion.parse_version_string('1.29'))))
-    environ = services.clean_environ(PATH=f'{programs}:{os.environ["PATH"]}')
+    environ = servers.clean_environ(PATH=f'{programs}:{os.environ["PATH"]}')
     generated = ['--meta', 'none', '--output-path', str(tmp_path / 'generated'), '--fail-on-warning']
     command = [str(programs / 'openapi-python-client'), 'generate', '--path', str(document), *generated]
     services.run(command, environ)

@@ -16,7 +16,6 @@ import pytest
 import yaml
 
 from tests.integration import services
-from tests.integration.operations import placement_server
 from tests.integration.operations.load import HEADERS
 from tests.support import servers
 from tests.support.http_client import claim_body
@@ -108,7 +107,7 @@ def _scraping(home: pathlib.Path, target: str) -> Iterator[Prometheus]:
         f'--storage.tsdb.path={home}/data',
         f'--web.listen-address={address}',
     ]
-    with services.running(command, f'http://{address}/-/ready', home / 'prometheus.log', services.clean_environ()):
+    with servers.running(command, f'http://{address}/-/ready', home / 'prometheus.log', servers.clean_environ()):
         yield Prometheus(f'http://{address}')
 
 
@@ -116,19 +115,20 @@ def _scraping(home: pathlib.Path, target: str) -> Iterator[Prometheus]:
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus that has scraped a service with traffic of each kind for some seconds."""
     home = tmp_path_factory.mktemp('prometheus')
-    bind = f'127.0.0.1:{servers.free_port()}'
-    placement_server.write_configuration(home, metrics={'bind': bind, 'aggregates': AGGREGATE})
+    environment = {'OS_METRICS__AGGREGATES': AGGREGATE}
     with contextlib.ExitStack() as stack:
-        url, _ = stack.enter_context(placement_server.served(home, '--workers', '2'))
+        server = stack.enter_context(
+            servers.serving(f'sqlite:///{home}/placement.sqlite', home, environment=environment)
+        )
         # Before the first scrape: the next one that reads inventories is a minute later.
-        _prepare(url)
-        prometheus = stack.enter_context(_scraping(home, bind))
+        _prepare(server.url)
+        prometheus = stack.enter_context(_scraping(home, server.metrics_url.split('/')[2]))
         wait_until(lambda: 'placement_build_info' in prometheus.metrics(), 'nothing was scraped')
         seen = 0
 
         def is_enough() -> bool:
             nonlocal seen
-            _make_traffic(url)
+            _make_traffic(server.url)
             seen += 1
             return seen > 20 and bool(
                 prometheus.query(

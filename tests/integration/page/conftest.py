@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.integration import services
 from tests.integration.page import browser, realistic_cloud
 from tests.support import applications, clouds, servers
 from tests.support.clouds import Cloud
@@ -59,8 +58,8 @@ def _served(cloud: Cloud, directory: pathlib.Path) -> Iterator[str]:
     log.write_text(''.join(LOG.format(number, query) for number, query in enumerate(queries)))
     address = f'127.0.0.1:{servers.free_port()}'
     command = [str(pathlib.Path(sys.executable).with_name('placement-manage')), 'page', '--bind', address]
-    environ = services.clean_environ(
+    environ = servers.clean_environ(
         OS_PLACEMENT_CONFIG_DIR=str(directory), OS_PLACEMENT_DATABASE__CONNECTION=connection
     )
-    with services.running([*command, '--log', str(log)], f'http://{address}/', directory / 'page.log', environ):
+    with servers.running([*command, '--log', str(log)], f'http://{address}/', directory / 'page.log', environ):
         yield f'http://{address}'
