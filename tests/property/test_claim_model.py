@@ -7,15 +7,14 @@ that is stored must be what the model says.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import uuid
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,11 +22,11 @@ from placement import exception
 from placement.capacity import InventoryRecord
 from placement.claims.claim import delete_allocations, replace_allocations, reshape
 from placement.claims.request import UNSET, ConsumerClaim, ReshapedProvider, Unset
-from placement.db import tables
 from placement.db.api import Database
 from placement.objects.consumer import UNKNOWN_TYPE, Consumer
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
+from placement.objects.usage import Usage
 from placement.web.context import RequestContext
 from tests.support.objects import set_inventories
 
@@ -39,6 +38,10 @@ Key = tuple[str, str]
 Holding = dict[Key, int]
 #: Types by consumer. A consumer that is not named keeps its type.
 Types = Mapping[str, str]
+#: The new allocations of consumers.
+Request = dict[str, Holding]
+#: Name, sent generation and new inventories of providers.
+Reshaped = Sequence[tuple[str, int, Mapping[str, InventoryRecord]]]
 
 
 def allows(inventory: InventoryRecord, amount: int) -> bool:
@@ -63,10 +66,27 @@ class Model:
     def used(self, key: Key, without: frozenset[str] = frozenset()) -> int:
         return sum(amounts.get(key, 0) for who, amounts in self.holdings.items() if who not in without)
 
-    def rejection(
-        self, request: dict[str, Holding], inventories: Mapping[Key, InventoryRecord] | None = None
+    def rejection(self, request: Request, reshaped: Reshaped) -> type[exception.PlacementError] | None:
+        """The error of a claim, or of a reshape, which also replaces the inventories of some providers."""
+        for provider, generation, records in reshaped:
+            if generation != self.provider_generations[provider]:
+                return exception.ReshapeGenerationConflict
+            if any(math.trunc(limit(record)) < 0 for record in records.values()):
+                return exception.InvalidInventoryCapacity
+        new = {(provider, name): record for provider, _, records in reshaped for name, record in records.items()}
+        rejected = self.claim_rejection(request, {**self.inventories, **new})
+        if rejected is not None:
+            return rejected
+        replaced = {provider for provider, _, _ in reshaped}
+        for key in self.inventories:
+            requested = sum(holding.get(key, 0) for holding in request.values())
+            if key[0] in replaced and key not in new and self.used(key, without=frozenset(request)) + requested:
+                return exception.InventoryInUse
+        return None
+
+    def claim_rejection(
+        self, request: Request, inventories: Mapping[Key, InventoryRecord]
     ) -> type[exception.PlacementError] | None:
-        inventories = self.inventories if inventories is None else inventories
         wishes = [(key, amount) for holding in request.values() for key, amount in holding.items()]
         classes = {name for (_provider, name), _amount in wishes}
         for (provider, _name), _amount in wishes:
@@ -84,39 +104,15 @@ class Model:
                 return exception.AllocationCapacityExceeded
         return None
 
-    def reshape_rejection(
-        self, sent: Sequence[tuple[str, int, Mapping[str, InventoryRecord]]], request: dict[str, Holding]
-    ) -> type[exception.PlacementError] | None:
-        for provider, generation, records in sent:
-            if generation != self.provider_generations[provider]:
-                return exception.ReshapeGenerationConflict
-            if any(math.trunc(limit(record)) < 0 for record in records.values()):
-                return exception.InvalidInventoryCapacity
-        new = {(provider, name): record for provider, _, records in sent for name, record in records.items()}
-        rejected = self.rejection(request, {**self.inventories, **new})
-        if rejected is not None:
-            return rejected
-        replaced = {provider for provider, _, _ in sent}
-        for key in self.inventories:
-            requested = sum(holding.get(key, 0) for holding in request.values())
-            if key[0] in replaced and key not in new and self.used(key, without=frozenset(request)) + requested:
-                return exception.InventoryInUse
-        return None
-
-    def carry_out_reshape(
-        self, sent: Sequence[tuple[str, int, Mapping[str, InventoryRecord]]], request: dict[str, Holding], types: Types
-    ) -> None:
-        for provider, _, records in sent:
-            self.replace_inventories(provider, records)
-            self.provider_generations[provider] += 2 if records else 1
-        self.carry_out(request, types)
-
     def replace_inventories(self, provider: str, records: Mapping[str, InventoryRecord]) -> None:
         for key in [key for key in self.inventories if key[0] == provider]:
             del self.inventories[key]
         self.inventories.update({(provider, name): record for name, record in records.items()})
 
-    def carry_out(self, request: dict[str, Holding], types: Types = MappingProxyType({})) -> None:
+    def carry_out(self, request: Request, types: Types, reshaped: Reshaped) -> None:
+        for provider, _, records in reshaped:
+            self.replace_inventories(provider, records)
+            self.provider_generations[provider] += 2 if records else 1
         cleared = {consumer for consumer, holding in request.items() if not holding}
         for provider in {
             provider
@@ -130,9 +126,11 @@ class Model:
                 self.holdings[consumer] = dict(holding)
                 self.generations[consumer] = self.generations.get(consumer, 0) + 1
             else:
-                self.types.pop(consumer, None)
-                self.holdings.pop(consumer, None)
-                self.generations.pop(consumer, None)
+                self.delete(consumer)
+
+    def delete(self, consumer: str) -> None:
+        for by_consumer in (self.types, self.holdings, self.generations):
+            by_consumer.pop(consumer, None)
 
 
 records = st.builds(
@@ -201,34 +199,28 @@ class Topology:
         self.model.replace_inventories(name, records)
         self.model.provider_generations[name] += 1
 
-    def step_claim(self, request: dict[str, Holding], types: Types) -> None:
-        # The amounts of one provider are together in a body, so they are checked in that order.
-        request = {who: by_provider(holding) for who, holding in request.items()}
-        expected = self.model.rejection(request)
-        claims = [self.claim_of(who, holding, types.get(who, UNSET)) for who, holding in request.items()]
-        if expected is None:
-            replace_allocations(self.context.db, claims)
-            self.model.carry_out(request, types)
-        else:
-            with pytest.raises(expected):
-                replace_allocations(self.context.db, claims)
+    def step_claim(self, request: Request, types: Types) -> None:
+        self.step_reshape({}, request, types)
 
     def step_reshape(
-        self, inventories: dict[str, tuple[dict[str, InventoryRecord], int]], request: dict[str, Holding], types: Types
+        self, inventories: dict[str, tuple[dict[str, InventoryRecord], int]], request: Request, types: Types
     ) -> None:
+        """Reshape; without inventories claim."""
+        # The amounts of one provider are together in a body, so they are checked in that order.
         request = {who: by_provider(holding) for who, holding in request.items()}
-        sent = [
+        reshaped = [
             (name, self.model.provider_generations[name] + off, records) for name, (records, off) in inventories.items()
         ]
-        providers = [ReshapedProvider(self.uuids[name], generation, records) for name, generation, records in sent]
+        providers = [ReshapedProvider(self.uuids[name], generation, records) for name, generation, records in reshaped]
         claims = [self.claim_of(who, holding, types.get(who, UNSET)) for who, holding in request.items()]
-        expected = self.model.reshape_rejection(sent, request)
-        if expected is None:
-            reshape(self.context.db, providers, claims)
-            self.model.carry_out_reshape(sent, request, types)
-        else:
-            with pytest.raises(expected):
+        expected = self.model.rejection(request, reshaped)
+        with pytest.raises(expected) if expected else contextlib.nullcontext():
+            if inventories:
                 reshape(self.context.db, providers, claims)
+            else:
+                replace_allocations(self.context.db, claims)
+        if expected is None:
+            self.model.carry_out(request, types, reshaped)
 
     def claim_of(self, consumer: str, holding: Holding, type_: str | Unset) -> ConsumerClaim:
         allocations: dict[str, dict[str, int]] = {}
@@ -243,9 +235,7 @@ class Topology:
             assert consumer not in self.model.holdings
         else:
             assert consumer in self.model.holdings
-        self.model.holdings.pop(consumer, None)
-        self.model.generations.pop(consumer, None)
-        self.model.types.pop(consumer, None)
+        self.model.delete(consumer)
 
     def compare(self) -> None:
         names = {uuid_: name for name, uuid_ in self.uuids.items()}
@@ -260,29 +250,20 @@ class Topology:
             assert {allocation.consumer_generation for allocation in allocations} <= {
                 self.model.generations.get(consumer)
             }
-        assert self.stored_usage() == {key: self.model.used(key) for key in self.model.inventories}
         for name, uuid_ in self.uuids.items():
+            expected = {class_: record for (of, class_), record in self.model.inventories.items() if of == name}
             provider, stored = Inventory.get_all_with_provider(self.context, uuid_)
             assert provider.generation == self.model.provider_generations[name]
             assert {
-                (name, inventory.resource_class): InventoryRecord(
+                inventory.resource_class: InventoryRecord(
                     *[getattr(inventory, field) for field in InventoryRecord._fields if field != 'used']
                 )
                 for inventory in stored
-            } == {key: record for key, record in self.model.inventories.items() if key[0] == name}
-
-    def stored_usage(self) -> dict[Key, int]:
-        """``inventories.used`` of the providers of the model."""
-        inventories, providers, classes = tables.inventories, tables.resource_providers, tables.resource_classes
-        query = (
-            sa.select(providers.c.uuid, classes.c.name, inventories.c.used)
-            .join(providers, providers.c.id == inventories.c.resource_provider_id)
-            .join(classes, classes.c.id == inventories.c.resource_class_id)
-            .where(providers.c.uuid.in_(self.uuids.values()))
-        )
-        names = {uuid_: name for name, uuid_ in self.uuids.items()}
-        with self.context.db.reader() as tx:
-            return {(names[row.uuid], row.name): row.used for row in tx.execute(query)}
+            } == expected
+            _, usages = Usage.get_all_with_provider(self.context, uuid_)
+            assert {usage.resource_class: usage.usage for usage in usages} == {
+                class_: self.model.used((name, class_)) for class_ in expected
+            }
 
     def clear(self) -> None:
         for consumer in list(self.model.holdings):

@@ -105,7 +105,8 @@ def insert_cloud(tx: sa.Connection, cloud: Cloud) -> None:
         tx, tables.resource_classes, {name for provider in cloud.providers for name in provider.inventories}
     )
     traits = insert_names(tx, tables.traits, {name for provider in cloud.providers for name in provider.traits})
-    aggregates = {name: number for number, name in enumerate(_aggregates(cloud), start=1)}
+    uuids = {uuid_of(name) for provider in cloud.providers for name in provider.aggregates}
+    aggregates = insert_names(tx, tables.placement_aggregates, uuids, 'uuid')
     _insert(tx, tables.resource_providers, _provider_rows(cloud, ids))
     _insert(tx, tables.inventories, list(_inventory_rows(cloud, ids, classes)))
     trait_rows = [
@@ -114,18 +115,13 @@ def insert_cloud(tx: sa.Connection, cloud: Cloud) -> None:
         for name in provider.traits
     ]
     _insert(tx, tables.resource_provider_traits, trait_rows)
-    _insert(tx, tables.placement_aggregates, [{'id': n, 'uuid': uuid_of(name)} for name, n in aggregates.items()])
     aggregate_rows = [
-        {'resource_provider_id': ids[provider.name], 'aggregate_id': aggregates[name]}
+        {'resource_provider_id': ids[provider.name], 'aggregate_id': aggregates[uuid_of(name)]}
         for provider in cloud.providers
         for name in provider.aggregates
     ]
     _insert(tx, tables.resource_provider_aggregates, aggregate_rows)
     _insert_consumers(tx, cloud, ids, classes)
-
-
-def _aggregates(cloud: Cloud) -> list[str]:
-    return sorted({name for provider in cloud.providers for name in provider.aggregates})
 
 
 def _provider_rows(cloud: Cloud, ids: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -144,15 +140,11 @@ def _inventory_rows(
 ) -> Iterator[dict[str, Any]]:
     usual = {'reserved': 0, 'min_unit': 1, 'max_unit': 2**31 - 1, 'step_size': 1, 'allocation_ratio': 1.0}
     times = {'created_at': CREATED, 'updated_at': None}
-    used: dict[tuple[str, str], int] = {}
-    for by_provider in cloud.allocations.values():
-        for provider_name, amounts in by_provider.items():
-            for name, amount in amounts.items():
-                used[provider_name, name] = used.get((provider_name, name), 0) + amount
     for provider in cloud.providers:
+        used = cloud.used(provider.name)
         for name, columns in provider.inventories.items():
             row = {'resource_provider_id': ids[provider.name], 'resource_class_id': classes[name]}
-            yield {**row, **usual, **times, **columns, 'used': used.get((provider.name, name), 0)}
+            yield {**row, **usual, **times, **columns, 'used': used.get(name, 0)}
 
 
 def _insert_consumers(

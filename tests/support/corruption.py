@@ -59,20 +59,8 @@ def without_used(statements: Iterable[str]) -> list[str]:
     ]
 
 
-#: Statements that delete all rows of these tables.
-CLEAR = tuple(
-    f'DELETE FROM {name}'
-    for name in (
-        'placement_allocations',
-        'placement_inventories',
-        'placement_consumers',
-        'placement_users',
-        'placement_projects',
-        'placement_resource_provider_aggregates',
-        'placement_aggregates',
-        'placement_resource_providers',
-    )
-)
+#: Statements that delete all rows of the tables that ``SOUND`` fills.
+CLEAR = tuple(dict.fromkeys(f'DELETE FROM {statement.split()[2]}' for statement in reversed(SOUND)))
 
 
 @dataclasses.dataclass(frozen=True)

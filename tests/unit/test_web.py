@@ -10,9 +10,8 @@ import pytest
 import webob
 from webob import exc
 
-from placement import exception, handler
+from placement import handler
 from placement.web import errors, microversion, util
-from placement.web.errors import ErrorMapping
 from placement.web.operation import ByMicroversion, Microversions, Operation, RequiresPolicy, operation
 
 # Errors -----------------------------------------------------------------------------------------------------------
@@ -44,30 +43,6 @@ def test_a_text_of_a_megabyte_is_shortened_in_the_middle() -> None:
     assert len(detail) < 10_000
     assert detail.startswith(f'{CONFLICT}\n\n start')
     assert detail.endswith('end')
-
-
-def test_the_first_rule_that_matches_is_used() -> None:
-    rules = (
-        ErrorMapping(exception.ProviderGenerationMismatch, 'first'),
-        ErrorMapping(exception.ConcurrentUpdate, 'second'),
-    )
-    conflicts = (exception.ProviderGenerationMismatch(), exception.ConcurrentProviderUpdate())
-    http_errors = [errors.http_error(error, rules, {}) for error in conflicts]
-    assert [error and error.detail for error in http_errors] == ['first', 'second']
-
-
-def test_values_in_texts_are_not_formatted_again() -> None:
-    rule = ErrorMapping(exception.DuplicateProviderName, '{name} of {owner}')
-    taken = exception.DuplicateProviderName(name='{name!r}')
-    error = errors.http_error(taken, [rule], {'owner': '{0.__class__}'})
-    assert error is not None
-    assert error.detail == '{name!r} of {0.__class__}'
-
-
-def test_messages_of_bad_queries_are_not_formatted() -> None:
-    error = errors.http_error(exception.BadQuery('Got: {x}'), (), {})
-    assert isinstance(error, exc.HTTPBadRequest)
-    assert error.detail == 'Got: {x}'
 
 
 # Operations -------------------------------------------------------------------------------------------------------

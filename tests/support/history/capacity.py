@@ -12,7 +12,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.support.history.load import INVENTORIES, Load, capacities_of
+from tests.support.history import fleet
+from tests.support.history.load import INVENTORIES, Load
 from tests.support.history.state import ClaimWrite, Consumer
 
 #: Provider and resource class.
@@ -41,7 +42,7 @@ class Capacities:
     @classmethod
     def of(cls, load: Load, provider: str) -> Capacities:
         """Of the accepted writes, and those of unknown outcome, in the order of their generations."""
-        periods: list[tuple[float, int, Mapping[str, float]]] = [(-math.inf, -1, capacities_of(INVENTORIES))]
+        periods: list[tuple[float, int, Mapping[str, float]]] = [(-math.inf, -1, fleet.capacities(INVENTORIES))]
         replaced = []
         for write in load.provider_writes:
             if write.provider == provider and write.capacities is not None:

@@ -142,13 +142,12 @@ def _generations(load: Load, ended: Mapping[str, Consumer], providers: Mapping[s
 
 
 def _inventories(load: Load, providers: Mapping[str, Provider]) -> Iterator[str]:
-    first = {name: fleet.capacity(record) for name, record in INVENTORIES.items()}
     for uuid, provider in providers.items():
         writes = [write for write in load.provider_writes if write.provider == uuid and write.capacities is not None]
         last = max((write.generation for write in writes if write.reply.accepted), default=None)
         possible = [write.capacities for write in writes if last is None or write.generation >= last]
         if last is None:
-            possible.append(first)
+            possible.append(fleet.capacities(INVENTORIES))
         if provider.capacities not in possible:
             yield f'provider {uuid}: has {provider.capacities}, the accepted writes make it {possible}'
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.support.history.client import MICROVERSION, Client, Reply
@@ -45,20 +45,22 @@ def demand(client: Client, method: str, path: str, body: Any = None, *, version:
     return reply.body
 
 
-def capacity(record: dict[str, Any]) -> float:
-    """The capacity of an inventory record, not truncated (api-ref/capacity.md#the-capacity-rule)."""
-    return float((record['total'] - record.get('reserved', 0)) * record.get('allocation_ratio', 1.0))
+def capacities(records: Mapping[str, dict[str, Any]]) -> dict[str, float]:
+    """The capacity of each inventory record, not truncated (api-ref/capacity.md#the-capacity-rule)."""
+    return {
+        name: float((record['total'] - record.get('reserved', 0)) * record.get('allocation_ratio', 1.0))
+        for name, record in records.items()
+    }
 
 
 def look(client: Client, uuid: str) -> Provider:
     """Read a provider and everything about it while no other requests run. Raises FleetError."""
     path = f'/resource_providers/{uuid}'
-    records = demand(client, 'GET', f'{path}/inventories')['inventories']
     listed = demand(client, 'GET', f'{path}/allocations')['allocations']
     shown = demand(client, 'GET', path)
     return Provider(
         generation=shown['generation'],
-        capacities={resource_class: capacity(record) for resource_class, record in records.items()},
+        capacities=capacities(demand(client, 'GET', f'{path}/inventories')['inventories']),
         usages=demand(client, 'GET', f'{path}/usages')['usages'],
         allocations={consumer: entry['resources'] for consumer, entry in listed.items()},
         parent=shown['parent_provider_uuid'],

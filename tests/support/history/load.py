@@ -226,7 +226,7 @@ class _Caller:
         reply = self._write('POST', '/reshaper', claims, lambda entries: {**body, 'allocations': entries}, '1.30')
         for provider, change in inventories.items():
             records, generation = change['inventories'], change['resource_provider_generation']
-            self._changed(ProviderWrite(reply, provider, generation, capacities_of(records), 2 if records else 1))
+            self._changed(ProviderWrite(reply, provider, generation, fleet.capacities(records), 2 if records else 1))
 
     def _write(
         self,
@@ -325,7 +325,7 @@ class _Caller:
     def _resize(self) -> None:
         records = self._some_records(INVENTORIES)
         provider = self._choose.choice(self._load.resized)
-        self._change(provider, 'inventories', {'inventories': records}, capacities_of(records))
+        self._change(provider, 'inventories', {'inventories': records}, fleet.capacities(records))
 
     def _label(self) -> None:
         provider = self._choose.choice(self._load.providers)
@@ -402,7 +402,7 @@ class _Caller:
 def too_much(provider: str, allocations: Iterable[Mapping[str, int]], load: Load) -> list[str]:
     """A sentence for each class of which ``allocations`` are more than the provider ever had."""
     largest = {name: {**record, 'total': TOTALS[-1]} for name, record in INVENTORIES.items()}
-    capacities = capacities_of(largest if provider in load.resized else INVENTORIES)
+    capacities = fleet.capacities(largest if provider in load.resized else INVENTORIES)
     totals: Counter[str] = Counter()
     for resources in allocations:
         totals.update(resources)
@@ -415,8 +415,3 @@ def too_much(provider: str, allocations: Iterable[Mapping[str, int]], load: Load
 
 def _entry(allocations: Allocations, **members: object) -> dict[str, Any]:
     return {'allocations': {p: {'resources': resources} for p, resources in allocations.items()}, **_OWNER, **members}
-
-
-def capacities_of(records: Mapping[str, dict[str, Any]]) -> dict[str, float]:
-    """The capacity of each inventory record."""
-    return {name: fleet.capacity(record) for name, record in records.items()}

@@ -123,12 +123,14 @@ class Oracle:
 
     def __init__(self, topology: list[RP]) -> None:
         self.rps = {rp.name: rp for rp in topology}
-        #: Each provider with its ancestors and itself.
-        self.line = {name: frozenset(self._line(name)) for name in self.rps}
+
+    def line(self, name: str) -> list[str]:
+        """The provider and those above it; its root is the last one."""
+        parent = self.rps[name].parent
+        return [name] if parent is None else [name, *self.line(parent)]
 
     def root(self, name: str) -> str:
-        parent = self.rps[name].parent
-        return name if parent is None else self.root(parent)
+        return self.line(name)[-1]
 
     def tree(self, root: str) -> list[str]:
         return [name for name in self.rps if self.root(name) == root]
@@ -181,25 +183,15 @@ class Oracle:
     def unnumbered_options(self, group: Group, root: str) -> list[Option]:
         if not self.outside(root, group):
             return []
-        pools = []
-        for rc, n in group.resources.items():
-            pool = {
-                name
-                for name in self.tree(root)
-                if self.can_allocate(name, rc, n)
-                and self.there(name, group)
-                and (self.inside(name, group.member_of) or self.inside(root, group.member_of))
-                and self.outside(name, group)
-            }
-            if group.in_tree is None:
-                pool |= {
-                    name
-                    for name in self.reaching(root)
-                    if self.can_allocate(name, rc, n)
-                    and self.inside(name, group.member_of)
-                    and self.outside(name, group)
-                }
-            pools.append([(name, rc, n) for name in sorted(pool)])
+        in_aggregates = self.inside(root, group.member_of)
+        pool = {name for name in self.tree(root) if in_aggregates or self.inside(name, group.member_of)}
+        if group.in_tree is None:
+            pool |= {name for name in self.reaching(root) if self.inside(name, group.member_of)}
+        pool = {name for name in pool if self.there(name, group) and self.outside(name, group)}
+        pools = [
+            [(name, rc, n) for name in sorted(pool) if self.can_allocate(name, rc, n)]
+            for rc, n in group.resources.items()
+        ]
         options = []
         for choice in itertools.product(*pools):
             providers = frozenset(name for name, _, _ in choice)
@@ -219,13 +211,9 @@ class Oracle:
             and self.there(name, group)
         ]
 
-    def _line(self, name: str) -> list[str]:
-        parent = self.rps[name].parent
-        return [name] if parent is None else [name, *self._line(parent)]
-
     def in_one_subtree(self, providers: Set[str]) -> bool:
         """One of the providers is above all of them, or is all of them."""
-        return bool(frozenset.intersection(*[self.line[name] for name in providers]) & providers)
+        return bool(frozenset.intersection(*[frozenset(self.line(name)) for name in providers]) & providers)
 
     def fits(self, merged: dict[tuple[str, str], int]) -> bool:
         return all(
