@@ -115,14 +115,14 @@ def _scraping(home: pathlib.Path, target: str) -> Iterator[Prometheus]:
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus that has scraped a service with traffic of each kind for some seconds."""
     home = tmp_path_factory.mktemp('prometheus')
-    environment = {'OS_METRICS__AGGREGATES': AGGREGATE}
+    bind = f'127.0.0.1:{servers.free_port()}'
+    environment = servers.variables(metrics={'bind': bind, 'aggregates': AGGREGATE})
+    url = f'sqlite:///{home}/placement.sqlite'
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(
-            servers.serving(f'sqlite:///{home}/placement.sqlite', home, environment=environment)
-        )
-        # Before the first scrape: the next one that reads inventories is a minute later.
+        # It is not scraped before it has data: the next scrape that reads inventories is a minute later.
+        server = stack.enter_context(servers.serving(url, home, metrics=False, environment=environment))
         _prepare(server.url)
-        prometheus = stack.enter_context(_scraping(home, server.metrics_url.split('/')[2]))
+        prometheus = stack.enter_context(_scraping(home, bind))
         wait_until(lambda: 'placement_build_info' in prometheus.metrics(), 'nothing was scraped')
         seen = 0
 
