@@ -73,9 +73,6 @@ PROBLEMS = {
     ),
 }
 
-#: The rows of a sound database, without the column that only this service has.
-SOUND = corruption.without_used(corruption.SOUND)
-
 
 @pytest.fixture
 def url(tmp_path: pathlib.Path, point_commands_at: PointCommandsAt) -> str:
@@ -124,21 +121,6 @@ def test_foreign_keys_of_the_other_service_are_checked(url: str, capsys: pytest.
     assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
     assert 'The tables consumers would refer to rows that do not exist.' in capsys.readouterr().err
     assert corruption.contents(url) == before
-
-
-def test_only_what_differs_is_changed(url: str, printed: Printed) -> None:
-    assert manage.main(['db', 'sync']) == 0
-    corruption.plant(
-        url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used', *SOUND
-    )
-    assert [line for line in printed('db', 'adopt', '--yes').splitlines() if line.startswith('- ')] == [
-        '- Rebuild the table placement_inventories, with all its rows: add used.',
-        '- Copy project, user and type of the consumer to 1 allocation.',
-        '- Set the usage of each inventory to the sum of its allocations (1 in all).',
-        '- Create the change log: the tables placement_change_log_slots and placement_change_log.',
-        f'- Record the revision of the schema, {migration.head()}, in the table placement_alembic_version.',
-    ]
-    assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
 def test_tables_that_give_ids_twice_are_rebuilt(url: str, printed: Printed) -> None:
