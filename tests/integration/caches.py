@@ -23,6 +23,7 @@ from tests.support.cache_equality import assert_same, compare
 from tests.support.cache_histories import History, Send, Universe
 from tests.support.history import fleet
 from tests.support.history.client import Client, UnreachableError
+from tests.support.http_client import claim_body
 from tests.support.waiting import SECONDS
 
 # Equality ------------------------------------------------------------------------------------------------
@@ -138,10 +139,8 @@ class Alternating:
         next(self._clients)
         consumer, name, child = (str(uuid.uuid4()) for _ in range(3))
         trait = f'CUSTOM_{uuid.uuid4().hex.upper()}'
-        entry = races.claim([self._provider], None)
-        entry['allocations'][self._provider]['resources']['VCPU'] = 100
         below = {'name': child, 'uuid': child, 'parent_provider_uuid': self._provider}
-        self._write('PUT', f'/allocations/{consumer}', entry)
+        self._write('PUT', f'/allocations/{consumer}', claim_body({self._provider: {'VCPU': 100}}))
         self._search('resources=VCPU:1', self._provider, is_present=False)
         self._write('DELETE', f'/allocations/{consumer}')
         self._search('resources=VCPU:100', self._provider, is_present=True)

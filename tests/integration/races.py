@@ -27,6 +27,7 @@ from placement.db.api import Database
 from tests.support import applications, objects, servers
 from tests.support.history import check, fleet
 from tests.support.history.client import Client, Reply
+from tests.support.http_client import claim_body
 
 T = TypeVar('T')
 
@@ -35,7 +36,6 @@ UNITS = 10
 #: The largest number of seconds that a caller may wait in any race. A transaction that waits for a lock at each of its
 #: eleven attempts would exceed it. On an idle machine no caller waits for 5 seconds.
 MAX_REQUEST_SECONDS = 40.0
-_OWNER = {'project_id': 'race', 'user_id': 'race'}
 
 
 class Callers:
@@ -71,8 +71,7 @@ def provider(client: Client, total: int) -> str:
 
 def claim(providers: Sequence[str], expected: int | None) -> dict[str, Any]:
     """The entry of one consumer that claims one VCPU of each provider, in that order."""
-    allocations = {uuid: {'resources': {'VCPU': 1}} for uuid in providers}
-    return {'allocations': allocations, 'consumer_generation': expected, **_OWNER}
+    return claim_body({uuid: {'VCPU': 1} for uuid in providers}, expected)
 
 
 def reshape(inventories: dict[str, tuple[int, dict[str, int]]], claims: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -300,10 +299,8 @@ def reshapes_refer_to_nothing_that_is_deleted(racing: Callers) -> list[Reply]:
     cell, consumer, name = provider(first, 1), str(uuid.uuid4()), f'CUSTOM_{uuid.uuid4().hex.upper()}'
     fleet.demand(first, 'DELETE', f'/resource_providers/{cell}/inventories')
     fleet.demand(first, 'PUT', f'/resource_classes/{name}')
-    entry = claim([cell], None)
-    entry['allocations'][cell]['resources'] = {name: 1}
     requests = [
-        ('POST', '/reshaper', reshape({cell: (2, {name: 1})}, {consumer: entry})),
+        ('POST', '/reshaper', reshape({cell: (2, {name: 1})}, {consumer: claim_body({cell: {name: 1}})})),
         ('DELETE', f'/resource_providers/{cell}', None),
         ('DELETE', f'/resource_classes/{name}', None),
     ]

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from tests.integration import caches
 from tests.integration.tcp_proxy import Proxy
-from tests.support import databases, local_servers, servers
+from tests.support import corruption, databases, local_servers, servers
 from tests.support.history import check
 from tests.support.history.load import Load
 from tests.support.waiting import wait_until
@@ -50,7 +50,7 @@ def postgresql() -> Iterator[Cluster]:
         def wait_for_standby_at_commit(url: sa.URL) -> sa.URL:
             databases.execute(url, "ALTER SYSTEM SET synchronous_standby_names = '*'")
             databases.execute(url, 'SELECT pg_reload_conf()')
-            wait_until(lambda: _column(url, 'SELECT sync_state FROM pg_stat_replication') == ['sync'])
+            wait_until(lambda: corruption.column(url, 'SELECT sync_state FROM pg_stat_replication') == ['sync'])
             return url
 
         def switch_over() -> sa.URL:
@@ -125,12 +125,6 @@ class Failover:
             f'moved after {self.moved - self.started:.1f} s, last 503 {outage:.1f} s later, longest wait {wait:.1f} s'
         )
         return f'{self.kind}: {times}, {len(unavailable)} of {len(replies)} were 503', max(outage, wait)
-
-
-def _column(url: sa.URL, statement: str) -> list[object]:
-    engine = sa.create_engine(url, poolclass=sa.NullPool)
-    with engine.connect() as connection:
-        return list(connection.execute(sa.text(statement)).scalars())
 
 
 def _address(url: sa.URL) -> tuple[str, int]:

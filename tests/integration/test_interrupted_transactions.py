@@ -17,9 +17,8 @@ import sqlalchemy as sa
 from placement import deploy
 from placement.db import tables
 from placement.ops import audit
-from tests.integration import races
 from tests.support import applications, databases
-from tests.support.http_client import create_provider, send_request
+from tests.support.http_client import claim_body, create_provider, send_request
 
 pytestmark = databases.ON_EACH
 
@@ -119,9 +118,7 @@ def test_what_was_answered_is_what_is_stored(
             consumer, host = str(uuid.uuid4()), chosen.choice(hosts)
             # 100 never fit.
             amount = chosen.choice([1, 2, 100])
-            body = races.claim([host], None)
-            body['allocations'][host]['resources']['VCPU'] = amount
-            response = send_request(app, 'PUT', f'/allocations/{consumer}', body)
+            response = send_request(app, 'PUT', f'/allocations/{consumer}', claim_body({host: {'VCPU': amount}}))
             responses[consumer] = (response.status_int, host, amount)
             if response.status_int == 503:
                 assert int(response.headers['Retry-After']) > 0

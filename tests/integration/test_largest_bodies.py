@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from placement.db import sql, tables
 from placement.db.api import Database
 from tests.support import databases
-from tests.support.http_client import create_provider, send_request
+from tests.support.http_client import claim_body, create_provider, send_request
 
 SERVERS = (*databases.defaults(), databases.mysqlclient())
 everywhere = databases.on(databases.SQLITE, *SERVERS)
@@ -39,7 +39,6 @@ class Case(NamedTuple):
 
 def _cases(host: str) -> Iterator[Case]:
     path, empty = f'/resource_providers/{host}', str(uuid.uuid4())
-    owner = {'project_id': 'p', 'user_id': 'u'}
     names = _full(lambda names: {'traits': names, 'resource_provider_generation': 0}, _names())
     yield Case('PUT', f'{path}/traits', names, 400, 'No such trait')
     records = _full(
@@ -47,27 +46,11 @@ def _cases(host: str) -> Iterator[Case]:
         _names(),
     )
     yield Case('PUT', f'{path}/inventories', records, 400, 'No such resource class')
-    classes = _full(
-        lambda names: {
-            'allocations': {host: {'resources': dict.fromkeys(names, 1)}},
-            'consumer_generation': None,
-            **owner,
-        },
-        _names(),
-    )
+    classes = _full(lambda names: claim_body({host: dict.fromkeys(names, 1)}), _names())
     yield Case('PUT', f'/allocations/{empty}', classes, 400, 'No such resource class')
-    providers = _full(
-        lambda uuids: {
-            'allocations': {uuid_: {'resources': {'VCPU': 1}} for uuid_ in uuids},
-            'consumer_generation': None,
-            **owner,
-        },
-        _uuids(),
-    )
+    providers = _full(lambda uuids: claim_body({uuid_: {'VCPU': 1} for uuid_ in uuids}), _uuids())
     yield Case('PUT', f'/allocations/{empty}', providers, 400, 'that does not exist')
-    consumers = _full(
-        lambda uuids: {uuid_: {'allocations': {}, 'consumer_generation': None, **owner} for uuid_ in uuids}, _uuids()
-    )
+    consumers = _full(lambda uuids: {uuid_: claim_body({}) for uuid_ in uuids}, _uuids())
     yield Case('POST', '/allocations', consumers, 204)
     aggregates = _full(
         lambda uuids: {'aggregates': uuids, 'resource_provider_generation': 0},

@@ -14,10 +14,10 @@ import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
 from placement.ops import audit
-from tests.integration import races
 from tests.support import corruption, databases, servers
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history.client import Client
+from tests.support.http_client import claim_body
 
 Manage = Callable[..., int]
 
@@ -108,9 +108,8 @@ def _claims(url: str) -> list[int | None]:
     statuses = []
     with contextlib.closing(Client([url], token='admin')) as client:
         for _ in range(25):
-            path, body = f'/allocations/{uuid.uuid4()}', races.claim([corruption.CHILD], None)
-            body['allocations'][corruption.CHILD]['resources']['VCPU'] = 3
-            statuses.append(client.request('PUT', path, body).status)
+            path = f'/allocations/{uuid.uuid4()}'
+            statuses.append(client.request('PUT', path, claim_body({corruption.CHILD: {'VCPU': 3}})).status)
             if statuses[-1] == 204:
                 statuses.append(client.request('DELETE', path).status)
     return statuses
