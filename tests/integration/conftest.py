@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.integration import locking
-from tests.support import applications, databases, servers
+from tests.support import applications, databases, logs, servers
 from tests.support.fixtures import app, conf, context, db, point_commands_at, queries
 
 __all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
@@ -38,6 +38,13 @@ def setting(request: pytest.FixtureRequest) -> databases.Setting:
     chosen: databases.Setting = request.param
     databases.require(chosen.server, chosen.driver)
     return chosen
+
+
+@pytest.fixture
+def url(server: str, tmp_path: pathlib.Path) -> Iterator[sa.URL]:
+    """The URL of a database with the schema; parametrize ``server`` with ``logs.SERVERS``."""
+    with logs.fresh(server, tmp_path) as url:
+        yield url
 
 
 @pytest.fixture(scope='module')

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import pathlib
 import subprocess
 import sys
 import threading
@@ -28,13 +27,6 @@ from tests.support.waiting import wait_until
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
 on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
-
-
-@pytest.fixture
-def url(server: str, tmp_path: pathlib.Path) -> Iterator[sa.URL]:
-    """The URL of an empty database."""
-    with logs.fresh(server, tmp_path) as url:
-        yield url
 
 
 @pytest.fixture

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import pathlib
 import re
 import signal
 import socket
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from tests.integration import services
@@ -41,8 +39,7 @@ def server(directory: pathlib.Path) -> Iterator[Server]:
 
 def scrape(server: Server) -> str:
     """The text of the metrics."""
-    with urllib.request.urlopen(server.metrics_url, timeout=SECONDS) as answer:
-        return str(answer.read().decode())
+    return services.fetch('GET', server.metrics_url).raise_for_status().text
 
 
 def value(server: Server, sample: str) -> float:
@@ -52,13 +49,10 @@ def value(server: Server, sample: str) -> float:
 
 def search(server: Server, requests: int) -> None:
     """Send searches, which ``count`` counts."""
+    headers = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
     for _ in range(requests):
-        request = urllib.request.Request(
-            f'{server.url}/allocation_candidates?resources=VCPU:1',
-            headers={'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'},
-        )
-        with urllib.request.urlopen(request, timeout=SECONDS):
-            pass
+        path = '/allocation_candidates?resources=VCPU:1'
+        services.fetch('GET', f'{server.url}{path}', headers=headers).raise_for_status()
 
 
 def count(server: Server) -> float:
@@ -80,8 +74,7 @@ def test_an_exporter_that_was_killed_is_started_again(server: Server) -> None:
 
 
 def test_without_the_option_there_is_no_page(server: Server) -> None:
-    with pytest.raises(urllib.error.HTTPError, match='404'):
-        urllib.request.urlopen(server.metrics_url.replace('/metrics', '/page'), timeout=SECONDS)
+    assert services.fetch('GET', server.metrics_url.replace('/metrics', '/page')).status_code == 404
 
 
 def reload(server: Server) -> None:
@@ -130,7 +123,7 @@ def test_it_does_not_outlive_a_killed_service(tmp_path: pathlib.Path) -> None:
 
     def is_answered() -> bool:
         # It may end in the middle of an answer.
-        with contextlib.suppress(OSError, http.client.HTTPException):
+        with contextlib.suppress(httpx.HTTPError):
             return bool(scrape(server))
         return False
 

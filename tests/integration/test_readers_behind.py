@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import pathlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -26,13 +25,6 @@ from tests.support.objects import claim, create_provider
 from tests.support.waiting import wait_until
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
-
-
-@pytest.fixture
-def url(server: str, tmp_path: pathlib.Path) -> Iterator[sa.URL]:
-    """The URL of an empty database."""
-    with logs.fresh(server, tmp_path) as url:
-        yield url
 
 
 @pytest.fixture

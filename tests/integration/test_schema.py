@@ -62,11 +62,6 @@ def create_first(engine: sa.Engine) -> None:
                 connection.exec_driver_sql(statement)
 
 
-def names(engine: sa.Engine) -> set[str]:
-    """The tables in the database, without the one that keeps the version."""
-    return set(sa.inspect(engine).get_table_names()) - {migration.VERSION_TABLE}
-
-
 def install_next_release(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install the migrations of a later release, which adds a column to the providers."""
     scripts = tmp_path / 'migrations'
@@ -94,7 +89,6 @@ def test_sync_creates_what_the_tables_declare(engine: sa.Engine) -> None:
         migration.sync(engine)
         assert migration.recorded_revision(engine) == migration.head()
         assert differences(engine) == []
-        assert names(engine) == set(tables.metadata.tables)
         with engine.connect() as connection:
             sequence = tables.resource_class_sequence
             assert connection.scalars(sa.select(sequence.c.last)).all() == [tables.FIRST_CUSTOM_CLASS_ID - 1]

@@ -6,19 +6,17 @@ import contextlib
 import pathlib
 import select
 import socket
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent import futures
 
+import httpx
 import sqlalchemy as sa
 
-from tests.integration import tcp_proxy
+from tests.integration import services, tcp_proxy
 from tests.support import databases, servers
 from tests.support.waiting import wait_until
 
-#: An answer that comes within this time did not wait for the backend, whose timeout is longer.
-SECONDS = 60
+#: Longer than ``services.fetch`` waits, so no answer waited for the backend.
 BACKEND_TIMEOUT_SECONDS = 300
 CLIENTS = 6
 WORKERS, THREADS, REQUESTS = 2, 4, 30
@@ -32,11 +30,8 @@ DATABASE_SILENT = 'The database has not answered for '
 
 def _get(url: str) -> tuple[int, str]:
     """Return the status and the body of a response."""
-    try:
-        with urllib.request.urlopen(url, timeout=SECONDS) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+    response = services.fetch('GET', url)
+    return response.status_code, response.text
 
 
 def _get_concurrently(url: str) -> list[tuple[int, str]]:
@@ -60,7 +55,7 @@ def _scrape(server: servers.Server) -> dict[str, float]:
     """The values of ``SHOWN`` in a scrape; empty while the exporter does not listen."""
     try:
         status, text = _get(server.metrics_url)
-    except urllib.error.URLError:
+    except httpx.TransportError:
         return {}
     assert status == 200, text
     lines = [line.rpartition(' ') for line in text.splitlines()]
