@@ -26,12 +26,6 @@ unless --allow-remote is given."""
 _EPILOG = 'It runs until Ctrl-C. Exit code: 0, or 127 when it cannot start; standard error says why.'
 
 
-class CannotServe(exception.PlacementError):
-    """The page cannot be served on the address."""
-
-    template = '{reason}'
-
-
 def add_command(program: CommandParser) -> None:
     """Add ``page`` to the parser of ``placement-manage``."""
     summary = 'serve a read-only web page for operators'
@@ -60,10 +54,10 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
     match = re.fullmatch(r'(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})', args.bind)
     if match is None or int(match[2]) > 65535:
-        raise CannotServe(reason=f'--bind takes HOST:PORT or [IPV6]:PORT, not {args.bind!r}.')
+        raise exception.ConfigurationInvalid(reason=f'--bind takes HOST:PORT or [IPV6]:PORT, not {args.bind!r}.')
     host, port = match[1].strip('[]').lower(), int(match[2])
     if not args.allow_remote and not is_loopback(host):
-        raise CannotServe(
+        raise exception.ConfigurationInvalid(
             reason=f'Other machines can reach {host}, and the page has no authentication.'
             ' Pass --allow-remote to serve it there.'
         )
@@ -77,7 +71,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     try:
         server = waitress.create_server(application, host=host, port=port, ident='', threads=4)
     except OSError as error:
-        raise CannotServe(reason=f'Cannot listen on {args.bind}: {error.strerror}.') from error
+        raise exception.ConfigurationInvalid(reason=f'Cannot listen on {args.bind}: {error.strerror}.') from error
     print(f'The page is at http://{args.bind}/ until Ctrl-C.', flush=True)
     # This returns after Ctrl-C.
     server.run()

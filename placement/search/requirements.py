@@ -240,9 +240,7 @@ class CompiledRequest:
         return [self.bits(provider, tree[0]) for provider in tree] + [self.bits(provider, None) for provider in sharing]
 
 
-def compile_request(
-    request: CandidateRequest, root_id_of: Callable[[str], int | None] = lambda _uuid: None
-) -> CompiledRequest:
+def compile_request(request: CandidateRequest, root_id_of: Callable[[str], int | None]) -> CompiledRequest:
     """Divide the groups of ``request`` into requirements.
 
     :param root_id_of: returns the root id for the uuid of a provider; None if there is no such provider.

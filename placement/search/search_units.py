@@ -45,12 +45,10 @@ class SearchUnit:
 
     __slots__ = ('_bits', 'count', 'equivalence_key', 'sharing', 'tree', 'tree_size')
 
-    def __init__(
-        self, tree: Providers, sharing: Providers, bits: Sequence[int] = (), equivalence_key: Hashable = None
-    ) -> None:
+    def __init__(self, tree: Providers, sharing: Providers, bits: Sequence[int] = ()) -> None:
         self.tree = tree
         self.sharing = sharing
-        self.equivalence_key = equivalence_key
+        self.equivalence_key: Hashable = None
         self._bits = bits
         #: The number of providers of the tree, and so the position of the first sharing provider.
         self.tree_size = len(tree)

@@ -6,7 +6,6 @@ import atexit
 import os
 import sys
 
-from oslo_config import cfg
 from oslo_log import log
 
 from placement import conf as configuration
@@ -15,15 +14,13 @@ from placement import deploy, exception
 LOG = log.getLogger(__name__)
 
 
-def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
-    """Set up logging and build the application of this process.
+def init_application() -> deploy.Application:
+    """Load the configuration from the default places, set up logging, and build the application of this process.
 
-    :param conf: the result of ``placement.conf.load``; None loads the configuration from the default places.
     :raises SystemExit: the application cannot be built. One line on standard error has the reason.
     """
     try:
-        if conf is None:
-            conf = configuration.load()
+        conf = configuration.load()
         configuration.set_up_log(conf)
         if conflict := configuration.package_conflict():
             LOG.warning(conflict)
