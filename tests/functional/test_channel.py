@@ -144,6 +144,12 @@ def services() -> Iterator[Any]:
         yield make
 
 
+@pytest.fixture
+def service(services: Any) -> Service:
+    """A service with long time limits."""
+    return services()
+
+
 def error_of(response: bytes) -> tuple[int, str]:
     """Status and reason of an error document."""
     (error,) = json.loads(response.partition(b'\r\n\r\n')[2])['errors']
@@ -151,8 +157,7 @@ def error_of(response: bytes) -> tuple[int, str]:
     return error['status'], error_details.reason(error)
 
 
-def test_pipelined_requests_are_answered_on_one_connection(services: Any) -> None:
-    service = services()
+def test_pipelined_requests_are_answered_on_one_connection(service: Service) -> None:
     with service.connect(WHOLE.replace(b'/traits', b'/a') + WHOLE.replace(b'/traits', b'//b')) as connection:
         response = service.read_response(connection, until=b'//b')
         assert response.count(b'HTTP/1.1 200 OK') == 2
@@ -160,9 +165,8 @@ def test_pipelined_requests_are_answered_on_one_connection(services: Any) -> Non
 
 
 @pytest.mark.parametrize('closes', [b'', b'Connection: close\r\n'], ids=['kept', 'closed'])
-def test_a_request_that_comes_during_another_one_is_answered_at_once(services: Any, closes: bytes) -> None:
+def test_a_request_that_comes_during_another_one_is_answered_at_once(service: Service, closes: bytes) -> None:
     """The loop ignores the connection during the first request, and has to be woken after it."""
-    service = services()
     with service.looping(), socket.create_connection(service.address, timeout=LONG / 2) as connection:
         connection.sendall(WHOLE.replace(b'/traits', b'/wait'))
         assert RECEIVED.wait(LONG)
@@ -178,8 +182,7 @@ def test_a_request_that_comes_during_another_one_is_answered_at_once(services: A
             assert connection.recv(1) == b''
 
 
-def test_the_rest_of_a_long_answer_is_sent_when_the_client_reads(services: Any) -> None:
-    service = services()
+def test_the_rest_of_a_long_answer_is_sent_when_the_client_reads(service: Service) -> None:
     with service.looping(), socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(LONG / 2)
@@ -214,8 +217,7 @@ def test_an_incomplete_request_gets_408_after_the_time_limit(services: Any) -> N
     assert time.monotonic() - started >= SHORT
 
 
-def test_a_request_that_ends_early_gets_400(services: Any) -> None:
-    service = services()
+def test_a_request_that_ends_early_gets_400(service: Service) -> None:
     with service.connect(HALF) as connection:
         connection.shutdown(socket.SHUT_WR)
         assert error_of(service.read_response(connection)) == (400, 'The request ended before it was complete.')
@@ -260,8 +262,7 @@ def test_an_idle_connection_is_closed_after_its_time_limit(services: Any, data: 
         assert SHORT / 2 < time.monotonic() - started < LONG / 2
 
 
-def test_a_request_that_is_being_processed_is_not_timed_out(services: Any) -> None:
-    service = services()
+def test_a_request_that_is_being_processed_is_not_timed_out(service: Service) -> None:
     with service.connect(WHOLE.replace(b'/traits', b'/wait')) as connection:
         service.turn_until(RECEIVED.is_set)
         service.connections.request_read_timeout = service.connections.keepalive_timeout = 0.0
@@ -272,8 +273,7 @@ def test_a_request_that_is_being_processed_is_not_timed_out(services: Any) -> No
         assert service.read_response(connection, until=b'/wait').startswith(b'HTTP/1.1 200 ')
 
 
-def test_beyond_max_connections_the_longest_idle_connection_is_closed(services: Any) -> None:
-    service = services()
+def test_beyond_max_connections_the_longest_idle_connection_is_closed(service: Service) -> None:
     # Two of the sockets are the listener and its trigger.
     service.connections.max_connections = len(service.connections.sockets) + 2
     with contextlib.ExitStack() as stack:
@@ -303,9 +303,8 @@ def test_closed_connections_leave_no_temporary_files(services: Any) -> None:
     assert [file.closed for file in files] == [True, True]
 
 
-def test_a_connection_with_too_much_unread_answer_is_closed(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_with_too_much_unread_answer_is_closed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, '_MAX_PROCESS_UNSENT_BYTES', 5_000_000)
-    service = services()
     with service.connect(LARGE, SO_RCVBUF=4096), service.connect() as idle:
         service.turn_until(lambda: len(service.connections.channels) <= 1)
         assert service.connections.channels[0].addr == idle.getsockname()
@@ -338,9 +337,8 @@ def test_pipelined_requests_are_not_processed_while_much_is_unread(services: Any
     assert responses.count(b'Connection: close') == 1
 
 
-def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_stop_answers_close_their_connections(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, '_IDLE_SECONDS_AT_STOP', SHORT)
-    service = services()
     with service.connect() as active, service.connect() as idle:
         service.connections.stopped_at = time.monotonic()
         active.sendall(WHOLE)
@@ -361,8 +359,7 @@ def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch
         ),
     ],
 )
-def test_an_invalid_request_head_gets_an_error_document(services: Any, lines: bytes, reason: str) -> None:
-    service = services()
+def test_an_invalid_request_head_gets_an_error_document(service: Service, lines: bytes, reason: str) -> None:
     with service.connect(b'POST /traits HTTP/1.1\r\nHost: x\r\n' + lines + b'\r\n') as connection:
         assert error_of(service.read_response(connection)) == (400, reason)
 
@@ -474,8 +471,7 @@ def reset(service: Service, connection: socket.socket) -> None:
     service.turn_until(lambda: not service.connections.channels)
 
 
-def test_a_url_may_have_bytes_that_should_be_percent_encoded(services: Any) -> None:
-    service = services()
+def test_a_url_may_have_bytes_that_should_be_percent_encoded(service: Service) -> None:
     with service.connect('GET /traits/é HTTP/1.1\r\nHost: x\r\n\r\n'.encode()) as connection:
         assert '\r\n\r\n/traits/é'.encode() in service.read_response(connection, until='é'.encode())
 
