@@ -155,41 +155,33 @@ def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
 
 
 PROVIDERS, INVENTORIES = tables.resource_providers, tables.inventories
-#: Name of a write: method, path below the first host, body, and the tables in which rows of that host are updated.
-UPDATES: dict[str, tuple[str, str, dict[str, Any], list[sa.Table]]] = {
-    'one inventory kept, one removed, one added': (
-        'PUT',
-        '/inventories',
-        {'inventories': {'VCPU': {'total': 9}, 'MEMORY_MB': {'total': 9}}},
-        [PROVIDERS, INVENTORIES],
-    ),
-    'traits': ('PUT', '/traits', {'traits': []}, [PROVIDERS]),
-    'a name': ('PUT', '', {'name': 'renamed'}, [PROVIDERS]),
-}
 
 
-@pytest.mark.parametrize('update', UPDATES)
-def test_times_that_a_write_updates(service: Service, db: Database, update: str) -> None:
+@pytest.mark.parametrize(
+    ('below', 'body', 'with_inventory'),
+    [
+        # One inventory is kept, one removed, one added.
+        ('/inventories', {'inventories': {'VCPU': {'total': 9}, 'MEMORY_MB': {'total': 9}}}, True),
+        ('/traits', {'traits': []}, False),
+        ('', {'name': 'renamed'}, False),
+    ],
+)
+def test_times_that_a_write_updates(
+    service: Service, db: Database, below: str, body: dict[str, Any], with_inventory: bool
+) -> None:
     """All rows are old. Rows of the other host keep their times, and a new row has no time of an update."""
-    method, below, body, updated = UPDATES[update]
+    host, other = service.hosts
     for table in (PROVIDERS, INVENTORIES):
         service.date(table, 3, 4)
     if below:
         body = {**body, 'resource_provider_generation': 2}
-    service.call(method, f'/resource_providers/{service.hosts[0]}{below}', body)
+    service.call('PUT', f'/resource_providers/{host}{below}', body)
     vcpu = sa.and_(PROVIDERS.c.id == INVENTORIES.c.resource_provider_id, INVENTORIES.c.resource_class_id == 0)
-    for number, uuid_ in enumerate(service.hosts):
-        rows = {
-            PROVIDERS: sa.select(PROVIDERS.c.updated_at).where(PROVIDERS.c.uuid == uuid_),
-            INVENTORIES: sa.select(INVENTORIES.c.updated_at).where(PROVIDERS.c.uuid == uuid_, vcpu),
-        }
-        for table, query in rows.items():
-            for row in db.fetch_all(query):
-                assert (row.updated_at > day(31)) == (number == 0 and table in updated), table
+    query = sa.select(PROVIDERS.c.uuid, PROVIDERS.c.updated_at, INVENTORIES.c.updated_at).where(vcpu)
+    updated = {uuid_: [time > day(31) for time in times] for uuid_, *times in db.fetch_all(query)}
+    assert updated == {host: [True, with_inventory], other: [False, False]}
     added = sa.select(INVENTORIES.c.updated_at).where(INVENTORIES.c.resource_class_id == 1)
-    assert [row.updated_at for row in db.fetch_all(added)] == (
-        [None] if 'MEMORY_MB' in body.get('inventories', ()) else []
-    )
+    assert [row.updated_at for row in db.fetch_all(added)] == [None] * with_inventory
 
 
 def test_a_claim_updates_its_consumer(service: Service, db: Database) -> None:

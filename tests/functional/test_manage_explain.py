@@ -159,16 +159,6 @@ def test_settings_of_the_service_limit_what_is_explained(
     assert 'group _B without resources' in printed('explain', query)
 
 
-def test_query_and_microversion_are_taken_from_a_line_of_the_log(printed: Printed) -> None:
-    line = (
-        '2026-11-22 04:00:00.123 7 INFO placement.web.request_log [req-1 - - - - -] 127.0.0.1'
-        ' "GET /allocation_candidates?resources=VCPU%3A5" status: 200 len: 53 microversion: 1.17 time: 0.004'
-    )
-    result = explained(printed, line)
-    assert (result['query'], result['microversion']) == ('resources=VCPU%3A5', '1.17')
-    assert [stage['subject'] for stage in result['stages']] == ['VCPU:5']
-
-
 @pytest.mark.parametrize('arguments', [[], ['-']])
 def test_the_query_is_read_from_standard_input(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
