@@ -22,7 +22,6 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, read_traits
 from placement.ops import audit
 from placement.web.context import RequestContext
-from tests.support import corruption
 from tests.support.fixtures import Counter
 from tests.support.http_client import demand
 from tests.support.objects import create_provider, set_aggregates
@@ -89,13 +88,6 @@ def test_a_foreign_key_error_is_a_conflict(context: RequestContext) -> None:
     row = {'resource_provider_id': 1, 'aggregate_id': 77}
     with pytest.raises(exception.ConcurrentUpdate):
         context.db.write(lambda tx: tx.execute(tables.resource_provider_aggregates.insert(), row))
-
-
-def test_foreign_keys_are_checked(db: Database) -> None:
-    db.sync()
-    corruption.plant(str(db.engine.url), *corruption.SOUND)
-    with pytest.raises(Exception, match='FOREIGN KEY'), db.engine.begin() as connection:
-        connection.execute(sa.delete(tables.resource_providers).where(tables.resource_providers.c.id == 1))
 
 
 # The cache of names of each process, when another process changes names -------------------------------------------

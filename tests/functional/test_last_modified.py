@@ -177,9 +177,10 @@ def test_times_that_a_write_updates(
         body = {**body, 'resource_provider_generation': 2}
     service.call('PUT', f'/resource_providers/{host}{below}', body)
     vcpu = sa.and_(PROVIDERS.c.id == INVENTORIES.c.resource_provider_id, INVENTORIES.c.resource_class_id == 0)
-    query = sa.select(PROVIDERS.c.uuid, PROVIDERS.c.updated_at, INVENTORIES.c.updated_at).where(vcpu)
-    updated = {uuid_: [time > day(31) for time in times] for uuid_, *times in db.fetch_all(query)}
-    assert updated == {host: [True, with_inventory], other: [False, False]}
+    of_vcpu = INVENTORIES.c.updated_at.label('of_vcpu')
+    query = sa.select(PROVIDERS.c.uuid, PROVIDERS.c.updated_at, of_vcpu).where(vcpu)
+    updated = {row.uuid: (row.updated_at > day(31), row.of_vcpu > day(31)) for row in db.fetch_all(query)}
+    assert updated == {host: (True, with_inventory), other: (False, False)}
     added = sa.select(INVENTORIES.c.updated_at).where(INVENTORIES.c.resource_class_id == 1)
     assert [row.updated_at for row in db.fetch_all(added)] == [None] * with_inventory
 

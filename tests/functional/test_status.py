@@ -161,18 +161,6 @@ def test_a_database_without_our_schema_is_a_failure(
     assert _results(capsys, 2)['Schema'][1].endswith('Adopt it with: placement-manage db adopt')
 
 
-@pytest.mark.parametrize('connection', ['nonsense', 'sqlite:///{tmp_path}'])
-def test_a_database_that_cannot_be_read_is_one_line(
-    connection: str, tmp_path: pathlib.Path, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
-) -> None:
-    point_commands_at(connection.format(tmp_path=tmp_path))
-    assert status.main(['upgrade', 'check']) == status.FAILED
-    captured = capsys.readouterr()
-    assert captured.out == ''
-    assert captured.err.startswith('placement-status: ')
-    assert len(captured.err.splitlines()) == 1
-
-
 def test_help_explains_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         status.main(['upgrade', 'check', '--help'])
