@@ -70,7 +70,8 @@ def load_application(
 @pytest.fixture(scope='module')
 def service(load_application: Callable[..., Any], database: sa.URL) -> Iterator[locking.Service]:
     """An application on the setting's database, with every microversion, and a session that makes its clients wait."""
-    service = locking.Service(load_application({'placement': applications.EVERY_MICROVERSION}), database)
+    options = {'placement': applications.EVERY_MICROVERSION, 'placement_database': locking.LONG_WAITS}
+    service = locking.Service(load_application(options), database)
     yield service
     service.close()
 

@@ -18,6 +18,9 @@ from tests.support.waiting import wait_until
 #: A request that is not done by then and waits for no lock of the database waits for something else; and the same for
 #: one that has to wait for a lock, of which even a busy machine shows that it does.
 MAX_SECONDS, MAX_BLOCKED_SECONDS = 1.5, 30
+#: So that a request that waits keeps its locks until the test has sent the others. By default, its transaction would be
+#: rolled back after 5 s, and another request could go first.
+LONG_WAITS = {'lock_wait_timeout': 4 * MAX_BLOCKED_SECONDS, 'socket_timeout': 5 * MAX_BLOCKED_SECONDS}
 #: SQLite does not say who waits: a request that is not done by then waits for the lock on the file.
 SQLITE_SECONDS = 0.05
 #: The sessions of PostgreSQL that wait for a lock in the database of the connection.
