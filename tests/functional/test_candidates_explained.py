@@ -215,7 +215,7 @@ def _rows(result: Explanation) -> list[tuple[str, str, int, int]]:
 
 
 def _what_ifs(result: Explanation) -> list[tuple[str, int | None]]:
-    return [(rule_text(what_if.rule), what_if.candidates) for what_if in result.what_ifs]
+    return [(rule_text(*what_if.left_out), what_if.candidates) for what_if in result.what_ifs]
 
 
 def test_an_explanation_counts_the_providers_that_each_rule_leaves(context: RequestContext) -> None:
@@ -286,6 +286,9 @@ def test_a_forbidden_aggregate_of_the_unsuffixed_group_excludes_trees(context: R
         f'{each} has the forbidden trait COMPUTE_STATUS_DISABLED: 1 provider.',
         f'{each} is in the forbidden aggregate {forbidden}, or its root is: 1 provider.',
     ]
+    # The trees that a blocker counts satisfy the rules about roots, also if nothing else is requested.
+    [blocker] = _explained(context, _ports(), 'resources=VGPU:1&member_of=!az-host1').blockers
+    assert (blocker.trees, causes_text(blocker.causes)) == (1, 'No provider has inventory of VGPU.')
 
 
 def test_providers_that_could_share_their_disk_are_named(context: RequestContext) -> None:

@@ -91,7 +91,7 @@ def check(topology: list[RP], query: Query) -> Explanation:
     assert '\n' not in document['sentence']
     orjson.dumps(document)
     for what_if in result.what_ifs:
-        rest = without(query, [what_if.rule])
+        rest = without(query, list(what_if.left_out))
         possible = None if rest is None else len(oracle.entries(rest))
         if what_if.lower_bound:
             assert possible is not None
@@ -264,7 +264,8 @@ def test_a_bound_that_was_reached_is_reported() -> None:
     query = Query([Group('', {'VCPU': 1}, {TRAITS[0]})])
     result = explain(snapshot_of(topology, 3), request_of(query), SearchBudget())
     assert [
-        (rule_text(what_if.rule), what_if_text(what_if.candidates, what_if.lower_bound)) for what_if in result.what_ifs
+        (rule_text(*what_if.left_out), what_if_text(what_if.candidates, what_if.lower_bound))
+        for what_if in result.what_ifs
     ] == [
         ('resources VCPU:1', 'nothing else is requested'),
         (f'required {TRAITS[0]}', 'at least 1,000'),

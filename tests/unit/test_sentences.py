@@ -86,7 +86,7 @@ def test_every_kind_of_cause_has_a_sentence() -> None:
 
 
 def test_rejected_inventories_by_number() -> None:
-    rejected = {ShortfallKind.MAX_UNIT: 1, ShortfallKind.TOTAL_CAPACITY: 2, ShortfallKind.FREE_CAPACITY: 4300}
+    rejected = {'max_unit': 1, 'total_capacity': 2, 'free_capacity': 4300}
     assert rejection_texts(rejected) == ['4,300 full', '2 with too little total capacity', '1 limited by max_unit']
 
 

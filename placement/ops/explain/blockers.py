@@ -114,10 +114,13 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
     # If the rule is also about roots, the roots of some of these trees may violate it.
     flags = {partition: flags[partition] & complete.accepted_roots(partition) for partition in partitions}
     accepted = _Trees(snapshot, flags)
+    if isinstance(condition, ResourceCondition):
+        # ``rest`` may be without the group of the amount, and so without the rules of this group about roots.
+        trees = accepted
     if _is_absent(snapshot, condition):
         return Blocker(rule, [Cause(CauseKind.NONE_EXISTS, rule)], trees.count)
     if isinstance(condition, ResourceCondition):
-        return _blocker_of_amount(complete, accepted, rule, condition, budget)
+        return _blocker_of_amount(complete, trees, rule, condition, budget)
     if rule.kind is Kind.ROOT_REQUIRED:
         kind = CauseKind.ROOTS_NOT_TOGETHER if accepted.count else CauseKind.ROOTS_REJECTED
         return Blocker(rule, [Cause(kind, rule, trees.count, accepted.count)], trees.count)
@@ -199,27 +202,27 @@ def _blocker_of_amount(
     # The providers that satisfy the other rules of the group.
     eligible = trees.providers(without_amount)
     providers, satisfying = (count_flags(flags.values()) for flags in (eligible, trees.providers(with_amount)))
-    absences = _absences(complete, rule, of_group)
-    unshared = [] if satisfying else _unshared(trees, without_amount, rule, condition)
-    if not providers:
-        causes = absences or [Cause(CauseKind.NONE_LEFT, rule)]
-        if not any(condition.matches(partition).any() for partition in snapshot.partitions):
-            everywhere = {partition: partition.all_providers() for partition in snapshot.partitions}
-            causes.append(Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=shortfalls(condition, everywhere)))
-        return Blocker(rule, causes, trees.count, notes=unshared)
     counts = shortfalls(condition, eligible)
+    absences = _absences(complete, rule, of_group)
     if satisfying:
-        cause = Cause(CauseKind.NOT_TOGETHER, rule, providers, satisfying, counts)
+        causes = [Cause(CauseKind.NOT_TOGETHER, rule, providers, satisfying, counts)]
     elif counts:
         is_only_rule = without(complete.compiled.request, rule) is None and not complete.compiled.root.conditions
         kind = CauseKind.INSUFFICIENT_ANYWHERE if is_only_rule else CauseKind.INSUFFICIENT
-        cause = Cause(kind, rule, shortfalls=counts)
-    elif rule.suffix:
-        cause = Cause(CauseKind.REJECTED, rule, providers)
+        causes = [Cause(kind, rule, shortfalls=counts)]
+    elif providers:
+        in_trees = Cause(CauseKind.NOT_IN_TREES, rule, trees.count)
+        causes = [Cause(CauseKind.REJECTED, rule, providers) if rule.suffix else in_trees]
     else:
-        cause = Cause(CauseKind.NOT_IN_TREES, rule, trees.count)
+        causes = absences or [Cause(CauseKind.NONE_LEFT, rule)]
+        everywhere = {partition: partition.all_providers() for partition in snapshot.partitions}
+        if not any(condition.matches(partition).any() for partition in everywhere):
+            counts = shortfalls(condition, everywhere)
+            causes = [*causes, Cause(CauseKind.INSUFFICIENT_ANYWHERE, rule, shortfalls=counts)]
     near_misses = itertools.islice(_near_misses(complete, condition, eligible, budget), _MAX_NAMED)
-    return Blocker(rule, [cause], trees.count, list(near_misses), [*unshared, *absences])
+    unshared = [] if satisfying else _unshared(trees, without_amount, rule, condition)
+    notes = [*unshared, *(absences if providers else ())]
+    return Blocker(rule, causes, trees.count, list(near_misses), notes)
 
 
 def _absences(complete: Prefilter, rule: Rule, of_group: Sequence[Requirement]) -> list[Cause]:

@@ -28,14 +28,14 @@ _MAX_NAMED, _MAX_SHOWN = 3, 10
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A search without one rule of the request, and the ``first_candidates`` that it finds.
+    """A search without the rules in ``left_out``, and the ``first_candidates`` that it finds.
 
-    They are None when the request would be empty without the rule. With ``lower_bound`` there may be more.
+    They are None when the request would be empty without these rules. With ``lower_bound`` there may be more.
     """
 
-    rule: Rule
-    first_candidates: Sequence[CandidateSet] | None
-    lower_bound: bool
+    left_out: Sequence[Rule]
+    first_candidates: Sequence[CandidateSet] | None = None
+    lower_bound: bool = False
 
     @property
     def candidates(self) -> int | None:
@@ -93,7 +93,7 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
     prefilter = Prefilter.for_request(snapshot, request)
     all_rules = list(rules(prefilter.compiled))
     trials = _Trials(snapshot, request, budget, min(len(all_rules), _MAX_RULES))
-    what_ifs = [WhatIf(rule, *trials.search_without(rule)) for rule in all_rules[:_MAX_RULES]]
+    what_ifs = [trials.search_without([rule]) for rule in all_rules[:_MAX_RULES]]
     # What remains after each rule (``stages``).
     result = Explanation(
         trees=count_flags(partition.has_root for partition in snapshot.partitions),
@@ -130,17 +130,14 @@ class _Trials:
         self._used.append(SearchBudget(self._max_candidates, steps, self._total.max_tree_steps // 10))
         return self._used[-1]
 
-    def search_without(self, *left_out: Rule) -> tuple[list[CandidateSet] | None, bool]:
-        """Return the first candidates, without regard to the request's limit, and whether there may be more.
-
-        The candidates are None when the request would be empty without these rules.
-        """
+    def search_without(self, left_out: Sequence[Rule]) -> WhatIf:
+        """Search for the first candidates without some rules, and without regard to the request's limit."""
         request = without(self.request, *left_out)
         if request is None:
-            return None, False
+            return WhatIf(left_out)
         budget, prefilter = self.next_budget(), Prefilter.for_request(self.snapshot, request)
         candidate_sets = find_candidate_sets(prefilter.search_units(), prefilter.compiled, budget)
-        return list(itertools.chain.from_iterable(candidate_sets)), bool(budget.reached)
+        return WhatIf(left_out, list(itertools.chain.from_iterable(candidate_sets)), bool(budget.reached))
 
 
 # If nothing is found ---------------------------------------------------------------------------------------------
@@ -156,24 +153,23 @@ def _complete_empty(result: Explanation, trials: _Trials) -> Explanation:
         failures = combination_failures(snapshot, request, trials.next_budget())
         result = replace(result, combination_failures=failures)
     helping = [what_if for what_if in _most_helpful_first(result) if what_if.first_candidates][:_MAX_NAMED]
-    if helping:
-        blocking = [helping[0].rule]
-        explained = [(what_if.rule, request) for what_if in helping[: 1 if result.satisfiable else None]]
-        # Trees that lack a class or an amount are not named, unless the blocker names them.
-        near_misses = [
-            near
-            for what_if in helping
-            if what_if.rule.kind is not Kind.RESOURCES and (what_if.rule in blocking or what_if.rule.condition)
-            for near in _trees(what_if.first_candidates or (), [what_if.rule])
-        ]
-    else:
-        blocking, candidates = _blocking_together(trials)
-        # Each of them is explained as if the others were left out.
-        explained = [
-            (rule, without(request, *(other for other in blocking if other != rule)) or request) for rule in blocking
-        ]
-        near_misses = _trees(candidates, blocking)
-    blockers = [find_blocker(snapshot, base, rule, trials.next_budget()) for rule, base in explained if rule.condition]
+    what_ifs = helping or [_blocking_together(trials)]
+    blocking = what_ifs[0].left_out
+    blockers = []
+    for what_if in what_ifs[:1] if result.satisfiable else what_ifs:
+        for rule in what_if.left_out:
+            # Each rule is explained as if the others that block the request together with it were left out.
+            base = without(request, *(other for other in what_if.left_out if other != rule)) or request
+            if rule.condition:
+                blockers.append(find_blocker(snapshot, base, rule, trials.next_budget()))
+    # Trees that lack a class or an amount are not named, unless the blocker names them.
+    naming = [
+        what_if
+        for what_if in helping
+        for rule in what_if.left_out
+        if rule.kind is not Kind.RESOURCES and (rule.condition or rule in blocking)
+    ]
+    near_misses = [near for what_if in (naming if helping else what_ifs) for near in _trees(what_if)]
     if len(blocking) == 1:
         near_misses = [near for blocker in blockers for near in blocker.near_misses] + near_misses
     return replace(result, blocking_rules=blocking, blockers=blockers, near_misses=near_misses)
@@ -188,15 +184,12 @@ def _most_helpful_first(result: Explanation) -> list[WhatIf]:
     """
     ranks = {kind: rank for rank, kind in enumerate(_BETWEEN_GROUPS if result.satisfiable else ())}
     emptying = _emptying_rule(result.stages)
-    return sorted(
-        result.what_ifs,
-        key=lambda what_if: (
-            ranks.get(what_if.rule.kind, len(ranks)),
-            what_if.rule != emptying,
-            what_if.rule.condition is None,
-            -(what_if.candidates or 0),
-        ),
-    )
+
+    def rank(what_if: WhatIf) -> tuple[int, bool, bool, int]:
+        [rule] = what_if.left_out
+        return ranks.get(rule.kind, len(ranks)), rule != emptying, rule.condition is None, -(what_if.candidates or 0)
+
+    return sorted(result.what_ifs, key=rank)
 
 
 def _emptying_rule(counted: Iterable[Stage]) -> Rule | None:
@@ -204,54 +197,44 @@ def _emptying_rule(counted: Iterable[Stage]) -> Rule | None:
     return next((stage.rule for stage in counted if not stage.trees), None)
 
 
-def _trees(candidates: Sequence[CandidateSet], rules_left_out: Sequence[Rule]) -> list[NearMiss]:
+def _trees(what_if: WhatIf) -> list[NearMiss]:
     """Return the first trees that have candidates without some rules."""
     roots = (
         candidate.search_unit.tree[0]
-        for candidate in candidates
+        for candidate in what_if.first_candidates or ()
         # A tree whose providers serve only groups without resources is not named: sharing providers supply all amounts.
         if any(position < candidate.search_unit.tree_size for position, _, _ in candidate.assignment.amounts)
     )
-    named = {root.uuid: NearMiss(root, rules_left_out) for root in itertools.islice(roots, 20 * _MAX_NAMED)}
+    named = {root.uuid: NearMiss(root, what_if.left_out) for root in itertools.islice(roots, 20 * _MAX_NAMED)}
     return list(named.values())[:_MAX_NAMED]
 
 
-def _blocking_together(trials: _Trials) -> tuple[list[Rule], Sequence[CandidateSet]]:
+def _blocking_together(trials: _Trials) -> WhatIf:
     """Leave out one rule after another until something is found, then put back the rules that make no difference.
 
-    :returns: the rules left out, and the candidates found without them; no rules when nothing was found.
+    :returns: the search without the rules that block the request; no rules when no search finds anything.
     """
     blocking: list[Rule] = []
-    rest = trials.request
-    for _ in range(_MAX_BLOCKING_RULES):
+    rest: CandidateRequest | None = trials.request
+    while rest and len(blocking) < _MAX_BLOCKING_RULES:
         prefilter = Prefilter.for_request(trials.snapshot, rest)
         candidate_rules = list(itertools.islice(rules(prefilter.compiled), _MAX_RULES))
         emptying = _emptying_rule(stages(prefilter))
         between_groups = (rule for rule in reversed(candidate_rules) if rule.condition is None)
         blocking.append(emptying if emptying in candidate_rules else next(between_groups, candidate_rules[0]))
-        reduced = without(rest, blocking[-1])
-        if reduced is None:
-            return blocking, []
-        rest = reduced
-        candidates, _ = trials.search_without(*blocking)
-        if candidates:
-            return _minimal(trials, blocking, candidates)
-    return [], []
+        rest = without(rest, blocking[-1])
+        what_if = trials.search_without(blocking)
+        if what_if.first_candidates:
+            return _minimal(trials, what_if)
+    return WhatIf(() if rest else blocking)
 
 
-def _minimal(
-    trials: _Trials, blocking: Sequence[Rule], candidates: Sequence[CandidateSet]
-) -> tuple[list[Rule], Sequence[CandidateSet]]:
-    """Put back each rule with which something is still found. Return the others, and what is found without them."""
-    minimal = list(blocking)
-    while True:
-        before = len(minimal)
-        for rule in list(minimal):
-            fewer = [other for other in minimal if other != rule]
-            again, _ = trials.search_without(*fewer) if fewer else (None, False)
-            if again:
-                minimal, candidates = fewer, again
-        # A same_subtree may be harder to satisfy without one of its groups. So some rules can be put back only after
-        # others.
-        if len(minimal) == before:
-            return minimal, candidates
+def _minimal(trials: _Trials, what_if: WhatIf) -> WhatIf:
+    """Put back each rule with which something is still found. Return the search without the others."""
+    minimal = what_if
+    for rule in what_if.left_out:
+        fewer = [other for other in minimal.left_out if other != rule]
+        again = trials.search_without(fewer) if fewer else minimal
+        minimal = again if again.first_candidates else minimal
+    # A same_subtree may be harder to satisfy without one of its groups. So a rule may need others put back before it.
+    return minimal if minimal is what_if else _minimal(trials, minimal)

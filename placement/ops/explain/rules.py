@@ -68,7 +68,7 @@ class Step(NamedTuple):
     """One rule, and what it requires together with the rules of its group before it.
 
     Each of ``requirements`` has to be satisfied by a provider. If there are several, these providers are in one
-    subtree. With ``about_roots`` they apply to roots. ``can_share`` tells whether sharing providers count.
+    subtree. With ``about_roots`` they apply to roots, and sharing providers do not count.
 
     In the unsuffixed group each class may come from another provider. ``serving`` is the class that the providers of
     the step would supply, if ``rule`` does not name it; or ``the root``, if the rule is about the aggregates of roots.
@@ -76,7 +76,6 @@ class Step(NamedTuple):
 
     rule: Rule
     requirements: Sequence[Requirement]
-    can_share: bool = True
     about_roots: bool = False
     serving: str = ''
 
@@ -86,7 +85,7 @@ def steps(compiled: CompiledRequest) -> Iterator[Step]:
     for rule, up_to in _divide(compiled.root, ()):
         # The rule is about the root of the tree that uses a sharing provider, not about the root of that provider.
         serving = 'the root' if rule.suffixes else ''
-        yield Step(rule, (up_to,), can_share=False, about_roots=True, serving=serving)
+        yield Step(rule, (up_to,), about_roots=True, serving=serving)
     for requirement, suffixes in compiled.suffixes.items():
         for rule, up_to in _divide(requirement, suffixes):
             names_class = requirement.use_same_provider or isinstance(rule.condition, ResourceCondition)
@@ -105,14 +104,14 @@ def rules(compiled: CompiledRequest) -> Iterator[Rule]:
     request = compiled.request
     # That a group without any condition needs a provider cannot be left out.
     yield from dict.fromkeys(step.rule for step in steps(compiled) if step.rule.condition or not step.rule.suffixes)
-    equal: dict[object, list[str]] = {}
+    equal: dict[object, list[Requirement]] = {}
     for requirement in compiled.requirements:
         if requirement.use_same_provider and len(request.groups) > 1:
             subtrees = tuple(requirement.group in suffixes for suffixes in request.same_subtree)
-            equal.setdefault((requirement, subtrees), []).append(requirement.group)
-    empty = {group.suffix for group in request.groups if not group.resources}
-    for suffixes in equal.values():
-        yield Rule(Kind.GROUP, tuple(suffixes), 'without resources' if suffixes[0] in empty else '')
+            equal.setdefault((requirement, subtrees), []).append(requirement)
+    for requirements in equal.values():
+        suffixes = tuple(requirement.group for requirement in requirements)
+        yield Rule(Kind.GROUP, suffixes, '' if requirements[0].resources else 'without resources')
     if request.isolate and sum(group.use_same_provider for group in request.groups) > 1:
         yield Rule(Kind.GROUP_POLICY)
     if not request.nested_aware:

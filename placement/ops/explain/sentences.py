@@ -116,9 +116,9 @@ def _rules_text(rules: Sequence[Rule]) -> str:
     return f'{len(rules)} of the groups' if all_groups else ' and without '.join(map(rule_text, rules))
 
 
-def rejection_texts(rejected: Mapping[ShortfallKind, int]) -> list[str]:
-    """Return counts of rejected inventories by kind of ``Shortfall`` in words; the largest first."""
-    words = {ShortfallKind.TOTAL_CAPACITY: 'with too little total capacity', ShortfallKind.FREE_CAPACITY: 'full'}
+def rejection_texts(rejected: Mapping[str, int]) -> list[str]:
+    """Return counts of rejected inventories, by the value of ``ShortfallKind``, in words; the largest first."""
+    words = {'total_capacity': 'with too little total capacity', 'free_capacity': 'full'}
     counts = sorted(rejected.items(), key=operator.itemgetter(1), reverse=True)
     return [f'{count:,} {words.get(kind, f"limited by {kind}")}' for kind, count in counts]
 
@@ -241,15 +241,11 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
         'first_candidates': list(map(_supplies, explanation.first_candidates)),
         'limits_reached': [limit.value for limit in Limit if limit in explanation.limits_reached],
         'stages': [
-            {
-                **_rule(stage.rule),
-                **_members(stage, 'serving', 'providers', 'trees'),
-                'rejected': {kind.value: count for kind, count in stage.rejected.items()},
-            }
+            {**_rule(stage.rule), **_members(stage, 'serving', 'providers', 'trees', 'rejected')}
             for stage in explanation.stages
         ],
         'what_if': [
-            {**_rule(what_if.rule), **_members(what_if, 'candidates', 'lower_bound')}
+            {**_rule(*what_if.left_out), **_members(what_if, 'candidates', 'lower_bound')}
             for what_if in explanation.what_ifs
         ],
         'blocking_rules': list(map(rule_text, explanation.blocking_rules)),

@@ -33,13 +33,13 @@ class Stage:
     providers that could be the topmost; for rules about roots, the roots; for ``MICROVERSION``, the providers that
     satisfy all requirements that no sharing provider satisfies. ``trees`` counts the trees that can satisfy all rules
     so far with their own or with sharing providers. For ``resources``, ``rejected`` counts the inventories that cannot
-    allocate the amount, by the kind of ``Shortfall``. ``serving`` is as in ``rules.Step``.
+    allocate the amount, by the value of ``ShortfallKind``. ``serving`` is as in ``rules.Step``.
     """
 
     rule: Rule
     providers: int
     trees: int
-    rejected: Mapping[ShortfallKind, int] = field(default_factory=dict)
+    rejected: Mapping[str, int] = field(default_factory=dict)
     serving: str = ''
 
 
@@ -55,7 +55,7 @@ def stages(prefilter: Prefilter) -> list[Stage]:
     counted = []
     all_steps = itertools.chain(steps(prefilter.compiled), _one_provider_per_tree(prefilter))
     for step in itertools.islice(all_steps, _MAX_RULES):
-        sharing = SharingIndex(_accepted(step.requirements, prefilter.sharing.providers) if step.can_share else ())
+        sharing = SharingIndex(() if step.about_roots else _accepted(step.requirements, prefilter.sharing.providers))
         reached = functools.partial(_reached, step.requirements, sharing)
         providers = 0
         for partition in snapshot.partitions:
@@ -68,11 +68,11 @@ def stages(prefilter: Prefilter) -> list[Stage]:
                 satisfied = satisfied | partition.tree_aggregates.where(reached)
             providers += int(matched.sum())
             trees[partition] = trees[partition] & satisfied
-        rejected: Counter[ShortfallKind] = Counter()
+        rejected: Counter[str] = Counter()
         if isinstance(step.rule.condition, ResourceCondition):
             for _, columns in snapshot.inventory_columns(step.rule.condition.resource_class):
                 for kind, (flags, _) in violations(columns, step.rule.condition.amount).items():
-                    rejected[kind] += int(flags.sum())
+                    rejected[kind.value] += int(flags.sum())
         # Plus removes the kinds with a count of 0.
         counted.append(Stage(step.rule, providers, count_flags(trees.values()), +rejected, step.serving))
     return counted
@@ -84,7 +84,7 @@ def _one_provider_per_tree(prefilter: Prefilter) -> Iterator[Step]:
     unshared = [requirement for requirement in prefilter.requirements if not _accepted([requirement], sharing)]
     if len(unshared) > 1 and not prefilter.compiled.request.nested_aware:
         conditions = tuple(condition for requirement in unshared for condition in requirement.conditions)
-        yield Step(Rule(Kind.MICROVERSION), (Requirement('', True, conditions),), can_share=False)
+        yield Step(Rule(Kind.MICROVERSION), (Requirement('', True, conditions),))
 
 
 def _accepted(requirements: Sequence[Requirement], sharing: Iterable[Provider]) -> list[Provider]:
@@ -119,6 +119,8 @@ def _reached(requirements: Sequence[Requirement], index: SharingIndex, aggregate
     :param index: has the sharing providers that satisfy one of the requirements.
     """
     sharing = index.reaching(aggregates & index.aggregates)
+    if len(requirements) == 1:
+        return bool(sharing)
     return any(
         all(
             any(top.id in (other.id, *other.ancestors) and requirement.accepts(other, None) for other in sharing)
