@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,23 +35,18 @@ Load = Callable[..., deploy.Application]
 def load(tmp_path: pathlib.Path) -> Iterator[Load]:
     """Build applications from overrides, each on a database of its own."""
     with contextlib.ExitStack() as stack:
-        built: list[deploy.Application] = []
 
         def build(**overrides: dict[str, Any]) -> deploy.Application:
-            database = tmp_path / f'{len(built)}.sqlite'
-            if not database.exists():
-                fixtures.prepare(database)
-            built.append(deploy.loadapp(applications.options(database, **overrides)))
-            stack.callback(built[-1].db.dispose)
-            return built[-1]
+            database = tmp_path / f'{uuid.uuid4()}.sqlite'
+            fixtures.prepare(database)
+            return stack.enter_context(applications.application(database, **overrides))
 
         yield build
 
 
 @pytest.mark.parametrize('path', ['/unknown', '/resource_providers/unknown', '/allocation_candidates'])
-def test_errors_do_not_wait_for_the_garbage_collector(load: Load, path: str) -> None:
+def test_errors_do_not_wait_for_the_garbage_collector(app: Any, path: str) -> None:
     """An error refers by its traceback to everything that the request read, so it must not refer to itself."""
-    app = load()
     gc.collect()
     gc.disable()
     try:
@@ -60,8 +56,7 @@ def test_errors_do_not_wait_for_the_garbage_collector(load: Load, path: str) -> 
         gc.enable()
 
 
-def test_the_root_below_a_prefix_needs_no_token(load: Load) -> None:
-    app = load()
+def test_the_root_below_a_prefix_needs_no_token(app: Any) -> None:
     for path_info in ('', '/'):
         req = webob.Request.blank('/', environ={'SCRIPT_NAME': '/placement', 'PATH_INFO': path_info})
         assert req.get_response(app).status_code == 200
@@ -86,24 +81,24 @@ def test_the_root_below_a_prefix_needs_no_token(load: Load) -> None:
         '/traits/{name}',
     ],
 )
-def test_paths_and_names_that_cannot_exist_are_404(load: Load, path: str) -> None:
-    response = send_request(load(), 'GET', path)
+def test_paths_and_names_that_cannot_exist_are_404(app: Any, path: str) -> None:
+    response = send_request(app, 'GET', path)
     assert response.status_code == 404
     assert response.json['errors'][0]['title'] == 'Not Found'
 
 
-def test_a_method_that_no_path_has_is_405(load: Load) -> None:
-    response = send_request(load(), 'BREW', '/resource_classes')
+def test_a_method_that_no_path_has_is_405(app: Any) -> None:
+    response = send_request(app, 'BREW', '/resource_classes')
     assert (response.status_code, response.headers['Allow']) == (405, 'GET, POST')
 
 
 @pytest.mark.parametrize('variable', ['RAW_URI', 'REQUEST_URI'])
-def test_an_encoded_slash_is_no_separator_where_the_server_passes_the_raw_path(load: Load, variable: str) -> None:
+def test_an_encoded_slash_is_no_separator_where_the_server_passes_the_raw_path(app: Any, variable: str) -> None:
     req = webob.Request.blank('/resource_providers/x/inventories', headers={'X-Auth-Token': 'admin'})
     req.environ[variable] = '/resource_providers/x%2finventories?a=%2F'
-    assert req.get_response(load()).json['errors'][0]['detail'] == 'The resource could not be found.'
+    assert req.get_response(app).json['errors'][0]['detail'] == 'The resource could not be found.'
     req.environ[variable] = '/resource_providers/x/inventories?a=%2F'
-    detail = req.get_response(load()).json['errors'][0]['detail']
+    detail = req.get_response(app).json['errors'][0]['detail']
     assert 'No resource provider with uuid x found' in detail
 
 
@@ -111,16 +106,16 @@ def test_an_encoded_slash_is_no_separator_where_the_server_passes_the_raw_path(l
 
 
 @pytest.mark.parametrize('length', ['x', '-1', '1.5', '0x10', '1_0', '9' * 5000])
-def test_a_content_length_is_an_integer(load: Load, length: str) -> None:
-    response = send_request(load(), 'GET', '/', **{'Content-Length': length, 'Content-Type': 'text/plain'})
+def test_a_content_length_is_an_integer(app: Any, length: str) -> None:
+    response = send_request(app, 'GET', '/', **{'Content-Length': length, 'Content-Type': 'text/plain'})
     assert response.status_code == 400
     assert 'content-length header must be an integer' in response.json['errors'][0]['detail']
 
 
 @pytest.mark.parametrize('length', ['', '0'])
-def test_a_request_without_a_body_needs_no_content_type(load: Load, length: str) -> None:
+def test_a_request_without_a_body_needs_no_content_type(app: Any, length: str) -> None:
     """uWSGI gives an empty length to such requests."""
-    assert send_request(load(), 'GET', '/', **{'Content-Length': length}).status_code == 200
+    assert send_request(app, 'GET', '/', **{'Content-Length': length}).status_code == 200
 
 
 def _post(app: deploy.Application, body: bytes, *, chunked: bool) -> webob.Response:
@@ -156,24 +151,24 @@ class _Broken(io.BytesIO):
         raise OSError('chunk of no size')
 
 
-def test_a_truncated_body_is_400(load: Load) -> None:
+def test_a_truncated_body_is_400(app: Any) -> None:
     req = webob.Request.blank('/resource_providers', method='POST', content_type='application/json')
     req.headers['X-Auth-Token'] = 'admin'
     req.environ.update({'wsgi.input': io.BytesIO(b'{"na'), 'CONTENT_LENGTH': '10', 'webob.is_body_seekable': False})
-    assert req.get_response(load()).status_code == 400
+    assert req.get_response(app).status_code == 400
     req.environ.update({'wsgi.input': _Broken(), 'wsgi.input_terminated': True})
     del req.environ['CONTENT_LENGTH']
-    assert req.get_response(load()).status_code == 400
+    assert req.get_response(app).status_code == 400
 
 
 @pytest.mark.parametrize('coding', ['gzip, chunked', 'chunked, gzip', 'identity', ''])
-def test_a_transfer_encoding_other_than_chunked_is_rejected(load: Load, coding: str) -> None:
-    response = send_request(load(), 'GET', '/', **{'Transfer-Encoding': coding})
+def test_a_transfer_encoding_other_than_chunked_is_rejected(app: Any, coding: str) -> None:
+    response = send_request(app, 'GET', '/', **{'Transfer-Encoding': coding})
     assert response.status_code == 400
     assert response.json['errors'][0]['detail'].endswith(
         '\n\n transfer-encoding header must be chunked, and nothing else'
     )
-    assert send_request(load(), 'GET', '/', **{'Transfer-Encoding': 'Chunked'}).status_code == 200
+    assert send_request(app, 'GET', '/', **{'Transfer-Encoding': 'Chunked'}).status_code == 200
 
 
 # The application ----------------------------------------------------------------------------------------------
@@ -238,10 +233,10 @@ def test_an_invalid_database_url_stops_the_start(url: str | None) -> None:
         deploy.loadapp(conf)
 
 
-def test_a_file_that_is_no_database_stops_the_start(load: Load, tmp_path: pathlib.Path) -> None:
-    (tmp_path / '0.sqlite').write_text('this is not a database, not at all' * 100)
+def test_a_file_that_is_no_database_stops_the_start(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'placement.sqlite').write_text('this is not a database, not at all' * 100)
     with pytest.raises(exception.ConfigurationInvalid, match='database cannot be used'):
-        load()
+        deploy.loadapp(conf)
 
 
 def _faulty(fault: Exception) -> Operation:
