@@ -101,9 +101,6 @@ def test_examples_are_answered_as_the_page_says(app: Any, page: Path) -> None:
             assert response.body == b'', example
 
 
-# Candidates ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures('every_microversion')
 @pytest.mark.parametrize('topology', list(sections()), ids=lambda topology: topology.name)
 def test_candidates_are_those_of_the_page(app: Any, topology: Section) -> None:

@@ -407,9 +407,6 @@ def test_a_damaged_state_is_loaded_again_at_the_next_search(
     assert provider_cache.builds == 2
 
 
-# The cost of a check -------------------------------------------------------------------------------------
-
-
 def test_a_refresh_after_many_entries_of_the_log_is_a_transaction(
     provider_cache: Counting, context: RequestContext, queries: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,9 +50,6 @@ def test_random_order_and_random_samples(app: Any, conf: cfg.ConfigOpts) -> None
     assert len(set(samples)) > 1
 
 
-# Cost -------------------------------------------------------------------------------------------------------
-
-
 def test_memory_for_a_symmetric_tree_is_bounded_by_the_limit(app: Any) -> None:
     topology = [
         provider

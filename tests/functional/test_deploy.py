@@ -277,9 +277,6 @@ def test_a_query_string_that_is_too_long_is_rejected(app: Any) -> None:
     assert 'Invalid query string parameters: longer than 65536 bytes.' in response.json['errors'][0]['detail']
 
 
-# The schema at the start ------------------------------------------------------------------------------------------
-
-
 def test_a_start_creates_the_schema(conf: cfg.ConfigOpts) -> None:
     deploy.loadapp(conf).db.dispose()
     with applications.database(conf.placement_database.connection) as db:

@@ -129,13 +129,12 @@ def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -
 
 
 @pytest.fixture
-def slots(db: Database) -> list[int]:
-    """The ids of slots 1 to 5, which have a transaction each, with an entry of a provider with the id of the slot."""
+def slots(db: Database) -> None:
+    """Slots 1 to 5, which have a transaction each, with an entry of a provider with the id of the slot."""
     with db.engine.begin() as tx:
         tx.execute(tables.change_log.delete())
         tx.execute(tables.change_log_slots.delete())
         add_slots(tx, 1, 5)
-    return list(range(1, 6))
 
 
 def add_slots(tx: sa.Connection, first: int, last: int) -> None:
@@ -155,7 +154,8 @@ def go_on(tx: sa.Connection, slot: int, sequence: int, token: int, provider: int
     tx.execute(tables.change_log.insert(), values | {'slot_id': slot, 'provider_id': provider, 'kind': 2})
 
 
-def test_a_vector_has_the_sums_of_the_database(db: Database, slots: list[int]) -> None:
+@pytest.mark.usefixtures('slots')
+def test_a_vector_has_the_sums_of_the_database(db: Database) -> None:
     with db.engine.begin() as tx:
         add_slots(tx, 40, 70)
         go_on(tx, 3, 2, 77, 9)
@@ -167,7 +167,8 @@ def test_a_vector_has_the_sums_of_the_database(db: Database, slots: list[int]) -
     assert 39 not in read.slots
 
 
-def test_entries_that_are_missing_or_of_another_transaction(db: Database, slots: list[int]) -> None:
+@pytest.mark.usefixtures('slots')
+def test_entries_that_are_missing_or_of_another_transaction(db: Database) -> None:
     """The known entry has to be there with its token, and every entry after it."""
     with db.reader() as tx:
         before = change_log.read_log_position(tx)

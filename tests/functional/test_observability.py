@@ -273,9 +273,6 @@ def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:
         assert complaint in ran.stderr
 
 
-# The documentation ----------------------------------------------------------------------------------------
-
-
 def test_files_that_a_starting_process_has_not_filled_are_skipped(tmp_path: Path) -> None:
     (tmp_path / 'counter_0.db').touch()
     names = [family.name for family in processes.registry(str(tmp_path)).collect()]
