@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import random
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from placement.ops.reports.fit_estimate import Size, estimate_fit
 from tests.support.search.cached import snapshot_of
-from tests.support.search.oracle import RP, SHARES, Body, Group, Oracle, Query, record
+from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, record
 from tests.support.search.topologies import CLASSES, TRAITS, thorough, topologies
 
 #: The largest number of consumers to place.
@@ -55,26 +56,15 @@ def _placed(topology: list[RP], size: Size, rng: random.Random) -> int:
     member_of = [{size.aggregate}] if size.aggregate else []
     query = Query([Group('', dict(size.resources), set(size.required), set(), member_of)], None, None, 29)
     query.root_required, query.root_forbidden = set(size.root_required), set(size.root_forbidden)
+    topology = copy.deepcopy(topology)
+    inventories = {rp.name: rp.inventory for rp in topology}
     for count in range(_MOST):
         candidates = sorted(Oracle(topology).candidates(query), key=sorted)
         if not candidates:
             return count
-        topology = _taken(topology, rng.choice(candidates))
+        for name, resource_class, amount in rng.choice(candidates):
+            inventories[name][resource_class]['used'] += amount
     return _MOST
-
-
-def _taken(topology: list[RP], body: Body) -> list[RP]:
-    taken = {(name, resource_class): amount for name, resource_class, amount in body}
-    return [
-        dataclasses.replace(
-            rp,
-            inventory={
-                name: {**values, 'used': values['used'] + taken.get((rp.name, name), 0)}
-                for name, values in rp.inventory.items()
-            },
-        )
-        for rp in topology
-    ]
 
 
 def test_a_count_that_stops_early_is_incomplete() -> None:

@@ -17,8 +17,9 @@ from placement.schemas import Schema, Windows, allocation_candidate, requests
 from placement.web import errors, microversion
 from placement.web import operation as web_operation
 from placement.web.operation import Check, JsonBody, Microversions, RequiresPolicy
+from tests.support.pages import ROOT, first_cells
+from tests.unit.test_openapi import OPERATIONS
 
-ROOT = Path(__file__).resolve().parents[2]
 API_REF = ROOT / 'api-ref'
 PAGES = sorted([*ROOT.glob('*.md'), *API_REF.glob('*.md'), *(ROOT / 'doc').rglob('*.md')])
 
@@ -64,10 +65,8 @@ def _sections() -> dict[str, str]:
     return sections
 
 
-def _first_column(page: Path) -> list[str]:
-    """The first cell of every table row of a page, without the grave accents."""
-    rows = re.findall(r'^\| *([^|]+?) *\|', page.read_text(), flags=re.MULTILINE)
-    return [row.strip('`') for row in rows]
+def _documented_codes() -> set[str]:
+    return {row for row in first_cells((API_REF / 'errors.md').read_text()) if row.startswith('placement.')}
 
 
 def test_every_route_is_documented_and_every_documented_route_exists() -> None:
@@ -95,11 +94,11 @@ def test_every_error_code_is_documented_and_every_documented_code_exists() -> No
         for name, value in vars(errors).items()
         if name.isupper() and isinstance(value, str) and value.startswith('placement.')
     }
-    assert {row for row in _first_column(API_REF / 'errors.md') if row.startswith('placement.')} == codes
+    assert _documented_codes() == codes
 
 
 def test_every_microversion_is_documented_in_order() -> None:
-    rows = [row for row in _first_column(API_REF / 'microversions.md') if re.fullmatch(r'\d+\.\d+', row)]
+    rows = re.findall(r'^\| *(\d+\.\d+) *\|', (API_REF / 'microversions.md').read_text(), flags=re.MULTILINE)
     assert rows == microversion.VERSIONS
 
 
@@ -136,10 +135,8 @@ def test_members_are_documented_with_the_microversion_that_added_them(
 
 def test_the_schema_of_every_operation_is_compared_with_its_pages() -> None:
     compared = [schema for schema, _pages in SCHEMA_PAGES]
-    for methods in handler.ROUTE_DECLARATIONS.values():
-        for declared in methods.values():
-            for operation in declared.operations:
-                assert {id(operation.query), id(operation.body)} <= {id(None), *map(id, compared)}
+    for _path, _method, operation in OPERATIONS:
+        assert {id(operation.query), id(operation.body)} <= {id(None), *map(id, compared)}
 
 
 @functools.cache
@@ -205,8 +202,7 @@ def test_files_and_packages_that_a_page_of_the_code_names_exist(page: str) -> No
 
 def test_every_error_code_is_in_the_table_of_an_operation() -> None:
     used = {code for text in _sections().values() for code in re.findall(r'`(placement\.[a-z_.]+)`', text)}
-    codes = {row for row in _first_column(API_REF / 'errors.md') if row.startswith('placement.')}
-    assert used | {errors.DEFAULT} == codes
+    assert used | {errors.DEFAULT} == _documented_codes()
 
 
 def test_every_page_is_listed_in_its_index() -> None:
@@ -239,9 +235,7 @@ def operations_table() -> str:
     """The table of ``api-ref/operations.md``, made from the declarations."""
     rows = [
         f'| `{method} {path}` | {", ".join(map(_in_words, operation.checks)) or "none"} |'
-        for path, methods in handler.ROUTE_DECLARATIONS.items()
-        for method, declared in methods.items()
-        for operation in declared.operations
+        for path, method, operation in OPERATIONS
     ]
     return '\n'.join(['| Operation | Checks, in this order |', '|---|---|', *rows])
 

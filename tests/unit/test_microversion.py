@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
 
 import pytest
-import webob
 from webob import exc
 
 from placement import conf as placement_conf
 from placement.conf.options import MAX_MICROVERSIONS
 from placement.web import microversion
-
-Handler = Callable[[webob.Request], webob.Response]
-
 
 DEFAULT = '1.29'
 

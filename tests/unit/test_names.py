@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.pages import ROOT
 
 #: Words that say nothing of the thing they stand for.
 VAGUE = re.compile(

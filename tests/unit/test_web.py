@@ -10,9 +10,9 @@ import pytest
 import webob
 from webob import exc
 
-from placement import handler
 from placement.web import errors, microversion, util
 from placement.web.operation import ByMicroversion, Microversions, Operation, RequiresPolicy, operation
+from tests.unit.test_openapi import OPERATIONS
 
 # Errors -----------------------------------------------------------------------------------------------------------
 
@@ -61,11 +61,9 @@ def test_windows_must_not_overlap() -> None:
 
 
 def test_every_operation_but_the_root_checks_the_policy_last() -> None:
-    for path, methods in handler.ROUTE_DECLARATIONS.items():
-        for by_version in methods.values():
-            for declared in by_version.operations:
-                allowed = [isinstance(check, RequiresPolicy) for check in declared.checks]
-                assert allowed == ([False] * (len(allowed) - 1) + [True] if path != '/' else [])
+    for path, _method, declared in OPERATIONS:
+        allowed = [isinstance(check, RequiresPolicy) for check in declared.checks]
+        assert allowed == ([False] * (len(allowed) - 1) + [True] if path != '/' else [])
 
 
 # Responses --------------------------------------------------------------------------------------------------------

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.support.history import fleet
 from tests.support.history.load import INVENTORIES, Load
-from tests.support.history.state import ClaimWrite, Consumer
-
-#: Provider and resource class.
-Inventory = tuple[str, str]
+from tests.support.history.state import ClaimWrite, Inventory, amounts_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,15 +83,6 @@ def problems(load: Load) -> Iterator[str]:
 def is_rejected(claim: ClaimWrite) -> bool:
     """Whether it was rejected, which only those for want of capacity are that a load notes."""
     return not (claim.reply.accepted or claim.reply.unknown)
-
-
-def amounts_of(states: Mapping[str, Consumer]) -> Counter[Inventory]:
-    """The sum of the allocations of several consumers by inventory."""
-    amounts: Counter[Inventory] = Counter()
-    for state in states.values():
-        for provider, resources in state.allocations.items():
-            amounts.update({(provider, name): amount for name, amount in resources.items()})
-    return amounts
 
 
 def _amounts_held(load: Load) -> dict[Inventory, list[Amount]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from tests.support.history.client import Reply
 
+#: Provider and resource class.
+Inventory = tuple[str, str]
 #: Provider uuid -> resource class -> amount.
 Allocations = Mapping[str, Mapping[str, int]]
 
@@ -36,6 +39,15 @@ class Consumer:
 ABSENT = Consumer(0, {})
 
 
+def amounts_of(states: Mapping[str, Consumer]) -> Counter[Inventory]:
+    """The sum of the allocations of several consumers by inventory."""
+    amounts: Counter[Inventory] = Counter()
+    for state in states.values():
+        for provider, resources in state.allocations.items():
+            amounts.update({(provider, name): amount for name, amount in resources.items()})
+    return amounts
+
+
 @dataclasses.dataclass(frozen=True)
 class ClaimWrite:
     """A write of consumers that was accepted, or rejected for want of capacity, or whose outcome is unknown."""
@@ -56,14 +68,9 @@ class ClaimWrite:
         """When it was answered; infinity if the outcome is unknown."""
         return math.inf if self.reply.unknown else self.reply.end
 
-    def increases(self, inventory: tuple[str, str]) -> bool:
+    def increases(self, inventory: Inventory) -> bool:
         """Whether it surely allocates more of an inventory (provider and class) than it releases."""
-        return self.before is not None and _sum(self.after, inventory) > _sum(self.before, inventory)
-
-
-def _sum(states: Mapping[str, Consumer], inventory: tuple[str, str]) -> int:
-    provider, resource_class = inventory
-    return sum(state.allocations.get(provider, {}).get(resource_class, 0) for state in states.values())
+        return self.before is not None and amounts_of(self.after)[inventory] > amounts_of(self.before)[inventory]
 
 
 @dataclasses.dataclass(frozen=True)
