@@ -184,6 +184,7 @@ def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
     query = sa.select(columns.id, columns.uuid, columns.name, columns.parent_provider_id, columns.root_provider_id)
     rows = {row.id: row for row in tx.execute(query.order_by(columns.id))}
     parents: dict[int, int | None] = {id_: row.parent_provider_id for id_, row in rows.items()}
+    uuids = {None: None} | {id_: row.uuid for id_, row in rows.items()}
     root_of = find_roots(parents)
     for id_, row in rows.items():
         root_id = root_of[id_]
@@ -194,7 +195,8 @@ def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
             detail = 'its parents form a loop: set parent_provider_id of one of them to NULL by hand'
             yield Finding(subject, detail)
         else:
-            recorded = rows[row.root_provider_id].uuid if row.root_provider_id is not None else None
+            # A root that does not exist was recorded while the database did not check foreign keys.
+            recorded = uuids.get(row.root_provider_id, f'id {row.root_provider_id}, which does not exist')
             detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
             yield Finding(subject, detail, functools.partial(_set_root, id_))
 

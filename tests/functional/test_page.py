@@ -559,16 +559,17 @@ def test_a_large_tree_is_drawn_partly(page: Page, db: Database) -> None:
         ),
         corruption.ALL['no root'].statements,
         corruption.ALL['wrong root'].statements,
+        corruption.ALL['missing root'].statements,
         ('UPDATE placement_inventories SET used = -8 WHERE id = 1',),
     ],
-    ids=['loop', 'no root', 'wrong root', 'negative usage'],
+    ids=['loop', 'no root', 'wrong root', 'missing root', 'negative usage'],
 )
 def test_a_damaged_database_is_shown(page: Page, url: str, damage: tuple[str, ...]) -> None:
     corruption.plant(url, *corruption.SOUND, *damage)
     for uuid in (corruption.ROOT, corruption.CHILD, corruption.FLAT):
         assert uuid in {provider['uuid'] for provider in json(page, f'/trees/{uuid}')['providers']}
         assert get(page, f'/trees/{uuid}').status_int == 200
-    for address in ('/', '/trees', '/trees?class=VCPU'):
+    for address in ('/', '/trees', '/trees?class=VCPU', '/health'):
         assert get(page, address).status_int == 200
 
 

@@ -163,6 +163,13 @@ ALL = {
         f'its root is recorded as {FLAT}, but its parents lead to {ROOT}',
         (_ROOTS, [1, 1, 3]),
     ),
+    'missing root': Damage(
+        'invalid_tree',
+        ('UPDATE placement_resource_providers SET root_provider_id = 99 WHERE id = 2',),
+        ({'resource_provider': CHILD},),
+        f'its root is recorded as id 99, which does not exist, but its parents lead to {ROOT}',
+        (_ROOTS, [1, 1, 3]),
+    ),
     'loop': Damage(
         'invalid_tree',
         ('UPDATE placement_resource_providers SET parent_provider_id = 2 WHERE id = 1',),
