@@ -43,9 +43,9 @@ def committed_before_diagnosis(context: RequestContext, change: Callable[[], obj
     assert called
 
 
-def too_large(context: RequestContext, provider: str, consumer: str) -> None:
-    """Claim more than the provider has for a consumer at generation 1, or a new one."""
-    claims = [ConsumerClaim(consumer, 'project', 'user', {provider: {'VCPU': 9}}, 1)]
+def claim_too_much(context: RequestContext, provider: str, consumer: str, generation: int | None) -> None:
+    """Claim more than the provider has."""
+    claims = [ConsumerClaim(consumer, 'project', 'user', {provider: {'VCPU': 9}}, generation)]
     replace_allocations(context.db, claims)
 
 
@@ -56,34 +56,31 @@ def test_the_consumer_is_written_meanwhile(context: RequestContext) -> None:
         committed_before_diagnosis(context, lambda: claim(context, {host: {'VCPU': 5}}, consumer)),
         pytest.raises(exception.ConsumerGenerationConflict),
     ):
-        too_large(context, host, consumer)
+        claim_too_much(context, host, consumer, 1)
 
 
 def test_the_provider_is_deleted_meanwhile(context: RequestContext) -> None:
     host = create_provider(context, VCPU=8)
-    consumer = str(uuid.uuid4())
-    claims = [ConsumerClaim(consumer, 'project', 'user', {host.uuid: {'VCPU': 9}})]
     with (
         committed_before_diagnosis(context, lambda: ResourceProvider.destroy(context, host.uuid)),
         pytest.raises(exception.AllocationProviderNotFound),
     ):
-        replace_allocations(context.db, claims)
+        claim_too_much(context, host.uuid, str(uuid.uuid4()), None)
 
 
 # A consumer is created while another request deletes it ----------------------------------------------------
 
 
-def release(context: RequestContext, consumer: str) -> None:
-    delete_allocations(context.db, consumer)
-
-
-def clear(context: RequestContext, consumer: str) -> None:
-    claim(context, {}, consumer)
-
-
-@pytest.mark.parametrize('give_up', [release, clear])
+@pytest.mark.parametrize(
+    'give_up',
+    [
+        lambda context, consumer: delete_allocations(context.db, consumer),
+        lambda context, consumer: claim(context, {}, consumer),
+    ],
+    ids=['delete', 'clear'],
+)
 def test_a_consumer_created_during_a_delete(
-    context: RequestContext, give_up: Callable[[RequestContext, str], None]
+    context: RequestContext, give_up: Callable[[RequestContext, str], object]
 ) -> None:
     """The claim commits after the DELETE has found no record of the consumer and before it reads allocations.
 
