@@ -178,14 +178,10 @@ def test_a_locked_slot_is_not_waited_for(url: sa.URL, db: Database, other: Datab
     assert after == {**before, added: 1}
 
 
-#: Begins a transaction that keeps others from taking a slot.
+#: Keeps others from taking a slot, at the isolation level REPEATABLE READ.
 LOCK = {
-    'postgresql': ('BEGIN', 'LOCK TABLE placement_change_log_slots'),
-    'mysql': (
-        'SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ',
-        'BEGIN',
-        'SELECT * FROM placement_change_log_slots FOR UPDATE',
-    ),
+    'postgresql': 'LOCK TABLE placement_change_log_slots',
+    'mysql': 'SELECT * FROM placement_change_log_slots FOR UPDATE',
 }
 
 
@@ -195,10 +191,9 @@ def test_taking_a_slot_waits_for_a_lock_as_often_as_a_transaction_is_retried(
 ) -> None:
     hasty = logs.opened(url, lock_wait_timeout=1, max_transaction_retries=1)
     attempts: list[sa.Connection] = []
-    holder = sa.create_engine(url, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
+    holder = sa.create_engine(url, poolclass=sa.NullPool, isolation_level='REPEATABLE READ')
     with holder.connect() as connection, listening(hasty.engine, 'engine_connect', attempts.append):
-        for statement in LOCK[url.get_backend_name()]:
-            connection.exec_driver_sql(statement)
+        connection.exec_driver_sql(LOCK[url.get_backend_name()])
         started = time.monotonic()
         with pytest.raises(exception.ConcurrentProviderUpdate):
             hasty.write(lambda tx: logs.move(tx, providers))

@@ -24,14 +24,9 @@ _RESIDENT = r'^placement_process_resident_memory_bytes{.*process="(\w+)".*} (?:\
 
 
 @pytest.fixture(scope='module')
-def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The directory of the database and of the files of the metrics."""
-    return tmp_path_factory.mktemp('exporter')
-
-
-@pytest.fixture(scope='module')
-def server(directory: pathlib.Path) -> Iterator[Server]:
-    """A service with two workers on SQLite."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service with two workers on SQLite. The directory of its log has the database and the files of the metrics."""
+    directory = tmp_path_factory.mktemp('exporter')
     environment = {'TMPDIR': str(directory)}
     with servers.serving(f'sqlite:///{directory}/placement.sqlite', directory, environment=environment) as started:
         yield started
@@ -84,9 +79,9 @@ def reload(server: Server) -> None:
     wait_until(lambda: len(workers := server.workers()) == 2 and old.isdisjoint(workers), server.tail)
 
 
-def test_reloads_leave_no_files_and_lose_no_counts(server: Server, directory: pathlib.Path) -> None:
+def test_reloads_leave_no_files_and_lose_no_counts(server: Server) -> None:
     """Whether the last one found a valid configuration is shown. None of them reloads the cache."""
-    requests = count(server)
+    directory, requests = server.log.parent, count(server)
     for configuration, success in (('', 1), ('[metrics]\nallocation_refresh_interval = nonsense\n', 0), ('', 1)):
         (directory / 'placement.conf').write_text(configuration)
         search(server, 10)

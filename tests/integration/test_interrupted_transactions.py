@@ -15,9 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement import deploy
-from placement.db import tables
 from placement.ops import audit
-from tests.support import applications, databases
+from tests.support import applications, corruption, databases
 from tests.support.http_client import claim_body, create_provider, send_request
 
 pytestmark = databases.ON_EACH
@@ -172,17 +171,16 @@ def _release(app: deploy.Application, consumer: str) -> int:
     return 503
 
 
+#: Consumer, host and amount of each allocation.
+ALLOCATIONS = """SELECT consumer_id, uuid, used FROM placement_allocations a
+    JOIN placement_resource_providers p ON p.id = a.resource_provider_id"""
+
+
 def _stored(database: sa.URL, hosts: list[str]) -> dict[str, Held]:
-    """What each consumer holds of these hosts, read past the proxy."""
+    """What each consumer holds of these hosts, read in a session of its own."""
     allocations = collections.defaultdict(list)
-    joined = tables.allocations.join(
-        tables.resource_providers, tables.allocations.c.resource_provider_id == tables.resource_providers.c.id
-    )
-    query = sa.select(tables.allocations.c.consumer_id, tables.resource_providers.c.uuid, tables.allocations.c.used)
-    engine = sa.create_engine(database, poolclass=sa.NullPool)
-    with engine.connect() as connection:
-        for consumer, host, amount in connection.execute(
-            query.select_from(joined).where(tables.resource_providers.c.uuid.in_(hosts))
-        ):
-            allocations[consumer].append((host, amount))
+    with corruption.unguarded(database) as connection:
+        for consumer, host, amount in connection.exec_driver_sql(ALLOCATIONS):
+            if host in hosts:
+                allocations[consumer].append((host, amount))
     return allocations

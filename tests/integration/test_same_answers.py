@@ -118,17 +118,3 @@ def test_ratios_read_back_alike(topology: Topology, reference: Topology) -> None
     inventories = json.loads(texts[0])['inventories']
     assert [record['allocation_ratio'] for record in inventories.values()] == [float(ratio) for ratio in RATIOS]
     assert b'-0.0' not in texts[0]
-
-
-def test_amounts_add_up_beyond_32_bits(topology: Topology) -> None:
-    created = call(topology, 'POST', '/resource_providers', {'name': 'large'}).json
-    max_amount = 2**31 - 1
-    records = {'DISK_GB': {'total': max_amount, 'allocation_ratio': 4.0}}
-    inventories = {'resource_provider_generation': 0, 'inventories': records}
-    assert call(topology, 'PUT', f'/resource_providers/{created["uuid"]}/inventories', inventories).status_int == 200
-    claim = claim_body({created['uuid']: {'DISK_GB': max_amount}}, project_id='large')
-    body = {f'aaaaaaaa-0000-4000-8000-{number:012x}': claim for number in range(4)}
-    assert call(topology, 'POST', '/allocations', body).status_int == 204
-    usages = call(topology, 'GET', f'/resource_providers/{created["uuid"]}/usages').json['usages']
-    assert usages == {'DISK_GB': 4 * max_amount}
-    assert call(topology, 'GET', '/usages?project_id=large').json['usages'] == {'DISK_GB': 4 * max_amount}

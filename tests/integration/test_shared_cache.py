@@ -8,7 +8,6 @@ import itertools
 import os
 import pathlib
 import signal
-import sqlite3
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from bench import databases, shapes
 from placement.cache.refresh import ProviderCache
 from placement.cmd import api
 from tests.integration import tcp_proxy
-from tests.support import applications, servers
+from tests.support import applications, corruption, servers
 from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.http_client import claim_body
@@ -46,15 +45,10 @@ def _wait_for_workers(server: servers.Server, count: int) -> None:
 
 
 @pytest.fixture(scope='module')
-def file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The database of ``server``."""
-    return tmp_path_factory.mktemp('shared') / 'placement.sqlite'
-
-
-@pytest.fixture(scope='module')
-def server(file: pathlib.Path) -> Iterator[servers.Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
     """placement-api with one worker, which answers all requests, on SQLite."""
-    with _serving(f'sqlite:///{file}', file.parent, 1) as started:
+    directory = tmp_path_factory.mktemp('shared')
+    with _serving(f'sqlite:///{directory}/placement.sqlite', directory, 1) as started:
         yield started
 
 
@@ -75,10 +69,9 @@ def _used(server: servers.Server, host: str) -> int | None:
     return used
 
 
-def _execute(file: pathlib.Path, statement: str) -> None:
+def _execute(server: servers.Server, statement: str) -> None:
     """Run a statement without an entry in the change log."""
-    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        connection.execute(statement)
+    corruption.plant(f'sqlite:///{server.log.parent}/placement.sqlite', statement)
 
 
 def _replace_worker(server: servers.Server) -> None:
@@ -98,28 +91,28 @@ def test_a_replaced_worker_refreshes_the_cache_of_the_master(server: servers.Ser
     assert _loads(server) == loads
 
 
-def test_a_replaced_worker_reloads_if_the_change_log_was_truncated(server: servers.Server, file: pathlib.Path) -> None:
+def test_a_replaced_worker_reloads_if_the_change_log_was_truncated(server: servers.Server) -> None:
     host, loads = _create_host(server), _loads(server)
-    _execute(file, 'DELETE FROM placement_change_log')
+    _execute(server, 'DELETE FROM placement_change_log')
     _replace_worker(server)
     assert _used(server, host) == 0
     assert _loads(server) == loads + 1
 
 
-def test_a_reload_loads_once_for_all_later_workers(server: servers.Server, file: pathlib.Path) -> None:
+def test_a_reload_loads_once_for_all_later_workers(server: servers.Server) -> None:
     host = _create_host(server)
     [old] = server.workers()
     assert _used(server, host) == 0
     loads = _loads(server)
     # Not in the change log, so that only a load shows it.
-    _execute(file, 'UPDATE placement_inventories SET used = 5')
+    _execute(server, 'UPDATE placement_inventories SET used = 5')
     assert _used(server, host) == 0
     server.process.send_signal(signal.SIGHUP)
     wait_until(lambda: old not in server.workers())
     _wait_for_workers(server, 1)
     assert _used(server, host) == 5
     assert _loads(server) == loads + 1
-    _execute(file, 'DELETE FROM placement_change_log')
+    _execute(server, 'DELETE FROM placement_change_log')
     _replace_worker(server)
     assert _used(server, host) == 5
     assert _loads(server) == loads + 1
