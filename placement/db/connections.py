@@ -11,6 +11,8 @@ import contextlib
 import functools
 import pathlib
 import re
+import sqlite3
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib import parse
@@ -240,9 +242,7 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
     elif engine.dialect.name == 'postgresql' and lock_wait_timeout:
         _set_up_each(engine, [f"SET lock_timeout = '{lock_wait_timeout}s'"])
     elif engine.dialect.name == 'sqlite':
-        # In WAL mode readers are not blocked by a writer. When the last connection of all processes is closed, SQLite
-        # merges the write-ahead log into the database file and deletes it.
-        _set_up_each(engine, ['PRAGMA journal_mode = WAL', 'PRAGMA foreign_keys = ON'])
+        event.listen(engine, 'connect', functools.partial(_set_up_sqlite, float(str(url.query['timeout']))))
     event.listen(engine, 'begin', _begin)
     event.listen(engine, 'commit', lambda connection: connection.info.pop(_PENDING_BEGIN, None))
     event.listen(engine, 'rollback', _roll_back)
@@ -289,6 +289,31 @@ def _with_file_names(error: Exception, tls: Any) -> Exception:
     return OSError(f'{" or ".join(paths)} cannot be used: {error}')
 
 
+def _set_up_sqlite(busy_timeout: float, connection: Any, _record: Any) -> None:
+    """Set the journal mode, and let the connection check foreign keys.
+
+    In WAL mode readers are not blocked by a writer. When the last connection of all processes is closed, SQLite merges
+    the write-ahead log into the database file and deletes it.
+
+    Errors are the driver's own, which stop the start: a file that is not a database will not become one.
+
+    :param busy_timeout: how many seconds a statement waits for a lock.
+    """
+    deadline = time.monotonic() + busy_timeout
+    with contextlib.closing(connection.cursor()) as cursor:
+        while True:
+            try:
+                cursor.execute('PRAGMA journal_mode = WAL')
+                break
+            except sqlite3.OperationalError as error:
+                if not error.sqlite_errorname.startswith('SQLITE_BUSY') or time.monotonic() >= deadline:
+                    raise
+            # Another program writes to a file in another mode. The PRAGMA does not wait for it, as BEGIN does.
+            cursor.execute('BEGIN IMMEDIATE')
+            cursor.execute('ROLLBACK')
+        cursor.execute('PRAGMA foreign_keys = ON')
+
+
 def _set_up_mysql(engine: sa.Engine, options: Any, lock_wait_timeout: int) -> None:
     # ``init_command`` may have changed the character set. The driver escapes text for utf8mb4.
     # In TRADITIONAL mode the server rejects values that do not fit, instead of truncating them.
@@ -319,9 +344,6 @@ def _set_up_each(engine: sa.Engine, texts: Sequence[str]) -> None:
                 if cursor.description:
                     record.info[GALERA] = cursor.fetchone() == ('wsrep_on', 'ON')
         except Exception as error:
-            # A file that is not a database will not become one, so the driver's own error has to stop the start.
-            if engine.dialect.name == 'sqlite':
-                raise
             raise exception.DatabaseUnavailable from error
 
 

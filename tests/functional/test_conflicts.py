@@ -6,6 +6,7 @@ import contextlib
 import functools
 import pathlib
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -75,6 +76,24 @@ def test_a_write_without_the_lock_is_409_in_the_end(
     # There is no traceback.
     assert all(record.exc_info is None for record in caplog.records)
     assert send_request(app, method, path.format(host=host), bodies.get(path)).status_int in (200, 204)
+
+
+def test_a_connection_waits_for_the_writer_of_a_file_that_is_not_in_wal_mode(tmp_path: pathlib.Path) -> None:
+    """As another service leaves it. SQLite does not wait when it changes the mode."""
+    file = tmp_path / 'placement.sqlite'
+    with (
+        contextlib.closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as writer,
+        applications.database(file) as db,
+    ):
+        writer.execute('BEGIN IMMEDIATE')
+        writer.execute('CREATE TABLE traits (name TEXT)')
+        commit = threading.Timer(0.2, writer.execute, ['COMMIT'])
+        commit.start()
+        try:
+            assert db.fetch_all(sa.text('SELECT * FROM traits')) == []
+        finally:
+            commit.join()
+        assert db.fetch_all(sa.text('PRAGMA journal_mode')) == [('wal',)]
 
 
 @contextlib.contextmanager
