@@ -17,7 +17,6 @@ from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.cmd import manage, manage_audit
 from placement.db import change_log
-from placement.db.api import Database
 from tests.support import corruption
 from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.cache_equality import compare
@@ -88,17 +87,10 @@ def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None
     assert len({kind for kind, accepted in counts if not accepted}) >= len(KINDS) - 3
 
 
-@pytest.fixture
-def damaged(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) -> str:
-    """The URL of a database with every damage that can be repaired, that the commands of the test use."""
-    url = point_commands_at(conf.placement_database.connection)
-    corruption.plant(url, *corruption.SOUND)
-    return url
-
-
 @pytest.mark.parametrize('name', [name for name, planted in corruption.ALL.items() if planted.after])
-def test_repairs_are_logged(app: Any, damaged: str, name: str) -> None:
-    corruption.plant(damaged, *corruption.ALL[name].statements)
+def test_repairs_are_logged(app: Any, conf: cfg.ConfigOpts, point_commands_at: PointCommandsAt, name: str) -> None:
+    url = point_commands_at(conf.placement_database.connection)
+    corruption.plant(url, *corruption.SOUND, *corruption.ALL[name].statements)
     app.db.write(change_log.record_reload)
     app.provider_cache.up_to_date()
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED

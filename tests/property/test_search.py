@@ -196,19 +196,15 @@ def check(stored: Stored, oracle: Oracle, query_string: QueryString) -> None:
         assert response.status_code == 400, response.text
     else:
         assert response.status_code == 200, response.text
-        check_answer(stored, response.json, oracle, query)
-
-
-def check_answer(stored: Stored, answer: dict[str, Any], oracle: Oracle, query: Query) -> None:
-    entries = stored.entries(answer)
-    expected = oracle.entries(query)
-    event(f'candidates: {min(len(expected), 4)}')
-    if query.limit is None:
-        assert_candidates(entries, expected)
-    else:
-        assert set(entries) <= expected
-        assert len(entries) == len(set(entries)) == min(query.limit, len(expected))
-    assert stored.summaries(answer) == oracle.summaries(query, {entry.body for entry in entries})
+        shown = stored.entries(response.json)
+        expected = oracle.entries(query)
+        event(f'candidates: {min(len(expected), 4)}')
+        if query.limit is None:
+            assert_candidates(shown, expected)
+        else:
+            assert set(shown) <= expected
+            assert len(shown) == len(set(shown)) == min(query.limit, len(expected))
+        assert stored.summaries(response.json) == oracle.summaries(query, {entry.body for entry in shown})
 
 
 @thorough(1200)
