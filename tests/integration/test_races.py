@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.integration import races
-from tests.support import databases, servers
+from tests.support import corruption, databases, servers
 from tests.support.history import check
 from tests.support.history.load import Load
 
@@ -19,16 +19,14 @@ EVERYWHERE = databases.on(databases.SQLITE, *databases.settings())
 @databases.on(*databases.settings())
 def test_setting_reaches_the_sessions(setting: databases.Setting, database: sa.URL) -> None:
     """Checks that the isolation level of the following tests is in force."""
-    engine = sa.create_engine(setting.session_url(database), poolclass=sa.NullPool)
     if setting.server == 'postgresql':
         query = 'SHOW transaction_isolation'
     elif setting.isolation:
         query = 'SELECT @@transaction_isolation' if databases.on_mysql() else 'SELECT @@tx_isolation'
     else:
         query = 'SELECT @@innodb_snapshot_isolation'
-    with engine.connect() as connection:
-        value = str(connection.execute(sa.text(query)).scalar())
-    assert value.upper().replace('-', ' ') == (setting.isolation or '1')
+    (value,) = corruption.column(setting.session_url(database), query)
+    assert str(value).upper().replace('-', ' ') == (setting.isolation or '1')
 
 
 @EVERYWHERE
