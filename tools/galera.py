@@ -39,9 +39,6 @@ class Cluster(nodes.Cluster):
     ready_query = f"""
         SELECT 1 {_STATUS} = 'WSREP_READY' AND variable_value = 'ON'
         AND EXISTS (SELECT 1 {_STATUS} = 'WSREP_LOCAL_STATE_COMMENT' AND variable_value = 'Synced')"""
-    state_query = f"""
-        SELECT group_concat(variable_value ORDER BY variable_name DESC SEPARATOR ', cluster size ')
-        {_STATUS} IN ('WSREP_LOCAL_STATE_COMMENT', 'WSREP_CLUSTER_SIZE')"""
 
     @classmethod
     def missing(cls) -> str | None:
@@ -79,17 +76,16 @@ class Cluster(nodes.Cluster):
     def start(self) -> None:
         """Fill the first node's data directory, start it as a new cluster, and let the others join one by one."""
         install = [_path('mariadb-install-db'), f'--defaults-file={self.nodes[0].option_file}', '--wsrep-on=OFF']
-        nodes.run(*install, '--auth-root-authentication-method=normal', '--skip-test-db', user=nodes.ACCOUNT)
+        nodes.run(*install, '--auth-root-authentication-method=normal', '--skip-test-db', user=nodes.Node.account)
         for node in self.nodes:
             options = ['--wsrep-new-cluster'] if node.number == 1 else []
             self.launch(node, *options, until=self.is_ready)
 
     def join(self, node: nodes.Node) -> None:
         """Start a node with its last transaction, as InnoDB recovers it, so that it needs no full copy."""
-        log = node.home / 'recover.log'
-        command = [*self.program(), f'--defaults-file={node.option_file}', '--wsrep-recover', f'--log-error={log}']
-        subprocess.run(command, check=False, timeout=nodes.START_TIMEOUT_SECONDS, user=nodes.ACCOUNT)
-        positions = re.findall(r'Recovered position:\s*(\S+)', log.read_text() if log.exists() else '')
+        command = [*self.command(node), '--wsrep-recover']
+        recovery = subprocess.run(command, check=False, capture_output=True, text=True, user=node.account)
+        positions = re.findall(r'Recovered position:\s*(\S+)', recovery.stderr)
         options = [f'--wsrep-start-position={position}' for position in positions[-1:]]
         self.launch(node, *options, until=self.is_ready)
 

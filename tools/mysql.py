@@ -58,7 +58,7 @@ def home() -> pathlib.Path:
 def install() -> None:
     """Download MySQL and the libraries that it needs, and create a data directory to copy from, unless they exist.
 
-    :raises ClusterError: no archive that apt is configured with has MySQL.
+    :raises ServerError: no archive that apt is configured with has MySQL.
     """
     home().parent.mkdir(parents=True, exist_ok=True)
     listed = nodes.run('apt-get', 'indextargets', '--format', '$(REPO_URI)', 'Created-By: Packages')
@@ -68,15 +68,15 @@ def install() -> None:
             pathlib.Path(directory).chmod(0o755)
             installation = pathlib.Path(directory) / 'installation'
             try:
-                nodes.LOG.info('downloading MySQL from %s', archive)
+                print(f'downloading MySQL from {archive}')
                 nodes.run(*EXTRACT, str(installation), archive)
-            except nodes.ClusterError as error:
+            except nodes.ServerError as error:
                 failures.append(str(error))
                 continue
-            nodes.LOG.info('creating the system tables')
-            nodes.give_to_account(installation)
+            print('creating the system tables')
+            nodes.give_to(nodes.Node.account, installation)
             options = {'datadir': installation / 'data', 'skip-log-bin': 'ON', **OPTIONS}
-            nodes.run(*program(options, installation), '--initialize-insecure', user=nodes.ACCOUNT)
+            nodes.run(*program(options, installation), '--initialize-insecure', user=nodes.Node.account)
             # The identity of one server.
             (installation / 'data' / 'auto.cnf').unlink()
             # Another process may have installed it meanwhile.
@@ -84,7 +84,7 @@ def install() -> None:
                 installation.rename(home())
             break
     if not home().exists():
-        raise nodes.ClusterError('\n'.join(failures))
+        raise nodes.ServerError('\n'.join(failures))
     print(f'MySQL is installed in {home()}')
 
 
@@ -102,7 +102,7 @@ def _server(installation: pathlib.Path) -> list[str]:
 
 def create_data(directory: pathlib.Path) -> None:
     """Create the data directory of a new server, with the account root, which has no password."""
-    nodes.run('cp', '-r', f'{home()}/data/.', str(directory), user=nodes.ACCOUNT)
+    nodes.run('cp', '-r', f'{home()}/data/.', str(directory), user=nodes.Node.account)
 
 
 # Group Replication -------------------------------------------------------------------------------------------
@@ -113,7 +113,6 @@ class Cluster(nodes.Cluster):
 
     # It is a member that has everything that the group has committed.
     ready_query = _ONLINE
-    state_query = f"SELECT concat(member_state, if(({_WRITABLE}), ', primary', ', read-only')) {_MEMBER}"
 
     @classmethod
     def missing(cls) -> str | None:
@@ -148,7 +147,7 @@ class Cluster(nodes.Cluster):
     def start(self) -> None:
         """Start the first member as a new group, and let the others join one by one."""
         for node in self.nodes:
-            create_data(node.home / 'data')
+            create_data(node.data)
             self.join(node, bootstrap=node.number == 1)
 
     def join(self, node: nodes.Node, *, bootstrap: bool = False) -> None:
@@ -158,7 +157,7 @@ class Cluster(nodes.Cluster):
             node.query('SET GLOBAL group_replication_bootstrap_group = ON')
         node.query("START GROUP_REPLICATION USER = 'root'")
         node.query('SET GLOBAL group_replication_bootstrap_group = OFF')
-        self.wait(node, self.is_ready)
+        node.wait(lambda: self.is_ready(node))
 
     def is_writable(self, node: nodes.Node) -> bool:
         """Return whether the server is a primary that accepts writes."""

@@ -1,12 +1,10 @@
-"""A cluster of database servers on loopback, for tests, and for trying things out at a Python prompt."""
+"""Database servers on loopback, alone or as a cluster: for tests, and for trying things out at a Python prompt."""
 
 from __future__ import annotations
 
 import abc
 import code
 import contextlib
-import dataclasses
-import logging
 import os
 import pathlib
 import random
@@ -16,15 +14,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
-import pymysql
-
-LOG = logging.getLogger(__name__)
 START_TIMEOUT_SECONDS = 120.0
-#: The account that runs the servers, which do not run as root.
-ACCOUNT = 'mysql' if os.getuid() == 0 else None
 #: What every server gets. A transaction survives the end of the process, not the end of the machine.
 OPTIONS = {
     'bind-address': '127.0.0.1',
@@ -36,17 +29,66 @@ OPTIONS = {
 _NODES, _PORTS = 3, 4
 
 
-class ClusterError(Exception):
-    """The servers cannot be started or changed; the message says why."""
+class ServerError(Exception):
+    """A server cannot be started or changed; the message says why."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Node:
-    """One database server: its number (from 1), its directory, and its ports on 127.0.0.1."""
+class Server:
+    """A database server in the directory ``home``, which can be started and killed repeatedly."""
 
-    number: int
-    home: pathlib.Path
-    ports: range
+    #: The account that runs it. As root it does not start.
+    account = 'mysql' if os.getuid() == 0 else None
+
+    def __init__(self, home: pathlib.Path) -> None:
+        self.home = home
+        self.data = home / 'data'
+        self.log = home / 'server.log'
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def files(self) -> dict[str, Any]:
+        """Return the options of MariaDB or MySQL that name files. It deletes what it finds in its ``tmpdir``."""
+        return {'datadir': self.data, 'socket': self.home / 'server.sock', 'tmpdir': self.home}
+
+    def launch(self, command: Sequence[str], until: Callable[[], bool]) -> None:
+        """Start the process, and wait until the condition is true."""
+        with self.log.open('ab') as log:
+            # A session of its own, so that Ctrl-C in the terminal does not end the server.
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, user=self.account
+            )
+        self.wait(until)
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Wait until a condition is true of the server, which runs.
+
+        :raises ServerError: it has ended, or the condition is not true in time.
+        """
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while not until():
+            if not self.is_running() or time.monotonic() > deadline:
+                text = self.log.read_text(errors='replace')
+                raise ServerError(f'{self.home} has ended, or is not ready in time. Its log:\n{text[-3000:]}')
+            time.sleep(0.05)
+
+    def is_running(self) -> bool:
+        """Return whether the process runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def kill(self) -> None:
+        """End it with SIGKILL, and the programs that it runs, as a power cut would."""
+        if self.process is not None:
+            if self.is_running():
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+class Node(Server):
+    """A server of a cluster: its number (from 1), its directory, and its ports on 127.0.0.1."""
+
+    def __init__(self, number: int, home: pathlib.Path, ports: range) -> None:
+        super().__init__(home)
+        self.number = number
+        self.ports = ports
 
     @property
     def option_file(self) -> pathlib.Path:
@@ -62,6 +104,8 @@ class Node:
 
         :raises pymysql.MySQLError: it fails.
         """
+        import pymysql
+
         connection = pymysql.connect(host='127.0.0.1', port=self.ports[0], user='root', connect_timeout=2)
         with contextlib.closing(connection), connection.cursor() as cursor:
             cursor.execute(statement)
@@ -69,6 +113,8 @@ class Node:
 
     def value(self, query: str) -> Any:
         """Return the first value of a query; None if it has no row, or the server does not answer."""
+        import pymysql
+
         with contextlib.suppress(pymysql.MySQLError, OSError):
             return next((row[0] for row in self.query(query)), None)
 
@@ -79,34 +125,31 @@ class Cluster(abc.ABC):
     :param suspect_seconds: Galera removes a node that has been silent for this time.
     """
 
-    #: Queries for a value if the server is a full member, and for a few words for a person.
+    #: A query that has a row if the server is a full member.
     ready_query: ClassVar[str]
-    state_query: ClassVar[str]
 
     def __init__(self, directory: pathlib.Path, suspect_seconds: int) -> None:
         self.suspect_seconds = suspect_seconds
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
         first = _free_ports(_NODES * _PORTS)
         ports = [range(port, port + _PORTS) for port in range(first, first + _NODES * _PORTS, _PORTS)]
         self.nodes = [Node(number, directory / f'node{number}', of_node) for number, of_node in enumerate(ports, 1)]
+        directory.chmod(0o755)
         for node in self.nodes:
-            (node.home / 'data').mkdir(parents=True)
-            files = {'datadir': 'data', 'socket': 'server.sock', 'log-error': 'server.log'}
-            options = {name: str(node.home / file) for name, file in files.items()}
-            options |= {'tmpdir': str(node.home), 'port': str(node.ports[0])}
-            options |= OPTIONS | self.options(node)
-            node.option_file.write_text('\n'.join(['[mysqld]', *map('='.join, options.items()), '']))
-        give_to_account(directory)
+            node.data.mkdir(parents=True)
+            options = node.files() | {'port': node.ports[0]} | OPTIONS | self.options(node)
+            lines = [f'{name}={value}' for name, value in options.items()]
+            node.option_file.write_text('\n'.join(['[mysqld]', *lines, '']))
+            give_to(node.account, node.home)
 
     @classmethod
     @contextlib.contextmanager
     def running(cls, suspect_seconds: int = 2) -> Iterator[Self]:
         """Start the servers in a new temporary directory; stop and delete them at the end.
 
-        :raises ClusterError: they cannot be started.
+        :raises ServerError: they cannot be started.
         """
         if reason := cls.missing():
-            raise ClusterError(reason)
+            raise ServerError(reason)
         with tempfile.TemporaryDirectory(prefix='placement-cluster-') as directory:
             cluster = cls(pathlib.Path(directory), suspect_seconds)
             try:
@@ -114,7 +157,7 @@ class Cluster(abc.ABC):
                 yield cluster
             finally:
                 for node in cluster.nodes:
-                    cluster.kill(node.number)
+                    node.kill()
 
     @classmethod
     @abc.abstractmethod
@@ -126,7 +169,7 @@ class Cluster(abc.ABC):
         """Return the command that runs a server in the foreground, without options."""
 
     @abc.abstractmethod
-    def options(self, node: Node) -> dict[str, str]:
+    def options(self, node: Node) -> dict[str, Any]:
         """Return the options of a server that other kinds of clusters do not have."""
 
     @abc.abstractmethod
@@ -146,11 +189,8 @@ class Cluster(abc.ABC):
         return self.nodes[number - 1]
 
     def kill(self, number: int) -> None:
-        """End one server with SIGKILL, and the programs that it runs, as a power cut would."""
-        if process := self._processes.pop(number, None):
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        """End one server, as a power cut would."""
+        self.node(number).kill()
 
     def restart(self, number: int) -> None:
         """Bring a server that was killed back into the cluster; it fetches what it missed from the others."""
@@ -159,52 +199,36 @@ class Cluster(abc.ABC):
     def print_status(self) -> None:
         """Print a line for each node."""
         for node in self.nodes:
-            state = (node.value(self.state_query) or 'starting') if node.number in self._processes else 'down'
-            print(f'node {node.number}  {state:<30} {node.url()}')
+            state = 'ready' if self.is_ready(node) else 'not ready' if node.is_running() else 'down'
+            print(f'node {node.number}  {state:<10} {node.url()}')
 
     def launch(self, node: Node, *options: str, until: Callable[[Node], bool]) -> None:
         """Start one server, and wait until the condition is true."""
-        LOG.info('starting node %d', node.number)
-        # A session of its own, so that Ctrl-C in the terminal does not end the server.
-        self._processes[node.number] = subprocess.Popen(
-            [*self.program(), f'--defaults-file={node.option_file}', *options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            user=ACCOUNT,
-        )
-        self.wait(node, until)
+        node.launch([*self.command(node), *options], lambda: until(node))
 
-    def wait(self, node: Node, until: Callable[[Node], bool]) -> None:
-        """Wait until a condition is true of a server that was launched."""
-        deadline = time.monotonic() + START_TIMEOUT_SECONDS
-        while not until(node):
-            if self._processes[node.number].poll() is not None or time.monotonic() > deadline:
-                log = node.home / 'server.log'
-                text = log.read_text(errors='replace') if log.exists() else ''
-                raise ClusterError(f'Node {node.number} has ended, or is not ready in time. Its log:\n{text[-2000:]}')
-            time.sleep(0.2)
+    def command(self, node: Node) -> list[str]:
+        """Return the command that runs a server in the foreground."""
+        return [*self.program(), f'--defaults-file={node.option_file}']
 
 
-def give_to_account(directory: pathlib.Path) -> None:
-    """Make the account of the servers the owner of a directory and of all that is in it."""
-    if ACCOUNT:
+def give_to(account: str | None, directory: pathlib.Path) -> None:
+    """Make an account the owner of a directory and of all that is in it, unless it is None."""
+    if account:
         for path in (directory, *directory.rglob('*')):
-            shutil.chown(path, ACCOUNT)
+            shutil.chown(path, account)
 
 
 def run(*command: str, user: str | None = None) -> str:
     """Run a program and return its output.
 
-    :raises ClusterError: it cannot be run or fails.
+    :raises ServerError: it cannot be run or fails.
     """
     try:
         process = subprocess.run(command, check=False, capture_output=True, text=True, user=user, cwd='/')
     except OSError as error:
-        raise ClusterError(f'{command[0]}: {error}') from error
+        raise ServerError(f'{command[0]}: {error}') from error
     if process.returncode:
-        raise ClusterError(f'{command[0]} failed: {process.stderr or process.stdout}')
+        raise ServerError(f'{command[0]} failed: {process.stderr or process.stdout}')
     return process.stdout
 
 
@@ -216,12 +240,11 @@ def _free_ports(count: int) -> int:
             for port in range(first, first + count):
                 stack.enter_context(socket.create_server(('127.0.0.1', port)))
             return first
-    raise ClusterError('No free ports found between 14000 and 30000.')
+    raise ServerError('No free ports found between 14000 and 30000.')
 
 
 def try_out(cls: type[Cluster]) -> None:
     """Start a cluster, and open a Python prompt that can change it. The cluster ends with the prompt."""
-    logging.basicConfig(level=logging.INFO, format='%(message)s')
     with cls.running() as cluster:
         cluster.print_status()
         banner = 'Try: cluster.kill(2), cluster.restart(2), cluster.print_status(). Ctrl-D stops the cluster.'

@@ -13,17 +13,17 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tests.support import databases, servers
-from tests.support.waiting import wait_until
+from tools import mysql, nodes
 
 
-class PrivateServer(abc.ABC):
-    """A database server in ``home``, which can be started and crashed repeatedly.
+class PrivateServer(nodes.Server, abc.ABC):
+    """A database server in ``home``.
 
     When ``home`` has a directory ``tls`` with ``ca.pem``, ``server.pem`` and ``server.key``, it rejects connections
     without TLS.
@@ -32,7 +32,6 @@ class PrivateServer(abc.ABC):
     """
 
     name: str
-    account: str
     programs: Sequence[str]
     #: The administrator's URL, but for the port.
     address: str
@@ -40,12 +39,10 @@ class PrivateServer(abc.ABC):
     crash_signal: signal.Signals
 
     def __init__(self, home: pathlib.Path, primary: PrivateServer | None = None) -> None:
-        self.home = home
+        super().__init__(home)
         self.primary = primary
-        self.data = home / 'data'
         self.tls = home / 'tls'
         self.port = servers.free_port()
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> sa.URL:
@@ -67,58 +64,28 @@ class PrivateServer(abc.ABC):
 
     def start(self) -> None:
         """Start it unless it runs, and wait until it answers."""
-        if self.has_ended():
-            with (self.home / 'log').open('ab') as log:
-                self._process = subprocess.Popen(self.command(), stdout=log, stderr=log, user=self.user())
-
-        def is_ready() -> bool:
-            if self.has_ended():
-                raise servers.ServerError(f'{self.command()[0]} did not start:\n{self.log_text()}')
-            return self._answers()
-
-        wait_until(is_ready, self.log_text)
-
-    def log_text(self) -> str:
-        """The end of the log."""
-        return (self.home / 'log').read_text(errors='replace')[-3000:]
-
-    def has_ended(self) -> bool:
-        """Whether it does not run."""
-        return self._process is None or self._process.poll() is not None
+        if not self.is_running():
+            self.launch(self.command(), self._answers)
 
     def crash(self, crash_signal: signal.Signals | None = None) -> None:
         """End it at once, or as ``crash_signal`` does; connections break, nothing is flushed."""
-        assert self._process is not None
+        assert self.process is not None
         # A server that has only just been started may lose the signal.
         for signal_ in (*[crash_signal or self.crash_signal] * 5, signal.SIGKILL):
-            self._process.send_signal(signal_)
+            self.process.send_signal(signal_)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(10)
+                self.process.wait(10)
                 return
-
-    def end(self) -> None:
-        """End it if it runs, also when it is frozen."""
-        if self._process is not None and self._process.poll() is None:
-            self.thaw()
-            self.crash()
 
     def freeze(self) -> None:
         """Stop it from answering, without closing connections."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let it go on."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
-
-    def run(self, *command: str) -> None:
-        """Run a helper program as the server's account."""
-        subprocess.run(command, check=True, capture_output=True, user=self.user(), cwd='/')
-
-    def user(self) -> str | None:
-        """Database servers do not run as root."""
-        return self.account if os.getuid() == 0 else None
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
 
     def _answers(self) -> bool:
         engine = sa.create_engine(self.url, poolclass=sa.NullPool)
@@ -131,7 +98,7 @@ class PostgreSQL(PrivateServer):
     """PostgreSQL; as the superuser postgres without a password."""
 
     name = 'postgresql'
-    account = 'postgres'
+    account = 'postgres' if os.getuid() == 0 else None
     programs = ('postgres', 'initdb')
     address = 'postgresql+psycopg://postgres@127.0.0.1:{}/postgres'
     #: Immediate shutdown: all its processes end, and the next start recovers.
@@ -144,9 +111,10 @@ class PostgreSQL(PrivateServer):
         if self.primary is not None:
             source = f'host=127.0.0.1 port={self.primary.port} user=postgres'
             copy = ['--pgdata', str(self.data), '--checkpoint=fast', '--no-sync', '--write-recovery-conf']
-            self.run(_program('pg_basebackup'), '--dbname', source, *copy)
+            nodes.run(_find('pg_basebackup'), '--dbname', source, *copy, user=self.account)
             return
-        self.run(_program('initdb'), '-D', str(self.data), '-U', 'postgres', '-A', 'trust', '--no-sync')
+        options = ['-D', str(self.data), '-U', 'postgres', '-A', 'trust', '--no-sync']
+        nodes.run(_find('initdb'), *options, user=self.account)
         if self.tls.exists():
             (self.data / 'pg_hba.conf').write_text(
                 'hostssl all all 127.0.0.1/32 trust\nhostssl all all ::1/128 trust\n'
@@ -157,14 +125,13 @@ class PostgreSQL(PrivateServer):
         if self.tls.exists():
             files = [f'ssl_cert_file={self.tls}/server.pem', '-c', f'ssl_key_file={self.tls}/server.key']
             options += ['-c', 'ssl=on', '-c', *files]
-        return [_program('postgres'), '-D', str(self.data), '-p', str(self.port), *options]
+        return [_find('postgres'), '-D', str(self.data), '-p', str(self.port), *options]
 
 
 class MariaDB(PrivateServer):
     """MariaDB; as root without a password."""
 
     name = 'mariadb'
-    account = 'mysql'
     programs: Sequence[str] = ('mariadbd', 'mariadb-install-db')
     address = 'mysql+pymysql://root@127.0.0.1:{}/'
     #: Like a power cut.
@@ -174,25 +141,16 @@ class MariaDB(PrivateServer):
         return {'ssl_ca': f'{self.tls}/ca.pem', 'ssl_check_hostname': 'false'}
 
     def initialize(self) -> None:
-        files = [f'--datadir={self.data}', f'--tmpdir={self.home}']
-        account = '--auth-root-authentication-method=normal'
-        self.run(_program('mariadb-install-db'), '--no-defaults', *files, account, '--skip-test-db')
+        options = ['--no-defaults', f'--datadir={self.data}', f'--tmpdir={self.home}']
+        options += ['--auth-root-authentication-method=normal', '--skip-test-db']
+        nodes.run(_find('mariadb-install-db'), *options, user=self.account)
 
     def command(self) -> list[str]:
-        return [_program('mariadbd'), '--no-defaults', *(f'--{name}={value}' for name, value in self.options().items())]
+        return [_find('mariadbd'), '--no-defaults', *(f'--{name}={value}' for name, value in self.options().items())]
 
-    def options(self) -> dict[str, object]:
+    def options(self) -> dict[str, Any]:
         """The options of this server."""
-        options = {
-            'datadir': self.data,
-            # A server deletes the temporary tables that it finds there when it starts, also those of other servers.
-            'tmpdir': self.home,
-            'socket': self.home / 'sock',
-            'pid-file': self.home / 'pid',
-            'port': self.port,
-            'bind-address': '127.0.0.1',
-            'innodb-buffer-pool-size': '64M',
-        }
+        options = self.files() | {'port': self.port} | nodes.OPTIONS
         if self.tls.exists():
             files = {'ssl-ca': 'ca.pem', 'ssl-cert': 'server.pem', 'ssl-key': 'server.key'}
             options |= {name: self.tls / file for name, file in files.items()} | {'require-secure-transport': 'ON'}
@@ -205,15 +163,10 @@ class MySQL(MariaDB):
     programs = ()
 
     def initialize(self) -> None:
-        _mysql().create_data(self.data)
+        mysql.create_data(self.data)
 
     def command(self) -> list[str]:
-        command: list[str] = _mysql().program({**_mysql().OPTIONS, **self.options()})
-        return command
-
-
-def _mysql() -> ModuleType:
-    return importlib.import_module('tools.mysql')
+        return mysql.program({**self.options(), **mysql.OPTIONS})
 
 
 def _kind(name: str) -> type[PrivateServer]:
@@ -229,7 +182,7 @@ def replace_mariadb_by_mysql() -> Callable[[], None]:
     """
     if importlib.util.find_spec('pymysql') is None:
         raise pytest.UsageError('mysql: the driver pymysql is not installed')
-    if reason := _mysql().Cluster.missing():
+    if reason := mysql.Cluster.missing():
         raise pytest.UsageError(f'mysql: {reason}')
     os.environ[databases.ON_MYSQL] = '1'
     stack = contextlib.ExitStack()
@@ -255,26 +208,17 @@ def running(
             databases.unavailable(name, f'the program {program} is not installed')
     # The account of the server must be able to enter it, which it is not for directories of pytest.
     with tempfile.TemporaryDirectory(prefix=f'placement-{name}-') as directory, contextlib.ExitStack() as stack:
-        home = pathlib.Path(directory)
-        server = kind(home, primary)
-        stack.callback(server.end)
+        server = kind(pathlib.Path(directory), primary)
+        stack.callback(server.kill)
         if certificates is not None:
             shutil.copytree(certificates, server.tls)
-        if user := server.user():
-            for path in (home, *home.rglob('*')):
-                shutil.chown(path, user)
+        nodes.give_to(server.account, server.home)
         server.initialize()
         server.start()
         yield server
 
 
-def _program(name: str) -> str:
-    path = _find(name)
-    assert path is not None
-    return path
-
-
-def _find(name: str) -> str | None:
-    """Debian keeps PostgreSQL's own programs below /usr/lib/postgresql/{version}."""
+def _find(name: str) -> str:
+    """The path of a program, empty if it is not installed. Debian keeps PostgreSQL's below /usr/lib/postgresql."""
     versions = sorted(glob.glob('/usr/lib/postgresql/*/bin'), reverse=True)
-    return shutil.which(name, path=os.pathsep.join([os.environ['PATH'], '/usr/sbin', *versions]))
+    return shutil.which(name, path=os.pathsep.join([os.environ['PATH'], '/usr/sbin', *versions])) or ''
