@@ -275,6 +275,17 @@ def test_adoption_of_a_deployment_without_types(url: sa.URL, run: Manage, capsys
     check_adopted(url)
 
 
+@databases.ON_EACH
+def test_problem_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
+    corruption.plant(theirs, "UPDATE resource_classes SET id = 10001, name = 'VCPU' WHERE id = 10000")
+    before = corruption.contents(theirs)
+    assert run('db', 'adopt', '--yes') == manage.FAILED
+    out = capsys.readouterr().out
+    assert '- The standard resource class VCPU has the id 10001 instead of 0.' in out
+    assert '- inventories.resource_class_id refers to resource_classes that do not exist: 10000.' in out
+    assert corruption.contents(theirs) == before
+
+
 @databases.on(databases.SQLITE, databases.defaults()[0])
 def test_a_failure_on_sqlite_or_postgresql_changes_nothing(theirs: sa.URL, run: Manage) -> None:
     """A failure of the last step rolls back all others. MariaDB commits each change of the schema."""
