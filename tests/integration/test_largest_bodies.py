@@ -133,3 +133,13 @@ def test_a_statement_with_too_many_parameters_is_no_outage(
     # Not DatabaseUnavailable.
     with pytest.raises(sa.exc.OperationalError), db.reader() as tx:
         tx.execute(query)
+
+
+@everywhere
+def test_amounts_whose_sum_is_larger_than_any_double_are_rejected(load_application: Callable[..., Any]) -> None:
+    app = load_application({})
+    host = create_provider(app, VCPU=1)
+    body = {str(uuid.uuid4()): claim_body({host: {'VCPU': 10**308}}) for _ in range(2)}
+    response = send_request(app, 'POST', '/allocations', body)
+    assert response.status_int == 409, response.text
+    assert 'The requested amount would violate inventory constraints.' in response.text
