@@ -305,6 +305,34 @@ def test_a_root_is_repaired_while_an_ancestor_becomes_a_root(service: Service) -
     assert audit.find(service.app.db, cfg.ConfigOpts(), 'invalid_tree') == []
 
 
+@pytest.mark.parametrize('kind', ['inventories', 'traits', 'aggregates', 'child', 'allocations'])
+def test_a_provider_is_deleted_while_a_row_that_refers_to_it_is_written(service: Service, kind: str) -> None:
+    """The deletion looks for such rows when it begins to wait, and again if the write comes first."""
+    host, other = make_host(service), str(uuid.uuid4())
+    if kind != 'allocations':
+        assert service.call('DELETE', f'/resource_providers/{host}/inventories').status_int == 204
+    path = f'/resource_providers/{host}'
+    generation = service.call('GET', path).json['generation']
+    sent = {'resource_provider_generation': generation}
+    writes: dict[str, tuple[str, str, dict[str, Any]]] = {
+        'inventories': ('PUT', f'{path}/inventories', {'inventories': {'VCPU': {'total': 1}}, **sent}),
+        'traits': ('PUT', f'{path}/traits', {'traits': ['HW_CPU_X86_AVX'], **sent}),
+        'aggregates': ('PUT', f'{path}/aggregates', {'aggregates': [other], **sent}),
+        'child': ('POST', '/resource_providers', {'name': other, 'uuid': other, 'parent_provider_uuid': host}),
+        'allocations': ('PUT', f'/allocations/{other}', claim({host: 1}, None)),
+    }
+    with service.lock('placement_resource_providers', 'uuid', host):
+        written, deleted = service.begin_blocked(*writes[kind]), service.begin_blocked('DELETE', path)
+    is_written, is_deleted = (answer.result().status_int // 100 == 2 for answer in (written, deleted))
+    # Only children and allocations prevent a deletion.
+    if kind in ('child', 'allocations'):
+        assert is_written != is_deleted, texts([written, deleted])
+    else:
+        assert is_deleted, texts([written, deleted])
+    assert service.call('GET', path).status_int == (404 if is_deleted else 200)
+    assert {written.result().status_int, deleted.result().status_int} <= {200, 204, 400, 404, 409}
+
+
 # Allocations without an inventory --------------------------------------------------------------------------
 
 
