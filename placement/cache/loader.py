@@ -14,8 +14,9 @@ import numpy as np
 import sqlalchemy as sa
 
 from placement.cache.inventory_columns import Integers, UsageColumns
-from placement.cache.providers import InventoryRecord, Provider
+from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames
+from placement.capacity import InventoryRecord
 from placement.db import sql, tables
 
 _providers = tables.resource_providers

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from placement.capacity import InventoryRecord
 
-__all__ = ['SHARING_TRAIT', 'InventoryRecord', 'Provider']
-
 #: A provider with this trait shares its inventory with the trees of all providers in its aggregates.
 SHARING_TRAIT = 'MISC_SHARES_VIA_AGGREGATE'
 

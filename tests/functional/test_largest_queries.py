@@ -12,8 +12,9 @@ from typing import Any, get_args
 import pytest
 
 from placement.cache.partition import DictionaryColumn
-from placement.cache.providers import InventoryRecord, Provider
+from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames, Snapshot
+from placement.capacity import InventoryRecord
 from placement.ops.explain.empty_searches import explain_empty
 from placement.search import filter_providers, find_candidates, parsing, requirements
 from placement.search.budget import Limit, SearchBudget

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from placement import capacity
 from placement.cache.inventory_columns import InventoryColumns
-from placement.cache.providers import InventoryRecord
+from placement.capacity import InventoryRecord
 from placement.db import tables
 
 _small = st.integers(0, 12)

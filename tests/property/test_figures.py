@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import capacity as capacity_rule
-from placement.cache.providers import InventoryRecord, Provider
+from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames, Snapshot
+from placement.capacity import InventoryRecord
 from placement.ops.reports import capacity
 from placement.ops.reports.capacity import NAME, ClassFigures, Utilization, list_trees
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placement.cache.providers import InventoryRecord, Provider
+from placement.cache.providers import Provider
+from placement.capacity import InventoryRecord
 from placement.ops.page import pictures, rendering
 from placement.ops.page.view import Pagination
 from placement.ops.reports.provider_trees import ProviderTree

@@ -16,6 +16,7 @@ import os_resource_classes
 import os_traits
 import sqlalchemy as sa
 
+from placement.conf.options import MAX_MICROVERSIONS
 from placement.db import migration, sql, tables
 from placement.ops.adoption import Step
 from placement.ops.adoption.found_tables import FoundTable
@@ -291,7 +292,8 @@ def notes(connection: sa.Connection, names: Names, existing_tables: Mapping[str,
             have = 'has' if number == 1 else 'have'
             yield (
                 f'{plural(number, "consumer")} {have} a type. Clients that set types use microversion 1.38 or later,'
-                ' and need [placement] max_microversion = 1.39. doc/adopt.md lists the clients that are supported.'
+                f' and need [placement] max_microversion = {MAX_MICROVERSIONS[-1]}.'
+                ' doc/adopt.md lists the clients that are supported.'
             )
 
 

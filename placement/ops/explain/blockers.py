@@ -15,7 +15,7 @@ from placement.cache.inventory_columns import Flags, UsageColumns
 from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
-from placement.ops.explain.rules import Kind, Rule, rules, without
+from placement.ops.explain.rules import Rule, rules, without
 from placement.ops.explain.stages import Shortfall, ShortfallKind, count_flags, shortfalls, violations
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
@@ -121,7 +121,8 @@ def find_blocker(snapshot: Snapshot, request: CandidateRequest, rule: Rule, budg
         return Blocker(rule, [Cause(CauseKind.NONE_EXISTS, rule)], trees.count)
     if isinstance(condition, ResourceCondition):
         return _blocker_of_amount(complete, trees, rule, condition, budget)
-    if rule.kind is Kind.ROOT_REQUIRED:
+    # A condition without a group is about the root.
+    if not rule.suffixes:
         kind = CauseKind.ROOTS_NOT_TOGETHER if accepted.count else CauseKind.ROOTS_REJECTED
         return Blocker(rule, [Cause(kind, rule, trees.count, accepted.count)], trees.count)
     # The requirements of the unsuffixed group do not contain its traits, so the condition is added. If they contain it

@@ -16,9 +16,9 @@ from oslo_utils import timeutils
 
 from placement import exception, units, validation
 from placement.cache import loader
-from placement.cache.providers import InventoryRecord, Provider
+from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames, Snapshot
-from placement.capacity import capacity_limit
+from placement.capacity import InventoryRecord, capacity_limit
 from placement.db import sql, tables
 from placement.db.api import Database
 from placement.ops.provider_roots import find_roots

@@ -6,8 +6,9 @@ import datetime as dt
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
-from placement.cache.providers import InventoryRecord, Provider
+from placement.cache.providers import Provider
 from placement.cache.snapshot import PROVIDERS_PER_PARTITION, KnownNames, Snapshot
+from placement.capacity import InventoryRecord
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
