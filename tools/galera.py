@@ -84,7 +84,10 @@ class Cluster(nodes.Cluster):
     def join(self, node: nodes.Node) -> None:
         """Start a node with its last transaction, as InnoDB recovers it, so that it needs no full copy."""
         command = [*self.command(node), '--wsrep-recover']
-        recovery = subprocess.run(command, check=False, capture_output=True, text=True, user=node.account)
+        timeout = nodes.START_TIMEOUT_SECONDS
+        recovery = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=timeout, user=node.account
+        )
         positions = re.findall(r'Recovered position:\s*(\S+)', recovery.stderr)
         options = [f'--wsrep-start-position={position}' for position in positions[-1:]]
         self.launch(node, *options, until=self.is_ready)

@@ -64,7 +64,8 @@ class Server:
         :raises ServerError: it has ended, or the condition is not true in time.
         """
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
-        while not until():
+        # If its port was taken meanwhile, it ends, and another server answers.
+        while not self.is_running() or not until():
             if not self.is_running() or time.monotonic() > deadline:
                 text = self.log.read_text(errors='replace')
                 raise ServerError(f'{self.home} has ended, or is not ready in time. Its log:\n{text[-3000:]}')
@@ -75,7 +76,7 @@ class Server:
         return self.process is not None and self.process.poll() is None
 
     def kill(self) -> None:
-        """End it with SIGKILL, and the programs that it runs, as a power cut would."""
+        """End it with SIGKILL, and the programs of its session, as a power cut would."""
         if self.process is not None:
             if self.is_running():
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -104,6 +104,7 @@ def test_a_failure_is_one_line(
     captured = capsys.readouterr()
     assert captured.out == ''
     (line,) = captured.err.splitlines()
+    assert line.startswith(f'{program}: ')
     assert message.format(directory=tmp_path) in line
     assert 'secret' not in line
 

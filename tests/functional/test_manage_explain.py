@@ -159,12 +159,15 @@ def test_settings_of_the_service_limit_what_is_explained(
     assert 'group _B without resources' in printed('explain', query)
 
 
-@pytest.mark.parametrize('arguments', [[], ['-']])
-def test_the_query_is_read_from_standard_input(
+LINE = 'req-1 caf\xe9 "GET /allocation_candidates?resources=VCPU%3A5" status: 200 microversion: 1.17\n'
+
+
+@pytest.mark.parametrize('arguments', [[], ['-'], [LINE]])
+def test_the_query_is_read_from_a_line_of_the_log_given_as_argument_or_on_standard_input(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = b'req-1 caf\xe9 "GET /allocation_candidates?resources=VCPU%3A5" status: 200 microversion: 1.17\n'
-    monkeypatch.setattr('sys.stdin', io.TextIOWrapper(io.BytesIO(line)))
+    # Not UTF-8.
+    monkeypatch.setattr('sys.stdin', io.TextIOWrapper(io.BytesIO(LINE.encode('latin-1'))))
     assert manage.main(['explain', '--format', 'json', *arguments]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out).items() >= {'query': 'resources=VCPU%3A5', 'microversion': '1.17'}.items()

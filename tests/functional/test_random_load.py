@@ -99,6 +99,7 @@ def _lost_release(app: deploy.Application, send: Send, method: str, *rest: Any) 
         (_half_reading, 'nobody wrote'),
         (_lost_move, 'the accepted moves make it'),
         (_lost_release, 'are not the sums of'),
+        (_lost_release, 'sum of the allocations'),
     ],
 )
 def test_faults_are_noticed(

@@ -55,7 +55,7 @@ def _scrape(server: servers.Server) -> dict[str, float]:
     """The values of ``SHOWN`` in a scrape; empty while the exporter does not listen."""
     try:
         status, text = _get(server.metrics_url)
-    except httpx.TransportError:
+    except httpx.ConnectError:
         return {}
     assert status == 200, text
     lines = [line.rpartition(' ') for line in text.splitlines()]
@@ -120,7 +120,7 @@ def test_collectors_read_again_after_a_silence_and_keep_their_values_in_one(
 ) -> None:
     with tcp_proxy.before(database) as (proxy, through), contextlib.ExitStack() as stack:
         server = servers.launch(through.render_as_string(hide_password=False), tmp_path, environment=ENVIRONMENT)
-        stack.callback(server.stop)
+        stack.callback(servers.stop, server)
         stack.callback(proxy.end_silence)
         # The exporter reads nothing before it is scraped.
         wait_until(lambda: 'ready on' in server.log.read_text(), 'the service does not start')

@@ -64,7 +64,9 @@ class PrivateServer(nodes.Server, abc.ABC):
 
     def start(self) -> None:
         """Start it unless it runs, and wait until it answers."""
-        if not self.is_running():
+        if self.is_running():
+            self.wait(self._answers)
+        else:
             self.launch(self.command(), self._answers)
 
     def crash(self, crash_signal: signal.Signals | None = None) -> None:
@@ -76,6 +78,12 @@ class PrivateServer(nodes.Server, abc.ABC):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(10)
                 return
+
+    def kill(self) -> None:
+        if self.is_running():
+            # PostgreSQL would leave shared memory behind after SIGKILL, and processes that are in other sessions.
+            self.thaw()
+            self.crash()
 
     def freeze(self) -> None:
         """Stop it from answering, without closing connections."""

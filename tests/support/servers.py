@@ -117,7 +117,7 @@ class Server:
     def stop(self) -> int:
         """Stop it, and return its status. Raises ServerError when it has to be killed.
 
-        pytest shows the end of the log, which is printed, if the test fails.
+        The end of the log is printed, so pytest shows it if the test fails that stops the server.
         """
         print(self.tail())
         if self.process.poll() is None:
@@ -134,6 +134,12 @@ class Server:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+
+def stop(server: Server) -> None:
+    """Stop a server. Raises ServerError if it ends with an error."""
+    if status := server.stop():
+        raise ServerError(f'{server.process.args!r} ended with {status}:\n{server.tail()}')
 
 
 def clean_environ(**extra: str) -> dict[str, str]:
@@ -235,11 +241,6 @@ def ready(*started: Server) -> Iterator[Server]:
 
     Raises ServerError if one ends with an error.
     """
-
-    def stop(server: Server) -> None:
-        if status := server.stop():
-            raise ServerError(f'{server.process.args!r} ended with {status}:\n{server.tail()}')
-
     with contextlib.ExitStack() as stack:
         for server in started:
             stack.callback(stop, server)

@@ -10,7 +10,7 @@
 * A provider has the inventories that were accepted last; its allocations are those of its consumers, its usages are
   their sums, and fit. Its parent was set by a move that no accepted move surely followed, and each tree has one
   root and no loop.
-* An audit finds nothing wrong in the tables.
+* An audit finds nothing wrong in the tables that the load may not cause.
 """
 
 from __future__ import annotations

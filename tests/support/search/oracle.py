@@ -83,6 +83,7 @@ class Query:
 def record(total: int, **fields: float) -> dict[str, Any]:
     """An inventory record with the defaults of api-ref/inventories.md#an-inventory."""
     defaults = {'reserved': 0, 'min_unit': 1, 'max_unit': 2147483647, 'step_size': 1, 'allocation_ratio': 1.0}
+    assert fields.keys() <= {*defaults, 'used'}
     return {'total': total, **defaults, 'used': 0, **fields}
 
 
