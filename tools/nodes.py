@@ -7,8 +7,8 @@ import code
 import contextlib
 import os
 import pathlib
+import pwd
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -215,8 +215,10 @@ class Cluster(abc.ABC):
 def give_to(account: str | None, directory: pathlib.Path) -> None:
     """Make an account the owner of a directory and of all that is in it, unless it is None."""
     if account:
+        owner = pwd.getpwnam(account).pw_uid
         for path in (directory, *directory.rglob('*')):
-            shutil.chown(path, account)
+            # A link may lead out of the directory: dev/stdin of an installation leads to /dev/null of this machine.
+            os.chown(path, owner, -1, follow_symlinks=False)
 
 
 def run(*command: str, user: str | None = None) -> str:
