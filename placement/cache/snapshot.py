@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 import functools
 import operator
 from collections import defaultdict
@@ -194,10 +193,12 @@ def _changed_trees(snapshot: Snapshot, providers: Mapping[int, Provider | None])
     root_ids = {snapshot.root_ids[id_] for id_ in providers if id_ in snapshot.root_ids}
     members: defaultdict[int, list[Provider]] = defaultdict(list)
     for root_id in root_ids.union(provider.root_id for provider in changed):
-        # A tree that is new is not in the snapshot.
-        with contextlib.suppress(KeyError):
+        try:
             partition, number = snapshot.find_tree(root_id)
-            members[root_id] = [member for member in partition.tree(number) if member.id not in providers]
+        except KeyError:
+            # The tree is new.
+            continue
+        members[root_id] = [member for member in partition.tree(number) if member.id not in providers]
     for provider in changed:
         members[provider.root_id].append(provider)
     return {root_id: _in_order(root_id, tree) for root_id, tree in members.items()}

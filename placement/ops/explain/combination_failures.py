@@ -86,13 +86,13 @@ def _reason(
     if any(assignment is not None for assignment in assignments) or budget.reached or not rejections:
         return None
     reason = next((reason for reason in _OF_THE_TREE if reason in rejections), rejections.most_common(1)[0][0])
+    if reason not in {Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY}:
+        return reason, None
     # The search has built the same variables within its budget.
     variables = build_variables(search_unit, compiled, StepCounter(SearchBudget()))
     if reason is Reason.TOO_FEW_PROVIDERS:
         return reason, _too_few_providers(variables)
-    if reason is Reason.TOO_LITTLE_CAPACITY:
-        return reason, _too_little_capacity(variables, search_unit.tree + search_unit.sharing)
-    return reason, None
+    return reason, _too_little_capacity(variables, search_unit.tree + search_unit.sharing)
 
 
 def _too_few_providers(variables: Sequence[Variable]) -> Contention | None:

@@ -158,9 +158,9 @@ def _complete_empty(result: Explanation, trials: _Trials) -> Explanation:
     blockers = []
     for what_if in what_ifs[:1] if result.satisfiable else what_ifs:
         for rule in what_if.left_out:
-            # Each rule is explained as if the others that block the request together with it were left out.
-            base = without(request, *(other for other in what_if.left_out if other != rule)) or request
             if rule.condition:
+                # As if the others that block the request together with this rule were left out.
+                base = without(request, *(other for other in what_if.left_out if other != rule)) or request
                 blockers.append(find_blocker(snapshot, base, rule, trials.next_budget()))
     # Trees that lack a class or an amount are not named, unless the blocker names them.
     naming = [

@@ -203,5 +203,6 @@ def link_problems(links: Mapping[str, tuple[str | None, str]]) -> list[str]:
 
 def _tables(url: str) -> list[str]:
     with applications.database(url) as db:
-        findings = [finding for kind in audit.CHECKS for finding in audit.find(db, applications.options(url), kind)]
+        conf = applications.options(url)
+        findings = [finding for kind in audit.CHECKS for finding in audit.find(db, conf, kind)]
     return [f'{finding.subject}: {finding.detail}' for finding in findings if finding.kind not in _NO_FAULTS]
