@@ -166,8 +166,7 @@ def _complete_empty(result: Explanation, trials: _Trials) -> Explanation:
     naming = [
         what_if
         for what_if in helping
-        for rule in what_if.left_out
-        if rule.kind is not Kind.RESOURCES and (rule.condition or rule in blocking)
+        if (rule := what_if.left_out[0]).kind is not Kind.RESOURCES and (rule.condition or rule in blocking)
     ]
     near_misses = [near for what_if in (naming if helping else what_ifs) for near in _trees(what_if)]
     if len(blocking) == 1:
