@@ -1,17 +1,14 @@
-"""The package as it is installed: metadata, wheel, entry points, an import without output, and what is beside it."""
+"""The package as it is installed: the wheel, its dependencies, an import without output, and what is beside it."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
-import tarfile
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -21,25 +18,6 @@ from placement.cmd import manage, status
 from tests.support.fixtures import PointCommandsAt
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope='module')
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel that ``pip install .`` makes, built from a copy of the files that are in git."""
-    copy, out = tmp_path_factory.mktemp('source'), tmp_path_factory.mktemp('wheel')
-    _copy(['pyproject.toml', 'setup.py', 'README.md', 'LICENSE', 'bin/placement-api'], copy)
-    _copy([*_samples(), *_package_files()], copy)
-    options = ['--quiet', '--no-deps', '--no-build-isolation']
-    command = [sys.executable, '-m', 'pip', 'wheel', *options, '-w', str(out), str(copy)]
-    subprocess.run(command, check=True, timeout=240, stdin=subprocess.DEVNULL)
-    return zipfile.ZipFile(next(out.glob('*.whl')))
-
-
-def _copy(names: Iterable[str], target: Path) -> None:
-    """Copy files, whose paths are relative to the root, to the same places below a directory."""
-    for name in names:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        (target / name).write_bytes((ROOT / name).read_bytes())
 
 
 def _package_files() -> list[str]:
@@ -54,7 +32,17 @@ def _samples() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in files if path.is_file())
 
 
-def test_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+def test_wheel_holds_every_file_of_the_package_and_nothing_else(tmp_path: Path) -> None:
+    """The wheel that ``pip install .`` makes, built from a copy of the files that are in git."""
+    copy, out = tmp_path / 'source', tmp_path / 'wheel'
+    sources = ['pyproject.toml', 'setup.py', 'README.md', 'LICENSE', 'bin/placement-api']
+    for name in [*sources, *_samples(), *_package_files()]:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_bytes((ROOT / name).read_bytes())
+    options = ['--quiet', '--no-deps', '--no-build-isolation']
+    command = [sys.executable, '-m', 'pip', 'wheel', *options, '-w', str(out), str(copy)]
+    subprocess.run(command, check=True, timeout=240, stdin=subprocess.DEVNULL)
+    wheel = zipfile.ZipFile(next(out.glob('*.whl')))
     packed = {name for name in wheel.namelist() if '.dist-info/' not in name}
     (script,) = (name for name in packed if '.data/scripts/' in name)
     assert script.endswith('/placement-api')
@@ -64,65 +52,6 @@ def test_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: zipfile.Z
     )
     assert sorted(data.values()) == sorted(installed)
     assert sorted(packed - {script} - data.keys()) == _package_files()
-
-
-def test_wheel_has_its_licence_and_python_versions(wheel: zipfile.ZipFile) -> None:
-    name = next(name for name in wheel.namelist() if name.endswith('/METADATA'))
-    metadata = wheel.read(name).decode()
-    assert 'License-Expression: Apache-2.0' in metadata
-    assert 'Requires-Python: >=3.11' in metadata
-    assert any(name.endswith('/licenses/LICENSE') for name in wheel.namelist())
-
-
-@pytest.mark.parametrize(
-    ('commands', 'version'),
-    [
-        ([], r'1\.0\.0\.dev0'),
-        (['init -q', 'add .', 'commit -q -m First'], r'1\.0\.0\.dev1\+g[0-9a-f]+'),
-        (['init -q', 'add .', 'commit -q -m First', 'tag 2.3.4'], r'2\.3\.4'),
-        (['init -q', 'add .', 'commit -q -m First', 'tag 2.3.4', 'archive -o archive.zip HEAD'], r'2\.3\.4'),
-    ],
-    ids=['without git', 'without a tag', 'tagged', 'archive of a tagged commit'],
-)
-def test_version_is_that_of_the_tag(tmp_path: Path, commands: list[str], version: str) -> None:
-    names = ('pyproject.toml', 'setup.py', 'README.md', 'LICENSE', '.git_archival.txt', '.gitattributes')
-    _copy([*names, 'bin/placement-api'], tmp_path)
-    (tmp_path / 'placement').mkdir()
-    (tmp_path / 'placement' / '__init__.py').touch()
-    for command in commands:
-        identity = ['-c', 'user.name=Someone', '-c', 'user.email=someone@example.com']
-        subprocess.run(['git', *identity, *command.split()], check=True, cwd=tmp_path)
-    source = tmp_path
-    if (tmp_path / 'archive.zip').exists():
-        source = tmp_path / 'unpacked'
-        shutil.unpack_archive(tmp_path / 'archive.zip', source)
-    (source / 'built').mkdir()
-    code = 'from setuptools import build_meta; build_meta.prepare_metadata_for_build_wheel("built")'
-    subprocess.run(
-        [sys.executable, '-W', 'ignore', '-c', code], check=True, cwd=source, capture_output=True, timeout=60
-    )
-    (metadata,) = source.glob('built/*.dist-info/METADATA')
-    assert re.search(rf'^Version: {version}$', metadata.read_text(), flags=re.MULTILINE)
-
-
-def test_sdist_holds_every_file_of_the_repository(tmp_path: Path) -> None:
-    """The tests need them."""
-    if not (ROOT / '.git').exists():
-        pytest.skip('not run: only a checkout knows which files belong to it')
-    listed = subprocess.run(['git', 'ls-files'], check=True, cwd=ROOT, capture_output=True, text=True).stdout
-    tracked = [name for name in listed.splitlines() if (ROOT / name).exists()]
-    _copy(tracked, tmp_path / 'copy')
-    code = 'from setuptools import build_meta; build_meta.build_sdist("..")'
-    subprocess.run([sys.executable, '-c', code], check=True, cwd=tmp_path / 'copy', capture_output=True, timeout=240)
-    with tarfile.open(next(tmp_path.glob('*.tar.gz'))) as archive:
-        packed = {name.partition('/')[2] for name in archive.getnames()}
-    assert set(tracked) - packed == set()
-
-
-@pytest.mark.parametrize('name', ['placement-manage', 'placement-status'])
-def test_entry_point_can_be_loaded(name: str) -> None:
-    (entry,) = importlib.metadata.entry_points(group='console_scripts', name=name)
-    assert callable(entry.load())
 
 
 def test_dependency_page_names_exactly_the_declared_packages() -> None:
@@ -168,15 +97,6 @@ def test_a_sample_of_the_policy_can_be_generated(tmp_path: Path) -> None:
     text = sample.read_text()
     rules = [rule for rule in policies.list_rules() if not rule.deprecated_for_removal]
     assert [rule.name for rule in rules if f'#"{rule.name}": "{rule.check_str}"' not in text] == []
-
-
-def test_the_tools_of_oslo_policy_find_redundant_rules(tmp_path: Path) -> None:
-    (tmp_path / 'placement-policy.yaml').write_text(
-        '"placement:traits:show": "rule:admin_or_service_api"\n"placement:traits:list": "role:reader"\n'
-    )
-    (tmp_path / 'placement.conf').touch()
-    listed = _run('oslopolicy-list-redundant', '--namespace', 'placement', OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
-    assert listed.splitlines() == ['"placement:traits:show": "rule:admin_or_service_api"']
 
 
 @pytest.mark.parametrize('namespace', ['placement', 'placement.conf'])
@@ -226,11 +146,3 @@ def test_the_service_warns(beside: Path, start: list[str]) -> None:
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == ('{taken}' in start)
     assert ended.stdout.count(SAID) == 1
-
-
-def test_there_is_no_warning_otherwise(
-    beside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, 'path', [directory for directory in sys.path if directory != str(beside)])
-    assert manage.main(['db', 'sync']) == 0
-    assert capsys.readouterr().err == ''

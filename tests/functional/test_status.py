@@ -46,55 +46,6 @@ def test_unknown_options_are_a_warning(
     assert 'the variable OS_PLACEMENT_DATABASE__SLAVE_CONNECTION: all requests use [placement_database]' in details
 
 
-#: What a deployment tool writes for this API, apart from secrets and addresses.
-OTHERS = """
-[DEFAULT]
-debug = False
-log_dir = {home}
-[api]
-use_forwarded_for = true
-[oslo_middleware]
-enable_proxy_headers_parsing = True
-[oslo_concurrency]
-lock_path = /var/lib/placement/tmp
-[placement_database]
-connection = {url}
-connection_recycle_time = 10
-max_pool_size = 1
-max_retries = -1
-[cache]
-backend = oslo_cache.memcache_pool
-enabled = True
-memcache_servers = 127.0.0.1:11211
-[oslo_policy]
-policy_file = policy.yaml
-"""
-
-
-# oslo.upgradecheck 2.8 gives this warning, which only the tests see.
-@pytest.mark.filterwarnings("ignore:the 'ALL' constant is deprecated:DeprecationWarning")
-def test_the_file_of_another_service_is_ready_with_a_line_for_each_ignored_option(
-    sound: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / 'placement.conf').write_text(OTHERS.format(home=tmp_path, url=sound))
-    lines = _results(capsys, 0)['Configuration'][1].splitlines()
-    assert [line.partition(' in ')[0] for line in lines[1:]] == [
-        '[api] use_forwarded_for',
-        '[oslo_concurrency] lock_path',
-        '[placement_database] max_retries',
-        '[cache] backend',
-        '[cache] enabled',
-        '[cache] memcache_servers',
-    ]
-    assert all('placement.conf: ' in line for line in lines[1:])
-    assert status.main(['upgrade', 'check']) == 0
-    table = capsys.readouterr().out.splitlines()
-    # Each of them begins a line of the table.
-    assert [line[2:].partition(' in ')[0] for line in table if line.startswith('| [')] == [
-        line.partition(' in ')[0] for line in lines[1:]
-    ]
-
-
 @pytest.mark.parametrize(
     ('options', 'missing', 'package'),
     [
@@ -159,10 +110,3 @@ def test_a_database_without_our_schema_is_a_failure(
     assert [results[check][0] for check in CHECKS[1:]] == [1, 1, 1, 1]
     legacy_database.build(url)
     assert _results(capsys, 2)['Schema'][1].endswith('Adopt it with: placement-manage db adopt')
-
-
-def test_help_explains_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        status.main(['upgrade', 'check', '--help'])
-    assert ended.value.code == 0
-    assert '255' in capsys.readouterr().out
