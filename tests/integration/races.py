@@ -212,16 +212,8 @@ def opposite_orders_make_progress(racing: Callers) -> list[Reply]:
 # Readings --------------------------------------------------------------------------------------------------------
 
 
-def _post_move(client: Client, _target: str, entries: dict[str, Any]) -> None:
-    fleet.demand(client, 'POST', '/allocations', entries)
-
-
-def _reshape_move(client: Client, target: str, entries: dict[str, Any]) -> None:
-    generation = fleet.demand(client, 'GET', f'/resource_providers/{target}')['generation']
-    fleet.demand(client, 'POST', '/reshaper', reshape({target: (generation, {'VCPU': 1})}, entries), version='1.30')
-
-
-def _moves_are_seen_whole(move: Callable[[Client, str, dict[str, Any]], None], racing: Callers) -> list[Reply]:
+@_race('moves and readings', 6, rounds=4)
+def moves_are_seen_whole(racing: Callers) -> list[Reply]:
     """One caller passes a unit on from consumer to consumer while others read: each reading shows one consumer."""
     target = provider(racing.first, 1)
     path, consumers = f'/resource_providers/{target}/allocations', [str(uuid.uuid4()) for _ in range(10)]
@@ -230,16 +222,12 @@ def _moves_are_seen_whole(move: Callable[[Client, str, dict[str, Any]], None], r
     def move_or_read(client: Client, number: int) -> list[Reply]:
         if number == 0:
             for giver, taker in itertools.pairwise(consumers):
-                move(client, target, {giver: claim([], 1), taker: claim([target], None)})
+                fleet.demand(client, 'POST', '/allocations', {giver: claim([], 1), taker: claim([target], None)})
         return [client.request('GET', path) for _ in consumers]
 
     replies = [reply for replies in racing.all_at_once(move_or_read) for reply in replies]
     assert {len(reply.body['allocations']) for reply in replies} == {1}
     return replies
-
-
-_race('moves and readings', 6, rounds=4)(functools.partial(_moves_are_seen_whole, _post_move))
-_race('reshapes and readings', 6, rounds=4)(functools.partial(_moves_are_seen_whole, _reshape_move))
 
 
 # Reshapes --------------------------------------------------------------------------------------------------------
@@ -370,7 +358,9 @@ def _moves_make_no_loop(one_tree: bool, racing: Callers) -> list[Reply]:
     responses = racing.all_at_once(lambda client, number: fleet.move(client, tops[number], leaves[number - 1]))
     assert Counter(response.status for response in responses) == {200: len(responses) - 1, 400: 1}
     assert [response.error['detail'].endswith(_LOOP) for response in responses if response.error] == [True]
-    assert _problems_of_trees(first, [*tops, *leaves]) == []
+    shown = fleet.demand(first, 'GET', '/resource_providers')['resource_providers']
+    links = {row['uuid']: (row['parent_provider_uuid'], row['root_provider_uuid']) for row in shown}
+    assert check.link_problems(links) == []
     return responses
 
 
@@ -381,23 +371,6 @@ for _callers in (2, 3):
     _race(f'{_callers} moves of trees that would make a loop', _callers, rounds=10)(
         functools.partial(_moves_make_no_loop, False)
     )
-
-
-def _problems_of_trees(client: Client, members: Sequence[str]) -> list[str]:
-    """What is wrong with the trees that have ``members``, as sentences. Call it while nobody writes."""
-    by_tree: dict[str, list[dict[str, Any]]] = {}
-    for member in members:
-        listed = fleet.demand(client, 'GET', f'/resource_providers?in_tree={member}')['resource_providers']
-        by_tree[listed[0]['root_provider_uuid']] = listed
-    rows = {row['uuid']: row for listed in by_tree.values() for row in listed}
-    problems = check.link_problems(
-        {name: (row['parent_provider_uuid'], row['root_provider_uuid']) for name, row in rows.items()}
-    )
-    for provider, entry in rows.items():
-        shown = fleet.demand(client, 'GET', f'/resource_providers/{provider}')
-        if shown != entry:
-            problems.append(f'provider {provider} is listed as {entry} and shown as {shown}')
-    return problems
 
 
 def _used(client: Client, target: str) -> int:

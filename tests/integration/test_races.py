@@ -9,24 +9,11 @@ import pytest
 import sqlalchemy as sa
 
 from tests.integration import races
-from tests.support import corruption, databases, servers
+from tests.support import databases, servers
 from tests.support.history import check
 from tests.support.history.load import Load
 
 EVERYWHERE = databases.on(databases.SQLITE, *databases.settings())
-
-
-@databases.on(*databases.settings())
-def test_setting_reaches_the_sessions(setting: databases.Setting, database: sa.URL) -> None:
-    """Checks that the isolation level of the following tests is in force."""
-    if setting.server == 'postgresql':
-        query = 'SHOW transaction_isolation'
-    elif setting.isolation:
-        query = 'SELECT @@transaction_isolation' if databases.on_mysql() else 'SELECT @@tx_isolation'
-    else:
-        query = 'SELECT @@innodb_snapshot_isolation'
-    (value,) = corruption.column(setting.session_url(database), query)
-    assert str(value).upper().replace('-', ' ') == (setting.isolation or '1')
 
 
 @EVERYWHERE
@@ -54,5 +41,9 @@ def test_random_load_has_no_violations(
     )
 
 
-def test_servers_that_start_at_once_on_an_empty_database_all_become_ready(tmp_path: pathlib.Path) -> None:
-    races.all_came_up([f'sqlite:///{tmp_path}/placement.db'] * 4, tmp_path)
+@databases.EVERYWHERE
+def test_servers_that_start_at_once_on_an_empty_database_all_become_ready(
+    setting: databases.Setting, tmp_path: pathlib.Path
+) -> None:
+    with databases.empty(setting.server, tmp_path) as url:
+        races.all_came_up([url.render_as_string(hide_password=False)] * 4, tmp_path)
