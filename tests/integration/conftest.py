@@ -1,4 +1,4 @@
-"""Fixtures of the integration tests: a database per setting, servers on it, and a summary of what did not run."""
+"""Fixtures of the integration tests: a database per setting, servers on it, and the summaries of random loads."""
 
 from __future__ import annotations
 
@@ -18,25 +18,17 @@ __all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the summaries of random loads, and name the suites that did not run because a server is missing."""
+    """Print the summaries of random loads."""
     for report in terminalreporter.stats.get('passed', []) + terminalreporter.stats.get('failed', []):
         for name, text in report.user_properties:
             if name == 'history':
                 terminalreporter.write_line(f'HISTORY of {text}')
-    reasons = {
-        report.longrepr[2].partition(databases.NOT_RUN)[2]
-        for report in terminalreporter.stats.get('skipped', ())
-        if isinstance(report.longrepr, tuple) and databases.NOT_RUN in report.longrepr[2]
-    }
-    for reason in sorted(reasons):
-        terminalreporter.write_line(f'NOT RUN: {reason}', yellow=True)
 
 
 @pytest.fixture(scope='module')
 def setting(request: pytest.FixtureRequest) -> databases.Setting:
     """The server and isolation level of a test; parametrize it with ``databases.on``."""
     chosen: databases.Setting = request.param
-    databases.require(chosen.server, chosen.driver)
     return chosen
 
 

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 import placement
-from tests.support import servers, stages
+from tests.support import servers
 
 #: Longer than an installation, and than any other command, takes on a busy machine.
 INSTALL_SECONDS = 600
@@ -29,14 +29,8 @@ ROOT = str(pathlib.Path(placement.__file__).parents[1])
 
 
 def unavailable(part: str, reason: str) -> NoReturn:
-    """Report that the test needs ``part`` (a word such as ``nginx``) and cannot run.
-
-    Skips with the reason. When ``PLACEMENT_TEST_REQUIRE`` (comma-separated words) names the part or ``operations``,
-    it fails instead.
-    """
-    if {part, 'operations'} & stages.required():
-        pytest.fail(f'{part} is required by PLACEMENT_TEST_REQUIRE: {reason}')
-    pytest.skip(f'not run, {part} is missing: {reason}')
+    """Fail a test that needs ``part`` (a word such as ``nginx``)."""
+    pytest.fail(f'{part} is missing: {reason}')
 
 
 def program(part: str, name: str) -> str:

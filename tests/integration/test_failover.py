@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import sqlalchemy as sa
 
+import tools.galera
+import tools.mysql
 from tests.integration import caches
 from tests.integration.tcp_proxy import Proxy
 from tests.support import corruption, databases, local_servers, servers
@@ -70,7 +72,7 @@ def postgresql() -> Iterator[Cluster]:
 @contextlib.contextmanager
 def galera() -> Iterator[Cluster]:
     """Three nodes, which may all write: nothing is promoted."""
-    with databases.cluster() as cluster:
+    with tools.galera.Cluster.running() as cluster:
         first, second, third = (sa.make_url(node.url()) for node in cluster.nodes)
 
         def switch_over() -> sa.URL:
@@ -87,7 +89,7 @@ def galera() -> Iterator[Cluster]:
 @contextlib.contextmanager
 def group_replication() -> Iterator[Cluster]:
     """Three members of MySQL's Group Replication, of which one accepts writes."""
-    with databases.mysql_group() as group:
+    with tools.mysql.Cluster.running() as group:
 
         def switch_over() -> sa.URL:
             group.switch_primary(2)

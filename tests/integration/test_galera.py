@@ -9,7 +9,6 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -23,9 +22,7 @@ from tests.support.history.client import Client
 from tests.support.history.load import Load
 from tests.support.legacy_service import Busy
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tools import galera
+from tools import galera
 
 pytestmark = pytest.mark.galera
 
@@ -36,7 +33,7 @@ SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1'}
 @pytest.fixture(scope='module')
 def cluster() -> Iterator[galera.Cluster]:
     """Three nodes, ready."""
-    with databases.cluster() as started:
+    with galera.Cluster.running() as started:
         yield started
 
 

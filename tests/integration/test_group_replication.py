@@ -8,7 +8,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -17,9 +16,7 @@ from tests.integration import caches, races
 from tests.support import applications, databases, servers
 from tests.support.history.client import Client
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tools import mysql, nodes
+from tools import mysql, nodes
 
 pytestmark = pytest.mark.mysql
 
@@ -27,7 +24,7 @@ pytestmark = pytest.mark.mysql
 @pytest.fixture(scope='module')
 def group() -> Iterator[mysql.Cluster]:
     """Three members, of which the first is the primary at the beginning."""
-    with databases.mysql_group() as started:
+    with mysql.Cluster.running() as started:
         yield started
 
 

@@ -23,6 +23,7 @@ from tests.support.event_hooks import listening
 from tests.support.idle_processes import Process
 from tests.support.objects import claim, create_provider
 from tests.support.waiting import wait_until
+from tools import galera
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
 
@@ -139,7 +140,10 @@ def test_a_restored_database(start: Callable[[], Process], reader: Process, lost
 @pytest.fixture(scope='module')
 def nodes() -> Iterator[list[sa.URL]]:
     """URLs of an empty database on a cluster, one for each of three nodes."""
-    with databases.cluster(suspect_seconds=60) as cluster, databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
+    with contextlib.ExitStack() as stack:
+        # So long that the cluster survives that the machine stands still for a moment.
+        cluster = stack.enter_context(galera.Cluster.running(suspect_seconds=60))
+        url = stack.enter_context(databases.fresh(sa.make_url(cluster.nodes[0].url())))
         urls = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
         with applications.database(urls[0]) as db:
             db.sync()

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-import importlib.util
 import os
 import pathlib
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
-
-from tests.support import stages
-
-if TYPE_CHECKING:
-    from tools import galera, mysql
-
-#: The beginning of a skip reason when a suite did not run because a server is missing; the summary repeats these.
-NOT_RUN = 'not run: '
 
 POSTGRESQL_URL = 'postgresql+psycopg://postgres@127.0.0.1/postgres'
 MARIADB_URL = 'mysql+pymysql://root@127.0.0.1/'
@@ -100,21 +89,6 @@ ON_EACH = on(*defaults())
 ON_MARIADB = on(defaults()[1])
 
 
-def unavailable(word: str, reason: str) -> None:
-    """Skip a test that needs the server ``word``; fail instead when ``PLACEMENT_TEST_REQUIRE`` lists the word."""
-    if 'mysql' in stages.required() and word == 'mariadb':
-        word = 'mysql'
-    if word in stages.required():
-        pytest.fail(f'{word} is required by PLACEMENT_TEST_REQUIRE: {reason}', pytrace=False)
-    pytest.skip(f'{NOT_RUN}{word}: {reason}')
-
-
-def require(server: str, driver: str | None = None) -> None:
-    """Skip a test, or let it fail, unless ``server`` can be used; SQLite always can."""
-    if server != 'sqlite' and (reason := why_unavailable(server, driver)):
-        unavailable(server, reason)
-
-
 def server_url(server: str, driver: str | None = None) -> sa.URL:
     """The administrator's URL of ``postgresql`` or ``mariadb``, from the environment or the local one."""
     if server == 'postgresql':
@@ -122,27 +96,6 @@ def server_url(server: str, driver: str | None = None) -> sa.URL:
     else:
         url = sa.make_url(os.environ.get('PLACEMENT_TEST_MARIADB_URL', MARIADB_URL))
     return url.set(drivername=driver) if driver else url
-
-
-@functools.cache
-def why_unavailable(server: str, driver: str | None = None) -> str | None:
-    """Why tests on ``server`` cannot run, None when they can."""
-    url = server_url(server, driver)
-    reason = why_no_driver(url)
-    if reason is not None:
-        return reason
-    engine = sa.create_engine(url, poolclass=sa.NullPool)
-    try:
-        with engine.connect():
-            return None
-    except sa.exc.OperationalError as error:
-        return f'no server answers at {url}: {str(error.orig).splitlines()[0]}'
-
-
-def why_no_driver(url: sa.URL) -> str | None:
-    """Why ``url`` cannot be used from this Python, None when its driver is installed."""
-    driver = {'psycopg': 'psycopg', 'pymysql': 'pymysql', 'mysqldb': 'MySQLdb'}[url.get_driver_name()]
-    return None if importlib.util.find_spec(driver) else f'the driver {driver} is not installed'
 
 
 @contextlib.contextmanager
@@ -159,40 +112,12 @@ def fresh(url: sa.URL) -> Iterator[sa.URL]:
 
 @contextlib.contextmanager
 def empty(server: str, directory: pathlib.Path, driver: str | None = None) -> Iterator[sa.URL]:
-    """The URL of a new, empty database, which on SQLite is a file in ``directory``; ``require`` the server."""
-    require(server, driver)
+    """The URL of a new, empty database, which on SQLite is a file in ``directory``."""
     if server == 'sqlite':
         yield sa.make_url(f'sqlite:///{directory}/placement.sqlite')
         return
     with fresh(server_url(server, driver)) as url:
         yield url
-
-
-@contextlib.contextmanager
-def cluster(suspect_seconds: int = 2) -> Iterator[galera.Cluster]:
-    """A Galera cluster of three nodes, ready; the test is skipped, or fails, where it cannot run.
-
-    :param suspect_seconds: the cluster removes a node that has been silent for so long. Give it if no node is to fail,
-        so that the cluster survives that the machine stands still for a moment.
-    """
-    if importlib.util.find_spec('pymysql') is None:
-        unavailable('galera', 'the driver pymysql is not installed')
-    from tools import galera
-
-    reason = galera.Cluster.missing()
-    if reason is not None:
-        unavailable('galera', reason)
-    with galera.Cluster.running(suspect_seconds) as started:
-        yield started
-
-
-@contextlib.contextmanager
-def mysql_group() -> Iterator[mysql.Cluster]:
-    """Three members of MySQL's Group Replication, ready. The test needs the marker ``mysql``."""
-    from tools import mysql
-
-    with mysql.Cluster.running() as group:
-        yield group
 
 
 def execute(url: sa.URL, statement: str) -> None:

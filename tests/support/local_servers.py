@@ -5,14 +5,13 @@ from __future__ import annotations
 import abc
 import contextlib
 import glob
-import importlib.util
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -32,7 +31,6 @@ class PrivateServer(nodes.Server, abc.ABC):
     """
 
     name: str
-    programs: Sequence[str]
     #: The administrator's URL, but for the port.
     address: str
     #: The signal that ends it at once, without clean-up.
@@ -107,7 +105,6 @@ class PostgreSQL(PrivateServer):
 
     name = 'postgresql'
     account = 'postgres' if os.getuid() == 0 else None
-    programs = ('postgres', 'initdb')
     address = 'postgresql+psycopg://postgres@127.0.0.1:{}/postgres'
     #: Immediate shutdown: all its processes end, and the next start recovers.
     crash_signal = signal.SIGQUIT
@@ -140,7 +137,6 @@ class MariaDB(PrivateServer):
     """MariaDB; as root without a password."""
 
     name = 'mariadb'
-    programs: Sequence[str] = ('mariadbd', 'mariadb-install-db')
     address = 'mysql+pymysql://root@127.0.0.1:{}/'
     #: Like a power cut.
     crash_signal = signal.SIGKILL
@@ -168,8 +164,6 @@ class MariaDB(PrivateServer):
 class MySQL(MariaDB):
     """MySQL, which ``tools/mysql.py`` has installed, in the place of MariaDB."""
 
-    programs = ()
-
     def initialize(self) -> None:
         mysql.create_data(self.data)
 
@@ -188,8 +182,6 @@ def replace_mariadb_by_mysql() -> Callable[[], None]:
 
     :raises pytest.UsageError: MySQL is not installed.
     """
-    if importlib.util.find_spec('pymysql') is None:
-        raise pytest.UsageError('mysql: the driver pymysql is not installed')
     if reason := mysql.Cluster.missing():
         raise pytest.UsageError(f'mysql: {reason}')
     os.environ[databases.ON_MYSQL] = '1'
@@ -203,17 +195,12 @@ def replace_mariadb_by_mysql() -> Callable[[], None]:
 def running(
     name: str, certificates: pathlib.Path | None = None, primary: PrivateServer | None = None
 ) -> Iterator[PrivateServer]:
-    """A started server of that kind, ended and deleted at the end; skips when its programs or driver are not installed.
+    """A started server of that kind, ended and deleted at the end.
 
     :param primary: the server that it replicates.
     :param certificates: a directory with ``ca.pem``, ``server.pem`` and ``server.key``, for a server that asks for TLS.
     """
     kind = _kind(name)
-    if reason := databases.why_no_driver(sa.make_url(kind.address.format(0))):
-        databases.unavailable(name, reason)
-    for program in kind.programs:
-        if not _find(program):
-            databases.unavailable(name, f'the program {program} is not installed')
     # The account of the server must be able to enter it, which it is not for directories of pytest.
     with tempfile.TemporaryDirectory(prefix=f'placement-{name}-') as directory, contextlib.ExitStack() as stack:
         server = kind(pathlib.Path(directory), primary)
@@ -227,6 +214,8 @@ def running(
 
 
 def _find(name: str) -> str:
-    """The path of a program, empty if it is not installed. Debian keeps PostgreSQL's below /usr/lib/postgresql."""
+    """The path of a program. Debian keeps PostgreSQL's below /usr/lib/postgresql."""
     versions = sorted(glob.glob('/usr/lib/postgresql/*/bin'), reverse=True)
-    return shutil.which(name, path=os.pathsep.join([os.environ['PATH'], '/usr/sbin', *versions])) or ''
+    path = shutil.which(name, path=os.pathsep.join([os.environ['PATH'], '/usr/sbin', *versions]))
+    assert path, f'the program {name} is not installed'
+    return path

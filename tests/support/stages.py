@@ -1,8 +1,10 @@
-"""Tests that need servers, programs or much time run only when they are requested, whatever this machine has."""
+"""Tests that need servers, programs or much time run only when they are requested, whatever this machine has.
+
+Then what is missing lets them fail.
+"""
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
 
@@ -12,14 +14,9 @@ import pytest
 NEEDS = frozenset({'bench', 'postgresql', 'mariadb', 'mysql', 'galera', 'operations', 'page'})
 
 
-def required() -> set[str]:
-    """The words of ``PLACEMENT_TEST_REQUIRE``: for their tests a missing server or program is a failure, not a skip."""
-    return {word.strip() for word in os.environ.get('PLACEMENT_TEST_REQUIRE', '').split(',')}
-
-
 def requested(config: pytest.Config) -> set[str]:
-    """What the tests of this run may need: the words in ``pytest -m`` and in ``PLACEMENT_TEST_REQUIRE``."""
-    return (required() | set(re.findall(r'(?<!\bnot )\b\w+', config.option.markexpr))) & NEEDS
+    """What the tests of this run may need: the words in ``pytest -m``."""
+    return set(re.findall(r'(?<!\bnot )\b\w+', config.option.markexpr)) & NEEDS
 
 
 def mark_for_mysql(item: pytest.Item) -> None:
@@ -36,7 +33,7 @@ def mark_below(directory: pathlib.Path, items: list[pytest.Item], need: str) -> 
 
 
 def deselect_unrequested(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests that need something that neither ``pytest -m`` nor ``PLACEMENT_TEST_REQUIRE`` names."""
+    """Deselect tests that need something that ``pytest -m`` does not name."""
     needs = {item: {mark.name for mark in item.iter_markers()} & NEEDS for item in items}
     unrequested = [item for item in items if needs[item] and not needs[item] & requested(config)]
     config.hook.pytest_deselected(items=unrequested)
