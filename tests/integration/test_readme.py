@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,32 +31,23 @@ def _curl(line: str) -> str:
     return subprocess.run(['bash', '-c', line], check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """The address and the first words of ``placement-api --dev``, on a free port instead of 8778."""
-    with servers.ready(servers.start_api(tmp_path, '--dev', environ=servers.clean_environ())) as server:
-        yield server.url.removeprefix('http://'), server.log.read_text()
-
-
 @pytest.mark.operations
-def test_curl_walk_gives_what_the_readme_says(service: tuple[str, str]) -> None:
+def test_curl_walk_gives_what_the_readme_says(tmp_path: Path) -> None:
+    """On a free port instead of 8778. The service prints its address, its data, and a curl line that works."""
     walk = _walk()
     assert len(walk) >= 5
-    for line, promised in walk:
-        assert json.loads(_curl(line.replace(ADDRESS, service[0]))) == json.loads(promised), line
+    with servers.ready(servers.start_api(tmp_path, '--dev', environ=servers.clean_environ())) as server:
+        address, words = server.url.removeprefix('http://'), server.log.read_text()
+        for line, promised in walk:
+            assert json.loads(_curl(line.replace(ADDRESS, address))) == json.loads(promised), line
+        assert server.url in words
+        assert '.sqlite' in words
+        (line,) = re.findall(r'^\s*(curl .*)$', words, flags=re.MULTILINE)
+        assert json.loads(_curl(line))
 
 
 def test_every_curl_line_is_in_the_walk() -> None:
     assert len(re.findall(r'^curl ', README, flags=re.MULTILINE)) == len(_walk())
-
-
-@pytest.mark.operations
-def test_dev_prints_its_address_its_data_and_a_curl_line_that_works(service: tuple[str, str]) -> None:
-    address, words = service
-    assert f'http://{address}' in words
-    assert '.sqlite' in words
-    (line,) = re.findall(r'^\s*(curl .*)$', words, flags=re.MULTILINE)
-    assert json.loads(_curl(line))
 
 
 def test_the_shell_commands_of_the_readme_have_the_stated_form() -> None:

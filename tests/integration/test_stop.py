@@ -57,9 +57,11 @@ def _is_silent(connection: socket.socket) -> bool:
 def test_clients_are_rejected_while_a_request_in_flight_is_finished(
     tmp_path: pathlib.Path, workers: int, unix: bool
 ) -> None:
+    incomplete = request('POST', '/resource_providers', b'{"name": "incomplete"}')
     with (
         _running(tmp_path, workers=workers, unix=unix) as service,
         service.connect(ROOT) as idle,
+        service.connect(incomplete[:-1]) as incoming,
         _request_in_flight(service) as (waiting, release),
     ):
         assert answer(idle).status == 200
@@ -67,6 +69,8 @@ def test_clients_are_rejected_while_a_request_in_flight_is_finished(
         wait_until(lambda: not service.answers())
         assert _is_silent(waiting)
         release()
+        incoming.sendall(incomplete[-1:])
+        assert answer(incoming).status == 200
         response = answer(waiting)
         assert (response.status, response.getheader('Connection')) == (200, 'close')
         assert waiting.recv(1) == b''
