@@ -19,7 +19,7 @@ from placement.cmd import manage, manage_audit
 from placement.db import change_log
 from tests.support import corruption
 from tests.support.applications import NEWEST_MICROVERSION
-from tests.support.cache_equality import compare
+from tests.support.cache_equality import assert_same, compare
 from tests.support.cache_histories import KINDS, History, Universe, sender
 from tests.support.fixtures import PointCommandsAt
 
@@ -70,6 +70,20 @@ def test_caches_follow_random_histories(app: Any, other: Any, seed: int) -> None
     for provider_cache in (app.provider_cache, other.provider_cache, idle):
         compare(provider_cache, app.db)
     assert [history.errors for history in histories] == [[], []]
+
+
+def test_a_snapshot_stays_as_it_was_when_others_are_made_of_it(app: Any) -> None:
+    """A search may still read it, before or after another one reads the later snapshot."""
+    history = History(sender(app), Universe(0), 0)
+    history.populate()
+    for _ in range(30):
+        snapshot, same_time = app.provider_cache.up_to_date(), ProviderCache(app.db).up_to_date()
+        for _ in range(4):
+            history.step()
+        later = app.provider_cache.up_to_date()
+        assert_same(snapshot, same_time)
+        list(later.providers())
+        assert_same(snapshot, same_time)
 
 
 def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None:
