@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import os_traits
 import pytest
 
 from placement.ops.explain import explanation
+from placement.ops.explain.blockers import Cause, CauseKind
 from placement.ops.explain.explanation import Explanation, explain
+from placement.ops.explain.rules import Kind, Rule
 from placement.ops.explain.sentences import (
     cause_text,
     causes_text,
@@ -20,7 +23,7 @@ from placement.ops.explain.sentences import (
 from placement.search import parsing
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget
-from placement.search.requirements import CompiledRequest
+from placement.search.requirements import CompiledRequest, TraitCondition
 from placement.search.solver.variables import Reason
 from placement.web.context import RequestContext
 from tests.support.fixtures import Counter
@@ -73,19 +76,14 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
     ),
     'an amount that breaks the units of every host': (
         [
-            *(rp(f'host{n}', VCPU={'total': 64, 'max_unit': 32, 'used': n % 30}) for n in range(96)),
-            *(rp(f'large{used}', VCPU={'total': 256, 'max_unit': 256, 'used': used}) for used in (150, 100)),
+            rp('small', MEMORY_MB={'total': 8192, 'max_unit': 2048}),
+            *(rp(f'large{used}', MEMORY_MB={'total': 8192, 'used': used}) for used in (4096, 5120)),
         ],
-        'resources=VCPU:200',
+        'resources=MEMORY_MB:5120',
         (
-            'No provider can allocate VCPU:200: max_unit is 32, requested 200: 96 providers; free capacity below'
-            ' 200 (max 156): 2 providers.'
+            'No provider can allocate MEMORY_MB:5120: max_unit is 2 GiB, requested 5 GiB: 1 provider; free capacity'
+            ' below 5 GiB (max 4 GiB): 2 providers.'
         ),
-    ),
-    'an amount and a trait that no provider has': (
-        [rp('host', VCPU={'total': 8, 'max_unit': 4})],
-        f'resources1=VCPU:6&required1={AVX2}',
-        f'No provider has the trait {AVX2}. No provider can allocate VCPU:6: max_unit is 4, requested 6: 1 provider.',
     ),
     'a trait that no provider has, and too few providers': (
         [rp('host', VCPU=8)],
@@ -100,20 +98,10 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
         f'resources=VCPU:1&required={AVX2},HW_CPU_X86_AVX,HW_CPU_X86_SSE,HW_CPU_X86_MMX',
         '... 4 rules block the request together. These are the causes for 3 of them: No provider has the trait ',
     ),
-    'an amount that a provider of another tree can allocate': (
-        [rp('small', VCPU={'total': 8, 'max_unit': 4}, DISK_GB=8), rp('large', VCPU=8)],
-        f'resources1=VCPU:6&required1={AVX2}&resources2=DISK_GB:1&group_policy=none',
-        f'No provider has the trait {AVX2}.',
-    ),
     'a trait of a group that equals another one without it': (
         [rp('host', VCPU=8), rp('other', traits=[AVX2], DISK_GB=8)],
         f'resources1=VCPU:1&resources2=VCPU:1&required2={AVX2}&group_policy=none',
         f'Each provider that satisfies the other rules of group 2 lacks the trait {AVX2}: 1 provider.',
-    ),
-    'only hosts with the trait are named': (
-        [rp('with', traits=[AVX2], VCPU=FULL), rp('without', VCPU={'total': 8, 'used': 7})],
-        f'resources1=VCPU:8&required1={AVX2}',
-        '... free capacity below 8 (max 0): 1 provider.',
     ),
     'a disk that is shared and too small': (
         [*HOSTS, rp('small', aggregates='rack', shares=True, DISK_GB=10)],
@@ -127,11 +115,6 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
         TOPOLOGIES['X5'],
         'resources1=VCPU:1&resources2=MEMORY_MB:512&group_policy=isolate',
         '... groups 1, 2 need 2 different providers, but only 1 can serve them',
-    ),
-    'a trait that no root has': (
-        _ports(),
-        f'resources=VCPU:8&root_required=!COMPUTE_STATUS_DISABLED,{AVX2}',
-        f'No provider has the trait {AVX2}.',
     ),
     'a trait that the roots lack': (
         _ports(),
@@ -164,11 +147,6 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
             ': 4 providers.'
         ),
     ),
-    'several traits that no provider has': (
-        _ports(),
-        f'resources=VCPU:1&required=in:HW_CPU_X86_AVX,{AVX2}',
-        f'No provider has any of the traits HW_CPU_X86_AVX, {AVX2}.',
-    ),
     'no common subtree': (
         _ports(),
         f'{PORT}{NET2}&same_subtree=_P,_C&same_subtree=_C,_D',
@@ -186,12 +164,10 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
             ' same_subtree _C,_P.'
         ),
     ),
-    'groups without resources that need different providers': (
-        _ports(),
-        f'{PORT}&required_D=CUSTOM_NET1&same_subtree=_P,_C,_D&group_policy=isolate',
-        '... groups _C, _D need 2 different providers, but only 1 can serve them',
-    ),
 }
+
+
+RED = Rule(Kind.REQUIRED, ('1', '2'), 'CUSTOM_RED', TraitCondition((frozenset({'CUSTOM_RED'}),)))
 
 
 @pytest.mark.parametrize('asked', SENTENCES)
@@ -199,6 +175,30 @@ def test_the_sentence_names_what_has_to_change(context: RequestContext, asked: s
     topology, query, sentence = SENTENCES[asked]
     shown = explanation_sentence(_explained(context, topology, query))
     assert sentence.removeprefix('... ') in shown if sentence.startswith('... ') else shown == sentence
+
+
+@pytest.mark.parametrize(
+    ('cause', 'text'),
+    [
+        (Cause(CauseKind.NONE_LEFT, RED), 'No provider satisfies the other rules of group 1.'),
+        (
+            Cause(CauseKind.NOT_TOGETHER, RED, 3, 1),
+            (
+                'Providers that satisfy the other rules of group 1 also satisfy required1,2 CUSTOM_RED, but not'
+                ' together with the rest of the request: 1 of 3 providers.'
+            ),
+        ),
+        (
+            Cause(CauseKind.ROOTS_NOT_TOGETHER, replace(RED, kind=Kind.ROOT_REQUIRED, suffixes=()), 3, 2),
+            (
+                'Roots of trees that satisfy the other rules also satisfy root_required CUSTOM_RED, but not together'
+                ' with the rest of the request: 2 of 3 trees.'
+            ),
+        ),
+    ],
+)
+def test_causes_that_no_example_above_has(cause: Cause, text: str) -> None:
+    assert cause_text(cause) == text
 
 
 def test_below_1_29_the_sentence_names_the_rule_about_trees(context: RequestContext) -> None:
@@ -304,17 +304,6 @@ def test_providers_that_could_share_their_disk_are_named(context: RequestContext
         'far could provide DISK_GB:100 with an aggregate in common with the trees that satisfy the other rules.',
     ]
     assert result.near_misses == []
-
-
-def test_rules_without_which_most_is_found_come_first(context: RequestContext) -> None:
-    hosts = [
-        rp(f'{traits}{number}', traits=[f'CUSTOM_{trait}' for trait in traits], VCPU=8)
-        for traits, amount in {'AB': 2, 'AC': 3, 'BC': 1}.items()
-        for number in range(amount)
-    ]
-    result = _explained(context, hosts, 'resources1=VCPU:1&required1=CUSTOM_A,CUSTOM_B,CUSTOM_C')
-    # The first leaves nothing when the rules are applied in their order.
-    assert [blocker.rule.subject for blocker in result.blockers] == ['CUSTOM_C', 'CUSTOM_B', 'CUSTOM_A']
 
 
 # The limits of the work -------------------------------------------------------------------------------------------
