@@ -18,7 +18,7 @@ def shown_by(*arguments: str, **environ: str) -> list[str]:
     if 'LESS' not in environ:
         settings.pop('LESS', None)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        printed = pool.submit(read, leader)
+        printed = pool.submit(_read, leader)
         ended = preforked.run('placement-manage', arguments, settings, terminal=os.ttyname(follower))
         os.close(follower)
     assert ended.returncode == 0, ended.stderr
@@ -26,7 +26,7 @@ def shown_by(*arguments: str, **environ: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines()]
 
 
-def read(leader: int) -> str:
+def _read(leader: int) -> str:
     """What is written to a terminal until it is closed; closes the other end as well."""
     printed = b''
     with contextlib.suppress(OSError):  # A closed terminal raises this error.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import uuid
 from typing import Any
 
@@ -61,10 +62,9 @@ def test_the_first_candidates_are_printed(context: RequestContext, printed: Prin
 
 def test_json_has_the_parts_of_the_explanation(printed: Printed) -> None:
     result = explained(printed, 'resources=VCPU:5&required=HW_CPU_X86_VMX&limit=7')
-    resources, trait = result['stages']
-    assert (resources['rule'], resources['subject'], resources['providers']) == ('resources', 'VCPU:5', 0)
-    assert resources['rejected'] == {'step_size': 1, 'total_capacity': 1, 'free_capacity': 1}
-    assert (trait['rule'], trait['subject'], trait['trees']) == ('required', 'HW_CPU_X86_VMX', 0)
+    assert result['stages'][0]['rejected'] == {'step_size': 1, 'total_capacity': 1, 'free_capacity': 1}
+    trait = {'rule': 'required', 'groups': [''], 'subject': 'HW_CPU_X86_VMX', 'providers': 1, 'trees': 0}
+    assert result['stages'][1].items() >= trait.items()
     assert (result['limit'], result['candidates'], result['first_candidates']) == (7, 0, [])
     assert [(what_if['text'], what_if['candidates'], what_if['lower_bound']) for what_if in result['what_if']] == [
         ('resources VCPU:5', None, False),
@@ -80,20 +80,9 @@ def test_json_has_the_parts_of_the_explanation(printed: Printed) -> None:
     [near_miss] = explained(printed, 'resources=VCPU:5')['near_misses']
     assert (near_miss['name'], near_miss['requested'], near_miss['free']) == ('full', 5, 2)
     explanation = explained(printed, 'resources=VCPU:3&limit=1')
-    assert (explanation['candidates'], explanation['sentence']) == (
-        1,
-        'Found 1 candidate, as many as the limit allows.',
-    )
+    assert explanation['sentence'] == 'Found 1 candidate, as many as the limit allows.'
     [[supply]] = explanation['first_candidates']
     assert (supply['name'], supply['resources'], supply['root'] == supply['uuid']) == ('small', {'VCPU': 3}, True)
-
-
-def test_groups_that_fit_alone_but_not_together(printed: Printed) -> None:
-    query = 'resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate'
-    text = printed('explain', query)
-    assert 'resources1,2 VCPU:2' in text
-    assert 'small (' in text
-    assert 'groups 1, 2 need 2 different providers, but only 1 can serve them' in text
 
 
 def test_text_output_is_a_sentence_and_tables(printed: Printed) -> None:
@@ -102,12 +91,12 @@ def test_text_output_is_a_sentence_and_tables(printed: Printed) -> None:
         'No provider can allocate VCPU:5: step_size is 2, requested 5: 1 provider; total capacity below 5 (max 4):'
         ' 1 provider; free capacity below 5 (max 2): 1 provider.\n'
     )
-    assert 'resources VCPU:5' in text
-    assert '1 full' in text
-    assert '1 with too little total capacity' in text
-    assert '1 limited by step_size' in text
+    for words in ('resources VCPU:5', '1 full', '1 with too little total capacity', '1 limited by step_size'):
+        assert words in text
     assert 'Candidates: 0\n' in text
     assert 'has 2 VCPU free, 3 less than the 5 requested.' in text
+    isolated = printed('explain', 'resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate')
+    assert re.search(r'Conflict: small \(.*groups 1, 2 need 2 different providers, but only 1 can serve', isolated)
 
 
 def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
@@ -123,11 +112,8 @@ def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
     ('query', 'message'),
     [
         ('resources=CUSTOM_NOTHING:1', 'No such resource class CUSTOM_NOTHING'),
-        ('resources=VCPU:1&required=CUSTOM_NOTHING', 'No such trait(s): CUSTOM_NOTHING.'),
         ('resources=VCPU', 'Badly formed resources parameter'),
         ('limit=5', 'At least one request group'),
-        ('unknown=1', 'unknown is not a parameter of GET /allocation_candidates.'),
-        ('VCPU:4', 'There is no query for candidates in this text.'),
         ('resources=VCPU:1&in_tree=x', 'in_tree requires microversion 1.31, and this service supports up to 1.29.'),
     ],
 )
@@ -148,9 +134,6 @@ def test_settings_of_the_service_limit_what_is_explained(
         f'&root_required=!COMPUTE_STATUS_DISABLED&member_of_A=!{uuid.uuid4()}'
     )
     assert 'requires microversion 1.33, and this service supports up to 1.29.' in failed('explain', query)
-    monkeypatch.setenv('OS_PLACEMENT__MAX_MICROVERSION', '1.36')
-    later = failed('explain', query)
-    assert 'in: in required_B requires microversion 1.39, and this service supports up to 1.36.' in later
     monkeypatch.setenv('OS_PLACEMENT__MAX_MICROVERSION', '1.39')
     earlier = failed('explain', query, '--microversion', '1.35')
     assert 'in: in required_B requires microversion 1.39, and the request has 1.35.' in earlier
