@@ -6,8 +6,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -64,33 +62,11 @@ def test_the_sources_of_another_checkout_are_measured_in_the_same_rounds(
     assert re.fullmatch(r'[\d.]+ to [\d.]+', cells['Ratios of rounds'])
 
 
-@pytest.mark.bench
-def test_only_clouds_that_a_wanted_line_needs_are_made(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(['--line', 'symmetric-none', '--requests', '3', '--rounds', '1', '--workers', '1']) == 0
-    rows = [row for row in capsys.readouterr().out.splitlines() if re.match(r'\| [0-9]', row)]
-    assert [row.split(' | ')[0] for row in rows] == ['| 2 symmetric']
-
-
-def test_help_names_every_option() -> None:
-    completed = subprocess.run([sys.executable, '-m', 'bench', '--help'], check=True, capture_output=True, text=True)
-    assert {'--database', '--against', '--line', '--write-doc'} <= set(re.findall(r'--[a-z-]+', completed.stdout))
-    assert completed.stderr == ''
-
-
 def test_a_missing_server_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     nowhere = 'postgresql+psycopg://nobody@127.0.0.1:1/nothing?connect_timeout=2'
     assert command.main(['--database', nowhere, '--nested', '1']) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith('bench: ')
-
-
-@pytest.mark.bench
-def test_a_request_that_fails_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    # The scheduler of the compute line sends a later microversion than this service has.
-    monkeypatch.setattr('bench.client.MAX_MICROVERSION', '1.29')
-    assert command.main([*_TINY, '--line', 'compute']) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.match(r'bench: GET /allocation_candidates\S+ HTTP/1.1: the response was 406', line)
 
 
 def test_the_page_of_the_documentation_has_the_marks(tmp_path: pathlib.Path) -> None:

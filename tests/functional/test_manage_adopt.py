@@ -149,10 +149,10 @@ def test_an_audit_follows_the_adoption(url: str, printed: Printed) -> None:
     assert 'orphaned_aggregate' in out
 
 
-def test_nothing_to_adopt(url: str, failed: Printed) -> None:
+def test_nothing_to_adopt_or_to_return(url: str, failed: Printed) -> None:
     assert 'placement-manage db sync' in failed('db', 'adopt', '--yes')
-    assert manage.main(['db', 'sync']) == 0
-    assert 'The database has the schema of this service already' in failed('db', 'adopt', '--yes')
+    legacy_database.build(url)
+    assert 'no schema of this service, so there is nothing to return.' in failed('db', 'leave', '--yes')
 
 
 @pytest.mark.parametrize(
@@ -183,13 +183,6 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
         for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
             assert send_request(app, method, path).status_code == 503
         assert send_request(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
-
-
-def test_db_leave_needs_a_database_of_this_service(url: str, failed: Printed) -> None:
-    legacy_database.build(url)
-    assert 'The database has no schema of this service, so there is nothing to return.' in failed(
-        'db', 'leave', '--yes'
-    )
 
 
 def test_db_leave_of_a_database_that_this_service_made(url: str, printed: Printed) -> None:

@@ -7,7 +7,6 @@ import pytest
 from placement.cache.providers import Provider
 from placement.capacity import InventoryRecord
 from placement.ops.page import pictures, rendering
-from placement.ops.page.view import Pagination
 from placement.ops.reports.provider_trees import ProviderTree
 
 
@@ -16,7 +15,6 @@ from placement.ops.reports.provider_trees import ProviderTree
     [
         (0.0, 'fine', 'heat-0', 0.0),
         (0.0001, 'fine', 'heat-1', 1.5),
-        (0.29, 'fine', 'heat-2', 29.0),
         (0.8, 'high', 'heat-4', 80.0),
         (0.9999, 'high', 'heat-5', 100.0),
         (1.0, 'full', 'heat-full', 100.0),
@@ -28,22 +26,10 @@ def test_only_full_is_shown_as_full_and_only_empty_as_empty(share: float, level:
     assert rendering.width(share) == width
 
 
-@pytest.mark.parametrize(
-    ('value', 'resource_class', 'shown'),
-    [
-        (351698944, 'MEMORY_MB', '<span title="351,698,944">335 TiB</span>'),
-        (25_000_000, 'NET_BW_EGR_KILOBIT_PER_SEC', '<span title="25,000,000">25 Gbit/s</span>'),
-        (1234, 'VCPU', '1,234'),
-        (0, 'MEMORY_MB', '0'),
-    ],
-)
-def test_amounts_have_units_and_the_number_as_title(value: int, resource_class: str, shown: str) -> None:
-    assert rendering.amount(value, resource_class) == shown
-
-
-def test_a_usage_has_units_and_the_numbers_as_title() -> None:
+def test_amounts_have_units_and_the_numbers_as_title() -> None:
     shown = rendering.used_of(351698944, 967578624, 'MEMORY_MB')
     assert shown == '<span title="351,698,944 of 967,578,624">335 of 923 TiB</span>'
+    assert rendering.amount(1234, 'VCPU') == '1,234'
 
 
 def _tree(
@@ -60,39 +46,25 @@ def _tree(
 
 
 def test_names_of_a_tree_leave_out_the_name_of_the_parent() -> None:
-    tree = _tree(
-        ('numa-4.example.org', None),
-        ('numa-4.example.org_NUMA0', 1),
-        ('numa-4.example.org_NUMA0_pf_enp59s0f0', 2),
-        ('numa-4.example.org:Open vSwitch agent', 1),
-        ('rack', 1),
-        ('rack', 5),
-        (None, 1),
-        ('numa-4.example.org-nic0', 2),
-        ('numa-4.example.organic', 1),
-    )
-    assert pictures.short_names(tree) == {
-        'u1': 'numa-4.example.org',
-        'u2': 'NUMA0',
-        'u3': 'pf_enp59s0f0',
-        'u4': 'Open vSwitch agent',
-        'u5': 'rack',
-        'u6': 'rack',
-        'u7': 'u7',
-        'u8': 'nic0',
-        'u9': 'numa-4.example.organic',
-    }
+    #: The id of the parent, the name, and the short name.
+    providers = [
+        (None, 'numa-4.example.org', 'numa-4.example.org'),
+        (1, 'numa-4.example.org_NUMA0', 'NUMA0'),
+        (2, 'numa-4.example.org_NUMA0_pf_enp59s0f0', 'pf_enp59s0f0'),
+        (1, 'numa-4.example.org:Open vSwitch agent', 'Open vSwitch agent'),
+        (1, 'rack', 'rack'),
+        (5, 'rack', 'rack'),
+        (1, None, 'u7'),
+        (2, 'numa-4.example.org-nic0', 'nic0'),
+        (1, 'numa-4.example.organic', 'numa-4.example.organic'),
+    ]
+    tree = _tree(*((name, parent) for parent, name, _ in providers))
+    assert pictures.short_names(tree) == {f'u{id_}': short for id_, (_, _, short) in enumerate(providers, 1)}
 
 
 def test_children_are_in_order_of_their_names() -> None:
     tree = _tree(('root', None), ('b', 1), ('a', 1), ('c', 2))
     assert [provider.name for provider in tree.walk()] == ['root', 'a', 'b', 'c']
-
-
-def test_pages_of_a_list() -> None:
-    last = Pagination(3, 25, 60)
-    assert (last.first, last.last, last.count) == (50, 60, 3)
-    assert Pagination(1, 25, 0).count == 1
 
 
 @pytest.mark.parametrize('beside', [True, False])

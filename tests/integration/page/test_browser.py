@@ -98,22 +98,9 @@ def test_view(chromium: Any, pages: dict[str, str], cloud: str, name: str, width
         assert tab.serious() == []
 
 
-def test_links_lead_from_a_search_to_a_consumer_without_scripts(chromium: Any, pages: dict[str, str]) -> None:
-    with browser.tab(chromium, pages['nested'], scripts=False) as tab:
-        tab.open('/')
-        tab.page.get_by_role('link', name='Trees', exact=True).click()
-        tab.page.get_by_label('Name or uuid').fill('NIC0')
-        tab.page.get_by_role('button', name='Search').click()
-        browser.has_text(tab.page.get_by_role('status'), '4 trees')
-        tab.page.get_by_role('link', name='compute-0').click()
-        browser.has_text(tab.page.get_by_role('heading', level=1), 'compute-0')
-        tab.page.get_by_role('link', name=uuid_of('machine-3')).click()
-        browser.has_text(tab.page.get_by_role('heading', level=1), 'Consumer')
-        assert 'project-blue' in tab.page.get_by_role('main').inner_text()
-        assert tab.page.url.endswith(f'/consumers/{uuid_of("machine-3")}')
-
-
-def test_from_a_problem_to_the_host_and_from_an_instance_to_its_hosts(chromium: Any, pages: dict[str, str]) -> None:
+def test_links_lead_from_a_problem_to_the_host_and_from_an_instance_to_its_hosts(
+    chromium: Any, pages: dict[str, str]
+) -> None:
     with browser.tab(chromium, pages['realistic'], scripts=False) as tab:
         tab.open('/')
         tab.page.get_by_role('link', name='over-committed hosts').click()
@@ -129,18 +116,8 @@ def test_from_a_problem_to_the_host_and_from_an_instance_to_its_hosts(chromium: 
         browser.has_text(tab.page.get_by_role('status'), '1 consumer')
         tab.page.get_by_role('link', name=LONG_NAME).click()
         browser.has_text(tab.page.get_by_role('heading', level=1), NUMA_HOST)
-
-
-def test_used_and_capacity_are_visible_on_a_phone_without_scrolling(chromium: Any, pages: dict[str, str]) -> None:
-    with browser.tab(chromium, pages['realistic'], 390) as tab:
-        tab.open(f'/trees/{uuid_of(NUMA_HOST)}')
-        table = tab.page.get_by_role('table').first
-        assert table.evaluate('table => table.parentElement.scrollWidth <= table.parentElement.clientWidth')
-        row = table.get_by_role('row').nth(3)
-        boxes = [cell.bounding_box() for cell in row.get_by_role('cell').all()]
-        assert len(boxes) == 9
-        # Used, capacity and the used part are beside one another, before the other figures.
-        assert boxes[0]['y'] == boxes[1]['y'] == boxes[2]['y'] < boxes[3]['y']
+        tab.page.get_by_role('link', name=uuid_of(NUMA_INSTANCE)).click()
+        assert tab.page.url.endswith(f'/consumers/{uuid_of(NUMA_INSTANCE)}')
 
 
 @pytest.mark.parametrize('width', [390, 1280])
@@ -153,18 +130,6 @@ def test_texts_of_a_picture_are_apart_and_inside_their_box(
         texts = tab.page.evaluate(_TEXTS_IN_THE_WAY)
         assert texts['texts'] > 3
         assert texts['wrong'] == []
-
-
-def test_a_pasted_line_of_the_log_is_explained(chromium: Any, pages: dict[str, str]) -> None:
-    line = (
-        'x INFO [-] No allocation candidates for resources=VCPU:999&limit=5: resources VCPU:999: 0 trees, 0 providers'
-    )
-    with browser.tab(chromium, pages['nested']) as tab:
-        tab.open('/why')
-        tab.page.get_by_label('Query, URL, or line of the log').fill(line)
-        tab.page.get_by_role('button', name='Explain').click()
-        tab.page.get_by_role('heading', name='No candidates').wait_for()
-        assert 'resources=VCPU:999&limit=5' in tab.page.get_by_role('main').inner_text()
 
 
 def test_everything_is_reachable_by_keyboard(chromium: Any, pages: dict[str, str]) -> None:
@@ -187,26 +152,10 @@ def test_everything_is_reachable_by_keyboard(chromium: Any, pages: dict[str, str
         tab.page.get_by_role('heading', name='Fit').wait_for()
 
 
-@pytest.mark.parametrize('address', ['/', '/why'])
-def test_axe_finds_a_planted_fault(chromium: Any, pages: dict[str, str], address: str) -> None:
+def test_axe_finds_a_planted_fault(chromium: Any, pages: dict[str, str]) -> None:
     """Shows that axe runs, so that the tests above cannot pass without it."""
     with browser.tab(chromium, pages['nested']) as tab:
-        tab.open(address)
-        tab.page.evaluate("document.querySelectorAll('label').forEach(one => one.remove())")
-        tab.page.evaluate(
-            "document.querySelectorAll('input, textarea').forEach(one => one.removeAttribute('placeholder'))"
-        )
+        tab.open('/why')
+        tab.page.evaluate("document.querySelector('label').remove()")
+        tab.page.evaluate("document.querySelector('textarea').removeAttribute('placeholder')")
         assert any(violation.startswith('label ') for violation in tab.serious())
-
-
-def test_the_content_security_policy_is_enforced(chromium: Any, pages: dict[str, str]) -> None:
-    with browser.tab(chromium, pages['nested']) as tab:
-        tab.open('/')
-        tab.page.evaluate("""() => {
-            const one = document.createElement('script');
-            one.textContent = 'document.title = "taken over"';
-            document.head.append(one);
-        }""")
-        assert tab.page.title() == 'Overview · placement'
-        assert any('Content Security Policy' in complaint for complaint in tab.complaints)
-        tab.complaints.clear()
