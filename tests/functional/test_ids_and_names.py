@@ -33,15 +33,6 @@ def test_ids_of_classes_continue_after_rows_inserted_by_others(context: RequestC
     assert ResourceClass.create(context, 'CUSTOM_OURS').id == 20001
 
 
-def test_a_rename_of_a_deleted_class_is_rejected(context: RequestContext) -> None:
-    resource_class = ResourceClass.create(context, 'CUSTOM_A')
-    ResourceClass.destroy(context, 'CUSTOM_A')
-    ResourceClass.create(context, 'CUSTOM_B')
-    with pytest.raises(exception.ResourceClassNotFound):
-        resource_class.rename('CUSTOM_C')
-    assert ResourceClass.get_by_name(context, 'CUSTOM_B').name == 'CUSTOM_B'
-
-
 def test_a_rename_of_a_class_renamed_meanwhile_is_rejected(context: RequestContext) -> None:
     resource_class = ResourceClass.create(context, 'CUSTOM_A')
     ResourceClass.get_by_name(context, 'CUSTOM_A').rename('CUSTOM_B')

@@ -17,7 +17,6 @@ from placement.db.generation import ProviderGeneration
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import logs
-from tests.support.log_watch import Watch
 from tests.support.objects import claim, create_provider
 
 Logged = Callable[[], dict[int, int]]
@@ -263,17 +262,3 @@ def test_a_slot_whose_transaction_may_still_be_open_is_not_used_again(db: Databa
         break_down()
     with db._slots.lease() as following:
         assert following.slot_id not in used
-
-
-def test_the_watch_over_all_tests_finds_a_claim_that_does_not_record_one_provider(
-    watch: Watch, context: RequestContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    amounts = {create_provider(context, VCPU=8).uuid: {'VCPU': 1} for _ in range(2)}
-    before, record = watch.seen, change_log.record_usage
-    claim(context, amounts)
-    assert (watch.seen, watch.unrecorded) == (before + 1, [])
-    monkeypatch.setattr(change_log, 'record_usage', lambda tx, provider_ids: record(tx, sorted(provider_ids)[:-1]))
-    claim(context, amounts)
-    # What stays there fails the test.
-    line = watch.unrecorded.pop()
-    assert line.startswith(f'provider {ResourceProvider.get_by_uuid(context, [*amounts][1]).id} changed (USAGE),')

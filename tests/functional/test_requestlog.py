@@ -1,14 +1,17 @@
-"""The request log: one line per request, in which a client cannot inject anything."""
+"""The log: one line per request, in which a client cannot inject anything, and a warning of over-commitment."""
 
 from __future__ import annotations
 
 import logging
 import re
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import webob
+
+from tests.support.http_client import claim_body, create_provider, demand
 
 Lines = Callable[[], list[str]]
 
@@ -70,3 +73,14 @@ def test_a_line_has_a_bounded_length_and_no_token(app: Any, lines: Lines) -> Non
     (line,) = lines()
     assert len(line) < 3000
     assert 'secret' not in line
+
+
+def test_an_inventory_below_what_is_used_is_a_warning(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    host = create_provider(app, VCPU=10)
+    demand(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 5}}))
+    path = f'/resource_providers/{host}/inventories'
+    for generation, total in ((2, 5), (3, 4)):
+        records = {'VCPU': {'total': total}, 'DISK_GB': {'total': 1}}
+        demand(app, 'PUT', path, {'resource_provider_generation': generation, 'inventories': records})
+    warnings = [record.getMessage() for record in caplog.records if record.name == 'placement.db.inventory_rows']
+    assert warnings == [f'Resource provider {host} is now over-committed: VCPU (5 used of 4)']
