@@ -27,9 +27,7 @@ from placement.cache.snapshot import Snapshot
 from placement.cmd import manage
 from placement.db import change_log, tables
 from placement.db.api import Database
-from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
-from placement.objects.trait import Trait
 from placement.web.context import RequestContext
 from tests.support import applications
 from tests.support.cache_equality import assert_same, compare
@@ -224,28 +222,6 @@ def test_changes_by_hand_are_seen_after_invalidate_caches(
 
 
 # Other processes and threads -----------------------------------------------------------------------------
-
-
-def test_a_refresh_reads_new_names_only(
-    provider_cache: Counting, other_process: RequestContext, db: Database, queries: Counter
-) -> None:
-    """Those of the entries of the log; all after a deletion."""
-    provider_cache.up_to_date()
-    for name in ('CUSTOM_ONE', 'CUSTOM_TWO'):
-        ResourceClass.create(other_process, name)
-        Trait.create(other_process, name)
-        with queries(at_most=9) as seen:
-            names = provider_cache.up_to_date().names
-        assert name in names.class_ids
-        assert name in names.traits
-        for table in ('placement_resource_classes', 'placement_traits'):
-            assert [table in statement and ' IN (' in statement for statement in seen if table in statement] == [True]
-    Trait.destroy(other_process, 'CUSTOM_ONE')
-    Trait.create(other_process, 'CUSTOM_THREE')
-    assert {'CUSTOM_TWO', 'CUSTOM_THREE'} == {
-        name for name in provider_cache.up_to_date().names.traits if name.startswith('CUSTOM_')
-    }
-    compare(provider_cache, db)
 
 
 def test_threads_that_wait_share_one_refresh_of_the_cache(
