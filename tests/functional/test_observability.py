@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +17,6 @@ import sqlalchemy as sa
 import webob
 import webob.exc
 from oslo_config import cfg
-from oslo_db import exception as db_exc
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -34,12 +29,11 @@ from placement.db.errors import RetryTransaction
 from placement.db.health import TimedCheck
 from placement.observability import processes
 from placement.observability.metrics import Metrics
-from placement.observability.processes import Processes, ProcessNumber
 from placement.ops import metrics
 from placement.ops.metrics import BackgroundQuery, DatabaseCollector, refresh
 from placement.web.context import RequestContext
 from placement.web.health import HealthCheck
-from tests.support import applications, http_client, preforked
+from tests.support import applications, http_client
 from tests.support.http_client import send_request
 from tests.support.objects import create_provider, set_aggregates
 from tests.support.pages import section
@@ -256,23 +250,6 @@ def test_ready_with_a_read_only_database() -> None:
     assert (ready.status_code, ready.text) == (200, 'The database is read-only.\n')
 
 
-def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(('OS_', 'PROMETHEUS_'))}
-    counts = {'PROMETHEUS_MULTIPROC_DIR': str(tmp_path)}
-    database = {'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/placement.sqlite'}
-    for setting, complaint in (
-        ({}, '[metrics] bind is not set.'),
-        ({'OS_METRICS__BIND': '127.0.0.1:1'}, 'PROMETHEUS_MULTIPROC_DIR does not name'),
-        ({'OS_METRICS__BIND': 'nonsense'}, 'nonsense'),
-        ({'OS_METRICS__BIND': '127.0.0.1:1', **counts}, 'connection is not set'),
-        ({'OS_METRICS__BIND': '127.0.0.1:99999', **counts, **database}, 'a port is a number below 65536'),
-    ):
-        ran = preforked.run('exporter', [], environ | setting)
-        assert ran.returncode == 1
-        assert len(ran.stderr.splitlines()) == 1
-        assert complaint in ran.stderr
-
-
 def test_files_that_a_starting_process_has_not_filled_are_skipped(tmp_path: Path) -> None:
     (tmp_path / 'counter_0.db').touch()
     names = [family.name for family in processes.registry(str(tmp_path)).collect()]
@@ -311,7 +288,7 @@ def test_metrics_and_their_labels_are_documented(context: RequestContext, load: 
 # The parts of the time of a request, how busy a process is, and the processes -------------------------------------
 
 
-SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i){} FROM n'
+SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i) FROM n'
 
 
 def _metrics(app: deploy.Application) -> Metrics:
@@ -333,23 +310,15 @@ def _answered(app: deploy.Application) -> None:
     app.db.metrics.request_finished('/traits', 'GET', '1.29', 200, 0.1)
 
 
-@pytest.mark.parametrize('fails', [False, True])
 @pytest.mark.parametrize('kind', ['question', 'transaction'])
-def test_the_time_of_statements_is_spent_on_the_database(app: deploy.Application, kind: str, fails: bool) -> None:
-    # The overflow is found with the row, after the slow part.
-    statement = sa.text(SLOW.format(' + abs(-9223372036854775807 - 1)' if fails else ''))
-
-    def read_slowly() -> None:
-        if kind == 'question':
-            app.db.fetch_all(statement)
-        else:
-            with app.db.reader() as connection:
-                connection.execute(statement)
-
+def test_the_time_of_statements_is_spent_on_the_database(app: deploy.Application, kind: str) -> None:
     app.db.metrics.request_started()
     started = time.perf_counter()
-    with pytest.raises((sa.exc.DBAPIError, db_exc.DBError)) if fails else contextlib.nullcontext():
-        read_slowly()
+    if kind == 'question':
+        app.db.fetch_all(sa.text(SLOW))
+    else:
+        with app.db.reader() as connection:
+            connection.execute(sa.text(SLOW))
     elapsed = time.perf_counter() - started
     _answered(app)
     assert 0.5 * elapsed < _phase(app, 'database') <= elapsed
@@ -415,27 +384,11 @@ def test_counts_begin_at_zero_where_the_labels_are_known(app: deploy.Application
 
 
 def test_the_gauges_of_an_ended_process_are_removed_and_its_counts_continue(tmp_path: Path) -> None:
-    take = f"""
-import pathlib
-from placement.observability.processes import ProcessNumber
-print(ProcessNumber(pathlib.Path({str(tmp_path)!r}))())
-"""
-    number = ProcessNumber(tmp_path)
-    assert number() == 0
-    assert subprocess.check_output([sys.executable, '-c', take]) == b'1\n'
-    tmp_path.joinpath('gauge_livesum_1.db').touch()
-    tmp_path.joinpath('counter_1.db').touch()
-    memory = {
-        sample.labels['pid']: sample.labels['process']
-        for family in Processes(tmp_path).collect()
-        for sample in family.samples
-        if sample.name == 'placement_process_resident_memory_bytes' and sample.value > 0
-    }
-    assert memory == {str(os.getpid()): 'exporter'}
-    assert not tmp_path.joinpath('gauge_livesum_1.db').exists()
-    assert tmp_path.joinpath('counter_1.db').exists()
-    assert subprocess.check_output([sys.executable, '-c', take]) == b'1\n'
-    assert number() == 0
+    for name in ('0.lock', 'counter_0.db', 'gauge_livesum_0.db'):
+        (tmp_path / name).touch()
+    assert all(not family.samples for family in processes.Processes(tmp_path).collect())
+    assert sorted(file.name for file in tmp_path.iterdir()) == ['0.lock', 'counter_0.db']
+    assert processes.ProcessNumber(tmp_path)() == 0
 
 
 # What is read for a scrape: at most once per interval, without making the scrape wait -----------------------------
