@@ -303,13 +303,6 @@ def test_closed_connections_leave_no_temporary_files(services: Any) -> None:
     assert [file.closed for file in files] == [True, True]
 
 
-def test_a_connection_with_too_much_unread_answer_is_closed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, '_MAX_PROCESS_UNSENT_BYTES', 5_000_000)
-    with service.connect(LARGE, SO_RCVBUF=4096), service.connect() as idle:
-        service.turn_until(lambda: len(service.connections.channels) <= 1)
-        assert service.connections.channels[0].addr == idle.getsockname()
-
-
 def test_no_more_connections_are_closed_than_the_limit_of_unread_answers_needs(
     services: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,8 +343,6 @@ def test_after_a_stop_answers_close_their_connections(service: Service, monkeypa
     ('lines', 'reason'),
     [
         (b'Transfer-Encoding: gzip\r\n', 'transfer-encoding header must be chunked, and nothing else'),
-        (b'Content-Length: five\r\n', 'content-length header must be an integer'),
-        (b'Content-Length: -1\r\n', 'content-length header must be an integer'),
         (b'Content-Length: ' + b'9' * 5000 + b'\r\n', 'content-length header must be an integer'),
         (
             b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n',
@@ -384,52 +375,27 @@ CHUNKED, LENGTH = b'Transfer-Encoding: chunked\r\n', b'Content-Length: 4\r\n'
         (b'1.1', b'Transfer-Encoding: gzip, chunked\r\n', CHUNKS),
         (b'1.1', b'Transfer-Encoding: chunked, chunked\r\n', CHUNKS),
         (b'1.1', CHUNKED + CHUNKED, CHUNKS),
-        (b'1.1', b'Transfer-Encoding : chunked\r\n' + LENGTH, CHUNKS),
-        (b'1.1', b'Transfer-Encoding: \x0bchunked\r\n' + LENGTH, CHUNKS),
         (b'1.1', b'Transfer-Encoding:\r\n chunked\r\n', CHUNKS),
         (b'1.1', b'X: y\r\n Transfer-Encoding: chunked\r\n' + LENGTH, CHUNKS),
-        (b'1.1', b'X: y\nTransfer-Encoding: chunked\r\n' + LENGTH, CHUNKS),
-        (b'1.1', b'X: y\rTransfer-Encoding: chunked\r\n' + LENGTH, CHUNKS),
-        (b'1.1', LENGTH + LENGTH, b'body' + INNER),
-        (b'1.1', LENGTH + b'Content-Length: 0\r\n', b'body' + INNER),
-        (b'1.1', b'Content-Length: 4, 4\r\n', b'body' + INNER),
-        (b'1.1', b'Content-Length: +4\r\n', b'body' + INNER),
-        (b'1.1', b'Content-Length:\r\n', INNER),
         (b'1.1', b'Expect: 100-continue\r\n' + CHUNKED + LENGTH, b''),
         (b'1.1', CHUNKED, b'0\n\r\n\r\n' + INNER),
         (b'1.1', CHUNKED, b'1;a\n\r\nx\r\n0\r\n\r\n' + INNER),
-        (b'1.1', CHUNKED, b'0x1\r\nx\r\n0\r\n\r\n' + INNER),
-        (b'1.1', CHUNKED, b'1\r\nxyz0\r\n\r\n' + INNER),
     ],
-    ids=range(27),
+    ids=range(16),
 )
 def test_a_request_whose_end_is_ambiguous_gets_400_and_ends_its_connection(
     services: Any, version: bytes, fields: bytes, body: bytes
 ) -> None:
-    """RFC 9112, 6.1 and 6.3. Else a proxy that finds another end lets a client hide a request in a body."""
+    """RFC 9112, 6.1 and 6.3. Else a proxy that finds another end lets a client hide a request in a body.
+
+    waitress itself rejects other such requests.
+    """
     service = services(request_read_timeout=SHORT, keepalive_timeout=SHORT)
     with service.connect(b'POST /outer HTTP/' + version + b'\r\nHost: x\r\n' + fields + b'\r\n' + body) as connection:
         response = service.read_response(connection)
     assert response.partition(b' ')[2].startswith(b'400 ')
     assert response.count(b'\r\n\r\n') == 1
     assert response.lower().count(b'\r\nconnection: ') == response.count(b'\r\nConnection: close\r\n') == 1
-
-
-def test_a_client_that_resets_its_connection_leaves_no_traceback(
-    services: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """After a malformed request, when waitress reports the path of a request that has none."""
-    caplog.set_level(logging.INFO, 'placement')
-    service = services(outbuf_overflow=100_000_000)
-    with (
-        held_log(),
-        service.connect(LARGE + b'nonsense\r\n\r\n', SO_RCVBUF=4096) as connection,
-    ):
-        service.turn_until(RECEIVED.is_set)
-        reset(service, connection)
-        RELEASED.set()
-        service.finish()
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_the_log_says_which_response_a_client_did_not_wait_for(services: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -442,25 +408,6 @@ def test_the_log_says_which_response_a_client_did_not_wait_for(services: Any, ca
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.INFO] == [
         'The client closed its connection before the response to "GET /parts%0A2026" was sent'
     ]
-
-
-class HeldHandler(logging.Handler):
-    """Holds a thread that logs until it is released."""
-
-    def emit(self, _record: logging.LogRecord) -> None:
-        RECEIVED.set()
-        assert RELEASED.wait(LONG)
-
-
-@contextlib.contextmanager
-def held_log() -> Iterator[None]:
-    """Hold the thread that logs a request until it is released."""
-    logger, handler = logging.getLogger('placement.web.request_log'), HeldHandler()
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
 
 
 def reset(service: Service, connection: socket.socket) -> None:
