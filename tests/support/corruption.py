@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -47,16 +46,6 @@ SOUND = (
     f"INSERT INTO placement_aggregates (id, uuid) VALUES (501, '{AGGREGATE}')",
     'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (1, 501)',
 )
-
-
-def without_used(statements: Iterable[str]) -> list[str]:
-    """The same statements for inventories without the column of the usage."""
-    return [
-        re.sub(r', used\) VALUES \((.*), \d+\)', r') VALUES (\1)', statement)
-        if 'INTO placement_inventories' in statement
-        else statement
-        for statement in statements
-    ]
 
 
 #: Statements that delete all rows of the tables that ``SOUND`` fills.

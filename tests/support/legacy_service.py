@@ -14,40 +14,15 @@ from placement.db import errors
 from tests.support import applications, corruption, legacy_database
 from tests.support.http_client import claim_body, send_request
 
-_LARGE = legacy_database.LARGE
-
-#: A write of each table, for a database that ``legacy_database.build`` made.
-WRITES = (
-    "INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES ('new', 1, 1, 0)",
-    'UPDATE allocations SET used = 16 WHERE id = 3',
-    f"DELETE FROM allocations WHERE consumer_id = '{_LARGE}'",
-    'UPDATE resource_providers SET generation = 6 WHERE id = 1 AND generation = 5',
-    'DELETE FROM inventories WHERE id = 3',
-    'UPDATE inventories SET total = 1000, max_unit = 1000 WHERE id = 4',
-    "INSERT INTO resource_classes (id, name) VALUES (10001, 'CUSTOM_THEIRS')",
-    "INSERT INTO traits (id, name) VALUES (9000, 'CUSTOM_THEIRS')",
-    'DELETE FROM resource_provider_traits WHERE resource_provider_id = 1',
-    'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (3, 1)',
-    "INSERT INTO consumer_types (id, name) VALUES (900, 'THEIRS')",
-    "INSERT INTO projects (id, external_id) VALUES (900, 'theirs')",
-    "INSERT INTO users (id, external_id) VALUES (900, 'theirs')",
-)
-
 _PROVIDER, _VCPU = 3, 0
 
 
 class ForeignService:
-    """A service with one connection, which stays open.
+    """A service with one connection, which stays open."""
 
-    :param before: the statement that it runs when it connects.
-    """
-
-    def __init__(self, url: str | sa.URL, before: str | None = None) -> None:
+    def __init__(self, url: str | sa.URL) -> None:
         self._engine = sa.create_engine(url)
         self.connection = self._engine.connect()
-        if before is not None:
-            self.connection.exec_driver_sql(before)
-            self.connection.commit()
 
     def close(self) -> None:
         """End the connection."""
