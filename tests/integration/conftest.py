@@ -1,4 +1,4 @@
-"""Fixtures of the integration tests: a database per setting, servers on it, and the summaries of random loads."""
+"""Fixtures of the integration tests: a database per setting, and servers on it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,6 @@ from tests.support import applications, databases, logs, servers
 from tests.support.fixtures import app, conf, context, db, point_commands_at, queries
 
 __all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the summaries of random loads."""
-    for report in terminalreporter.stats.get('passed', []) + terminalreporter.stats.get('failed', []):
-        for name, text in report.user_properties:
-            if name == 'history':
-                terminalreporter.write_line(f'HISTORY of {text}')
 
 
 @pytest.fixture(scope='module')

@@ -8,7 +8,7 @@ import pathlib
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
@@ -109,14 +109,9 @@ def test_no_claim_is_written_by_halves(node_urls: list[sa.URL]) -> None:
 
 
 def test_history_with_a_node_and_workers_killed(
-    cluster: galera.Cluster,
-    node_urls: list[sa.URL],
-    fleet_of_servers: list[servers.Server],
-    record_property: Callable[[str, str], None],
+    cluster: galera.Cluster, node_urls: list[sa.URL], fleet_of_servers: list[servers.Server]
 ) -> None:
-    retries = sum(server.retries() for server in fleet_of_servers)
-    load = Load.start([server.url for server in fleet_of_servers], clients=9)
-    try:
+    with Load.running([server.url for server in fleet_of_servers], clients=9) as load:
         load.wait_for_accepted(101)
         cluster.kill(3)
         load.wait_for_accepted(101, since=time.monotonic())
@@ -125,16 +120,7 @@ def test_history_with_a_node_and_workers_killed(
         for server in fleet_of_servers:
             os.kill(server.workers()[0], signal.SIGKILL)
             load.wait_for_accepted(101, since=time.monotonic())
-    finally:
-        load.stop()
-    check.assert_none(
-        load,
-        record_property,
-        name='galera, a node and three workers killed',
-        retries=sum(server.retries() for server in fleet_of_servers) - retries,
-        databases=[url.render_as_string(hide_password=False) for url in node_urls],
-        interrupted=True,
-    )
+    check.assert_none(load, [url.render_as_string(hide_password=False) for url in node_urls], interrupted=True)
 
 
 def _wait_until_it_writes(url: str) -> None:

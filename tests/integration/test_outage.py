@@ -6,7 +6,7 @@ import contextlib
 import pathlib
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
@@ -194,23 +194,11 @@ def test_history_with_an_outage(
     private_server: local_servers.PrivateServer,
     database: sa.URL,
     server: servers.Server,
-    record_property: Callable[[str, str], None],
 ) -> None:
-    retries = server.retries()
-    load = Load.start([server.url], clients=8)
-    try:
+    with Load.running([server.url], clients=8) as load:
         load.wait_for_accepted(100)
         private_server.crash()
         wait_until(lambda: load.unknown > 0)
         private_server.start()
         load.wait_for_accepted(100, since=time.monotonic())
-    finally:
-        load.stop()
-    check.assert_none(
-        load,
-        record_property,
-        name=f'{name}, crashed and started again',
-        retries=server.retries() - retries,
-        databases=[database.render_as_string(hide_password=False)],
-        interrupted=True,
-    )
+    check.assert_none(load, [database.render_as_string(hide_password=False)], interrupted=True)

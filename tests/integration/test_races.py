@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
@@ -24,21 +23,11 @@ def test_race(setting: databases.Setting, server: servers.Server, race: str) -> 
 
 
 @EVERYWHERE
-def test_random_load_has_no_violations(
-    setting: databases.Setting, database: sa.URL, server: servers.Server, record_property: Callable[[str, str], None]
-) -> None:
+def test_random_load_has_no_violations(setting: databases.Setting, database: sa.URL, server: servers.Server) -> None:
     """Ten callers claim, move and release at random until hundreds of requests were accepted."""
-    before = server.retries()
-    load = Load.start([server.url], clients=10)
-    load.wait_for_accepted(200 if setting == databases.SQLITE else 500)
-    load.stop()
-    check.assert_none(
-        load,
-        record_property,
-        name=f'{setting.server} {setting.name}',
-        retries=server.retries() - before,
-        databases=[database.render_as_string(hide_password=False)],
-    )
+    with Load.running([server.url], clients=10) as load:
+        load.wait_for_accepted(200 if setting == databases.SQLITE else 500)
+    check.assert_none(load, [database.render_as_string(hide_password=False)])
 
 
 @databases.EVERYWHERE

@@ -31,11 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     strict = not arguments.lenient_reads
-    load = Load.start(arguments.urls, clients=arguments.clients, token=arguments.token, strict_reads=strict)
-    try:
+    with Load.running(arguments.urls, arguments.clients, token=arguments.token, strict_reads=strict) as load:
         time.sleep(arguments.seconds)
-    finally:
-        load.stop()
     violations = check.violations(load)
     print('\n'.join([load.summary(), f'violations {len(violations)}', *violations]))
     with contextlib.closing(Client(arguments.urls, token=arguments.token)) as client:

@@ -30,51 +30,40 @@ class Amount:
     possibly_until: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Capacities:
-    """The capacities that the inventories of a provider have had, each with the times between which it was in force."""
+#: The capacities that the inventories of a provider have had, each with the times between which it was in force.
+Periods = Sequence[tuple[float, float, Mapping[str, float]]]
 
-    periods: Sequence[tuple[float, float, Mapping[str, float]]]
 
-    @classmethod
-    def of(cls, load: Load, provider: str) -> Capacities:
-        """Of the accepted writes, and those of unknown outcome, in the order of their generations."""
-        periods: list[tuple[float, int, Mapping[str, float]]] = [(-math.inf, -1, fleet.capacities(INVENTORIES))]
-        replaced = []
-        for write in load.provider_writes:
-            if write.provider == provider and write.capacities is not None:
-                periods.append((write.reply.start, write.generation, write.capacities))
-                if write.reply.accepted:
-                    replaced.append((write.generation, write.reply.end))
-        return cls(
-            [
-                (start, min((end for later, end in replaced if later > generation), default=math.inf), capacities)
-                for start, generation, capacities in periods
-            ]
-        )
+def _periods(load: Load, provider: str) -> Periods:
+    """Those of the accepted writes, and those of unknown outcome, by their generations."""
+    writes = [write for write in load.provider_writes if write.provider == provider]
+    periods: list[tuple[float, int, Mapping[str, float]]] = [(-math.inf, -1, fleet.capacities(INVENTORIES))]
+    periods += [(write.reply.start, write.generation, write.capacities) for write in writes]
+    replaced = [(write.generation, write.reply.end) for write in writes if write.reply.accepted]
+    return [
+        (start, min((end for later, end in replaced if later > generation), default=math.inf), capacities)
+        for start, generation, capacities in periods
+    ]
 
-    def between(self, start: float, end: float, resource_class: str) -> list[float]:
-        """The capacities of a class that can have been in force between two times."""
-        return [
-            capacities.get(resource_class, 0)
-            for first, last, capacities in self.periods
-            if first <= end and last >= start
-        ]
+
+def _limits(periods: Periods, start: float, end: float, resource_class: str) -> list[float]:
+    """The capacities of a class that can have been in force between two times."""
+    return [capacities.get(resource_class, 0) for first, last, capacities in periods if first <= end and last >= start]
 
 
 def problems(load: Load) -> Iterator[str]:
     """Claims that exceeded a capacity, and those that were rejected although they fit, as sentences."""
     held = _amounts_held(load)
-    capacities = {provider: Capacities.of(load, provider) for provider in load.providers}
+    periods = {provider: _periods(load, provider) for provider in load.providers}
     for inventory, amounts in held.items():
-        yield from _oversold(inventory, amounts, capacities[inventory[0]])
+        yield from _oversold(inventory, amounts, periods[inventory[0]])
     # A node of a cluster may not have applied a release that another one has answered.
     for claim in load.claims if load.strict_reads and len(load.urls) == 1 else ():
         # A reshape is judged by its own inventories.
         if is_rejected(claim) and not claim.is_reshape:
             requested = amounts_of(claim.after)
             if all(
-                _fits(claim, inventory, amount, held.get(inventory, ()), capacities[inventory[0]])
+                _fits(claim, inventory, amount, held.get(inventory, ()), periods[inventory[0]])
                 for inventory, amount in requested.items()
             ):
                 yield f'{list(claim.after)}: {dict(requested)} were rejected, although they fit'
@@ -103,7 +92,7 @@ def _amounts_held(load: Load) -> dict[Inventory, list[Amount]]:
     return held
 
 
-def _oversold(inventory: Inventory, amounts: Sequence[Amount], capacities: Capacities) -> Iterator[str]:
+def _oversold(inventory: Inventory, amounts: Sequence[Amount], periods: Periods) -> Iterator[str]:
     """The first moment at which more was surely held than fitted when the last of it was allocated."""
     held: list[Amount] = []
     for taken in sorted(amounts, key=lambda amount: amount.surely_from):
@@ -115,20 +104,18 @@ def _oversold(inventory: Inventory, amounts: Sequence[Amount], capacities: Capac
             # A write may keep what is above a capacity that was reduced.
             start = -math.inf
         total = sum(amount.amount for amount in held)
-        limit = max(capacities.between(start, taken.surely_from, inventory[1]))
+        limit = max(_limits(periods, start, taken.surely_from, inventory[1]))
         if total > limit:
             consumers = ', '.join(sorted(amount.consumer for amount in held))
             yield f'provider {inventory[0]}: {total} {inventory[1]} held at once, capacity {limit:g}, by {consumers}'
             return
 
 
-def _fits(
-    claim: ClaimWrite, inventory: Inventory, requested: int, amounts: Sequence[Amount], capacities: Capacities
-) -> bool:
+def _fits(claim: ClaimWrite, inventory: Inventory, requested: int, amounts: Sequence[Amount], periods: Periods) -> bool:
     """Whether a request would have fitted even if others held all that they possibly did."""
     by_consumer: dict[str, int] = defaultdict(int)
     for held in amounts:
         is_during = held.possibly_from <= claim.end and held.possibly_until >= claim.reply.start
         if is_during and held.consumer not in claim.after:
             by_consumer[held.consumer] = max(by_consumer[held.consumer], held.amount)
-    return sum(by_consumer.values()) + requested <= min(capacities.between(claim.reply.start, claim.end, inventory[1]))
+    return sum(by_consumer.values()) + requested <= min(_limits(periods, claim.reply.start, claim.end, inventory[1]))

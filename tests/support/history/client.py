@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import http.client
 import itertools
-import json
 import time
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: The newest microversion of the service; consumer generations need 1.28.
+import urllib3
+
+#: The newest microversion that every service serves; consumer generations need 1.28.
 MICROVERSION = '1.29'
 
 
@@ -27,7 +26,7 @@ class Reply:
     body: Any
     start: float
     end: float
-    #: Names are in lower case.
+    #: Names in any case.
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -57,61 +56,33 @@ class Reply:
 class Client:
     """One keep-alive connection, which moves to the next address when the current one stops answering."""
 
-    def __init__(self, urls: Sequence[str], *, token: str, first: int = 0, timeout: float = 30.0) -> None:
-        self._urls = itertools.islice(itertools.cycle(urls), first % len(urls), None)
+    def __init__(self, urls: Sequence[str], *, token: str = 'admin', first: int = 0) -> None:
+        self._urls = itertools.islice(itertools.cycle(url.rstrip('/') for url in urls), first % len(urls), None)
+        self._url = next(self._urls)
         self._addresses = len(urls)
         self._token = token
-        self._timeout = timeout
-        self._prefix = ''
-        self._connection: http.client.HTTPConnection | None = None
+        self._pool = urllib3.PoolManager(timeout=30.0, retries=False)
 
     def request(self, method: str, path: str, body: Any = None, *, version: str = MICROVERSION) -> Reply:
         """Send one request, once. Raises UnreachableError when no address accepts a connection."""
-        connection = self._connected()
-        headers = {'x-auth-token': self._token, 'openstack-api-version': f'placement {version}'}
-        encoded = None
-        if body is not None:
-            encoded = json.dumps(body).encode()
-            headers['content-type'] = 'application/json'
-        start = time.monotonic()
-        try:
-            connection.request(method, self._prefix + path, encoded, headers)
-            response = connection.getresponse()
-            raw = response.read()
-        except (OSError, http.client.HTTPException):
-            self.close()
-            return Reply(None, None, start, time.monotonic())
-        end = time.monotonic()
-        if response.will_close:
-            self.close()
-        received = {name.lower(): value for name, value in response.getheaders()}
-        return Reply(response.status, _decoded(raw), start, end, received)
+        headers = {'X-Auth-Token': self._token, 'OpenStack-API-Version': f'placement {version}'}
+        for _ in range(self._addresses):
+            start = time.monotonic()
+            try:
+                response = self._pool.request(method, self._url + path, json=body, headers=headers)
+            except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError):
+                self.close()
+            except urllib3.exceptions.HTTPError:
+                self.close()
+                return Reply(None, None, start, time.monotonic())
+            else:
+                end = time.monotonic()
+                is_json = 'json' in response.headers.get('Content-Type', '')
+                shown = response.json() if is_json else response.data.decode(errors='replace')
+                return Reply(response.status, shown, start, end, response.headers)
+        raise UnreachableError
 
     def close(self) -> None:
         """Drop the connection; the next request opens one to the next address."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _connected(self) -> http.client.HTTPConnection:
-        if self._connection is not None:
-            return self._connection
-        for url in itertools.islice(self._urls, self._addresses):
-            parts = urllib.parse.urlsplit(url)
-            kind = http.client.HTTPSConnection if parts.scheme == 'https' else http.client.HTTPConnection
-            connection = kind(parts.hostname or '127.0.0.1', parts.port, timeout=self._timeout)
-            try:
-                connection.connect()
-            except OSError:
-                connection.close()
-                continue
-            self._prefix, self._connection = parts.path.rstrip('/'), connection
-            return connection
-        raise UnreachableError
-
-
-def _decoded(raw: bytes) -> Any:
-    try:
-        return json.loads(raw) if raw else None
-    except ValueError:
-        return raw.decode(errors='replace')
+        self._pool.clear()
+        self._url = next(self._urls)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.support.history.client import MICROVERSION, Client, Reply
-from tests.support.history.state import Provider
 
 
 class FleetError(Exception):
@@ -53,28 +52,12 @@ def capacities(records: Mapping[str, dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def look(client: Client, uuid: str) -> Provider:
-    """Read a provider and everything about it while no other requests run. Raises FleetError."""
-    path = f'/resource_providers/{uuid}'
-    listed = demand(client, 'GET', f'{path}/allocations')['allocations']
-    shown = demand(client, 'GET', path)
-    return Provider(
-        generation=shown['generation'],
-        capacities=capacities(demand(client, 'GET', f'{path}/inventories')['inventories']),
-        usages=demand(client, 'GET', f'{path}/usages')['usages'],
-        allocations={consumer: entry['resources'] for consumer, entry in listed.items()},
-        parent=shown['parent_provider_uuid'],
-        root=shown['root_provider_uuid'],
-    )
-
-
 def remove(client: Client, providers: Sequence[str]) -> None:
     """Delete providers and all allocations of them. Raises FleetError."""
     parents = {}
     for provider in providers:
-        state = look(client, provider)
-        parents[provider] = state.parent
-        for consumer in state.allocations:
+        parents[provider] = demand(client, 'GET', f'/resource_providers/{provider}')['parent_provider_uuid']
+        for consumer in demand(client, 'GET', f'/resource_providers/{provider}/allocations')['allocations']:
             demand(client, 'DELETE', f'/allocations/{consumer}')
     while parents:
         for provider in parents.keys() - parents.values():

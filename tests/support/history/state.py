@@ -75,9 +75,7 @@ class ClaimWrite:
 
 @dataclasses.dataclass(frozen=True)
 class ProviderWrite:
-    """A change of a provider that named its generation, and was accepted or may have been.
-
-    ``capacities`` is given if it replaced the inventories.
+    """A write of all inventories of a provider that named its generation, and was accepted or may have been.
 
     ``increments`` is by how much it increments the generation, apart from what allocations in the same request do.
     """
@@ -85,18 +83,5 @@ class ProviderWrite:
     reply: Reply
     provider: str
     generation: int
-    capacities: Mapping[str, float] | None
-    increments: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Provider:
-    """A provider as GETs of itself, its inventories, usages and allocations show it."""
-
-    generation: int
     capacities: Mapping[str, float]
-    usages: Mapping[str, int]
-    #: Consumer uuid -> resource class -> amount.
-    allocations: Allocations
-    parent: str | None
-    root: str
+    increments: int
