@@ -79,10 +79,10 @@ SENTENCES: dict[str, tuple[list[RP], str, str]] = {
             rp('small', MEMORY_MB={'total': 8192, 'max_unit': 2048}),
             *(rp(f'large{used}', MEMORY_MB={'total': 8192, 'used': used}) for used in (4096, 5120)),
         ],
-        'resources=MEMORY_MB:5120',
+        'resources=MEMORY_MB:8192',
         (
-            'No provider can allocate MEMORY_MB:5120: max_unit is 2 GiB, requested 5 GiB: 1 provider; free capacity'
-            ' below 5 GiB (max 4 GiB): 2 providers.'
+            'No provider can allocate MEMORY_MB:8192: max_unit is 2 GiB, requested 8 GiB: 1 provider; free capacity'
+            ' below 8 GiB (max 4 GiB): 2 providers.'
         ),
     ),
     'a trait that no provider has, and too few providers': (
