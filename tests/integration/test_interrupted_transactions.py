@@ -1,4 +1,4 @@
-"""Transactions whose COMMIT or ROLLBACK is interrupted: what was answered is what is stored, and nothing else."""
+"""Statements that the server cancels, and connections that it ends: what was answered is what is stored, or 503."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import concurrent.futures
 import contextlib
 import itertools
 import random
+import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from placement import deploy
+from placement import deploy, exception
 from placement.ops import audit
 from tests.support import applications, corruption, databases
 from tests.support.http_client import claim_body, create_provider, send_request
+from tests.support.waiting import wait_until
 
-pytestmark = databases.ON_EACH
+pytestmark = databases.on(*databases.defaults(), databases.mysqlclient())
 
+#: If KILL QUERY arrives between two statements of one text, the server answers nothing. The client then waits for
+#: ``socket_timeout``, and others wait for its row locks.
+TIMEOUTS = {'socket_timeout': 2, 'lock_wait_timeout': 1}
 CLIENTS = 8
 #: Each client claims so often, and goes on until enough statements were interrupted, to the maximum.
 MIN_CLAIMS, MAX_CLAIMS = 10, 400
@@ -31,80 +36,104 @@ UNITS = 5
 #: Host and amount of each allocation of a consumer.
 Held = list[tuple[str, int]]
 
-#: They cancel themselves, so that they fail and the transaction stays open.
-CANCEL = {
-    'postgresql': 'SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)',
-    'mysql': 'KILL QUERY CONNECTION_ID()',
+#: What is executed on the connection, by way and backend: it cancels itself, so that it fails and the transaction stays
+#: open; it ends the connection; it fails with the numbers and messages of a failed certification on MySQL 9.7.
+STATEMENTS = {
+    ('cancel', 'postgresql'): ['SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)'],
+    ('cancel', 'mysql'): ['KILL QUERY CONNECTION_ID()'],
+    ('end', 'postgresql'): ['SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(1)'],
+    ('end', 'mysql'): ['KILL CONNECTION_ID()'],
+    ('certification', 'mysql'): [
+        f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = '{message}'"
+        for number, message in (
+            (1180, "Got error 149 - ''Lock deadlock; Retry transaction'' during COMMIT"),
+            (3100, "Error on observer while running replication hook ''before_commit''."),
+            (3101, 'Plugin instructed the server to rollback the current transaction.'),
+        )
+    ],
 }
-#: They end the connection.
-END = {'postgresql': 'SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(1)', 'mysql': 'KILL CONNECTION_ID()'}
-#: They fail with the numbers and messages with which a COMMIT fails certification on MySQL 9.7.
-FAILED_CERTIFICATIONS = [
-    f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = '{message}'"
-    for number, message in (
-        (1180, "Got error 149 - ''Lock deadlock; Retry transaction'' during COMMIT"),
-        (3100, "Error on observer while running replication hook ''before_commit''."),
-        (3101, 'Plugin instructed the server to rollback the current transaction.'),
-    )
-]
 
 
-class Interruptions:
-    """Interrupts about half of the COMMITs or ROLLBACKs that a driver executes, in one of four ways.
+@contextlib.contextmanager
+def interrupting(app: deploy.Application, word: str, way: str) -> Iterator[list[str]]:
+    """Interrupt about half of the COMMITs or ROLLBACKs that the driver executes; yields the interruptions so far.
 
-    ``cancel`` and ``certification``: another statement is executed instead, and fails. ``end``: the connection ends
-    before. ``silence``: it ends afterwards, so that the answer is lost.
+    Another statement is executed before. With ``silence`` the connection ends afterwards, so that the answer is lost.
     """
-
-    def __init__(self, backend: str, execute: Callable[[Any], None], way: str) -> None:
-        self.count = 0
-        self._way = way
-        self._choose = random.Random(0)
-        self._backend = backend
-        self._execute = execute
-
-    def __call__(self, connection: Any) -> None:
-        """Execute the COMMIT or ROLLBACK on a connection, or interrupt it."""
-        if self._way == 'silence':
-            self._execute(connection)
-        if self._choose.random() < 0.5:
-            self.count += 1
-            if self._way == 'certification':
-                statement = self._choose.choice(FAILED_CERTIFICATIONS)
-            else:
-                statement = (CANCEL if self._way == 'cancel' else END)[self._backend]
-            with contextlib.closing(connection.cursor()) as cursor:
-                cursor.execute(statement)
-        if self._way != 'silence':
-            self._execute(connection)
-
-
-def interrupting(app: deploy.Application, monkeypatch: pytest.MonkeyPatch, word: str, way: str) -> Interruptions:
-    """Replace a method of the driver's connections, ``commit`` or ``rollback``, by one that interrupts it."""
+    interrupted: list[str] = []
+    choose, is_silent = random.Random(0), way == 'silence'
+    statements = STATEMENTS['end' if is_silent else way, app.db.engine.dialect.name]
     with app.db.engine.connect() as connection:
         driver = type(connection.connection.dbapi_connection)
-    interruptions = Interruptions(app.db.engine.dialect.name, getattr(driver, word), way)
+    execute = getattr(driver, word)
 
     def interrupt(connection: Any) -> None:
-        interruptions(connection)
+        if is_silent:
+            execute(connection)
+        if choose.random() < 0.5:
+            interrupted.append(word)
+            with contextlib.closing(connection.cursor()) as cursor:
+                cursor.execute(choose.choice(statements))
+        if not is_silent:
+            execute(connection)
 
-    monkeypatch.setattr(driver, word, interrupt)
-    return interruptions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, word, interrupt)
+        yield interrupted
+
+
+#: Cancels what the other sessions execute.
+CANCEL_OTHERS = (
+    'SELECT pg_cancel_backend(pid) FROM pg_stat_activity'
+    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"
+)
+
+
+@contextlib.contextmanager
+def canceling(database: sa.URL) -> Iterator[list[str]]:
+    """Cancel the statements of all other sessions again and again; yields the cancellations so far."""
+    done = threading.Event()
+    canceled: list[str] = []
+
+    def cancel(connection: sa.Connection) -> None:
+        while not done.wait(0.005):
+            if database.get_backend_name() == 'postgresql':
+                canceled.extend('statement' for _ in connection.exec_driver_sql(CANCEL_OTHERS))
+                continue
+            for number, command in databases.other_sessions(connection).items():
+                # It may have ended by then.
+                with contextlib.suppress(sa.exc.DBAPIError):
+                    if command != 'Sleep':
+                        connection.exec_driver_sql(f'KILL QUERY {number}')
+                        canceled.append('statement')
+
+    engine = sa.create_engine(database, isolation_level='AUTOCOMMIT', poolclass=sa.NullPool)
+    with engine.connect() as connection, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        canceler = pool.submit(cancel, connection)
+        try:
+            yield canceled
+        finally:
+            done.set()
+    canceler.result()
 
 
 @pytest.fixture
 def app(database: sa.URL) -> Iterator[deploy.Application]:
     """An application on the database."""
-    with applications.application(database) as app:
+    with applications.application(database, placement_database=TIMEOUTS) as app:
         yield app
 
 
 @pytest.mark.parametrize(
     ('word', 'way'),
-    [*itertools.product(['rollback', 'commit'], ['cancel', 'end', 'silence']), ('commit', 'certification')],
+    [
+        ('statement', 'cancel'),
+        *itertools.product(['rollback', 'commit'], ['cancel', 'end', 'silence']),
+        ('commit', 'certification'),
+    ],
 )
 def test_what_was_answered_is_what_is_stored(
-    app: deploy.Application, database: sa.URL, monkeypatch: pytest.MonkeyPatch, word: str, way: str
+    app: deploy.Application, database: sa.URL, caplog: pytest.LogCaptureFixture, word: str, way: str
 ) -> None:
     if (database.get_backend_name(), way) in {('mysql', 'end'), ('postgresql', 'certification')}:
         pytest.skip('Ended connections of MariaDB are in test_outage.py. PostgreSQL certifies nothing.')
@@ -113,7 +142,7 @@ def test_what_was_answered_is_what_is_stored(
 
     def run_client(number: int) -> None:
         chosen = random.Random(number)
-        for _ in _until_enough(interruptions):
+        for _ in _until_enough(interrupted):
             consumer, host = str(uuid.uuid4()), chosen.choice(hosts)
             # 100 never fit.
             amount = chosen.choice([1, 2, 100])
@@ -124,14 +153,15 @@ def test_what_was_answered_is_what_is_stored(
             if response.status_int == 503 or (response.status_int == 204 and chosen.random() < 0.9):
                 responses[consumer] = (_release(app, consumer), host, amount)
 
-    interruptions = interrupting(app, monkeypatch, word, way)
-    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+    with (
+        canceling(database) if word == 'statement' else interrupting(app, word, way) as interrupted,
+        concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool,
+    ):
         list(pool.map(run_client, range(CLIENTS)))
-    monkeypatch.undo()
     # Whatever a connection of the pool may have left undone is committed by the next transaction on it.
     for _ in range(CLIENTS):
         send_request(app, 'DELETE', f'/allocations/{uuid.uuid4()}')
-    assert interruptions.count > MIN_INTERRUPTIONS
+    assert len(interrupted) > MIN_INTERRUPTIONS
     # A failed certification says that nothing was committed, also while a slot of the change log is taken.
     statuses = {0, 204, 409} if way == 'certification' else {0, 204, 409, 503}
     assert {status for status, _, _ in responses.values()} <= statuses
@@ -149,11 +179,13 @@ def test_what_was_answered_is_what_is_stored(
     conf = applications.options(database)
     for kind in audit.CHECKS:
         assert audit.find(app.db, conf, kind) == [], kind
+    # One line each.
+    assert [record for record in caplog.records if record.exc_info or '\n' in record.getMessage()] == []
 
 
-def _until_enough(interruptions: Interruptions) -> Iterator[int]:
+def _until_enough(interrupted: list[str]) -> Iterator[int]:
     for claims in range(MAX_CLAIMS):
-        if claims >= MIN_CLAIMS and interruptions.count > MIN_INTERRUPTIONS:
+        if claims >= MIN_CLAIMS and len(interrupted) > MIN_INTERRUPTIONS:
             return
         yield claims
 
@@ -184,3 +216,79 @@ def _stored(database: sa.URL, hosts: list[str]) -> dict[str, Held]:
             if host in hosts:
                 allocations[consumer].append((host, amount))
     return allocations
+
+
+# One connection ------------------------------------------------------------------------------------------------------
+
+LIMITS = {
+    'postgresql': {'options': '-c statement_timeout=200'},
+    'mysql': {
+        'init_command': 'SET SESSION max_execution_time=200'
+        if databases.on_mysql()
+        else 'SET SESSION max_statement_time=0.2'
+    },
+}
+SLOW = {'postgresql': 'SELECT pg_sleep(2)', 'mysql': 'SELECT SLEEP(2) FROM placement_traits'}
+
+
+def test_a_time_limit_of_statements(app: deploy.Application, database: sa.URL) -> None:
+    host, backend = create_provider(app, VCPU=10), database.get_backend_name()
+    claim = 'PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 1}})
+    limited = database.update_query_dict(LIMITS[backend])
+    with applications.application(limited, placement_database={'sync_on_startup': False}) as app:
+        for read in (app.db.fetch_all, lambda statement: app.db.write(lambda tx: tx.execute(statement))):
+            with pytest.raises(exception.DatabaseUnavailable):
+                read(sa.text(SLOW[backend]))
+        if databases.on_mysql():
+            # Its limit ends no statement that writes.
+            return
+        with corruption.unguarded(database) as connection:
+            query = 'SELECT id FROM placement_resource_providers WHERE uuid = {!r} FOR UPDATE'
+            connection.exec_driver_sql(query.format(host))
+            rejected = send_request(app, *claim)
+            assert (rejected.status_int, rejected.headers['Retry-After']) == (503, '2')
+        assert send_request(app, *claim).status_int == 204
+
+
+def test_a_connection_that_has_ended_is_replaced(app: deploy.Application, database: sa.URL) -> None:
+    """So is the connection of a search, which has what was written meanwhile."""
+    host, path = create_provider(app, VCPU=10), f'/allocations/{uuid.uuid4()}'
+    for method, body, status, is_found in (
+        ('GET', None, 200, True),
+        ('PUT', claim_body({host: {'VCPU': 1}}), 204, False),
+        ('DELETE', None, 204, True),
+    ):
+        databases.end_connections(database)
+        assert send_request(app, method, path, body).status_int == status
+        databases.end_connections(database)
+        candidates = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:10')
+        assert (host in candidates.json['provider_summaries']) == is_found
+
+
+#: The sessions that have a transaction and do nothing.
+IDLE = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'"
+
+
+@pytest.mark.parametrize('reason', ['administrator', 'idle'])
+def test_a_connection_that_ends_during_a_transaction_is_an_outage(
+    app: deploy.Application, database: sa.URL, reason: str
+) -> None:
+    """The transaction is not run again, because it may itself cause the end of connections."""
+    if reason == 'idle' and database.get_backend_name() != 'postgresql':
+        pytest.skip('MariaDB closes the connection, as an administrator does.')
+    started = []
+
+    def work(tx: sa.Connection) -> None:
+        started.append(tx)
+        tx.exec_driver_sql('SELECT id FROM placement_consumers')
+        if reason == 'idle':
+            # Not for the whole session: on a slow machine other transactions may also be idle for so long.
+            tx.exec_driver_sql('SET LOCAL idle_in_transaction_session_timeout = 100')
+            wait_until(lambda: not corruption.column(database, IDLE))
+        else:
+            databases.end_connections(database)
+        tx.exec_driver_sql('SELECT id FROM placement_consumers')
+
+    with pytest.raises(exception.DatabaseUnavailable):
+        app.db.write(work)
+    assert len(started) == 1
