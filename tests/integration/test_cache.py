@@ -50,12 +50,18 @@ def test_caches_equal_the_tables_while_writers_are_killed(pair: list[servers.Ser
 
 
 @databases.ON_EACH
-def test_a_forked_child_has_connections_of_its_own(db: Database) -> None:
-    """Parent and child search and write at the same time after a fork. If they shared a connection, both would fail."""
+def test_a_forked_child_has_connections_and_slots_of_its_own(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parent and child search and write at the same time after a fork. If they shared a connection, both would fail.
+
+    If they shared a slot of the change log, transactions would be retried.
+    """
+    retried: list[str] = []
+    monkeypatch.setattr(db.metrics, 'transaction_retried', retried.append)
+    db.write(change_log.record_names)
     provider_cache = ProviderCache(db)
     provider_cache.up_to_date()
     child = os.fork()
-    right = _search_and_write(provider_cache, db)
+    right = _search_and_write(provider_cache, db) and not retried
     if not child:
         os._exit(0 if right else 1)
     _, status = os.waitpid(child, 0)
