@@ -1,4 +1,4 @@
-"""The connections of one process, counted while many threads send requests.
+"""The connections of one process: their number, how long they wait, and their character set.
 
 Each pool of SQLAlchemy reports what it opens and closes. The server would count too many: it lists a connection for a
 moment after the process has closed it.
@@ -20,7 +20,7 @@ from placement.db import migration
 from tests.integration import races, tcp_proxy
 from tests.support import applications, databases
 from tests.support.event_hooks import listening
-from tests.support.http_client import create_provider, send_request
+from tests.support.http_client import create_provider, demand, send_request
 
 pytestmark = databases.ON_EACH
 
@@ -137,6 +137,30 @@ def test_a_change_of_the_schema_waits_longer(database: sa.URL) -> None:
                 holder.exec_driver_sql('SELECT pg_stat_clear_snapshot()')
                 assert not sync.done()
         sync.result()
+
+
+#: In sjis the yen sign is encoded as a backslash, so that the quote after it would end the text.
+INJECTION = "\u00a5' UNION SELECT 1, 2, 3, 4, 5, 6 -- "
+
+
+@pytest.mark.parametrize('parameters', [{}, {'init_command': 'SET NAMES sjis'}, {'charset': 'utf8'}])
+def test_connections_use_utf8mb4_and_text_is_stored_literally(database: sa.URL, parameters: dict[str, str]) -> None:
+    """Also if the URL asks for a character set in which escaped text is not safe."""
+    if database.get_backend_name() != 'mysql':
+        pytest.skip('only MySQL and MariaDB')
+    with applications.application(database.update_query_dict(parameters)) as app:
+        shown = app.db.fetch_all(
+            sa.text('SELECT @@character_set_client, @@character_set_connection, @@character_set_results')
+        )
+        assert set(shown[0]) == {'utf8mb4'}
+        with app.db.reader() as tx:
+            assert tx.exec_driver_sql('SELECT @@character_set_client').scalar() == 'utf8mb4'
+        host, consumer = create_provider(app, VCPU=4), str(uuid.uuid4())
+        body = races.claim([host], None) | {'project_id': INJECTION, 'user_id': INJECTION}
+        demand(app, 'PUT', f'/allocations/{consumer}', body)
+        allocations = demand(app, 'GET', f'/allocations/{consumer}').json
+        assert (allocations['project_id'], allocations['user_id']) == (INJECTION, INJECTION)
+        assert demand(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 1}
 
 
 @contextlib.contextmanager

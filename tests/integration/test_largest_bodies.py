@@ -10,16 +10,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import pytest
-import sqlalchemy as sa
-
-from placement.db import sql, tables
-from placement.db.api import Database
+from placement.db import sql
 from tests.support import databases
 from tests.support.http_client import claim_body, create_provider, send_request
 
-SERVERS = (*databases.defaults(), databases.mysqlclient())
-everywhere = databases.on(databases.SQLITE, *SERVERS)
+pytestmark = databases.on(databases.SQLITE, *databases.defaults(), databases.mysqlclient())
 
 #: The default of [api] max_request_body_size.
 LARGEST = 1048576
@@ -83,7 +78,6 @@ def _encoded(body: Any) -> bytes:
     return json.dumps(body, separators=(',', ':')).encode()
 
 
-@everywhere
 def test_every_route_accepts_the_largest_body_or_rejects_it_with_a_reason(load_application: Callable[..., Any]) -> None:
     app = load_application({})
     for case in _cases(create_provider(app)):
@@ -93,8 +87,9 @@ def test_every_route_accepts_the_largest_body_or_rejects_it_with_a_reason(load_a
         assert case.detail in response.text
 
 
-def kept_bytes(db: Database) -> int:
-    """What a process keeps of ten statements with texts of their own, each 200,000 characters long."""
+def test_no_text_of_a_statement_is_kept(load_application: Callable[..., Any], setting: databases.Setting) -> None:
+    """But for the last ones of each connection: a hundred that PostgreSQL's driver counts, and sixteen on SQLite."""
+    db = load_application({}).db
 
     def run(number: int) -> int:
         ids = ', '.join(str(number * 100_000 + id_) for id_ in range(25_000))
@@ -107,35 +102,12 @@ def kept_bytes(db: Database) -> int:
     try:
         for number in range(11, 21):
             run(number)
-        return tracemalloc.get_traced_memory()[0]
+        kept_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    assert kept_bytes < {'sqlite': 3_000_000, 'postgresql': 5_000_000, 'mariadb': 1_000_000}[setting.server]
 
 
-@everywhere
-def test_no_text_of_a_statement_is_kept(load_application: Callable[..., Any], setting: databases.Setting) -> None:
-    """But for the last ones of each connection: a hundred that PostgreSQL's driver counts, and sixteen on SQLite."""
-    limit = {'sqlite': 3_000_000, 'postgresql': 5_000_000, 'mariadb': 1_000_000}[setting.server]
-    assert kept_bytes(load_application({}).db) < limit
-
-
-@databases.on(*SERVERS)
-def test_a_statement_with_too_many_parameters_is_no_outage(
-    load_application: Callable[..., Any], setting: databases.Setting
-) -> None:
-    """PostgreSQL's driver does not send more than 65,535 parameters; MariaDB's has no limit."""
-    db = load_application({}).db
-    query = sa.select(tables.traits.c.id).where(tables.traits.c.name.in_([f'T{number}' for number in range(70_000)]))
-    with db.reader() as tx:
-        if setting.server == 'mariadb':
-            assert tx.execute(query).all() == []
-            return
-    # Not DatabaseUnavailable.
-    with pytest.raises(sa.exc.OperationalError), db.reader() as tx:
-        tx.execute(query)
-
-
-@everywhere
 def test_amounts_whose_sum_is_larger_than_any_double_are_rejected(load_application: Callable[..., Any]) -> None:
     app = load_application({})
     host = create_provider(app, VCPU=1)
