@@ -167,14 +167,14 @@ def _repeated(send: Callable[[], Reply]) -> Reply:
     return response
 
 
-@_race('claims with new types', 16, rounds=5)
-def new_types_are_created_once(racing: Callers) -> list[Reply]:
-    """Each caller POSTs three new consumers, with the same three new types in an order of its own."""
+@_race('claims with new types and owners', 16, rounds=5)
+def new_types_and_owners_are_created_once(racing: Callers) -> list[Reply]:
+    """Each caller POSTs three new consumers, of the same three new types, projects and users, in its own order."""
     target = provider(racing.first, 100_000)
     types = [f'RACE_{uuid.uuid4().hex.upper()}' for _ in range(3)]
     bodies = [
         {
-            str(uuid.uuid4()): {**claim([target], None), 'consumer_type': type_}
+            str(uuid.uuid4()): {**claim([target], None), 'consumer_type': type_, 'project_id': type_, 'user_id': type_}
             for type_ in random.Random(number).sample(types, len(types))
         }
         for number in range(len(racing.clients))
@@ -185,7 +185,8 @@ def new_types_are_created_once(racing: Callers) -> list[Reply]:
     assert Counter(response.status for response in responses) == {204: len(responses)}
     for consumer, entry in [item for body in bodies for item in body.items()]:
         shown = fleet.demand(racing.first, 'GET', f'/allocations/{consumer}', version='1.38')
-        assert shown['consumer_type'] == entry['consumer_type']
+        for member in ('consumer_type', 'project_id', 'user_id'):
+            assert shown[member] == entry[member]
     return responses
 
 

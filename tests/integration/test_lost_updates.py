@@ -151,30 +151,6 @@ def test_a_post_that_clears_a_consumer_without_allocations(service: Service) -> 
     assert usage(service, host) == (5 if statuses[0] == 204 else 1)
 
 
-def test_two_claims_that_are_the_first_of_their_project(service: Service) -> None:
-    """The project, the user and the type are new: the claim that comes second finds those of the first."""
-    host, new = make_host(service), str(uuid.uuid4())
-    body = claim({host: 2}, None, new) | {'user_id': new, 'consumer_type': f'T_{new[:8].upper()}'}
-    with service.lock('placement_resource_providers', 'uuid', host):
-        responses = [service.begin_blocked('PUT', f'/allocations/{uuid.uuid4()}', body, '1.38') for _ in range(2)]
-    assert [response.result().status_int for response in responses] == [204, 204], texts(responses)
-    usages = service.call('GET', f'/usages?project_id={new}&user_id={new}', version='1.38').json['usages']
-    assert usages == {body['consumer_type']: {'consumer_count': 2, 'VCPU': 4}}
-
-
-def test_two_reshapes_of_one_provider(service: Service) -> None:
-    """Both send the generation that the provider has; one replaces the inventory, and the other gets a conflict."""
-    host = make_host(service)
-    bodies = [races.reshape({host: (1, {'VCPU': total})}) for total in (50, 60)]
-    with service.lock('placement_resource_providers', 'uuid', host):
-        responses = [service.begin_blocked('POST', '/reshaper', body, '1.30') for body in bodies]
-    statuses = [response.result().status_int for response in responses]
-    assert sorted(statuses) == [204, 409], texts(responses)
-    state = service.call('GET', f'/resource_providers/{host}/inventories').json
-    assert state['inventories']['VCPU']['total'] == (50, 60)[statuses.index(204)]
-    assert state['resource_provider_generation'] == 3
-
-
 # Trees -----------------------------------------------------------------------------------------------------
 
 #: The trees of each test: parents by name, in the order of the ids.

@@ -43,29 +43,17 @@ def committed_before_diagnosis(context: RequestContext, change: Callable[[], obj
     assert called
 
 
-def claim_too_much(context: RequestContext, provider: str, consumer: str, generation: int | None) -> None:
-    """Claim more than the provider has."""
-    claims = [ConsumerClaim(consumer, 'project', 'user', {provider: {'VCPU': 9}}, generation)]
-    replace_allocations(context.db, claims)
-
-
-def test_the_consumer_is_written_meanwhile(context: RequestContext) -> None:
-    host = create_provider(context, VCPU=8).uuid
-    consumer = claim(context, {host: {'VCPU': 4}})
-    with (
-        committed_before_diagnosis(context, lambda: claim(context, {host: {'VCPU': 5}}, consumer)),
-        pytest.raises(exception.ConsumerGenerationConflict),
-    ):
-        claim_too_much(context, host, consumer, 1)
-
-
-def test_the_provider_is_deleted_meanwhile(context: RequestContext) -> None:
-    host = create_provider(context, VCPU=8)
-    with (
-        committed_before_diagnosis(context, lambda: ResourceProvider.destroy(context, host.uuid)),
-        pytest.raises(exception.AllocationProviderNotFound),
-    ):
-        claim_too_much(context, host.uuid, str(uuid.uuid4()), None)
+@pytest.mark.parametrize('change', ['claim', 'deletion'])
+def test_a_claim_of_too_much_is_overtaken(context: RequestContext, change: str) -> None:
+    """Its consumer is written, or the provider is deleted: the error is about the state after that."""
+    host, consumer = create_provider(context, VCPU=8).uuid, str(uuid.uuid4())
+    overtake, error = {
+        'claim': (lambda: claim(context, {host: {'VCPU': 4}}, consumer), exception.ConsumerGenerationConflict),
+        'deletion': (lambda: ResourceProvider.destroy(context, host), exception.AllocationProviderNotFound),
+    }[change]
+    claims = [ConsumerClaim(consumer, 'project', 'user', {host: {'VCPU': 9}}, None)]
+    with committed_before_diagnosis(context, overtake), pytest.raises(error):
+        replace_allocations(context.db, claims)
 
 
 # A consumer is created while another request deletes it ----------------------------------------------------
