@@ -154,40 +154,21 @@ def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
     assert service.modified(f'/resource_providers/{service.hosts[1]}') == day(4)
 
 
-PROVIDERS, INVENTORIES = tables.resource_providers, tables.inventories
-
-
 @pytest.mark.parametrize(
-    ('below', 'body', 'with_inventory'),
+    ('below', 'body'),
     [
-        # One inventory is kept, one removed, one added.
-        ('/inventories', {'inventories': {'VCPU': {'total': 9}, 'MEMORY_MB': {'total': 9}}}, True),
-        ('/traits', {'traits': []}, False),
-        ('', {'name': 'renamed'}, False),
+        ('/inventories', {'inventories': {'VCPU': {'total': 9}}, 'resource_provider_generation': 2}),
+        ('/traits', {'traits': [], 'resource_provider_generation': 2}),
+        ('', {'name': 'renamed'}),
     ],
 )
-def test_times_that_a_write_updates(
-    service: Service, db: Database, below: str, body: dict[str, Any], with_inventory: bool
+def test_a_write_to_a_provider_is_a_modification_of_this_one_only(
+    service: Service, below: str, body: dict[str, Any]
 ) -> None:
-    """All rows are old. Rows of the other host keep their times, and a new row has no time of an update."""
-    host, other = service.hosts
-    for table in (PROVIDERS, INVENTORIES):
+    host, other = (f'/resource_providers/{uuid_}' for uuid_ in service.hosts)
+    for table in (tables.resource_providers, tables.inventories):
         service.date(table, 3, 4)
-    if below:
-        body = {**body, 'resource_provider_generation': 2}
-    service.call('PUT', f'/resource_providers/{host}{below}', body)
-    vcpu = sa.and_(PROVIDERS.c.id == INVENTORIES.c.resource_provider_id, INVENTORIES.c.resource_class_id == 0)
-    of_vcpu = INVENTORIES.c.updated_at.label('of_vcpu')
-    query = sa.select(PROVIDERS.c.uuid, PROVIDERS.c.updated_at, of_vcpu).where(vcpu)
-    updated = {row.uuid: (row.updated_at > day(31), row.of_vcpu > day(31)) for row in db.fetch_all(query)}
-    assert updated == {host: (True, with_inventory), other: (False, False)}
-    added = sa.select(INVENTORIES.c.updated_at).where(INVENTORIES.c.resource_class_id == 1)
-    assert [row.updated_at for row in db.fetch_all(added)] == [None] * with_inventory
-
-
-def test_a_claim_updates_its_consumer(service: Service, db: Database) -> None:
-    service.claim({'VCPU': 2})
-    service.date(tables.consumers, 3, None)
-    service.claim({'VCPU': 1}, 1)
-    ((updated,),) = db.fetch_all(sa.select(tables.consumers.c.updated_at))
-    assert updated > day(31)
+    service.call('PUT', f'{host}{below}', body)
+    assert service.modified(host) > day(31)
+    assert (service.modified(f'{host}/inventories/VCPU') > day(31)) == (below == '/inventories')
+    assert service.modified(other) == service.modified(f'{other}/inventories') == day(4)

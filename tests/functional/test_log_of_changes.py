@@ -9,11 +9,9 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.claims.claim import delete_allocations
-from placement.db import change_log, generation, tables
+from placement.db import change_log, tables
 from placement.db.api import Database
-from placement.db.batch import StatementBatch
 from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation
-from placement.db.generation import ProviderGeneration
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import logs
@@ -85,21 +83,6 @@ def test_a_write_without_a_note_fails(db: Database, context: RequestContext) -> 
         db.write(lambda tx: tx.execute(tables.traits.insert().values(name='CUSTOM_ONE')))
     assert ResourceProvider.get_by_uuid(context, provider.uuid).name == 'host'
     db.write(lambda tx: tx.execute(rename.where(tables.resource_providers.c.id == -1)))
-
-
-def test_nothing_is_noted_after_the_end(db: Database, context: RequestContext) -> None:
-    """As two parts would that each take themselves for the last one of the transaction."""
-    provider = create_provider(context, 'host')
-
-    def work(tx: sa.Connection) -> None:
-        for _ in range(2):
-            last = StatementBatch(tx)
-            generation.increment_one(last, ProviderGeneration(provider.id, provider.uuid, 0))
-            last.execute_final()
-
-    with pytest.raises(change_log.MissingLogEntry, match='after the last'):
-        db.write(work)
-    assert ResourceProvider.get_by_uuid(context, provider.uuid).generation == 0
 
 
 def newest(db: Database) -> dict[int, int]:
