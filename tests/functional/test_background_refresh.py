@@ -57,10 +57,12 @@ def used(provider_cache: ProviderCache, uuid: str) -> int | None:
     return provider.inventories['VCPU'].used if provider and 'VCPU' in provider.inventories else None
 
 
-def test_a_cache_that_nobody_searches_is_refreshed(
-    provider_cache: ProviderCache, context: RequestContext, run: Callable[..., BackgroundRefresh]
+def test_a_cache_that_nobody_searches_is_loaded_and_refreshed(
+    context: RequestContext, run: Callable[..., BackgroundRefresh]
 ) -> None:
+    provider_cache = ProviderCache(context.db)
     run(provider_cache, 0.02)
+    wait_until(lambda: provider_cache.is_loaded)
     hosts = [create_provider(context, VCPU=8) for _ in range(5)]
     wait_until(lambda: used(provider_cache, hosts[-1].uuid) == 0)
     for host in hosts:
@@ -68,12 +70,6 @@ def test_a_cache_that_nobody_searches_is_refreshed(
     wait_until(lambda: used(provider_cache, hosts[-1].uuid) == 3)
     assert provider_cache.state is not None
     assert_same(provider_cache.state.snapshot, ProviderCache(context.db).up_to_date())
-
-
-def test_a_cache_that_was_not_loaded_is_loaded(db: Database, run: Callable[..., BackgroundRefresh]) -> None:
-    provider_cache = ProviderCache(db)
-    run(provider_cache, 0.02)
-    wait_until(lambda: provider_cache.is_loaded)
 
 
 def test_after_an_outage_the_cache_is_refreshed(

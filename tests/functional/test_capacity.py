@@ -6,15 +6,14 @@ import json
 import re
 from typing import Any
 
-import numpy as np
 import pytest
 
 from placement import validation
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
-from placement.ops.reports import capacity, consumers
-from placement.ops.reports.capacity import NAME, Utilization, list_trees
+from placement.ops.reports import consumers
+from placement.ops.reports.capacity import NAME, list_trees
 from placement.ops.reports.tree_filter import FULL, TreeFilter
 from tests.functional.terminal import shown_by
 from tests.support import clouds
@@ -36,14 +35,6 @@ def test_the_most_common_size_is_that_of_the_latest_consumers(db: Database) -> N
     small = {'VCPU': 4, 'MEMORY_MB': 4096, 'DISK_GB': 80}
     assert consumers.most_common_size(db, latest=100) == small
     assert consumers.most_common_size(db, latest=0) is None
-
-
-@pytest.mark.parametrize(('capacity_', 'used', 'share'), [(8, 2, 0.25), (0, 0, 0.0), (0, 2, 1.0)])
-def test_an_inventory_without_capacity_is_full_if_anything_of_it_is_used(
-    capacity_: int, used: int, share: float
-) -> None:
-    assert Utilization(capacity_, used).share == share
-    assert capacity.shares(np.array([float(capacity_)]), np.array([float(used)])).tolist() == [share]
 
 
 def test_trees_are_listed_fullest_first(nested: Snapshot) -> None:

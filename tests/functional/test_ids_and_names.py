@@ -22,7 +22,6 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, read_traits
 from placement.ops import audit
 from placement.web.context import RequestContext
-from tests.support.fixtures import Counter
 from tests.support.http_client import demand
 from tests.support.objects import create_provider, set_aggregates
 
@@ -107,15 +106,6 @@ def test_a_name_deleted_by_another_process(
         _id(context.db, kind, 'CUSTOM_A')
     fresh = kind.create(other_process, 'CUSTOM_A')
     assert _id(context.db, kind, 'CUSTOM_A') == fresh.id != named.id
-
-
-def test_standard_names_are_read_from_the_database_once(context: RequestContext, queries: Counter) -> None:
-    # The first write of a process reads the revision of the schema and takes a slot of the change log.
-    Trait.create(context, 'CUSTOM_FIRST')
-    with queries(at_most=1):
-        assert _id(context.db, ResourceClass, 'VCPU') == 0
-    with queries(at_most=0):
-        assert _id(context.db, ResourceClass, 'MEMORY_MB') == 1
 
 
 @pytest.mark.parametrize('kind', ['traits', 'resource_classes'])
