@@ -82,6 +82,13 @@ def _wrong_units(column: str, constraints: str) -> Damage:
     return Damage('unit_violation', (statement,), (subject,), f'allocation of 2 violates {constraints}')
 
 
+def _wrong_owner(wrong: str, project: int, user: int) -> Damage:
+    statement = f'UPDATE placement_allocations SET consumer_project_id = {project}, consumer_user_id = {user}'
+    detail = '1 allocation with another project, user or type than the consumer'
+    after = (f'SELECT consumer_{wrong}_id FROM placement_allocations', [501])
+    return Damage('allocation_owner_mismatch', (statement,), ({'consumer': HOLDER},), detail, after)
+
+
 ALL = {
     'usage too high': Damage(
         'usage_mismatch',
@@ -108,13 +115,8 @@ ALL = {
             ['00000000-0000-0000-0000-000000000000'],
         ),
     ),
-    'owner of an allocation': Damage(
-        'allocation_owner_mismatch',
-        ('UPDATE placement_allocations SET consumer_project_id = 502, consumer_user_id = 501',),
-        ({'consumer': HOLDER},),
-        '1 allocation with another project, user or type than the consumer',
-        ('SELECT consumer_project_id FROM placement_allocations', [501]),
-    ),
+    'project of an allocation': _wrong_owner('project', 502, 501),
+    'user of an allocation': _wrong_owner('user', 501, 502),
     'idle consumer': Damage(
         'consumer_without_allocations',
         (_CONSUMER.format(502, LOST_CONSUMER, 0),),
