@@ -21,7 +21,6 @@ from tests.integration import races
 from tests.support import servers
 from tests.support.cache_equality import assert_same, compare
 from tests.support.cache_histories import History, Send, Universe
-from tests.support.history import fleet
 from tests.support.history.client import Client, UnreachableError
 from tests.support.http_client import claim_body
 from tests.support.waiting import SECONDS
@@ -160,14 +159,14 @@ class Alternating:
         self._search(f'in_tree={self._provider}', child, is_present=False)
 
     def _write(self, method: str, path: str, body: Any = None) -> Any:
-        return fleet.demand(next(self._clients), method, path, body)
+        return next(self._clients).demand(method, path, body)
 
     def _search(self, query: str, provider: str, *, is_present: bool) -> None:
         """The provider is listed, and among the candidates for resources, or it is not."""
-        listed = fleet.demand(next(self._clients), 'GET', f'/resource_providers?{query}')['resource_providers']
+        listed = next(self._clients).demand('GET', f'/resource_providers?{query}')['resource_providers']
         presences = [provider in {row['uuid'] for row in listed}]
         if query.startswith('resources'):
-            candidates = fleet.demand(next(self._clients), 'GET', f'/allocation_candidates?{query}')
+            candidates = next(self._clients).demand('GET', f'/allocation_candidates?{query}')
             presences.append(provider in candidates['provider_summaries'])
         if set(presences) != {is_present}:
             self.missing.append(query)

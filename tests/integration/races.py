@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from placement import exception
 from placement.db.api import Database
 from tests.support import applications, objects, servers
-from tests.support.history import check, fleet
+from tests.support.history import check
 from tests.support.history.client import Client, Reply
 from tests.support.http_client import claim_body
 
@@ -66,7 +66,7 @@ class Callers:
 
 def provider(client: Client, total: int) -> str:
     """A new provider with ``total`` VCPU."""
-    return fleet.create_provider(client, {'VCPU': {'total': total}})
+    return client.create_provider({'VCPU': {'total': total}})
 
 
 def claim(providers: Sequence[str], expected: int | None) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def a_new_consumer_is_written_once(racing: Callers) -> list[Reply]:
 @_race('writes with one consumer generation', 16, rounds=5)
 def a_consumer_generation_is_used_once(racing: Callers) -> list[Reply]:
     path = f'/allocations/{uuid.uuid4()}'
-    fleet.demand(racing.first, 'PUT', path, claim([provider(racing.first, 1)], None))
+    racing.first.demand('PUT', path, claim([provider(racing.first, 1)], None))
     return _write_one_consumer(racing, path, 1)
 
 
@@ -144,7 +144,7 @@ def _write_one_consumer(racing: Callers, path: str, generation: int | None) -> l
     body = claim([provider(racing.first, 1000)], generation)
     responses = racing.all_at_once(lambda client, _: client.request('PUT', path, body))
     _one_was_accepted(responses)
-    assert fleet.demand(racing.first, 'GET', path)['consumer_generation'] == (generation or 0) + 1
+    assert racing.first.demand('GET', path)['consumer_generation'] == (generation or 0) + 1
     return responses
 
 
@@ -184,7 +184,7 @@ def new_types_and_owners_are_created_once(racing: Callers) -> list[Reply]:
     )
     assert Counter(response.status for response in responses) == {204: len(responses)}
     for consumer, entry in [item for body in bodies for item in body.items()]:
-        shown = fleet.demand(racing.first, 'GET', f'/allocations/{consumer}', version='1.38')
+        shown = racing.first.demand('GET', f'/allocations/{consumer}', version='1.38')
         for member in ('consumer_type', 'project_id', 'user_id'):
             assert shown[member] == entry[member]
     return responses
@@ -218,12 +218,12 @@ def moves_are_seen_whole(racing: Callers) -> list[Reply]:
     """One caller passes a unit on from consumer to consumer while others read: each reading shows one consumer."""
     target = provider(racing.first, 1)
     path, consumers = f'/resource_providers/{target}/allocations', [str(uuid.uuid4()) for _ in range(10)]
-    fleet.demand(racing.first, 'PUT', f'/allocations/{consumers[0]}', claim([target], None))
+    racing.first.demand('PUT', f'/allocations/{consumers[0]}', claim([target], None))
 
     def move_or_read(client: Client, number: int) -> list[Reply]:
         if number == 0:
             for giver, taker in itertools.pairwise(consumers):
-                fleet.demand(client, 'POST', '/allocations', {giver: claim([], 1), taker: claim([target], None)})
+                client.demand('POST', '/allocations', {giver: claim([], 1), taker: claim([target], None)})
         return [client.request('GET', path) for _ in consumers]
 
     replies = [reply for replies in racing.all_at_once(move_or_read) for reply in replies]
@@ -239,7 +239,7 @@ def one_reshape_of_a_generation_succeeds(racing: Callers) -> list[Reply]:
     """Each caller moves the consumer of one host to one of two cells, at one generation: one succeeds."""
     first, consumer = racing.first, str(uuid.uuid4())
     host, *cells = (provider(first, UNITS) for _ in range(3))
-    fleet.demand(first, 'PUT', f'/allocations/{consumer}', claim([host], None))
+    first.demand('PUT', f'/allocations/{consumer}', claim([host], None))
 
     def move(client: Client, number: int) -> Reply:
         """Half of the callers name the providers in the other order."""
@@ -271,7 +271,7 @@ def reshapes_remove_nothing_that_is_claimed(racing: Callers) -> list[Reply]:
     accepted = [response for response in claims if response.status == 204]
     assert {response.status for response in responses} <= {204, 409}
     assert _used(racing.first, host) == len(accepted)
-    shown = fleet.demand(racing.first, 'GET', f'/resource_providers/{host}/inventories')
+    shown = racing.first.demand('GET', f'/resource_providers/{host}/inventories')
     assert (shown['inventories'].keys() == {'VCPU'}) == bool(accepted)
     if accepted:
         codes = {response.error['code'] for response in reshapes}
@@ -286,15 +286,15 @@ def reshapes_refer_to_nothing_that_is_deleted(racing: Callers) -> list[Reply]:
     """The callers give a cell an allocation of a class, delete the cell, or the class: no half of either remains."""
     first = racing.first
     cell, consumer, name = provider(first, 1), str(uuid.uuid4()), f'CUSTOM_{uuid.uuid4().hex.upper()}'
-    fleet.demand(first, 'DELETE', f'/resource_providers/{cell}/inventories')
-    fleet.demand(first, 'PUT', f'/resource_classes/{name}')
+    first.demand('DELETE', f'/resource_providers/{cell}/inventories')
+    first.demand('PUT', f'/resource_classes/{name}')
     requests = [
         ('POST', '/reshaper', reshape({cell: (2, {name: 1})}, {consumer: claim_body({cell: {name: 1}})})),
         ('DELETE', f'/resource_providers/{cell}', None),
         ('DELETE', f'/resource_classes/{name}', None),
     ]
     responses = racing.all_at_once(lambda client, number: client.request(*requests[number % 3], version='1.30'))
-    successes = len(fleet.demand(first, 'GET', f'/allocations/{consumer}')['allocations'])
+    successes = len(first.demand('GET', f'/allocations/{consumer}')['allocations'])
     reshapes, deletions = responses[::3], responses[1::3] + responses[2::3]
     assert sum(response.status == 204 for response in reshapes) == successes
     assert {response.status for response in reshapes} <= {204, 400, 409}
@@ -314,18 +314,18 @@ def names_in_use_stay(racing: Callers) -> list[Reply]:
     """
     first, name = racing.first, f'CUSTOM_{uuid.uuid4().hex.upper()}'
     for collection in ('traits', 'resource_classes'):
-        fleet.demand(first, 'PUT', f'/{collection}/{name}')
-    hosts = [fleet.create_provider(first) for _ in racing.clients]
+        first.demand('PUT', f'/{collection}/{name}')
+    hosts = [first.create_provider() for _ in racing.clients]
     responses = racing.all_at_once(functools.partial(_use_or_delete_or_rename, name, hosts))
     assert {response.status for response in responses} <= {200, 204, 400, 404, 409}
     for kind, (collection, member) in enumerate((('traits', 'traits'), ('resource_classes', 'inventories'))):
-        shown = [list(fleet.demand(first, 'GET', f'/resource_providers/{host}/{member}')[member]) for host in hosts]
+        shown = [list(first.demand('GET', f'/resource_providers/{host}/{member}')[member]) for host in hosts]
         accepted = [number % 5 == kind and response.accepted for number, response in enumerate(responses)]
         assert list(map(bool, shown)) == accepted
         names = {name for names in shown for name in names}
         assert len(names) <= 1
         for used in names:
-            fleet.demand(first, 'GET', f'/{collection}/{used}')
+            first.demand('GET', f'/{collection}/{used}')
             assert not any(response.accepted for response in responses[2 + kind :: 5])
     return responses
 
@@ -353,13 +353,13 @@ def _moves_make_no_loop(one_tree: bool, racing: Callers) -> list[Reply]:
     :param one_tree: whether all branches are in one tree or each is one itself.
     """
     first = racing.first
-    root = fleet.create_provider(first) if one_tree else None
-    tops = [fleet.create_provider(first, parent=root) for _ in racing.clients]
-    leaves = [fleet.create_provider(first, parent=fleet.create_provider(first, parent=top)) for top in tops]
-    responses = racing.all_at_once(lambda client, number: fleet.move(client, tops[number], leaves[number - 1]))
+    root = first.create_provider() if one_tree else None
+    tops = [first.create_provider(parent=root) for _ in racing.clients]
+    leaves = [first.create_provider(parent=first.create_provider(parent=top)) for top in tops]
+    responses = racing.all_at_once(lambda client, number: client.move(tops[number], leaves[number - 1]))
     assert Counter(response.status for response in responses) == {200: len(responses) - 1, 400: 1}
     assert [response.error['detail'].endswith(_LOOP) for response in responses if response.error] == [True]
-    shown = fleet.demand(first, 'GET', '/resource_providers')['resource_providers']
+    shown = first.demand('GET', '/resource_providers')['resource_providers']
     links = {row['uuid']: (row['parent_provider_uuid'], row['root_provider_uuid']) for row in shown}
     assert check.link_problems(links) == []
     return responses
@@ -375,7 +375,7 @@ for _callers in (2, 3):
 
 
 def _used(client: Client, target: str) -> int:
-    usages: dict[str, int] = fleet.demand(client, 'GET', f'/resource_providers/{target}/usages')['usages']
+    usages: dict[str, int] = client.demand('GET', f'/resource_providers/{target}/usages')['usages']
     return usages.get('VCPU', 0)
 
 
@@ -419,8 +419,8 @@ def all_came_up(database_urls: Iterable[str], directory: pathlib.Path) -> None:
     with servers.ready(*started):
         for server in started:
             with contextlib.closing(Client([server.url], token='admin')) as client:
-                traits.add(tuple(sorted(fleet.demand(client, 'GET', '/traits')['traits'])))
-                listed = fleet.demand(client, 'GET', '/resource_classes')['resource_classes']
+                traits.add(tuple(sorted(client.demand('GET', '/traits')['traits'])))
+                listed = client.demand('GET', '/resource_classes')['resource_classes']
                 classes.add(tuple(resource_class['name'] for resource_class in listed))
     assert traits == {tuple(sorted(os_traits.get_traits()))}
     assert classes == {tuple(os_resource_classes.STANDARDS)}

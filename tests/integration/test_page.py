@@ -22,7 +22,6 @@ from tests.integration import services
 from tests.support import applications, clouds, databases, servers
 from tests.support.clouds import uuid_of
 from tests.support.fixtures import PointCommandsAt
-from tests.support.history import fleet
 from tests.support.history.client import Client
 
 MANAGE = str(pathlib.Path(sys.executable).with_name('placement-manage'))
@@ -102,7 +101,7 @@ def test_the_command_follows_what_the_service_writes_until_it_is_interrupted(
     ):
         assert services.fetch('GET', f'http://{address}/?format=json').json()['providers'] == 21
         with contextlib.closing(Client([service.url], token='admin')) as client:
-            fleet.demand(client, 'POST', '/resource_providers', {'name': 'newcomer'})
+            client.demand('POST', '/resource_providers', {'name': 'newcomer'})
         assert services.fetch('GET', f'http://{address}/trees?q=newcomer&format=json').json()['total'] == 1
         assert services.fetch('GET', f'http://{address}/', headers={'Host': 'rebound.example'}).status_code == 421
         page.process.send_signal(signal.SIGINT)

@@ -21,7 +21,6 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import api
 from tests.integration import tcp_proxy
 from tests.support import applications, corruption, servers
-from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.http_client import claim_body
 from tests.support.waiting import wait_until
@@ -54,12 +53,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]
 
 def _send(server: servers.Server, method: str, path: str, body: object = None) -> Any:
     with contextlib.closing(Client([server.url], token='admin')) as client:
-        return fleet.demand(client, method, path, body, version='1.39')
+        return client.demand(method, path, body, version='1.39')
 
 
 def _create_host(server: servers.Server) -> str:
     with contextlib.closing(Client([server.url], token='admin')) as client:
-        return fleet.create_provider(client, {'VCPU': {'total': 8}})
+        return client.create_provider({'VCPU': {'total': 8}})
 
 
 def _used(server: servers.Server, host: str) -> int | None:

@@ -18,7 +18,6 @@ from placement import openapi
 from placement.web import microversion
 from tests.integration import services
 from tests.support import servers
-from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.http_client import claim_body
 
@@ -62,7 +61,7 @@ def _fill(url: str) -> None:
             ('PUT', f'{provider}/aggregates', {generation: 2, 'aggregates': [AGGREGATE]}),
             ('PUT', f'/allocations/{CONSUMER}', claim_body({PROVIDER: {'VCPU': 1, 'CUSTOM_A': 1}})),
         ):
-            fleet.demand(client, method, path, body)
+            client.demand(method, path, body)
 
 
 @pytest.fixture

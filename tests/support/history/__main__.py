@@ -8,8 +8,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.support.history import check, fleet
-from tests.support.history.client import Client, UnreachableError
+from tests.support.history import check
+from tests.support.history.client import Client, RejectedError, UnreachableError
 from tests.support.history.load import Load
 
 
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         return _run(arguments)
-    except (fleet.FleetError, UnreachableError) as error:
+    except (RejectedError, UnreachableError) as error:
         print(f'history: {str(error) or "no address takes connections: " + ", ".join(arguments.urls)}', file=sys.stderr)
         return 2
 
@@ -36,8 +36,21 @@ def _run(arguments: argparse.Namespace) -> int:
     violations = check.violations(load)
     print('\n'.join([load.summary(), f'violations {len(violations)}', *violations]))
     with contextlib.closing(Client(arguments.urls, token=arguments.token)) as client:
-        fleet.remove(client, load.providers)
+        _remove(client, load.providers)
     return 1 if violations else 0
+
+
+def _remove(client: Client, providers: Sequence[str]) -> None:
+    """Delete providers and all allocations of them."""
+    parents = {}
+    for provider in providers:
+        parents[provider] = client.demand('GET', f'/resource_providers/{provider}')['parent_provider_uuid']
+        for consumer in client.demand('GET', f'/resource_providers/{provider}/allocations')['allocations']:
+            client.demand('DELETE', f'/allocations/{consumer}')
+    while parents:
+        for provider in parents.keys() - parents.values():
+            client.demand('DELETE', f'/resource_providers/{provider}')
+            del parents[provider]
 
 
 if __name__ == '__main__':

@@ -12,9 +12,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.support.history import fleet
 from tests.support.history.load import INVENTORIES, Load
-from tests.support.history.state import ClaimWrite, Inventory, amounts_of
+from tests.support.history.state import ClaimWrite, Inventory, amounts_of, capacities_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +36,7 @@ Periods = Sequence[tuple[float, float, Mapping[str, float]]]
 def _periods(load: Load, provider: str) -> Periods:
     """Those of the accepted writes, and those of unknown outcome, by their generations."""
     writes = [write for write in load.provider_writes if write.provider == provider]
-    periods: list[tuple[float, int, Mapping[str, float]]] = [(-math.inf, -1, fleet.capacities(INVENTORIES))]
+    periods: list[tuple[float, int, Mapping[str, float]]] = [(-math.inf, -1, capacities_of(INVENTORIES))]
     periods += [(write.reply.start, write.generation, write.capacities) for write in writes]
     replaced = [(write.generation, write.reply.end) for write in writes if write.reply.accepted]
     return [

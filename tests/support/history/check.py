@@ -22,7 +22,7 @@ from typing import Any
 
 from placement.ops import audit
 from tests.support import applications
-from tests.support.history import capacity, fleet
+from tests.support.history import capacity
 from tests.support.history.client import Client
 from tests.support.history.load import Load
 from tests.support.history.state import ClaimWrite, Consumer
@@ -40,10 +40,10 @@ def violations(load: Load, databases: Sequence[str] = ()) -> list[str]:
         time.sleep(1)
     with contextlib.closing(Client(load.urls, token=load.token)) as client:
         consumers = {
-            consumer: Consumer.from_body(fleet.demand(client, 'GET', f'/allocations/{consumer}', version=load.reading))
+            consumer: Consumer.from_body(client.demand('GET', f'/allocations/{consumer}'))
             for consumer in [*load.shared, *load.consumers, *(c for lost in _lost_claims(load) for c in lost.after)]
         }
-        providers = {uuid: fleet.demand(client, 'GET', f'/resource_providers/{uuid}') for uuid in load.providers}
+        providers = {uuid: client.demand('GET', f'/resource_providers/{uuid}') for uuid in load.providers}
     return [
         *load.violations,
         *capacity.problems(load),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,10 @@ class Reply:
         return {}
 
 
+class RejectedError(Exception):
+    """A request failed that had to succeed."""
+
+
 class Client:
     """One keep-alive connection, which moves to the next address when the current one stops answering."""
 
@@ -81,6 +86,28 @@ class Client:
                 shown = response.json() if is_json else response.data.decode(errors='replace')
                 return Reply(response.status, shown, start, end, response.headers)
         raise UnreachableError
+
+    def demand(self, method: str, path: str, body: Any = None, *, version: str = MICROVERSION) -> Any:
+        """Send a request that has to succeed, and return the decoded answer. Raises RejectedError."""
+        reply = self.request(method, path, body, version=version)
+        if not reply.accepted:
+            raise RejectedError(f'{method} {path} was answered {reply.status}: {reply.body}')
+        return reply.body
+
+    def create_provider(self, inventories: Mapping[str, Any] | None = None, parent: str | None = None) -> str:
+        """Create a provider with a fresh name and give it ``inventories`` (class -> record). Returns its uuid."""
+        identity = str(uuid.uuid4())
+        body: dict[str, Any] = {'name': identity, 'uuid': identity, 'parent_provider_uuid': parent}
+        self.demand('POST', '/resource_providers', body)
+        if inventories:
+            body = {'resource_provider_generation': 0, 'inventories': inventories}
+            self.demand('PUT', f'/resource_providers/{identity}/inventories', body)
+        return identity
+
+    def move(self, provider: str, parent: str | None) -> Reply:
+        """Give a provider that ``create_provider`` named another parent, or none. Its name has to be sent along."""
+        body = {'name': provider, 'parent_provider_uuid': parent}
+        return self.request('PUT', f'/resource_providers/{provider}', body, version='1.37')
 
     def close(self) -> None:
         """Drop the connection; the next request opens one to the next address."""

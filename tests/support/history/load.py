@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.support.history import fleet
 from tests.support.history.client import Client, Reply, UnreachableError
-from tests.support.history.state import ABSENT, Allocations, ClaimWrite, Consumer, ProviderWrite
+from tests.support.history.state import ABSENT, Allocations, ClaimWrite, Consumer, ProviderWrite, capacities_of
 from tests.support.waiting import wait_until
 
 #: Small, so that about a third of the claims do not fit; with reserved units and a ratio, to test the whole rule.
@@ -33,9 +32,6 @@ _ENOUGH = 6
 #: How often a caller moves to the next address, so that a server is used again after an outage.
 _WANDERLUST = 0.03
 _OWNER = {'project_id': 'history', 'user_id': 'history'}
-#: Types of consumers, which are in use already, and the part of the writes that name one that is new.
-_TYPES = ('INSTANCE', 'MIGRATION', 'VOLUME')
-_NEW_TYPES = 0.05
 
 
 @dataclasses.dataclass
@@ -49,8 +45,6 @@ class Load:
     resized: Sequence[str]
     #: Consumers that all callers write. The last one is also deleted.
     shared: Sequence[str]
-    #: The newest microversion; only newer services have reshapes, moves and types.
-    newest: tuple[int, ...]
     #: Whether each GET has to show the state of a moment between its start and its end.
     strict_reads: bool
     replies: list[Reply] = dataclasses.field(default_factory=list)
@@ -79,18 +73,15 @@ class Load:
                 yield load
             finally:
                 load.stopping.set()
-        for caller in running:
-            caller.result()
+                for caller in running:
+                    caller.result()
 
     @classmethod
     def create(cls, urls: Sequence[str], token: str = 'admin', strict_reads: bool = True) -> Load:
         """Create seven providers, which nobody uses yet."""
         with contextlib.closing(Client(urls, token=token)) as client:
-            providers = [fleet.create_provider(client, INVENTORIES) for _ in range(7)]
-            newest = fleet.demand(client, 'GET', '/')['versions'][0]['max_version']
-        shared = [str(uuid.uuid4()) for _ in range(3)]
-        version = tuple(map(int, newest.split('.')))
-        return cls(urls, token, providers, providers[:2], shared, version, strict_reads)
+            providers = [client.create_provider(INVENTORIES) for _ in range(7)]
+        return cls(urls, token, providers, providers[:2], [str(uuid.uuid4()) for _ in range(3)], strict_reads)
 
     def add_caller(self, number: int) -> _Caller:
         """A caller that somebody has to run."""
@@ -118,11 +109,6 @@ class Load:
         """The consumers of which a caller knows the state after the load."""
         return {consumer: state for caller in self._callers for consumer, state in caller.own.items()}
 
-    @property
-    def reading(self) -> str:
-        """The microversion at which consumers are read."""
-        return '1.38' if self.newest >= (1, 38) else '1.29'
-
 
 class _Caller:
     """One caller, its own consumers, and its next request."""
@@ -143,10 +129,10 @@ class _Caller:
             self._clear: 6,
             self._delete: 8,
             self._resize: 5,
-            self._reparent: 6 if load.newest >= (1, 37) else 0,
+            self._reparent: 6,
             self._read: 4,
             self._read_provider: 8,
-            self._reshape: 8 if load.newest >= (1, 30) else 0,
+            self._reshape: 8,
         }
 
     def run(self) -> None:
@@ -210,7 +196,7 @@ class _Caller:
         reply = self._write('POST', '/reshaper', claims, lambda entries: {**body, 'allocations': entries}, '1.30')
         for provider, change in inventories.items():
             records, generation = change['inventories'], change['resource_provider_generation']
-            self._changed(ProviderWrite(reply, provider, generation, fleet.capacities(records), 2 if records else 1))
+            self._changed(ProviderWrite(reply, provider, generation, capacities_of(records), 2 if records else 1))
 
     def _write(
         self,
@@ -222,17 +208,13 @@ class _Caller:
     ) -> Reply:
         """Write own consumers with one request. Its body is made of the entry of each."""
         before = {consumer: self.own.get(consumer, ABSENT) for consumer in claims}
-        typed = self._load.newest >= (1, 38) and self._choose.random() < 0.7
         entries, after = {}, {}
         for consumer, allocations in claims.items():
-            type_ = self._some_type() if typed else None
             entries[consumer] = _entry(allocations, consumer_generation=before[consumer].generation or None)
-            if type_:
-                entries[consumer]['consumer_type'] = type_
-            after[consumer] = before[consumer].claims(allocations, type_)
+            after[consumer] = before[consumer].claims(allocations)
         # The allocations that a request clears increment the generations of their providers, others that end do not.
         incremented = frozenset(p for c in claims for p in after[c].allocations or before[c].allocations)
-        reply = self._send(method, path, body(entries), version='1.38' if typed else version)
+        reply = self._send(method, path, body(entries), version=version)
         self._became(ClaimWrite(reply, before, after, incremented, is_reshape=path == '/reshaper'))
         return reply
 
@@ -260,7 +242,7 @@ class _Caller:
 
     def _read(self) -> None:
         for consumer in self._some_own():
-            reply = self._send('GET', f'/allocations/{consumer}', version=self._load.reading)
+            reply = self._send('GET', f'/allocations/{consumer}')
             if reply.accepted and self._load.strict_reads:
                 self._compare(consumer, Consumer.from_body(reply.body), self.own[consumer])
 
@@ -309,7 +291,7 @@ class _Caller:
         if generation is not None:
             body = {'inventories': records, 'resource_provider_generation': generation}
             reply = self._send('PUT', f'/resource_providers/{provider}/inventories', body)
-            self._changed(ProviderWrite(reply, provider, generation, fleet.capacities(records), 1))
+            self._changed(ProviderWrite(reply, provider, generation, capacities_of(records), 1))
 
     def _changed(self, change: ProviderWrite) -> None:
         if change.reply.accepted or change.reply.unknown:
@@ -324,7 +306,7 @@ class _Caller:
         """Move a provider, which may have others below it, below another one, or make it a root."""
         provider, other = self._choose.sample(self._load.providers, 2)
         parent = None if self._choose.random() < 0.3 else other
-        reply = self._sent(fleet.move(self.client, provider, parent))
+        reply = self._sent(self.client.move(provider, parent))
         if reply.accepted or reply.unknown:
             self._load.moves.append((provider, parent, reply))
 
@@ -347,11 +329,6 @@ class _Caller:
         """One consumer that has allocations, or none if there is none."""
         present = self._present()
         return [self._choose.choice(present)] if present else []
-
-    def _some_type(self) -> str:
-        if self._choose.random() < _NEW_TYPES:
-            return f'NEW_{self._choose.randrange(10**9)}'
-        return self._choose.choice(_TYPES)
 
     def _some_allocations(self) -> Allocations:
         providers = self._choose.sample(self._load.providers, self._choose.choice((1, 1, 2, 3)))

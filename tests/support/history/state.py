@@ -18,22 +18,20 @@ Allocations = Mapping[str, Mapping[str, int]]
 
 @dataclasses.dataclass(frozen=True)
 class Consumer:
-    """A consumer as a GET shows it. Generation 0: it does not exist. ``type`` is None if it has none."""
+    """A consumer as a GET shows it. Generation 0: it does not exist."""
 
     generation: int
     allocations: Allocations
-    type: str | None = None
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Consumer:
         """From the answer to GET /allocations/{consumer} at 1.28 or above."""
         allocations = {provider: dict(entry['resources']) for provider, entry in body['allocations'].items()}
-        shown = body.get('consumer_type', 'unknown')
-        return cls(body.get('consumer_generation', 0), allocations, None if shown == 'unknown' else shown)
+        return cls(body.get('consumer_generation', 0), allocations)
 
-    def claims(self, allocations: Allocations, type_: str | None) -> Consumer:
-        """The state after a write of ``allocations``; none delete the consumer. Without a type it keeps its own."""
-        return Consumer(self.generation + 1, allocations, type_ or self.type) if allocations else ABSENT
+    def claims(self, allocations: Allocations) -> Consumer:
+        """The state after a write of ``allocations``; none delete the consumer."""
+        return Consumer(self.generation + 1, allocations) if allocations else ABSENT
 
 
 ABSENT = Consumer(0, {})
@@ -46,6 +44,14 @@ def amounts_of(states: Mapping[str, Consumer]) -> Counter[Inventory]:
         for provider, resources in state.allocations.items():
             amounts.update({(provider, name): amount for name, amount in resources.items()})
     return amounts
+
+
+def capacities_of(records: Mapping[str, dict[str, Any]]) -> dict[str, float]:
+    """The capacity of each inventory record, not truncated (api-ref/capacity.md#the-capacity-rule)."""
+    return {
+        name: float((record['total'] - record.get('reserved', 0)) * record.get('allocation_ratio', 1.0))
+        for name, record in records.items()
+    }
 
 
 @dataclasses.dataclass(frozen=True)
