@@ -49,7 +49,6 @@ class Watch:
 
     def __init__(self) -> None:
         self.unrecorded: list[str] = []
-        self.seen = 0
         self._before: weakref.WeakKeyDictionary[PendingChanges, dict[str, Contents]] = weakref.WeakKeyDictionary()
 
     @contextlib.contextmanager
@@ -76,7 +75,6 @@ class Watch:
         before = self._before.pop(notes, None) if notes is not None else None
         if notes is None or before is None:
             return
-        self.seen += 1
         if ChangeKind.RELOAD in notes.changes.values():
             return
         changed: dict[int, ChangeKind] = {}

@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
-from placement.cmd import api, exporter, manage, status
+from placement.cmd import api, manage, status
 
 _START = multiprocessing.get_context('forkserver')
 _START.set_forkserver_preload([__name__])
@@ -21,7 +21,6 @@ MAINS: dict[str, Callable[[Sequence[str]], int]] = {
     'placement-api': api.main,
     'placement-manage': manage.main,
     'placement-status': status.main,
-    'exporter': exporter.main,
 }
 SECONDS = 60
 
