@@ -16,7 +16,6 @@ import pytest
 import yaml
 
 from tests.integration import services
-from tests.integration.operations.load import HEADERS
 from tests.support import servers
 from tests.support.http_client import claim_body
 from tests.support.waiting import wait_until
@@ -24,6 +23,7 @@ from tests.support.waiting import wait_until
 RULES = pathlib.Path(services.ROOT) / 'etc' / 'prometheus' / 'placement-rules.yaml'
 DASHBOARD = pathlib.Path(services.ROOT) / 'etc' / 'grafana' / 'placement.json'
 RULE_TESTS = pathlib.Path(__file__).with_name('placement-rules-test.yaml')
+HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 AGGREGATE = 'a0000000-0000-4000-8000-000000000000'
 
 #: The values that Grafana substitutes for its variables.
