@@ -52,8 +52,8 @@ SERVER = """
 class Keystone:
     """A running identity service.
 
-    It has the users ``admin`` and ``placement`` (role admin), ``nova`` (role service), ``plain`` (role member, which
-    implies reader) and ``watcher`` (role reader).
+    It has the users ``admin`` and ``placement`` (role admin), ``nova`` (role service) and ``plain`` (role member, which
+    implies reader).
     """
 
     url: str
@@ -157,6 +157,6 @@ def _bootstrap(programs: pathlib.Path, home: pathlib.Path, url: str) -> None:
 
 def _add_users(keystone: Keystone) -> None:
     project = keystone.create('project', name='service', domain_id='default')
-    for name, role in (('placement', 'admin'), ('nova', 'service'), ('plain', 'member'), ('watcher', 'reader')):
+    for name, role in (('placement', 'admin'), ('nova', 'service'), ('plain', 'member')):
         user = keystone.create('user', name=name, password=PASSWORD, domain_id='default')
         keystone.grant(role, user, project)

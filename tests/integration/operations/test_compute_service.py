@@ -67,7 +67,6 @@ def test_a_compute_node_and_a_scheduler(python: str, configuration: pathlib.Path
         'claimed': True,
         'held': {'compute0': cell | disk},
         'reshaped': {'compute0': disk, 'cell0': cell},
-        'cell used': cell,
         # The processors and the memory may come from different cells.
         'port': [
             f'agent NET_PACKET_RATE_KILOPACKET_PER_SEC:10, {cells}, compute0 DISK_GB:10,'
@@ -86,20 +85,12 @@ def test_a_compute_node_and_a_scheduler(python: str, configuration: pathlib.Path
         'claimed again': True,
         'held again': {'compute1': cell | disk},
         'released': True,
-        'cell used in the end': cell,
-        'typed': 204,
-        'type': 'INSTANCE',
+        'migration in the end': {},
     }
 
 
 @pytest.mark.parametrize(
-    ('configuration', 'verdict'),
-    [('1.39', 'Success'), ('1.36', 'Success'), ('1.29', 'Failure')],
-    indirect=['configuration'],
+    ('configuration', 'verdict'), [('1.36', 'Success'), ('1.29', 'Failure')], indirect=['configuration']
 )
 def test_the_upgrade_check_of_nova(python: str, configuration: pathlib.Path, verdict: str) -> None:
-    told = run(python, str(configuration), 'check')
-    assert told['result'] == verdict
-    if verdict == 'Failure':
-        assert '1.36' in told['details']
-        assert '1.29' in told['details']
+    assert run(python, str(configuration), 'check') == verdict
