@@ -1,6 +1,6 @@
 """What the compute service asks of placement, made with its own report client. Runs in an environment that has nova.
 
-Arguments: the configuration file of nova, and ``walk`` or ``check``. Prints the result as JSON. A walk has the result of
+Arguments: the configuration file of nova, and ``walk`` or ``check``. Prints JSON. A walk has the result of
 each step of a compute node or a scheduler: it creates a tree, claims for an instance, moves inventory in use to new
 NUMA cells, asks for ports with a guaranteed bandwidth, and moves the instance to another host.
 """
