@@ -18,7 +18,7 @@ import yaml
 from gabbi import case, handlers, suitemaker
 from gabbi.handlers import jsonhandler
 
-from tests.support import applications, error_details
+from tests.support import applications, documented, error_details
 
 ROOT = pathlib.Path(__file__).parents[2] / 'gabbits'
 HOST = 'placement.example.com'
@@ -92,8 +92,7 @@ class Suite:
         """
         path = environ['PATH_INFO'].removeprefix(environ['SCRIPT_NAME'])
         environ['PATH_INFO'] = path.encode('utf-8').decode('latin-1')
-        answer: Iterable[bytes] = self.app(environ, start_response)
-        return answer
+        return documented.checked(self.app, environ, start_response)
 
     def run(self, index: int) -> unittest.TestResult:
         """Send request ``index``, and first those before it that no selected test has sent; check errors in general."""
