@@ -49,12 +49,12 @@ def test_roles_and_scopes_decide(
     url: str, keystone: identity.Keystone, user: str, system: bool, statuses: list[int]
 ) -> None:
     """A reader sees the usages of its project. test_policy_callers.py has all rules."""
-    token, own = keystone.token(user, system=system), keystone.project_id(user)
+    token, project = keystone.token(user, system=system), keystone.project_id(user)
     other = keystone.project_id('nova' if user == 'admin' else 'admin')
     requests = [
         ('GET', '/resource_providers'),
         ('POST', '/resource_providers'),
-        ('GET', f'/usages?project_id={own}'),
+        ('GET', f'/usages?project_id={project}'),
         ('GET', f'/usages?project_id={other}'),
     ]
     assert [_send_request(url, *request, token).status_code for request in requests] == statuses

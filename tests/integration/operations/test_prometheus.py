@@ -141,7 +141,7 @@ def test_the_variables_of_the_dashboard_have_values(prometheus: Prometheus) -> N
             assert match, variable
             series = prometheus.query(match[1])
             assert series
-            assert all(one['metric'][match[2]] for one in series)
+            assert all(sample['metric'][match[2]] for sample in series)
 
 
 def test_no_rule_fails_and_only_the_alert_about_the_traffic_is_raised(prometheus: Prometheus) -> None:
