@@ -16,6 +16,7 @@ from tests.support.http_client import claim_body, create_provider, demand
 
 CLASS = 'CUSTOM_CLASS'
 TRAIT = 'CUSTOM_TRAIT'
+TOTAL = {'total': 9}
 
 
 def day(number: int) -> dt.datetime:
@@ -157,7 +158,8 @@ def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
 @pytest.mark.parametrize(
     ('below', 'body'),
     [
-        ('/inventories', {'inventories': {'VCPU': {'total': 9}}, 'resource_provider_generation': 2}),
+        # One inventory is kept, one removed, one added.
+        ('/inventories', {'inventories': {'VCPU': TOTAL, 'MEMORY_MB': TOTAL}, 'resource_provider_generation': 2}),
         ('/traits', {'traits': [], 'resource_provider_generation': 2}),
         ('', {'name': 'renamed'}),
     ],
