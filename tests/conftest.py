@@ -80,13 +80,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     stages.deselect_unrequested(config, items)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test whose group xdist has not put behind its name, because it would run the group in any process."""
-    grouped = item.get_closest_marker('xdist_group') and getattr(item.config.option, 'loadgroup', False)
-    if grouped and '@' not in item.nodeid.rpartition(']')[2]:
-        pytest.fail(f'pytest-xdist does not group tests with pytest {pytest.__version__}')
-
-
 @pytest.fixture(scope='session', autouse=True)
 def watch() -> Iterator[log_watch.Watch]:
     """Checks what every transaction of this process changes, and whether it is recorded in the change log."""

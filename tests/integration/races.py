@@ -412,7 +412,7 @@ def no_claim_is_written_by_halves(opened: Sequence[Database]) -> None:
     assert len(accepted) > 100
 
 
-def all_came_up(database_urls: Iterable[str], directory: pathlib.Path) -> None:
+def all_came_up(database_urls: Iterable[str | sa.URL], directory: pathlib.Path) -> None:
     """Servers that start at once on an empty database, one for each URL, become ready with the same standard names."""
     started = [servers.launch(url, directory, workers=1, threads=2, metrics=False) for url in database_urls]
     traits, classes = set(), set()

@@ -50,7 +50,7 @@ def fleet_of_servers(
 ) -> Iterator[list[servers.Server]]:
     """A server with two workers on each node; the first has created the schema before the others start."""
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
-    first, *follower_urls = (url.render_as_string(hide_password=False) for url in node_urls)
+    first, *follower_urls = node_urls
     with servers.serving(first, directory, environment=SETTINGS) as leader:
         followers = [servers.launch(url, directory, environment=SETTINGS) for url in follower_urls]
         with servers.ready(*followers):
@@ -120,7 +120,7 @@ def test_history_with_a_node_and_workers_killed(
         for server in fleet_of_servers:
             os.kill(server.workers()[0], signal.SIGKILL)
             load.wait_for_accepted(101, since=time.monotonic())
-    check.assert_none(load, [url.render_as_string(hide_password=False) for url in node_urls], interrupted=True)
+    check.assert_none(load, node_urls, interrupted=True)
 
 
 def _wait_until_it_writes(url: str) -> None:

@@ -46,7 +46,7 @@ def test_a_planned_switchover_does_not_wait_for_claims(group: mysql.Cluster, tmp
                 if client.request('PUT', f'/allocations/{consumer}', races.claim([host], None)).status == 204:
                     accepted.append(consumer)
 
-    with databases.fresh(sa.make_url(group.node(1).url())) as url, servers.serving(_text(url), tmp_path) as server:
+    with databases.fresh(sa.make_url(group.node(1).url())) as url, servers.serving(url, tmp_path) as server:
         with contextlib.closing(Client([server.url], token='admin')) as client:
             host = races.provider(client, 1_000_000)
         with futures.ThreadPoolExecutor(8) as threads:
@@ -87,8 +87,8 @@ def urls(primaries: list[nodes.Node]) -> Iterator[list[sa.URL]]:
 def services(urls: list[sa.URL], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """The URLs of a service on each member."""
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
-    with servers.serving(_text(urls[0]), directory) as first:
-        followers = [servers.launch(_text(url), directory) for url in urls[1:]]
+    with servers.serving(urls[0], directory) as first:
+        followers = [servers.launch(url, directory) for url in urls[1:]]
         with servers.ready(*followers):
             yield [server.url for server in (first, *followers)]
 
@@ -105,7 +105,3 @@ def test_searching_on_one_primary_what_was_written_on_another(services: list[str
 def test_no_claim_is_written_by_halves(urls: list[sa.URL]) -> None:
     with contextlib.ExitStack() as stack:
         races.no_claim_is_written_by_halves([stack.enter_context(applications.database(url)) for url in urls])
-
-
-def _text(url: sa.URL) -> str:
-    return url.render_as_string(hide_password=False)

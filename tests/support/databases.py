@@ -12,8 +12,10 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-POSTGRESQL_URL = 'postgresql+psycopg://postgres@127.0.0.1/postgres'
-MARIADB_URL = 'mysql+pymysql://root@127.0.0.1/'
+_LOCAL = {
+    'postgresql': 'postgresql+psycopg://postgres@127.0.0.1/postgres',
+    'mariadb': 'mysql+pymysql://root@127.0.0.1/',
+}
 
 #: Variable of the environment that is set while the tests of MariaDB run on MySQL (``pytest -m mysql``).
 ON_MYSQL = 'PLACEMENT_TEST_ON_MYSQL'
@@ -91,10 +93,7 @@ ON_MARIADB = on(defaults()[1])
 
 def server_url(server: str, driver: str | None = None) -> sa.URL:
     """The administrator's URL of ``postgresql`` or ``mariadb``, from the environment or the local one."""
-    if server == 'postgresql':
-        url = sa.make_url(os.environ.get('PLACEMENT_TEST_POSTGRESQL_URL', POSTGRESQL_URL))
-    else:
-        url = sa.make_url(os.environ.get('PLACEMENT_TEST_MARIADB_URL', MARIADB_URL))
+    url = sa.make_url(os.environ.get(f'PLACEMENT_TEST_{server.upper()}_URL', _LOCAL[server]))
     return url.set(drivername=driver) if driver else url
 
 

@@ -7,7 +7,6 @@ import dataclasses
 import http.client
 import os
 import pathlib
-import re
 import signal
 import socket
 import subprocess
@@ -15,6 +14,8 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import sqlalchemy as sa
 
 from placement.conf.options import MAX_MICROVERSIONS
 from tests.support import raw_http
@@ -97,25 +98,18 @@ class Server:
 
     def exporter(self) -> int | None:
         """The process id of the exporter, None while it does not run."""
-        exporters = [pid for pid in children(self.process.pid) if 'exporter' in _command_line(pid)]
-        return exporters[0] if exporters else None
-
-    def retries(self) -> int:
-        """The number of retried transactions of all workers since the start."""
-        with urllib.request.urlopen(self.metrics_url, timeout=SECONDS) as answer:
-            text = answer.read().decode()
-        return int(sum(float(value) for value in re.findall(r'^\w*retries_total(?:{.*})? (\S+)$', text, re.MULTILINE)))
+        return next((pid for pid in children(self.process.pid) if 'exporter' in _command_line(pid)), None)
 
     def wait_for_line(self, text: str) -> None:
         """Return when the log has a line with ``text``."""
         wait_until(lambda: text in self.log.read_text(), self.tail)
 
-    def tail(self, lines: int = 40) -> str:
-        """The end of the log."""
-        return '\n'.join(self.log.read_text(errors='replace').splitlines()[-lines:])
+    def tail(self) -> str:
+        """The last lines of the log."""
+        return '\n'.join(self.log.read_text(errors='replace').splitlines()[-40:])
 
-    def stop(self) -> int:
-        """Stop it, and return its status. Raises ServerError when it has to be killed.
+    def stop(self) -> None:
+        """Stop it. Raises ServerError if it ends with an error, or has to be killed.
 
         The end of the log is printed, so pytest shows it if the test fails that stops the server.
         """
@@ -123,11 +117,13 @@ class Server:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            return self.process.wait(SECONDS)
+            status = self.process.wait(SECONDS)
         except subprocess.TimeoutExpired:
             raise ServerError(f'{self.process.args!r} did not stop within {SECONDS} s:\n{self.tail()}') from None
         finally:
             self.kill()
+        if status:
+            raise ServerError(f'{self.process.args!r} ended with {status}:\n{self.tail()}')
 
     def kill(self) -> None:
         """End all its processes at once, also those that it has left behind."""
@@ -136,22 +132,18 @@ class Server:
         self.process.wait()
 
 
-def stop(server: Server) -> None:
-    """Stop a server. Raises ServerError if it ends with an error."""
-    if status := server.stop():
-        raise ServerError(f'{server.process.args!r} ended with {status}:\n{server.tail()}')
-
-
 def clean_environ(**extra: str) -> dict[str, str]:
     """The variables of this process without any ``OS_*``, plus ``extra``."""
     return {name: value for name, value in os.environ.items() if not name.startswith('OS_')} | extra
 
 
-def settings(database_url: str, directory: pathlib.Path) -> dict[str, str]:
+def settings(database_url: str | sa.URL, directory: pathlib.Path) -> dict[str, str]:
     """The variables with which the service uses a database, ``noauth2`` and every microversion.
 
     :param directory: may have a ``placement.conf``, whose other options apply.
     """
+    if isinstance(database_url, sa.URL):
+        database_url = database_url.render_as_string(hide_password=False)
     return {
         'OS_PLACEMENT_CONFIG_DIR': str(directory),
         'OS_PLACEMENT_DATABASE__CONNECTION': database_url,
@@ -206,7 +198,7 @@ def start_api(
 
 
 def launch(
-    database_url: str,
+    database_url: str | sa.URL,
     directory: pathlib.Path,
     *,
     workers: int = 2,
@@ -228,7 +220,7 @@ def launch(
 
 
 @contextlib.contextmanager
-def serving(database_url: str, directory: pathlib.Path, **options: Any) -> Iterator[Server]:
+def serving(database_url: str | sa.URL, directory: pathlib.Path, **options: Any) -> Iterator[Server]:
     """A ready server that ``launch`` started, stopped at the end. Its metrics take another process."""
     server = launch(database_url, directory, **options)
     with ready(server):
@@ -243,7 +235,7 @@ def ready(*started: Server) -> Iterator[Server]:
     """
     with contextlib.ExitStack() as stack:
         for server in started:
-            stack.callback(stop, server)
+            stack.callback(server.stop)
         for server in started:
             server.wait_until_ready()
         yield started[0]
@@ -257,7 +249,8 @@ def running(command: Sequence[str], url: str, log: pathlib.Path, environ: Mappin
         server.wait_until_ready()
         yield server
     finally:
-        server.stop()
+        with contextlib.suppress(ServerError):
+            server.stop()
 
 
 def free_port() -> int:

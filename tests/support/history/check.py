@@ -31,8 +31,8 @@ from tests.support.history.state import ClaimWrite, Consumer
 _NO_FAULTS = {'over_committed'}
 
 
-def violations(load: Load, databases: Sequence[str] = ()) -> list[str]:
-    """Every violation of a load that was stopped, and in the tables at each of ``databases`` (SQLAlchemy URLs).
+def violations(load: Load, databases: Sequence[applications.Place] = ()) -> list[str]:
+    """Every violation of a load that was stopped, and in the tables at each of ``databases``.
 
     Requests of unknown outcome get a second to end.
     """
@@ -55,7 +55,7 @@ def violations(load: Load, databases: Sequence[str] = ()) -> list[str]:
     ]
 
 
-def assert_none(load: Load, databases: Sequence[str], *, interrupted: bool = False) -> None:
+def assert_none(load: Load, databases: Sequence[applications.Place], *, interrupted: bool = False) -> None:
     """Every answer to a load that was stopped, and its end, is right.
 
     :param interrupted: whether requests may have been cut off, so that nobody knows what became of them.
@@ -161,7 +161,7 @@ def link_problems(links: Mapping[str, tuple[str | None, str]]) -> list[str]:
     return problems
 
 
-def _tables(url: str) -> list[str]:
+def _tables(url: applications.Place) -> list[str]:
     with applications.database(url) as db:
         conf = applications.options(url)
         findings = [finding for kind in audit.CHECKS for finding in audit.find(db, conf, kind)]
