@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import random
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from placement.db import change_log
 from tests.support import corruption
 from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.cache_equality import assert_same, compare
-from tests.support.cache_histories import KINDS, History, Universe, sender
+from tests.support.cache_histories import History, Universe, sender
 from tests.support.fixtures import PointCommandsAt
 
 STEPS = 150
@@ -84,21 +83,6 @@ def test_a_snapshot_stays_as_it_was_when_others_are_made_of_it(app: Any) -> None
         assert_same(snapshot, same_time)
         list(later.providers())
         assert_same(snapshot, same_time)
-
-
-def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None:
-    """The tests above need histories in which every kind of request succeeds and fails."""
-    counts: collections.Counter[tuple[str, bool]] = collections.Counter()
-    for seed in range(2):
-        history = History(sender(app), Universe(seed), seed)
-        history.populate()
-        for _ in range(400):
-            history.step()
-        counts += history.answers
-        assert history.errors == []
-    assert {kind for kind, accepted in counts if accepted} == set(KINDS)
-    # Some kinds are never rejected, such as an empty set of traits; but most are at times.
-    assert len({kind for kind, accepted in counts if not accepted}) >= len(KINDS) - 3
 
 
 @pytest.mark.parametrize('name', [name for name, planted in corruption.ALL.items() if planted.after])

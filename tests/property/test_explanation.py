@@ -8,7 +8,6 @@ from dataclasses import replace
 import orjson
 from hypothesis import event, given
 
-from placement.ops.explain.blockers import CauseKind
 from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.rules import Kind, Rule
 from placement.ops.explain.sentences import explanation_document, rule_text, what_if_text
@@ -17,9 +16,6 @@ from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import RP, Group, Oracle, Query, record
 from tests.support.search.random_queries import queries
 from tests.support.search.topologies import TRAITS, request_of, thorough, tight_topologies, topologies
-
-#: The causes of rules that some providers satisfy.
-TOGETHER = {CauseKind.NOT_TOGETHER, CauseKind.ROOTS_NOT_TOGETHER}
 
 
 def explained(topology: list[RP], query: Query) -> Explanation:
@@ -101,7 +97,6 @@ def check(topology: list[RP], query: Query) -> Explanation:
             assert what_if.candidates == possible, what_if
     if not result.candidates:
         check_blocking_rules(topology, query, result)
-        check_blockers(topology, query, result)
         check_near_misses(topology, query, result)
     return result
 
@@ -116,72 +111,6 @@ def check_blocking_rules(topology: list[RP], query: Query, result: Explanation) 
             fewer = without(query, [other for other in result.blocking_rules if other is not rule])
             assert fewer is not None
             assert not Oracle(topology).candidates(fewer), rule
-
-
-def check_blockers(topology: list[RP], query: Query, result: Explanation) -> None:
-    """No provider that meets everything else, in a tree that has candidates otherwise, meets the rule."""
-    oracle = Oracle(topology)
-    for blocker in result.blockers:
-        other_rules = (
-            [rule for rule in result.blocking_rules if rule != blocker.rule]
-            if blocker.rule in result.blocking_rules
-            else []
-        )
-        base = without(query, other_rules) if other_rules else query
-        if base is None or {cause.kind for cause in blocker.causes} & TOGETHER:
-            continue
-        event(f'blocker: {blocker.rule.kind.value}')
-        if blocker.rule.kind is Kind.ROOT_REQUIRED:
-            roots = _with_candidates(oracle, without(base, [blocker.rule]))
-            [cause] = blocker.causes
-            if cause.kind is CauseKind.ROOTS_REJECTED:
-                assert not any(oracle.is_anchor(root, base) for root in roots)
-            continue
-        blocked = next(group for group in base.groups if group.number in blocker.rule.suffixes)
-        other = copy.deepcopy(blocked)
-        _edit(other, blocker.rule)
-        roots = _with_candidates(oracle, without(base, [blocker.rule]))
-        for root in (root for root in roots if oracle.is_anchor(root, base)):
-            for name in {*oracle.tree(root), *oracle.reaching(root)}:
-                if _satisfies(oracle, name, root, other, blocker.rule):
-                    assert not _satisfies(oracle, name, root, blocked, blocker.rule), (name, blocker)
-
-
-def _with_candidates(oracle: Oracle, query: Query | None) -> set[str]:
-    """The roots of the trees in which a query has candidates; all for an empty query."""
-    roots = {oracle.root(name) for name in oracle.rps}
-    if query is None:
-        return roots
-    return {root for root in roots if any(True for _ in oracle.entries_in_tree(query, root))}
-
-
-def _satisfies(oracle: Oracle, name: str, root: str, group: Group, rule: Rule) -> bool:
-    """Whether a provider can serve a group, or for the unnumbered group a class of it, as far as ``rule`` goes."""
-    provider = oracle.rps[name]
-    judged = [name] if group.number or name not in oracle.tree(root) else [name, root]
-    if group.forbidden & provider.traits or not any(oracle.inside(member, group.member_of) for member in judged):
-        return False
-    if not oracle.outside(name, group) or not oracle.there(name, group):
-        return False
-    if not group.number and not oracle.outside(root, group):
-        return False
-    if not group.number and group.in_tree and name not in oracle.tree(root):
-        return False
-    if group.number:
-        return oracle.traits_satisfy(provider.traits, group) and all(
-            oracle.can_allocate(name, *resource) for resource in group.resources.items()
-        )
-    if rule.kind is Kind.RESOURCES:
-        resource_class = rule.subject.split(':')[0]
-        return resource_class not in group.resources or oracle.can_allocate(
-            name, resource_class, group.resources[resource_class]
-        )
-    if rule.kind is Kind.REQUIRED:
-        traits = set(rule.subject.removeprefix('in:').split(','))
-        wanted_still = traits in group.any_of or (traits <= group.required and len(traits) == 1)
-        if wanted_still and not traits & provider.traits:
-            return False
-    return any(oracle.can_allocate(name, *resource) for resource in group.resources.items())
 
 
 def check_near_misses(topology: list[RP], query: Query, result: Explanation) -> None:

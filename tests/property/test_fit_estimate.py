@@ -79,15 +79,6 @@ def test_a_count_that_stops_early_is_incomplete() -> None:
     assert dataclasses.astuple(estimate_fit(state, size, 3)) == (4, False, 0)
 
 
-def test_a_placement_takes_all_its_amounts() -> None:
-    topology = [
-        RP('disk', inventory={'DISK_GB': record(100)}, traits={SHARES}, aggregates={'a'}),
-        RP('host', inventory={'MEMORY_MB': record(3), 'VCPU': record(10)}, aggregates={'a'}),
-    ]
-    size = Size({'VCPU': 1, 'MEMORY_MB': 1, 'DISK_GB': 1})
-    assert dataclasses.astuple(estimate_fit(snapshot_of(topology), size, 100)) == (3, True, 0)
-
-
 def test_required_traits_restrict_the_providers_that_are_counted() -> None:
     topology = [
         RP('root'),

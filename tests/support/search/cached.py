@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 
 from placement.cache.providers import Provider
 from placement.cache.snapshot import PROVIDERS_PER_PARTITION, KnownNames, Snapshot
@@ -17,22 +16,18 @@ from placement.search.search_units import CandidateSet, SearchUnit
 from tests.support.search.oracle import RP, SHARES, Body, Entry, Query
 from tests.support.search.topologies import CLASSES, TRAITS, request_of, root_of
 
-CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
-NAMES = KnownNames({number: name for name, number in CLASS_IDS.items()}, frozenset([*TRAITS, SHARES]))
-NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-
 
 def snapshot_of(topology: list[RP], size: int = PROVIDERS_PER_PARTITION) -> Snapshot:
     """The snapshot of a topology, with the classes and traits of the topology and of the generated queries."""
-    classes = dict.fromkeys([*CLASSES, *(name for rp in topology for name in rp.inventory)])
-    class_ids = {name: number for number, name in enumerate(classes)}
+    classes = list(dict.fromkeys([*CLASSES, *(name for rp in topology for name in rp.inventory)]))
     traits = frozenset([*TRAITS, SHARES]).union(*(rp.traits for rp in topology))
     names = KnownNames(dict(enumerate(classes)), traits)
-    return Snapshot.build(names, records_of(topology, class_ids=class_ids), size)
+    return Snapshot.build(names, records_of(topology, classes), size)
 
 
-def records_of(topology: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[Provider]:
-    """The records of a topology; the provider at index n has the id n + 1."""
+def records_of(topology: list[RP], classes: Sequence[str] = CLASSES) -> list[Provider]:
+    """The records of a topology, with inventories in the order of ``classes``; that at index n has the id n + 1."""
+    class_ids = {name: number for number, name in enumerate(classes)}
     ids = {rp.name: number for number, rp in enumerate(topology, start=1)}
     parents = {rp.name: rp.parent for rp in topology}
     return [
@@ -40,12 +35,10 @@ def records_of(topology: list[RP], generation: int = 0, class_ids: Mapping[str, 
             id=ids[rp.name],
             uuid=f'uuid of {rp.name}',
             name=rp.name,
-            generation=generation,
             parent_id=ids[rp.parent] if rp.parent else None,
             root_id=ids[root_of(rp.name, parents)],
             parent_provider_uuid=f'uuid of {rp.parent}' if rp.parent else None,
             root_provider_uuid=f'uuid of {root_of(rp.name, parents)}',
-            modified=NOW,
             inventories={
                 name: InventoryRecord(**values)
                 for name, values in sorted(rp.inventory.items(), key=lambda item: class_ids[item[0]])

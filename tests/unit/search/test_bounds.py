@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from placement import conf as placement_conf
 from placement.search import budget as budgets
-from placement.search.assignments import find_candidate_sets, with_streams
 from placement.search.budget import Limit, SearchBudget
-from placement.search.prefilter import Prefilter
-from placement.search.search_units import Amounts, CandidateSet, SearchUnit
+from placement.search.search_units import Amounts, CandidateSet
 from placement.search.selection import ResponseSize, select
 from tests.support.search import hard
-from tests.support.search.cached import find as find_bodies
-from tests.support.search.cached import search, single_trees, snapshot_of
+from tests.support.search.cached import search, snapshot_of
 from tests.support.search.hard import Case
-from tests.support.search.oracle import Oracle
 from tests.support.search.topologies import request_of
 
 
@@ -64,12 +60,6 @@ def test_traits_that_encode_a_formula_are_decided_within_the_bounds(variables: i
     candidates = find(hard.satisfiability(variables, clauses, seed), budget)
     assert budget.reached == set()
     assert bool(candidates) == (clauses == 3 * variables)
-
-
-@pytest.mark.parametrize('clauses', [20, 38, 60])
-def test_formulas_are_decided_like_the_oracle(clauses: int) -> None:
-    topology, query = hard.satisfiability(9, clauses, seed=1)
-    assert set(find_bodies(snapshot_of(topology), query)) == Oracle(topology).candidates(query)
 
 
 def test_isolated_groups_with_few_suitable_providers_are_decided() -> None:
@@ -120,43 +110,11 @@ def test_a_search_that_explains_another_one_takes_a_tenth_of_its_steps(name: str
     assert 1 <= budget.steps_taken / (options[option] // 10) < 1.2
 
 
-def test_a_tree_without_candidates_is_abandoned_at_its_bound() -> None:
-    budget = SearchBudget(max_tree_steps=5_000)
-    assert find(hard.packing(0, classes=3), budget) == []
-    assert budget.reached == {Limit.TREE_STEPS}
-    assert budget.steps_taken < 10_000
-
-
 def test_a_tree_that_keeps_yielding_candidates_is_not_abandoned() -> None:
     budget = SearchBudget(max_tree_steps=500)
     assert len(find(hard.wide(12), budget)) == 2**12
     assert budget.reached == set()
     assert budget.steps_taken > 10 * 500
-
-
-def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
-    topology, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 20)
-    prefilter = Prefilter.for_request(snapshot_of(topology), request_of(query))
-    pulled = 0
-
-    def watched() -> Iterator[SearchUnit]:
-        nonlocal pulled
-        for unit in single_trees(prefilter.search_units()):
-            pulled += 1
-            yield unit
-
-    assert list(find_candidate_sets(watched(), prefilter.compiled, SearchBudget(max_steps=10_000))) == []
-    assert pulled < 10
-
-
-def test_a_stream_holds_two_assignments_at_a_time() -> None:
-    topology, query = hard.wide(8)
-    prefilter = Prefilter.for_request(snapshot_of(topology), request_of(query))
-    [(_, stream)] = with_streams(prefilter.search_units(), prefilter.compiled, SearchBudget())
-    for index in range(2**8):
-        assert stream.find(index)
-        assert len(stream.assignments) <= 2
-    assert not stream.find(2**8)
 
 
 def test_hard_trees_do_not_hide_easy_ones() -> None:

@@ -47,37 +47,11 @@ def test_round_robin_takes_turns_and_drops_exhausted_streams() -> None:
     assert in_order(round_robin(streams)) == [('a', 1), ('c', 1), ('d', 1), ('a', 2), ('d', 2), ('a', 3)]
 
 
-def test_slow_streams_come_last_in_their_round() -> None:
-    slow = stream_of(0, 1, 0, 0, 0, 2, 0)
-    streams = [slow, stream_of(1, 2, 3), stream_of(0), slow, stream_of(1, 0, 0, 2)]
-    order = in_order(round_robin(zip(units('abcde'), streams, strict=True)))
-    # When the stream advances for the fourth search unit, it has also found what the first search unit needs.
-    assert order[:5] == [('b', 1), ('d', 1), ('e', 1), ('a', 1), ('b', 2)]
-    assert sorted(order[5:8]) == [('a', 2), ('d', 2), ('e', 2)]
-    assert order[8:] == [('b', 3)]
-
-
 def test_a_search_that_has_ended_releases_its_memory_before_the_next_round() -> None:
     streams = [stream_of(1), stream_of(1)]
     candidates = round_robin(zip(units('ab'), streams, strict=True))
     assert in_order(itertools.islice(candidates, 2)) == [('a', 1), ('b', 1)]
     assert [stream.ended for stream in streams] == [True, False]
-
-
-def test_no_more_is_pulled_than_is_needed() -> None:
-    pulled: Counter[str | None] = Counter()
-
-    def assignments(name: str | None) -> Iterator[Assignment]:
-        for amount in range(1, 1000):
-            pulled[name] += 1
-            yield Assignment(((0, 'VCPU', amount),), sharing_only=False)
-
-    streams = ((unit, AssignmentStream(assignments(unit.tree[0].name))) for unit in units('abcdefgh'))
-    candidates = round_robin(streams)
-    assert len(list(itertools.islice(candidates, 3))) == 3
-    assert pulled == {'a': 2, 'b': 2, 'c': 1}
-    assert len(list(itertools.islice(candidates, 797))) == 797
-    assert max(pulled.values()) <= 101
 
 
 # Symmetry and dead ends -------------------------------------------------------------------------------------------
@@ -202,18 +176,6 @@ ONE = {'VGPU': 1}
 def test_equal_amounts_are_one_candidate_however_they_are_assigned(topology: list[RP], query: Query) -> None:
     topology = [rp('root'), *topology]
     assert_candidates(find(snapshot_of(topology), query), Oracle(topology).candidates(query))
-
-
-@pytest.mark.parametrize('minor', [28, 29])
-def test_summaries_of_sharing_providers_are_in_the_same_order_in_each_process(minor: int) -> None:
-    topology = [
-        rp('host', aggregates='all', VCPU=1),
-        *(rp(f'pool{number}', aggregates='all', shares=True, DISK_GB=1) for number in range(30)),
-    ]
-    query = Query([Group('', {'VCPU': 1, 'DISK_GB': 1})], minor=minor)
-    candidates = find_candidates(snapshot_of(topology, size=1), request_of(query), SearchBudget())
-    shown = [partition.providers[0].name for partition in candidates.providers()]
-    assert shown == [provider.name for provider in topology]
 
 
 # Samples ----------------------------------------------------------------------------------------------------------

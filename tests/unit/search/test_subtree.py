@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from placement.search import find_candidates
-from placement.search.budget import Limit, SearchBudget, StepCounter
+from placement.search.budget import SearchBudget
 from placement.search.search_units import CandidateSet, SearchUnit
 from placement.search.solver import subtree
 from tests.support.search.cached import records_of, snapshot_of
@@ -54,25 +54,6 @@ def test_a_loop_of_parents_in_a_damaged_database_ends() -> None:
     root, a, b = records_of([rp('root'), rp('a', 'root'), rp('b', 'a')])
     a.parent_id = b.id
     assert len(subtree.positions_above(SearchUnit((root, a, b), ()))) == 3
-
-
-def test_options_outside_of_every_subtree_are_removed() -> None:
-    # 0 is the root of 1 and 2; 3 is below 1.
-    above = [0b1, 0b11, 0b101, 0b1011]
-    counter = StepCounter(SearchBudget())
-    domains: list[tuple[int, ...]] = [(1, 2), (3,)]
-    [condition] = subtree.narrow([[0, 1]], domains, above, counter) or []
-    assert (domains, condition.tops) == ([(1,), (3,)], 0b10)
-    # What one condition removes, another one has to do without.
-    assert subtree.narrow([[0, 1], [1, 2]], [(1,), (2, 3), (2,)], above, counter) is None
-
-
-def test_mappings_count_for_the_size_of_an_answer() -> None:
-    # The summaries of 7 providers, and 2 amounts and 2 mappings for each candidate.
-    topology = [rp('root'), *(rp(f'd{n}', 'root', VGPU=1) for n in range(6))]
-    budget = SearchBudget(max_size=7 + 4 * 5)
-    assert len(find(topology, devices_of([1, 1], 'isolate'), budget)) == 5
-    assert budget.reached == {Limit.RESPONSE_SIZE}
 
 
 PAIRS = [{f'_{a}', f'_{b}'} for a, b in itertools.combinations(range(20), 2)]
