@@ -49,7 +49,7 @@ def test_caches_equal_the_tables_while_writers_are_killed(pair: list[servers.Ser
     caches.stay_equal(pair, [db])
 
 
-@databases.ON_EACH
+@databases.EVERYWHERE
 def test_a_forked_child_has_connections_and_slots_of_its_own(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parent and child search and write at the same time after a fork. If they shared a connection, both would fail.
 
