@@ -151,6 +151,19 @@ def test_a_post_that_clears_a_consumer_without_allocations(service: Service) -> 
     assert usage(service, host) == (5 if statuses[0] == 204 else 1)
 
 
+def test_two_reshapes_of_one_provider(service: Service) -> None:
+    """Both send the generation that the provider has; one replaces the inventory, and the other gets a conflict."""
+    host = make_host(service)
+    bodies = [races.reshape({host: (1, {'VCPU': total})}) for total in (50, 60)]
+    with service.lock('placement_resource_providers', 'uuid', host):
+        responses = [service.begin_blocked('POST', '/reshaper', body, '1.30') for body in bodies]
+    statuses = [response.result().status_int for response in responses]
+    assert sorted(statuses) == [204, 409], texts(responses)
+    state = service.call('GET', f'/resource_providers/{host}/inventories').json
+    assert state['inventories']['VCPU']['total'] == (50, 60)[statuses.index(204)]
+    assert state['resource_provider_generation'] == 3
+
+
 # Trees -----------------------------------------------------------------------------------------------------
 
 #: The trees of each test: parents by name, in the order of the ids.
