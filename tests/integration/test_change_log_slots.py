@@ -329,7 +329,6 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
 @everywhere
 def test_two_processes_forced_onto_one_slot_at_once(db: Database, other: Database, providers: list[int]) -> None:
     """Again and again, while both write from several threads: nothing is lost, and no number is used twice."""
-
     written: list[int] = []
 
     def run(number: int) -> None:

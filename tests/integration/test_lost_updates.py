@@ -71,7 +71,6 @@ def claim(amounts: Mapping[str, int], generation: int | None, project: str = 'pr
 
 def leave_only_the_record(service: Service, consumers: list[str]) -> None:
     """Delete the allocations of the only consumers that have any, as another deployment may leave them."""
-
     listed = ', '.join(f"'{consumer}'" for consumer in consumers)
     corruption.plant(
         service.app.db.engine.url,

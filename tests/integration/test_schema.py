@@ -56,11 +56,15 @@ def create_first(engine: sa.Engine) -> None:
 
 
 @databases.ON_EACH
-def test_sync_creates_what_the_tables_declare(engine: sa.Engine) -> None:
-    for _ in range(2):
-        migration.sync(engine)
-        assert migration.recorded_revision(engine) == migration.head()
-        assert differences(engine) == []
+def test_sync_creates_what_the_tables_declare_and_leaves_one_revision(engine: sa.Engine) -> None:
+    migration.sync(engine)
+    assert differences(engine) == []
+    # On Galera a process may record 001 when another node's has made the schema and all upgrades.
+    corruption.plant(engine.url, f"INSERT INTO {migration.VERSION_TABLE} VALUES ('001')")
+    migration.check_revision(engine)
+    migration.sync(engine)
+    assert differences(engine) == []
+    assert corruption.column(engine.url, f'SELECT version_num FROM {migration.VERSION_TABLE}') == [migration.head()]
 
 
 @databases.ON_EACH
@@ -83,19 +87,6 @@ def test_an_interrupted_creation_is_finished_by_another_process(engine: sa.Engin
     assert differences(engine) == []
     last = tables.FIRST_CUSTOM_CLASS_ID - 1
     assert corruption.column(engine.url, 'SELECT last FROM placement_resource_class_sequence') == [last]
-
-
-@databases.ON_EACH
-def test_a_version_that_a_slower_node_recorded_late_is_removed(engine: sa.Engine) -> None:
-    """On Galera a process may record 001 when another node's has made the schema and all upgrades."""
-    migration.sync(engine)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"INSERT INTO {migration.VERSION_TABLE} VALUES ('001')")
-    migration.check_revision(engine)
-    migration.sync(engine)
-    with engine.connect() as connection:
-        recorded = connection.exec_driver_sql(f'SELECT version_num FROM {migration.VERSION_TABLE}').all()
-    assert [tuple(row) for row in recorded] == [(migration.head(),)]
 
 
 @databases.EVERYWHERE
