@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.support.history.client import Client, Reply, UnreachableError
 from tests.support.history.state import ABSENT, Allocations, ClaimWrite, Consumer, ProviderWrite, capacities_of
+from tests.support.http_client import claim_body
 from tests.support.waiting import wait_until
 
 #: Small, so that about a third of the claims do not fit; with reserved units and a ratio, to test the whole rule.
@@ -31,7 +32,6 @@ _TOTALS = range(8, 21)
 _ENOUGH = 6
 #: How often a caller moves to the next address, so that a server is used again after an outage.
 _WANDERLUST = 0.03
-_OWNER = {'project_id': 'history', 'user_id': 'history'}
 
 
 @dataclasses.dataclass
@@ -166,19 +166,19 @@ class _Caller:
             self._put(consumer, {})
 
     def _put(self, consumer: str, allocations: Allocations) -> None:
-        self._write('PUT', f'/allocations/{consumer}', {consumer: allocations}, lambda entries: entries[consumer])
+        self._write('PUT', f'/allocations/{consumer}', {consumer: allocations})
 
     def _post(self) -> None:
         """Several new consumers and an existing one in one request, with their providers in any order."""
         claims = {str(uuid.uuid4()): self._some_allocations() for _ in range(self._choose.randint(1, 3))}
         claims |= {consumer: self._some_allocations() for consumer in self._some_own()}
-        self._write('POST', '/allocations', claims, lambda entries: entries)
+        self._write('POST', '/allocations', claims)
 
     def _move(self) -> None:
         """Turn one consumer's allocations into another's."""
         for consumer in self._some_own():
             claims = {consumer: {}, str(uuid.uuid4()): self.own[consumer].allocations}
-            self._write('POST', '/allocations', claims, lambda entries: entries)
+            self._write('POST', '/allocations', claims)
 
     def _reshape(self) -> None:
         """Replace inventories, of which some may go away, and allocations of consumers, in one change."""
@@ -192,30 +192,28 @@ class _Caller:
             classes = self._choose.choice((('VCPU', 'MEMORY_MB'), ('VCPU', 'MEMORY_MB'), ('VCPU',), ()))
             records = self._some_records(classes)
             inventories[provider] = {'resource_provider_generation': generation, 'inventories': records}
-        body = {'inventories': inventories}
-        reply = self._write('POST', '/reshaper', claims, lambda entries: {**body, 'allocations': entries}, '1.30')
+        reply = self._write('POST', '/reshaper', claims, inventories)
         for provider, change in inventories.items():
             records, generation = change['inventories'], change['resource_provider_generation']
             self._changed(ProviderWrite(reply, provider, generation, capacities_of(records), 2 if records else 1))
 
     def _write(
-        self,
-        method: str,
-        path: str,
-        claims: Mapping[str, Allocations],
-        body: Callable[[Mapping[str, Any]], Any],
-        version: str = '1.29',
+        self, method: str, path: str, claims: Mapping[str, Allocations], inventories: Mapping[str, Any] | None = None
     ) -> Reply:
-        """Write own consumers with one request. Its body is made of the entry of each."""
+        """Write own consumers with one request, which is a reshape if it has inventories."""
         before = {consumer: self.own.get(consumer, ABSENT) for consumer in claims}
-        entries, after = {}, {}
-        for consumer, allocations in claims.items():
-            entries[consumer] = _entry(allocations, consumer_generation=before[consumer].generation or None)
-            after[consumer] = before[consumer].claims(allocations)
+        after = {consumer: before[consumer].claims(allocations) for consumer, allocations in claims.items()}
+        entries = {
+            consumer: claim_body(allocations, before[consumer].generation or None)
+            for consumer, allocations in claims.items()
+        }
+        body: Any = entries if method == 'POST' else next(iter(entries.values()))
+        if inventories:
+            body = {'inventories': inventories, 'allocations': entries}
         # The allocations that a request clears increment the generations of their providers, others that end do not.
         incremented = frozenset(p for c in claims for p in after[c].allocations or before[c].allocations)
-        reply = self._send(method, path, body(entries), version=version)
-        self._became(ClaimWrite(reply, before, after, incremented, is_reshape=path == '/reshaper'))
+        reply = self._send(method, path, body, version='1.30' if inventories else '1.29')
+        self._became(ClaimWrite(reply, before, after, incremented, is_reshape=bool(inventories)))
         return reply
 
     def _delete(self) -> None:
@@ -265,7 +263,7 @@ class _Caller:
         """With the generation that a GET shows, or with none."""
         consumer, generation, version = self._choose.choice(self._load.shared), None, '1.27'
         allocations = self._some_allocations()
-        body = _entry(allocations)
+        body = claim_body(allocations)
         if self._choose.random() < 0.7:
             reply = self._send('GET', f'/allocations/{consumer}')
             if not reply.accepted:
@@ -273,6 +271,8 @@ class _Caller:
             self._load.shared_reads.append((consumer, Consumer.from_body(reply.body)))
             generation, version = reply.body.get('consumer_generation', 0), '1.29'
             body['consumer_generation'] = generation or None
+        else:
+            del body['consumer_generation']
         reply = self._send('PUT', f'/allocations/{consumer}', body, version=version)
         after = {consumer: Consumer(0, allocations)}
         self._claimed(ClaimWrite(reply, None, after, frozenset(allocations), generation))
@@ -340,7 +340,3 @@ class _Caller:
 
     def _some_records(self, classes: Iterable[str]) -> dict[str, dict[str, Any]]:
         return {name: {**INVENTORIES[name], 'total': self._choose.choice(_TOTALS)} for name in classes}
-
-
-def _entry(allocations: Allocations, **members: object) -> dict[str, Any]:
-    return {'allocations': {p: {'resources': resources} for p, resources in allocations.items()}, **_OWNER, **members}
