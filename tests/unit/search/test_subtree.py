@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from placement.search import find_candidates
-from placement.search.budget import SearchBudget
+from placement.search.budget import Limit, SearchBudget
 from placement.search.search_units import CandidateSet, SearchUnit
 from placement.search.solver import subtree
 from tests.support.search.cached import records_of, snapshot_of
@@ -54,6 +54,14 @@ def test_a_loop_of_parents_in_a_damaged_database_ends() -> None:
     root, a, b = records_of([rp('root'), rp('a', 'root'), rp('b', 'a')])
     a.parent_id = b.id
     assert len(subtree.positions_above(SearchUnit((root, a, b), ()))) == 3
+
+
+def test_mappings_count_for_the_size_of_an_answer() -> None:
+    # The summaries of 7 providers, and 2 amounts and 2 mappings for each candidate.
+    topology = [rp('root'), *(rp(f'd{n}', 'root', VGPU=1) for n in range(6))]
+    budget = SearchBudget(max_size=7 + 4 * 5)
+    assert len(find(topology, devices_of([1, 1], 'isolate'), budget)) == 5
+    assert budget.reached == {Limit.RESPONSE_SIZE}
 
 
 PAIRS = [{f'_{a}', f'_{b}'} for a, b in itertools.combinations(range(20), 2)]
