@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import pathlib
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,12 +12,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.cache.refresh import ProviderCache
 from tests.integration import tcp_proxy
-from tests.support import applications, databases
-from tests.support.cache_equality import assert_same
-from tests.support.event_hooks import listening
+from tests.support import applications, databases, servers
 from tests.support.http_client import claim_body, create_provider, demand
+from tests.support.waiting import wait_until
 
 pytestmark = databases.on(*databases.defaults(), databases.mysqlclient())
 
@@ -104,26 +104,19 @@ def test_a_read_is_one_round_trip(watched: Watched, host: str, path: str) -> Non
     assert [watched.trips('GET', url) for _ in range(10)] == [1] * 10
 
 
-@pytest.mark.parametrize('claims', [1, 50])
-def test_a_refresh_reads_few_rows_whatever_the_number_of_claims(
-    database: sa.URL, watched: Watched, claims: int
-) -> None:
-    """The check, and in one statement the slots, the log, the providers and the inventories, joined to a row each."""
-    hosts = [watched.create_host(*CLASSES) for _ in range(claims)]
-    rows: list[int] = []
-
-    def count_rows(_connection: Any, cursor: Any, *_rest: Any) -> None:
-        rows.append(cursor.rowcount)
-
-    with applications.database(database) as db:
-        provider_cache = ProviderCache(db)
-        provider_cache.up_to_date()
-        for host in hosts:
-            watched.call('PUT', f'/allocations/{host}', claim([host], CLASSES))
-        with listening(db.engine, 'after_cursor_execute', count_rows):
-            provider_cache.up_to_date()
-        assert rows == [1, 4]
-        assert_same(provider_cache.up_to_date(), ProviderCache(db).up_to_date())
+def test_a_process_that_nobody_asks_checks_once_per_interval(database: sa.URL, tmp_path: pathlib.Path) -> None:
+    """By default every second, with one round trip. The master, which has loaded the cache, sends nothing."""
+    with (
+        tcp_proxy.before(database) as (proxy, through),
+        servers.serving(through, tmp_path, workers=1, metrics=False),
+    ):
+        # The second check comes after all that a start sends.
+        for _ in range(2):
+            started, trips = time.monotonic(), proxy.trips
+            wait_until(lambda trips=trips: proxy.trips > trips)  # type: ignore[misc]
+        before = proxy.trips
+        wait_until(lambda: proxy.trips >= before + 4)
+        assert time.monotonic() - started > 3
 
 
 @pytest.fixture
