@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import functools
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import httpx
@@ -69,13 +67,6 @@ def _install(part: str, home: pathlib.Path, packages: Sequence[str]) -> None:
         if ran.returncode:
             unavailable(part, f'{" ".join(command)} failed:\n{ran.stderr[-2000:]}')
     done.write_text(requirements)
-
-
-@contextlib.contextmanager
-def taken_port() -> Iterator[int]:
-    """A TCP port of the loopback interface that is taken while the block runs."""
-    with socket.create_server(('127.0.0.1', 0)) as listener:
-        yield int(listener.getsockname()[1])
 
 
 def run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str:

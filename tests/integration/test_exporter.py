@@ -124,12 +124,3 @@ def test_it_does_not_outlive_a_killed_service(tmp_path: pathlib.Path) -> None:
 
     wait_until(lambda: not is_answered(), server.tail)
     server.process.wait(SECONDS)
-
-
-def test_a_taken_port_is_reported_and_does_not_stop_the_service(tmp_path: pathlib.Path) -> None:
-    with services.taken_port() as port:
-        environment = {'OS_METRICS__BIND': f'127.0.0.1:{port}'}
-        url = f'sqlite:///{tmp_path}/placement.sqlite'
-        with servers.serving(url, tmp_path, metrics=False, environment=environment) as server:
-            wait_until(lambda: f'Cannot listen on 127.0.0.1:{port}' in server.log.read_text(), server.tail)
-            search(server, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import re
 import signal
@@ -95,24 +94,6 @@ def test_lines_have_one_format_with_the_id_of_the_request_and_nothing_that_its_h
     assert '] 2001:db8::7%20%22GET%20/forged%22%20status:%20200 "GET /traits" status: 200' in lines[0]
 
 
-@pytest.mark.parametrize('sent', [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: Server, sent: int) -> None:
-    """The signal arrives before the worker handles any itself; the master starts another one."""
-    for _ in range(3):
-        workers = _workers(service)
-        os.kill(workers[-1], signal.SIGTERM)
-        wait_until(lambda workers=workers: _workers(service)[-1] != workers[-1], pause=0.001)  # type: ignore[misc]
-        # It has not done anything but write that line.
-        just_forked = _workers(service)[-1]
-        os.kill(just_forked, sent)
-        service.wait_for_line(f'Worker exiting (pid: {just_forked})')
-    wait_until(service.answers)
-
-
-def _workers(service: Server) -> list[int]:
-    return [int(pid) for pid in re.findall(r'Booting worker with pid: (\d+)', service.log.read_text())]
-
-
 def test_the_data_can_be_in_another_directory_and_is_kept(tmp_path: pathlib.Path) -> None:
     database = tmp_path / 'my data?.sqlite'
     for status in (200, 409):
@@ -181,7 +162,7 @@ def test_a_unix_socket_is_for_the_user_and_the_group(tmp_path: pathlib.Path) -> 
     with servers.ready(servers.start_api(tmp_path, environ=environ, unix=True)) as service:
         path = pathlib.Path(service.socket_path or '')
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
-        wait_until(lambda: len(_workers(service)) == 2)
+        wait_until(lambda: len(service.workers()) == 2)
     text = service.log.read_text()
     release = re.escape(f'placement {metadata.version("placement")}, configuration: {tmp_path}/placement.conf, ')
     assert re.search(rf'INFO placement.cmd.api .*{release}ready on unix:{path}$', text, flags=re.MULTILINE), text

@@ -6,7 +6,6 @@ Those that need no special moment are in tests/property/test_idle_processes.py: 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -21,7 +20,7 @@ from placement.objects.resource_provider import ResourceProvider
 from tests.support import applications, databases, idle_processes, logs
 from tests.support.event_hooks import listening
 from tests.support.idle_processes import Process
-from tests.support.objects import claim, create_provider
+from tests.support.objects import create_provider
 from tests.support.waiting import wait_until
 from tools import galera
 
@@ -59,21 +58,6 @@ def rename(process: Process, name: str) -> None:
 
 def names(state: Snapshot) -> set[str | None]:
     return {provider.name for provider in state.providers()}
-
-
-@everywhere
-def test_the_time_of_a_change_of_usage(reader: Process) -> None:
-    """SQLite's own functions round a time to milliseconds."""
-    providers = tables.resource_providers
-
-    def work(tx: sa.Connection) -> None:
-        tx.execute(providers.update().values(generation=providers.c.generation + 1, updated_at=when))
-        change_log.record_usage(tx, tx.scalars(sa.select(providers.c.id)).all())
-
-    for microsecond in (0, 1, 999499, 999500, 999999):
-        when = dt.datetime(2026, 12, 31, 23, 59, 59, microsecond)
-        reader.db.write(work)
-        reader.check()
 
 
 @pytest.mark.parametrize('server', logs.SERVERS[2:])
@@ -157,31 +141,6 @@ def current_nodes(nodes: list[sa.URL]) -> list[sa.URL]:
 
 
 @pytest.mark.galera
-def test_a_node_that_lags(nodes: list[sa.URL]) -> None:
-    """It applies nothing for a while. Who has seen a newer state on another node keeps that, and goes on afterwards."""
-    ahead, lagging = Process(nodes[0]), Process(nodes[1])
-    create_provider(applications.administrator(ahead.db), 'host', VCPU=8)
-    ahead.check()
-    wait_until(lambda: names(lagging.provider_cache.up_to_date()) == {'host'})
-    with sa.create_engine(nodes[1], poolclass=sa.NullPool).connect() as connection:
-        connection.exec_driver_sql('FLUSH TABLES WITH READ LOCK')
-        rename(ahead, 'renamed')
-        state = ahead.search()
-        # Through a proxy in front of the nodes the next search reaches the other one.
-        ahead.provider_cache._db = lagging.db
-        for _ in range(3):
-            assert ahead.provider_cache.up_to_date() is state
-        assert names(lagging.search()) == {'host'}
-        connection.exec_driver_sql('UNLOCK TABLES')
-    wait_until(lambda: names(lagging.search()) == {'renamed'})
-    assert ahead.provider_cache.up_to_date() is state
-    rename(lagging, 'renamed again')
-    assert names(ahead.search()) == {'renamed again'}
-    ahead.stop()
-    lagging.stop()
-
-
-@pytest.mark.galera
 def test_a_late_commit_on_another_node_fails(nodes: list[sa.URL]) -> None:
     """The transaction counts as not committed, as another node wrote to its slot, although that saw no lock of it."""
     first, other = logs.opened(nodes[0]), logs.opened(nodes[1])
@@ -225,33 +184,5 @@ def test_nodes_that_take_slots_at_once(current_nodes: list[sa.URL]) -> None:
         list(threads.map(run, range(9)))
     after = dict(map(tuple, databases_of_nodes[0].fetch_all(sequences)))
     assert sorted(after[slot] - before.get(slot, 0) for slot in after if after[slot] != before.get(slot)) == [1] * 9
-    for database in databases_of_nodes:
-        database.dispose()
-
-
-@pytest.mark.galera
-def test_nodes_that_write_different_providers_do_not_collide(
-    current_nodes: list[sa.URL], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is no certification failure, since no two nodes write the same rows of the log."""
-    databases_of_nodes = [logs.opened(url) for url in current_nodes]
-    hosts = [create_provider(applications.administrator(databases_of_nodes[0]), VCPU=1000).uuid for _ in range(6)]
-
-    def claim_repeatedly(number: int) -> None:
-        context = applications.administrator(databases_of_nodes[number % 3])
-        for _ in range(100):
-            claim(context, {hosts[number]: {'VCPU': 1}})
-
-    # The owner of all claims is stored once.
-    claim(applications.administrator(databases_of_nodes[0]), {hosts[0]: {'VCPU': 1}})
-    retried: list[str] = []
-    for database in databases_of_nodes:
-        # Two nodes that take the same free slot do collide, so each takes those of its two threads before.
-        with database._slots.lease(), database._slots.lease():
-            pass
-        monkeypatch.setattr(database.metrics, 'transaction_retried', retried.append)
-    with futures.ThreadPoolExecutor(len(hosts)) as threads:
-        list(threads.map(claim_repeatedly, range(len(hosts))))
-    assert retried == []
     for database in databases_of_nodes:
         database.dispose()

@@ -83,13 +83,12 @@ class Busy(threading.Thread):
         self._url = url
         self.written = 0
         self.rejected: sa.exc.DBAPIError | None = None
-        self.stop = threading.Event()
 
     def run(self) -> None:
         """Claim; release when there is no room."""
         service = ForeignService(self._url)
         try:
-            while not self.stop.is_set() and self.rejected is None:
+            while self.rejected is None:
                 self._write(service)
         finally:
             service.close()
