@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -13,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import settings
 
-from tests.support import log_watch, stages
+from tests.support import log_watch
 
 # Some hundred processes are started: each would compile all modules of ours again if none kept what it compiled.
 os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
@@ -31,8 +32,17 @@ def _do_not_wait_for_the_disk(connection: Any, _record: object) -> None:
         connection.execute('PRAGMA synchronous = OFF')
 
 
+#: What a test may need, as markers of pytest (pyproject.toml): servers, programs or much time. It runs only when this
+#: is requested, whatever this machine has; then what is missing lets it fail.
+NEEDS = frozenset({'bench', 'postgresql', 'mariadb', 'mysql', 'galera', 'operations', 'page'})
+
 #: The largest number of examples for generated tests: ``pytest --hypothesis-profile thorough``.
 settings.register_profile('thorough')
+
+
+def _requested(config: pytest.Config) -> set[str]:
+    """What the tests of this run may need: the words in ``pytest -m``."""
+    return set(re.findall(r'(?<!\bnot )\b\w+', config.option.markexpr)) & NEEDS
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,9 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Processes of xdist, which start after this, get its URL through the environment.
     """
-    if 'mysql' not in stages.requested(config) or hasattr(config, 'workerinput'):
+    if 'mysql' not in _requested(config) or hasattr(config, 'workerinput'):
         return
-    if 'mariadb' in stages.requested(config):
+    if 'mariadb' in _requested(config):
         raise pytest.UsageError('One run cannot be on both MariaDB and MySQL: request one of them.')
     from tests.support import local_servers
 
@@ -51,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Say which tests do not run."""
-    missing = sorted(stages.NEEDS - stages.requested(config))
+    missing = sorted(NEEDS - _requested(config))
     return f'tests that need {", ".join(missing)} are not requested (pytest -m NAME)' if missing else None
 
 
@@ -66,18 +76,25 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     xdist reads the groups in ``pytest_collection_modifyitems``.
     """
     assert isinstance(item, pytest.Function)
-    stages.mark_for_mysql(item)
+    if item.get_closest_marker('mariadb'):
+        # With ``pytest -m mysql`` it runs on MySQL instead.
+        item.add_marker('mysql')
     if any(definitions[-1].scope == 'module' for definitions in item._fixtureinfo.name2fixturedefs.values()):
         values = item.callspec.params if hasattr(item, 'callspec') else {}
         parts = [getattr(values[name], 'name', '') for name in ('suite', 'setting') if name in values]
         item.add_marker(pytest.mark.xdist_group('-'.join([item.path.stem, *parts])))
 
 
-# After the hooks in directories of tests that need programs, which mark them.
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests that need what was not requested."""
-    stages.deselect_unrequested(config, items)
+    requested = _requested(config)
+    selected: list[pytest.Item] = []
+    deselected: list[pytest.Item] = []
+    for item in items:
+        needs = {mark.name for mark in item.iter_markers()} & NEEDS
+        (selected if not needs or needs & requested else deselected).append(item)
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = selected
 
 
 @pytest.fixture(scope='session', autouse=True)

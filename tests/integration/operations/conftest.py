@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Iterator
 
 import pytest
@@ -10,16 +9,12 @@ import pytest
 from tests.integration import services
 from tests.integration.operations import identity, machine
 from tests.support import keystone as local_keystone
-from tests.support.stages import mark_below
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this directory, which run only when they are requested. The first of them installs programs."""
-    directory = pathlib.Path(__file__).parent
-    mark_below(directory, items, 'operations')
-    for item in items:
-        if directory in item.path.parents:
-            item.add_marker(pytest.mark.timeout(2 * services.INSTALL_SECONDS))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test of this directory, which runs only when it is requested. The first of them installs programs."""
+    item.add_marker('operations')
+    item.add_marker(pytest.mark.timeout(2 * services.INSTALL_SECONDS))
 
 
 @pytest.fixture(scope='session')

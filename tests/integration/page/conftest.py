@@ -13,7 +13,6 @@ import pytest
 from tests.integration.page import browser, realistic_cloud
 from tests.support import applications, clouds, servers
 from tests.support.clouds import Cloud
-from tests.support.stages import mark_below
 
 CLOUDS: dict[str, Callable[[], Cloud]] = {
     'empty': Cloud,
@@ -26,9 +25,9 @@ LOG = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this directory, which run only when they are requested."""
-    mark_below(pathlib.Path(__file__).parent, items, 'page')
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test of this directory, which runs only when it is requested."""
+    item.add_marker('page')
 
 
 @pytest.fixture(scope='session')
