@@ -104,7 +104,8 @@ def test_an_outage_is_503_and_service_resumes(private_server: local_servers.Priv
         assert (reply.error['status'], reply.error['title']) == (503, 'Service Unavailable')
         assert 'SELECT' not in reply.error['detail']
     assert root.status == 200
-    wait_for_service(client, provider)
+    # Without any intervention.
+    wait_until(lambda: claim_one(client, provider).status == 204)
     assert [claim_one(client, provider).status for _ in range(40)] == [204] * 40
     for _ in range(10):
         client.close()
@@ -144,27 +145,6 @@ def test_an_outage_at_the_start_is_logged_once_with_its_reason(
         assert all(REASON[name] in line for line in outages), outages
         assert all('DatabaseUnavailable' not in line for line in outages + lines('The cache was not loaded')), outages
         assert not lines('Traceback')
-
-
-def wait_for_service(client: Client, provider: str) -> None:
-    """Return when a claim succeeds again, without any intervention."""
-    wait_until(lambda: claim_one(client, provider).status == 204)
-
-
-# Not on PostgreSQL, whose sessions are processes of their own and are not frozen with the server.
-@on('mariadb')
-def test_a_frozen_database_is_503_and_service_resumes(
-    private_server: local_servers.PrivateServer, client: Client
-) -> None:
-    """A server that keeps its connections but never responds, like one behind a broken network."""
-    provider = races.provider(client, 1000)
-    private_server.freeze()
-    try:
-        statuses = {claim_one(client, provider).status for _ in range(2)}
-    finally:
-        private_server.thaw()
-    assert statuses == {503}
-    wait_for_service(client, provider)
 
 
 @on('postgresql', 'mariadb')

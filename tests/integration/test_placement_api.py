@@ -50,10 +50,8 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield service
 
 
-def test_dev_prints_where_everything_is_and_no_warnings(dev: Server) -> None:
+def test_dev_prints_no_warnings(dev: Server) -> None:
     text = dev.log.read_text()
-    assert dev.url in text
-    assert str(dev.log.parent / 'placement-dev.sqlite') in text
     for word in ('Warning', 'WARNING', 'ERROR', 'Traceback', 'gunicorn'):
         assert word not in text
 
@@ -192,7 +190,6 @@ def test_without_authentication_it_listens_on_the_loopback_interface_only(tmp_pa
     [
         (['--bind', 'nowhere.invalid:1'], 'nowhere.invalid'),
         (['--bind', '127.0.0.1:http'], 'port'),
-        (['--bind', '127.0.0.1:99999'], '99999'),
         (['--database', 'x.sqlite'], '--dev'),
         (['--dev', '--bind', '127.0.0.1:0', '--database', 'missing/x.sqlite'], 'database'),
         (['--dev', '--config-file', 'placement.conf'], '--dev does not accept a configuration'),

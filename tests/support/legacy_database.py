@@ -41,22 +41,12 @@ CREATE TABLE resource_provider_aggregates (resource_provider_id INTEGER NOT NULL
 """
 
 _WORDS = {
-    'sqlite': {
-        'ID': 'id INTEGER NOT NULL PRIMARY KEY',
-        'SINGLE': 'FLOAT',
-        'TIMES': 'created_at DATETIME NULL, updated_at DATETIME NULL',
-        'END': '',
-    },
-    'postgresql': {
-        'ID': 'id SERIAL NOT NULL PRIMARY KEY',
-        'SINGLE': 'REAL',
-        'TIMES': 'created_at TIMESTAMP NULL, updated_at TIMESTAMP NULL',
-        'END': '',
-    },
+    'sqlite': {'ID': 'id INTEGER NOT NULL PRIMARY KEY', 'SINGLE': 'FLOAT', 'TIME': 'DATETIME', 'END': ''},
+    'postgresql': {'ID': 'id SERIAL NOT NULL PRIMARY KEY', 'SINGLE': 'REAL', 'TIME': 'TIMESTAMP', 'END': ''},
     'mysql': {
         'ID': 'id INTEGER NOT NULL AUTO_INCREMENT PRIMARY KEY',
         'SINGLE': 'FLOAT',
-        'TIMES': 'created_at DATETIME NULL, updated_at DATETIME NULL',
+        'TIME': 'DATETIME',
         'END': 'DEFAULT CHARSET=utf8mb3 COLLATE utf8mb3_general_ci',
     },
 }
@@ -119,6 +109,7 @@ def build(url: str | sa.URL, *, with_types: bool = True) -> None:
 
 
 def _worded(script: str, server: str) -> str:
+    script = script.replace('TIMES', 'created_at TIME NULL, updated_at TIME NULL')
     for word, meaning in _WORDS[server].items():
         script = re.sub(rf'\b{word}\b', meaning, script)
     return script

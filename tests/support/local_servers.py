@@ -80,18 +80,7 @@ class PrivateServer(nodes.Server, abc.ABC):
     def kill(self) -> None:
         if self.is_running():
             # PostgreSQL would leave shared memory behind after SIGKILL, and processes that are in other sessions.
-            self.thaw()
             self.crash()
-
-    def freeze(self) -> None:
-        """Stop it from answering, without closing connections."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
 
     def _answers(self) -> bool:
         engine = sa.create_engine(self.url, poolclass=sa.NullPool)
