@@ -21,6 +21,7 @@ from placement.search import find_candidates
 from placement.search.budget import Limit, SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
+from placement.search.requirements import compile_request
 from placement.search.search_units import CandidateSet
 from placement.search.selection import AllocationCandidates, ResponseSize, max_entries, select
 from placement.search.solver import backtracking
@@ -136,6 +137,20 @@ def test_the_size_of_a_response_counts_its_contents(case: tuple[list[RP], Query]
     # The trees of sharing providers are not counted, and those that also serve their own tree count twice.
     assert size.total <= holds + len(sharing)
     assert size.total <= sum(max_entries(request) + candidate.search_unit.tree_size for candidate in candidates)
+
+
+@thorough(300)
+@given(CASES)
+def test_requirements_accept_the_providers_that_they_match(case: tuple[list[RP], Query]) -> None:
+    """Both evaluations of a requirement agree on each provider in its own tree."""
+    snapshot, request = snapshot_of(case[0]), request_of(case[1])
+    requirements = compile_request(request, snapshot.root_id_of).requirements
+    for partition in snapshot.partitions:
+        roots = partition.providers.at(partition.starts[partition.tree_numbers].tolist())
+        trees = list(zip(partition.providers, roots, strict=True))
+        for requirement in requirements:
+            accepted = [requirement.accepts(provider, root) for provider, root in trees]
+            assert accepted == requirement.matches(partition).tolist()
 
 
 @st.composite
