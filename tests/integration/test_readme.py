@@ -17,11 +17,6 @@ README = (ROOT / 'README.md').read_text()
 ADDRESS = '127.0.0.1:8778'
 
 
-def _blocks(language: str) -> list[str]:
-    """The fenced code blocks of one language."""
-    return re.findall(rf'^```{language}\n(.*?)^```$', README, flags=re.MULTILINE | re.DOTALL)
-
-
 def _walk() -> list[tuple[str, str]]:
     """Each curl line of the README with the answer that follows it."""
     return re.findall(r'^```sh\n(curl .*?)^```\n+```json\n(.*?)^```$', README, flags=re.MULTILINE | re.DOTALL)
@@ -51,7 +46,8 @@ def test_every_curl_line_is_in_the_walk() -> None:
 
 
 def test_the_shell_commands_of_the_readme_have_the_stated_form() -> None:
-    commands = [block.strip() for block in _blocks('sh') if not block.startswith('curl')]
+    blocks = re.findall(r'^```sh\n(.*?)^```$', README, flags=re.MULTILINE | re.DOTALL)
+    commands = [block.strip() for block in blocks if not block.startswith('curl')]
     assert commands == [
         'python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/placement-api --dev',
         'python3 -m venv .venv && .venv/bin/pip install tox && .venv/bin/tox',
