@@ -98,10 +98,19 @@ def test_requests_are_counted_by_route_method_microversion_and_status(app: deplo
 def test_claims_and_searches_are_counted(app: deploy.Application, conf: cfg.ConfigOpts) -> None:
     conf.set_override('max_allocation_candidates', 1, 'placement')
     provider, _other = (http_client.create_provider(app, VCPU=4) for _ in range(2))
-    for number, amount in enumerate((3, 3, 2**31)):
-        body = http_client.claim_body({provider: {'VCPU': amount}})
-        send_request(app, 'PUT', f'/allocations/00000000-0000-4000-8000-{number:012}', body)
-    assert _beyond_zero(app, 'placement_claims_total') == {('accepted',): 1, ('capacity',): 1, ('units',): 1}
+    #: By result: the consumer, the class and the amount. The last one says that the consumer is new, too.
+    claims = {
+        'accepted': (1, 'VCPU', 3),
+        'capacity': (2, 'VCPU', 3),
+        'units': (2, 'VCPU', 2**31),
+        'no_inventory': (2, 'DISK_GB', 1),
+        'no_resource_class': (2, 'CUSTOM_NOTHING', 1),
+        'consumer_generation': (1, 'VCPU', 1),
+    }
+    for consumer, name, amount in claims.values():
+        body = http_client.claim_body({provider: {name: amount}})
+        send_request(app, 'PUT', f'/allocations/00000000-0000-4000-8000-{consumer:012}', body)
+    assert _beyond_zero(app, 'placement_claims_total') == {(result,): 1 for result in claims}
     for amount in (1, 2):
         http_client.demand(app, 'GET', f'/allocation_candidates?resources=VCPU:{amount}')
     assert _values(app, 'placement_allocation_candidates_returned_sum') == {(): 2}

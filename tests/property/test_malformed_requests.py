@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support import applications
 from tests.support.malformed_requests import (
     BODY_TEMPLATES,
+    HOST_URL,
     Request,
     Topology,
     anything,
@@ -72,8 +73,10 @@ def test_good_request_of_each_template_is_understood(topology: Topology) -> None
         assert answer.status_int in {200, 201, 204, 409}, (request, answer)
 
 
-def test_text_that_no_database_can_hold_is_rejected(topology: Topology) -> None:
+def test_values_that_no_database_can_hold_are_rejected(topology: Topology) -> None:
     assert topology.attack(Request('POST', '/resource_providers', body=rb'{"name": "\u0000"}')).status_int == 400
+    ratio = json.dumps({'resource_class': 'DISK_GB', 'total': 1, 'allocation_ratio': -(10**400)}).encode()
+    assert topology.attack(with_body(f'POST {HOST_URL}/inventories 1.29', ratio)).status_int == 400
 
 
 @pytest.mark.parametrize('text', ['a%0d%0aX-Evil: 1', 'a%0aX-Evil: 1', '%0d%0a%0d%0a<script>'])

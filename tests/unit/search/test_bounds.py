@@ -9,11 +9,13 @@ import pytest
 
 from placement import conf as placement_conf
 from placement.search import budget as budgets
+from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget
+from placement.search.prefilter import Prefilter
 from placement.search.search_units import Amounts, CandidateSet
 from placement.search.selection import ResponseSize, select
 from tests.support.search import hard
-from tests.support.search.cached import search, snapshot_of
+from tests.support.search.cached import search, single_trees, snapshot_of
 from tests.support.search.hard import Case
 from tests.support.search.topologies import request_of
 
@@ -115,6 +117,14 @@ def test_a_tree_that_keeps_yielding_candidates_is_not_abandoned() -> None:
     assert len(find(hard.wide(12), budget)) == 2**12
     assert budget.reached == set()
     assert budget.steps_taken > 10 * 500
+
+
+def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
+    topology, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 20)
+    prefilter = Prefilter.for_request(snapshot_of(topology), request_of(query))
+    units = single_trees(prefilter.search_units())
+    assert list(find_candidate_sets(units, prefilter.compiled, SearchBudget(max_steps=10_000))) == []
+    assert len(list(units)) > 10
 
 
 def test_hard_trees_do_not_hide_easy_ones() -> None:

@@ -54,6 +54,13 @@ def test_a_search_that_has_ended_releases_its_memory_before_the_next_round() -> 
     assert [stream.ended for stream in streams] == [True, False]
 
 
+def test_a_stream_holds_two_assignments_at_a_time() -> None:
+    stream = stream_of(*range(1, 9))
+    for index in range(8):
+        assert stream.find(index)
+        assert len(stream.assignments) <= 2
+
+
 # Symmetry and dead ends -------------------------------------------------------------------------------------------
 
 
