@@ -85,6 +85,9 @@ def test_after_an_outage_the_cache_is_refreshed(
         provider_cache._db = unavailable
         run(provider_cache, 0.01)
         wait_until(lambda: 'The cache cannot be refreshed in the background' in caplog.text)
+        # Further turns log nothing.
+        time.sleep(0.1)
+        assert caplog.text.count('in the background') == 1
         provider_cache._db = context.db
         claim(context, {host.uuid: {'VCPU': 1}})
         wait_until(lambda: used(provider_cache, host.uuid) == 1)

@@ -14,6 +14,7 @@ import pytest
 from oslo_config import cfg
 
 from placement.cmd import api, manage, status
+from placement.cmd.command import run_command
 from placement.db import migration
 from placement.db.api import Database
 from tests.support import preforked
@@ -104,6 +105,14 @@ def test_a_failure_is_one_line(
     assert line.startswith(f'{program}: ')
     assert message.format(directory=tmp_path) in line
     assert 'secret' not in line
+
+
+def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    assert run_command('placement-status', status.FAILED, interrupted) == status.FAILED
+    assert capsys.readouterr().err == 'placement-status: interrupted\n'
 
 
 @pytest.mark.parametrize('main', [manage.main, status.main])

@@ -155,6 +155,14 @@ def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
     assert service.modified(f'/resource_providers/{service.hosts[1]}') == day(4)
 
 
+def test_a_claim_is_a_modification_of_its_consumer(service: Service, db: Database) -> None:
+    service.claim({'VCPU': 2})
+    service.date(tables.consumers, 3, None)
+    service.claim({'VCPU': 1}, 1)
+    ((updated,),) = db.fetch_all(sa.select(tables.consumers.c.updated_at))
+    assert updated > day(31)
+
+
 @pytest.mark.parametrize(
     ('below', 'body'),
     [

@@ -93,6 +93,12 @@ def test_a_configured_directory_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_
         configuration.load()
 
 
+def test_a_log_that_cannot_be_written_is_named() -> None:
+    conf = configuration.load(config_files=[], overrides={'DEFAULT': {'log_file': '/nonexistent/placement.log'}})
+    with pytest.raises(exception.ConfigurationInvalid, match=r'The log cannot be written: .*nonexistent/'):
+        configuration.set_up_log(conf)
+
+
 def test_a_directory_of_files_wins_over_the_file(tmp_path: pathlib.Path) -> None:
     file, directory = tmp_path / 'a' / 'placement.conf', tmp_path / 'b'
     file.parent.mkdir()

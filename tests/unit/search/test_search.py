@@ -185,6 +185,15 @@ def test_equal_amounts_are_one_candidate_however_they_are_assigned(topology: lis
     assert_candidates(find(snapshot_of(topology), query), Oracle(topology).candidates(query))
 
 
+def test_summaries_of_sharing_providers_are_in_the_same_order_in_each_process() -> None:
+    pools = [rp(f'pool{number}', aggregates='all', shares=True, DISK_GB=1) for number in range(30)]
+    topology = [rp('host', aggregates='all', VCPU=1), *pools]
+    request = request_of(Query([Group('', {'VCPU': 1, 'DISK_GB': 1})]))
+    candidates = find_candidates(snapshot_of(topology, size=1), request, SearchBudget())
+    shown = [partition.providers[0].name for partition in candidates.providers()]
+    assert shown == [provider.name for provider in topology]
+
+
 # Samples ----------------------------------------------------------------------------------------------------------
 
 
