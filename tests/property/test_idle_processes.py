@@ -13,8 +13,6 @@ from placement.db import change_log_slots
 from tests.support import idle_processes, logs
 from tests.support.idle_processes import HOUR, Process
 
-everywhere = pytest.mark.parametrize('server', logs.SERVERS)
-
 STEPS = 120
 
 
@@ -40,9 +38,7 @@ class Topology:
             self.search: 20,
             self.pass_time: 8,
             self.clock_jumps: 3,
-            self.short_lived: 5,
-            self.forked: 1,
-            self.restart: 4,
+            self.restart: 10,
             self.clone: 2,
             self.dump: 2,
             self.restore: 3,
@@ -81,15 +77,6 @@ class Topology:
         else:
             self.one().now += seconds
 
-    def short_lived(self) -> None:
-        process = Process(self.url)
-        for _ in range(self.choose.randint(1, 4)):
-            process.write(self.choose)
-        self.choose.choice([process.stop, process.kill])()
-
-    def forked(self) -> None:
-        idle_processes.forked(self.url, lambda process: process.write(self.choose))
-
     def restart(self) -> None:
         process = self.one()
         self.choose.choice([process.stop, process.kill])()
@@ -110,7 +97,7 @@ class Topology:
             process.restored = True
 
 
-@everywhere
+@pytest.mark.parametrize('server', logs.SERVERS)
 @pytest.mark.parametrize('seed', range(6))
 def test_each_search_sees_the_tables(url: sa.URL, seed: int) -> None:
     topology = Topology(url, seed)

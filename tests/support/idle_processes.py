@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import datetime as dt
-import os
 import random
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -91,18 +89,6 @@ class Process:
         clone.now = self.now
         clone.db._slots._processes.update(copy.deepcopy(self.db._slots._processes))
         return clone
-
-
-def forked(url: sa.URL, work: Callable[[Process], None]) -> None:
-    """Do ``work`` as a real process that ends without freeing anything."""
-    child = os.fork()
-    if not child:
-        status = 1
-        with contextlib.suppress(BaseException):
-            work(Process(url))
-            status = 0
-        os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def pass_time(db: Database, seconds: float) -> None:

@@ -42,35 +42,26 @@ class Machine:
         """Where a file of the machine can be reached from here."""
         return pathlib.Path(f'/proc/{self._pid}/root{path}')
 
-    def try_run(self, line: str, *, network: bool = False, **environ: str) -> subprocess.CompletedProcess[str]:
+    def try_run(self, line: str, *, network: bool = False) -> subprocess.CompletedProcess[str]:
         """Run a line of shell as root in the machine, in the directory of the sources.
 
         :param network: whether the line reaches the network of this machine, to install packages.
         """
         namespaces = ['--mount', '--pid', '--uts', '--ipc', '--cgroup', *([] if network else ['--net'])]
+        command = ['bash', '-euo', 'pipefail', '-c', f'cd {ROOT}\n{line}']
         return subprocess.run(
-            [
-                'nsenter',
-                '--target',
-                str(self._pid),
-                *namespaces,
-                'bash',
-                '-euo',
-                'pipefail',
-                '-c',
-                f'cd {ROOT}\n{line}',
-            ],
+            ['nsenter', '--target', str(self._pid), *namespaces, *command],
             check=False,
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
             timeout=services.INSTALL_SECONDS,
-            env=ENVIRON | environ,
+            env=ENVIRON,
         )
 
-    def run(self, line: str, *, network: bool = False, **environ: str) -> str:
+    def run(self, line: str, *, network: bool = False) -> str:
         """Run a line of shell as ``try_run`` does, and return what it prints. The test fails if the line does."""
-        ran = self.try_run(line, network=network, **environ)
+        ran = self.try_run(line, network=network)
         if ran.returncode:
             pytest.fail(f'{line}\nended with {ran.returncode}:\n{ran.stdout[-2000:]}{ran.stderr[-4000:]}')
         return ran.stdout

@@ -29,8 +29,9 @@ def _memcached(port: int) -> Iterator[None]:
             process.terminate()
 
 
-def _request(server: servers.Server) -> None:
-    services.fetch('GET', f'{server.url}/resource_providers', headers=HEADERS).raise_for_status()
+def _send_requests(server: servers.Server) -> None:
+    for _ in range(REQUESTS):
+        services.fetch('GET', f'{server.url}/resource_providers', headers=HEADERS).raise_for_status()
 
 
 def _listens(port: int) -> bool:
@@ -59,18 +60,16 @@ def test_memcached_that_is_stopped_is_logged_and_counted(tmp_path: pathlib.Path)
         database = f'sqlite:///{tmp_path}/placement.sqlite'
         with servers.serving(database, tmp_path, workers=1, environment=environment) as server:
             with _memcached(memcached):
-                for _ in range(REQUESTS):
-                    _request(server)
+                _send_requests(server)
                 assert _not_cached(server) == 0
-            for _ in range(REQUESTS):
-                _request(server)
+            _send_requests(server)
             assert _not_cached(server) == REQUESTS
             warning = f'WARNING placement.web.authentication [-] memcached (127.0.0.1:{memcached}) does not keep tokens'
             assert re.sub(r'\[None req-.*?\]', '[-]', server.log.read_text()).count(warning) == 1
             with _memcached(memcached):
 
                 def is_used_again() -> bool:
-                    _request(server)
+                    _send_requests(server)
                     return 'memcached keeps tokens again' in server.log.read_text()
 
                 wait_until(is_used_again, 'memcached is not used again')
