@@ -51,23 +51,6 @@ def resource_request(*ports: Any, in_tree: str | None = None, policy: str | None
     return request
 
 
-def in_words(candidates: Sequence[Any], names: dict[str, str]) -> list[str]:
-    """The candidates as a sorted list of texts: what is taken of which provider, and what serves which group."""
-    texts = []
-    for candidate in candidates:
-        taken = sorted(
-            f'{names[provider]} {name}:{amount}'
-            for provider, part in candidate['allocations'].items()
-            for name, amount in part['resources'].items()
-        )
-        mapped = sorted(
-            f'{suffix or "-"}={"+".join(sorted(names[provider] for provider in providers))}'
-            for suffix, providers in candidate['mappings'].items()
-        )
-        texts.append('; '.join([', '.join(taken), *mapped]))
-    return sorted(texts)
-
-
 class Walk:
     """The steps, in their order; ``done`` has the result of each."""
 
@@ -121,8 +104,7 @@ def walk() -> dict[str, Any]:
 
     instance = str(uuid.uuid4())
     levels: dict[str, Any] = {'root_required': {'COMPUTE_NODE'}, 'root_forbidden': {'COMPUTE_STATUS_DISABLED'}}
-    candidates = steps.candidates(resource_request(**levels))
-    steps.done['flat'] = in_words(candidates, steps.names)
+    steps.done['hosts'] = len(steps.candidates(resource_request(**levels)))
     one_host = resource_request(in_tree=hosts[0], **levels)
     (first,) = steps.candidates(one_host)
     steps.done['claimed'] = steps.claim(instance, first)
@@ -160,9 +142,10 @@ def walk() -> dict[str, Any]:
     ]
     subtree = [['_bw', '_pps']]
     candidates = steps.candidates(resource_request(*ports, in_tree=hosts[0], policy='none', same_subtree=subtree))
-    steps.done['port'] = in_words(candidates, steps.names)
+    steps.done['ways'] = len(candidates)
     consumer = str(uuid.uuid4())
-    chosen = min(candidates, key=lambda candidate: in_words([candidate], steps.names))
+    # With processors and memory of the second cell.
+    chosen = max(candidates, key=lambda candidate: sorted(map(steps.names.__getitem__, candidate['allocations'])))
     steps.done['port claimed'] = steps.claim(consumer, chosen)
     steps.done['port held'] = steps.allocations(consumer)
 

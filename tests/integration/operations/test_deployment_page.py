@@ -6,7 +6,6 @@ The steps are fixtures, each of which continues where the one before it ended, a
 from __future__ import annotations
 
 import functools
-import pathlib
 import re
 import ssl
 import uuid
@@ -53,7 +52,12 @@ def _replay(host: machine.Machine, lines: list[str], identity_url: str) -> str:
             host.run('dpkg --status ' + line.partition(' install ')[2])
             host.run('systemctl start nginx')
         elif word == 'editor':
-            _edit(host.path(line.split()[1]), identity_url)
+            file = host.path(line.split()[1])
+            text = file.read_text()
+            for pattern, value in EDITS.items():
+                text, count = re.subn(pattern, value.format(keystone=identity_url), text, flags=re.MULTILINE)
+                assert count, pattern
+            file.write_text(text)
             # "a database that is there already"
             host.run('install -d -o placement -g placement -m 0750 /var/lib/placement')
         elif word == 'curl':
@@ -69,21 +73,14 @@ def _succeeds(host: machine.Machine, line: str) -> bool:
     return host.try_run(line).returncode == 0
 
 
-def _edit(file: pathlib.Path, identity_url: str) -> None:
-    text = file.read_text()
-    for pattern, value in EDITS.items():
-        text, count = re.subn(pattern, value.format(keystone=identity_url), text, flags=re.MULTILINE)
-        assert count, pattern
-    file.write_text(text)
-
-
 def _send_request(
     host: machine.Machine, path: str, headers: Mapping[str, str] | None = None, body: object = None
 ) -> httpx.Response:
     """Request a path below the URL of the catalog: POST if there is a body, else GET."""
 
     def request() -> httpx.Response:
-        transport = httpx.HTTPTransport(verify=_trust(host), local_address='127.0.0.1')
+        trust = ssl.create_default_context(cadata=host.path(f'{ROOT}/placement.pem').read_text())
+        transport = httpx.HTTPTransport(verify=trust, local_address='127.0.0.1')
         with httpx.Client(transport=transport, timeout=30) as client:
             port = CATALOG.partition('example.org:')[2].partition('/')[0]
             url = CATALOG.replace('cloud.example.org', '127.0.0.1')
@@ -96,10 +93,6 @@ def _send_request(
             )
 
     return host.inside(request)
-
-
-def _trust(host: machine.Machine) -> ssl.SSLContext:
-    return ssl.create_default_context(cadata=host.path(f'{ROOT}/placement.pem').read_text())
 
 
 def _check(host: machine.Machine) -> None:

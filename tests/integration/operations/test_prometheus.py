@@ -99,7 +99,12 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         searches = 'rate(placement_allocation_candidates_returned_count[5s]) > 0'
 
         def is_enough() -> bool:
-            _make_traffic(server.url)
+            for path in (
+                'allocation_candidates?resources=VCPU:1',
+                'allocation_candidates?resources=VCPU:999',
+                'traits',
+            ):
+                services.fetch('GET', f'{server.url}/{path}', headers=HEADERS).raise_for_status()
             return bool(prometheus.query(f'placement_usage_mismatches and {searches}'))
 
         wait_until(is_enough, 'no rate after a minute')
@@ -118,11 +123,6 @@ def _prepare(url: str) -> None:
         for amount, status in ((4, 204), (400, 409)):
             claimed = client.put(f'/allocations/{uuid.uuid4()}', json=claim_body({name: {'VCPU': amount}}))
             assert claimed.status_code == status, claimed.text
-
-
-def _make_traffic(url: str) -> None:
-    for path in ('/allocation_candidates?resources=VCPU:1', '/allocation_candidates?resources=VCPU:999', '/traits'):
-        services.fetch('GET', f'{url}{path}', headers=HEADERS).raise_for_status()
 
 
 @pytest.mark.parametrize('title', _panels())
