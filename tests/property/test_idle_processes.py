@@ -44,14 +44,6 @@ class Topology:
             self.restore: 3,
         }
 
-    def step(self) -> None:
-        (event,) = self.choose.choices(list(self.events), list(self.events.values()))
-        event()
-
-    def close(self) -> None:
-        for process in self.processes:
-            process.stop()
-
     def one(self) -> Process:
         return self.choose.choice(self.processes)
 
@@ -101,8 +93,8 @@ class Topology:
 @pytest.mark.parametrize('seed', range(6))
 def test_each_search_sees_the_tables(url: sa.URL, seed: int) -> None:
     topology = Topology(url, seed)
-    for _ in range(STEPS):
-        topology.step()
+    for event in topology.choose.choices(list(topology.events), list(topology.events.values()), k=STEPS):
+        event()
     for process in topology.processes:
         process.check()
-    topology.close()
+        process.stop()

@@ -15,15 +15,13 @@ from placement.web import microversion
 
 
 @functools.cache
-def _operations(version: str) -> tuple[list[tuple[re.Pattern[str], dict[str, Any]]], dict[str, Any]]:
-    document = openapi.document(microversion.parse_version_string(version))
-    paths = [(re.compile(re.sub('{.+?}', '[^/]+', path)), methods) for path, methods in document['paths'].items()]
-    return paths, document['components']
+def _document(version: str) -> dict[str, Any]:
+    return openapi.document(microversion.parse_version_string(version))
 
 
 @functools.cache
 def _validator(version: str, reference: str) -> jsonschema.Draft7Validator:
-    return jsonschema.Draft7Validator({'$ref': reference, 'components': _operations(version)[1]})
+    return jsonschema.Draft7Validator({'$ref': reference, 'components': _document(version)['components']})
 
 
 def checked(app: Callable[..., Iterable[bytes]], environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -37,16 +35,15 @@ def checked(app: Callable[..., Iterable[bytes]], environ: dict[str, Any], start_
 
     body = b''.join(app(environ, start))
     version = headers.get('openstack-api-version', '').removeprefix('placement ')
-    for path, methods in _operations(version)[0] if version else ():
+    for path, methods in _document(version)['paths'].items() if version else ():
         operation = methods.get(environ['REQUEST_METHOD'].lower())
-        if operation and path.fullmatch(environ['PATH_INFO']):
+        if operation and re.fullmatch(re.sub('{.+?}', '[^/]+', path), environ['PATH_INFO']):
             assert status in operation['responses'], (path, status, body)
             response = operation['responses'][status]
             if '$ref' in response:
-                response = _operations(version)[1]['responses'][response['$ref'].rpartition('/')[2]]
+                response = _document(version)['components']['responses'][f'Failure{status}']
             content = response.get('content', {})
             assert bool(content) == bool(body), (path, status, body)
             if body and headers['content-type'].startswith('application/json'):
-                reference = content['application/json']['schema']['$ref']
-                _validator(version, reference).validate(json.loads(body))
+                _validator(version, content['application/json']['schema']['$ref']).validate(json.loads(body))
     return [body]
