@@ -151,8 +151,8 @@ class Database:
             raised ``RetryTransaction``, after a failed COMMIT that certainly did not happen, and once if the connection
             is stale or the database is read-only. So it must not keep anything from one call to the next. It may raise
             ``RollbackAndDiagnose``.
-        :raises ConcurrentProviderUpdate: the first attempt and all ``max_transaction_retries`` retries conflicted.
-            After a ``RetryTransaction``, its ``error`` is raised instead.
+        :raises ConcurrentProviderUpdate: the first attempt and all ``max_transaction_retries`` retries conflicted, or
+            SQLite's lock was not released in time. After a ``RetryTransaction``, its ``error`` is raised instead.
         :raises CommitUnknown: COMMIT failed, and the change log does not show whether the transaction was committed.
         :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or the server canceled a
             statement. Except for ``CommitUnknown``, nothing was committed.
@@ -174,7 +174,7 @@ class Database:
                     if not (isinstance(error, RetryTransaction) or errors.is_conflict(error)):
                         raise
                     self.metrics.transaction_retried(type(error).__name__)
-                    if retries == self._options.max_transaction_retries:
+                    if retries == self._options.max_transaction_retries or errors.is_sqlite_busy(error):
                         if isinstance(error, RetryTransaction):
                             raise error.error from error
                         canceled = errors.is_canceled(error)

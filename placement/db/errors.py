@@ -165,6 +165,11 @@ def is_deadlock(error: BaseException) -> bool:
     return _DEADLOCK.match(error)
 
 
+def is_sqlite_busy(error: BaseException) -> bool:
+    """Return whether ``error`` says that another connection has held the lock of SQLite for the whole busy timeout."""
+    return _code(error) == 'SQLITE_BUSY'
+
+
 def is_definitely_rolled_back(error: BaseException) -> bool:
     """Return whether ``error``, from a statement or COMMIT of a transaction, guarantees that nothing was committed."""
     if isinstance(error, exception.DatabaseReadOnly) or _MYSQL_READ_ONLY.match(error):

@@ -9,7 +9,6 @@ from wsgiref.types import WSGIApplication
 import microversion_parse
 from oslo_log import log
 from webob import exc
-from webob import request as webob_request
 
 from placement import exception
 from placement.web import errors, microversion
@@ -54,8 +53,6 @@ class FaultHandler:
         except exception.DatabaseUnavailable as error:
             # Logged by ``db.availability``. The reason may name hosts and accounts.
             http_error = exc.HTTPServiceUnavailable(str(error), {'Retry-After': _RETRY_AFTER})
-        except webob_request.DisconnectionError:
-            http_error = exc.HTTPBadRequest('The request body is shorter than its content-length header says.')
         except Exception:
             LOG.exception('Unexpected error')
             http_error = exc.HTTPInternalServerError(

@@ -161,7 +161,11 @@ class Operation:
         if self.body is None:
             return ()
         try:
-            return (util.validated_json(req.body, schemas.for_version(self.body, version)),)
+            body = req.body
+        except OSError as error:  # Of WebOb, if the body has ended, or of the WSGI server, if the connection broke.
+            raise exc.HTTPBadRequest('The request body is shorter than its content-length header says.') from error
+        try:
+            return (util.validated_json(body, schemas.for_version(self.body, version)),)
         except exc.HTTPBadRequest:
             if self._path_error is not None:
                 self._path_error(req.environ[context.ENVIRON_KEY], variables)
