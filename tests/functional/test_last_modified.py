@@ -145,7 +145,7 @@ def test_a_claim_is_no_modification_of_the_inventory(service: Service) -> None:
     assert service.modified(f'{path}/VCPU') == service.modified(path) > day(31)
 
 
-def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
+def test_a_claim_is_a_modification_of_its_provider_and_consumer(service: Service, db: Database) -> None:
     """It increments the generation. The list, which is answered from the cache, has the same time as the provider."""
     service.date(tables.resource_providers, 3, 4)
     assert service.modified('/resource_providers') == day(4)
@@ -153,10 +153,6 @@ def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
     shown = service.modified(f'/resource_providers/{service.hosts[0]}')
     assert service.modified('/resource_providers') == shown > day(31)
     assert service.modified(f'/resource_providers/{service.hosts[1]}') == day(4)
-
-
-def test_a_claim_is_a_modification_of_its_consumer(service: Service, db: Database) -> None:
-    service.claim({'VCPU': 2})
     service.date(tables.consumers, 3, None)
     service.claim({'VCPU': 1}, 1)
     ((updated,),) = db.fetch_all(sa.select(tables.consumers.c.updated_at))

@@ -91,12 +91,13 @@ def _run(program: str, *arguments: str | Path, **environ: str) -> str:
     ).stdout
 
 
-def test_a_sample_of_the_policy_can_be_generated(tmp_path: Path) -> None:
-    sample = tmp_path / 'sample.yaml'
+def test_oslo_policy_generates_a_sample_without_redundant_rules(tmp_path: Path) -> None:
+    sample = tmp_path / 'placement-policy.yaml'
     _run('oslopolicy-sample-generator', '--namespace', 'placement', '--output-file', sample)
     text = sample.read_text()
     rules = [rule for rule in policies.list_rules() if not rule.deprecated_for_removal]
     assert [rule.name for rule in rules if f'#"{rule.name}": "{rule.check_str}"' not in text] == []
+    assert _run('oslopolicy-list-redundant', '--namespace', 'placement', OS_PLACEMENT_CONFIG_DIR=str(tmp_path)) == ''
 
 
 @pytest.mark.parametrize('namespace', ['placement', 'placement.conf'])

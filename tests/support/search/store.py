@@ -32,7 +32,6 @@ class Stored:
 
     def __init__(self, app: Any, topology: list[RP]) -> None:
         self._app = app
-        self._topology = topology
         self.names = {uuid_of(rp.name): rp.name for rp in topology}
         store(app.db, topology)
 
