@@ -150,6 +150,7 @@ def validate(data: Any, schema: dict[str, Any]) -> None:
 
     :param schema: JSON Schema, draft 7, with the format ``uuid``. It has to be a constant: its validator stays cached.
     :raises ValidationError: ``data`` violates the schema; the text is as in api-ref/rules.md#json-bodies.
+    :raises ValueError: it violates the schema, and is nested too deeply to find out where.
     """
     accepts, validator = _validators.get(id(schema)) or _compile(schema)
     if accepts(data):
@@ -157,7 +158,7 @@ def validate(data: Any, schema: dict[str, Any]) -> None:
     try:
         error = next(validator.iter_errors(data), None)
     except RecursionError:
-        raise ValidationError('The value is nested too deeply.') from None
+        raise ValueError('nested too deeply') from None
     if error is not None:
         raise ValidationError(_describe(error))
 

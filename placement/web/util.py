@@ -29,15 +29,14 @@ def validated_json(body: bytes, schema: dict[str, Any]) -> Any:
     """
     try:
         data = validation.parse_json(body)
-    except ValueError as error:
-        raise exc.HTTPBadRequest(f'Malformed JSON: {error}') from error
-    try:
         validation.validate(data, schema)
         # JSON allows NUL in strings only as this escape.
         if b'\\u0000' in body:
             validation.reject_nul(data)
     except validation.ValidationError as error:
         raise exc.HTTPBadRequest(f'JSON does not validate: {error}') from error
+    except ValueError as error:
+        raise exc.HTTPBadRequest(f'Malformed JSON: {error}') from error
     return data
 
 

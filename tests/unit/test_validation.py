@@ -124,16 +124,16 @@ def test_many_elements_of_mixed_types_are_not_compared_pair_by_pair() -> None:
         validation.validate([*mixed, '0'], schema)
 
 
-def test_deep_nesting_is_a_validation_error() -> None:
+def test_deep_nesting_is_rejected() -> None:
     deep: Any = []
     for _ in range(1020):
         deep = [deep]
     schema: dict[str, Any] = {'type': 'array', 'items': {}}
     schema['items'] = {'$ref': '#'}
-    with pytest.raises(validation.ValidationError, match='nested too deeply'):
+    with pytest.raises(ValueError, match='nested too deeply'):
         validation.validate(deep, schema)
     # The message depends on whether Python can print the value, which it can from 3.12 on.
-    with pytest.raises(validation.ValidationError):
+    with pytest.raises(ValueError, match=r'nested too deeply|is not of type'):
         validation.validate(deep, INVENTORY)
 
 
