@@ -112,9 +112,9 @@ def test_a_name_deleted_by_another_process(
 def test_an_unchanged_list_is_kept_for_each_mount_prefix(app: Any, kind: str) -> None:
     plain = demand(app, 'GET', f'/{kind}')
     headers = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
-    mounted = webob.Request.blank(f'/{kind}', {'SCRIPT_NAME': '/placement'}, headers=headers).get_response(app)
+    mounted = webob.Request.blank(f'/{kind}', {'SCRIPT_NAME': '/the cloud/'}, headers=headers).get_response(app)
     assert demand(app, 'GET', f'/{kind}').body == plain.body
-    assert mounted.body == plain.body.replace(b'"/resource_classes/', b'"/placement/resource_classes/')
+    assert mounted.body == plain.body.replace(b'"/resource_classes/', b'"/the%20cloud/resource_classes/')
 
 
 @pytest.mark.parametrize('kind', [ResourceClass, Trait])
