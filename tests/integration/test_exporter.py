@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -68,6 +69,14 @@ def test_an_exporter_that_was_killed_is_started_again(server: Server) -> None:
     assert f'The exporter of the metrics (pid: {killed}) has ended and is started again' in server.log.read_text()
 
 
+def test_a_taken_port_is_reported_and_does_not_stop_the_service(server: Server, tmp_path: pathlib.Path) -> None:
+    address = urlsplit(server.metrics_url).netloc
+    url, environment = f'sqlite:///{tmp_path}/placement.sqlite', {'OS_METRICS__BIND': address}
+    with servers.serving(url, tmp_path, metrics=False, environment=environment) as other:
+        other.wait_for_line(f'Cannot listen on {address}: Address already in use')
+        search(other, 1)
+
+
 def test_without_the_option_there_is_no_page(server: Server) -> None:
     assert services.fetch('GET', server.metrics_url.replace('/metrics', '/page')).status_code == 404
 
@@ -99,7 +108,7 @@ def test_reloads_leave_no_files_and_lose_no_counts(server: Server) -> None:
 
 
 def test_idle_connections_keep_neither_threads_nor_descriptors(server: Server) -> None:
-    address = ('127.0.0.1', int(server.metrics_url.split(':')[2].split('/')[0]))
+    address = ('127.0.0.1', urlsplit(server.metrics_url).port)
     exporter = server.exporter()
     assert exporter is not None
     with contextlib.ExitStack() as stack:

@@ -119,9 +119,10 @@ def test_the_command_follows_what_the_service_writes_until_it_is_interrupted(
         (['--bind', 'db.example.org:80'], 'Other machines can reach db.example.org'),
         (['--bind', '8779'], "--bind takes HOST:PORT or [IPV6]:PORT, not '8779'."),
         (['--bind', '127.0.0.1:99999'], '--bind takes HOST:PORT'),
+        (['--bind', '192.0.2.1:80', '--allow-remote'], 'Cannot listen on 192.0.2.1:80: Cannot assign'),
     ],
 )
-def test_public_and_malformed_addresses_are_rejected(
+def test_addresses_that_are_public_malformed_or_of_another_host_are_rejected(
     environ: dict[str, str],
     point_commands_at: PointCommandsAt,
     capsys: pytest.CaptureFixture[str],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import re
 import signal
@@ -90,6 +91,19 @@ def test_lines_have_one_format_with_the_id_of_the_request_and_nothing_that_its_h
     users = [match and match[2].startswith('admin') for match in contexts]
     assert users == [True, False, True, False]
     assert '] 2001:db8::7%20%22GET%20/forged%22%20status:%20200 "GET /traits" status: 200' in lines[0]
+
+
+@pytest.mark.parametrize('sent', [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_has_just_been_forked_ends_on_a_signal(service: Server, sent: int) -> None:
+    """The signal arrives before the worker handles any itself; the master starts another one."""
+    for _ in range(3):
+        (worker,) = service.workers()
+        os.kill(worker, signal.SIGTERM)
+        wait_until(lambda worker=worker: set(service.workers()) - {worker}, pause=0)  # type: ignore[misc]
+        (just_forked,) = set(service.workers()) - {worker}
+        os.kill(just_forked, sent)
+        service.wait_for_line(f'Worker exiting (pid: {just_forked})')
+        wait_until(service.answers)
 
 
 def test_the_data_can_be_in_another_directory_and_is_kept(tmp_path: pathlib.Path) -> None:

@@ -18,6 +18,7 @@ from alembic.migration import MigrationContext
 
 from placement.db import migration, sql, tables
 from tests.support import applications, corruption, databases
+from tests.support.event_hooks import listening
 from tests.support.http_client import send_request
 
 FIRST = pathlib.Path(__file__).parent / 'schema_001'
@@ -87,6 +88,24 @@ def test_an_interrupted_creation_is_finished_by_another_process(engine: sa.Engin
     assert differences(engine) == []
     last = tables.FIRST_CUSTOM_CLASS_ID - 1
     assert corruption.column(engine.url, 'SELECT last FROM placement_resource_class_sequence') == [last]
+
+
+@databases.ON_MARIADB
+def test_a_row_that_ends_too_early_is_read_again(engine: sa.Engine) -> None:
+    """A change of the schema on another node of Galera interrupts a statement on this one in the middle of a row."""
+    interrupted: list[str] = []
+
+    def interrupt(_connection: Any, cursor: Any, statement: str, *_arguments: Any) -> None:
+        if statement.startswith('SHOW CREATE TABLE') and not interrupted:
+            interrupted.append(statement)
+            # The rest of the response stays unread, as in the middle of a row.
+            cursor.connection._execute_command(3, statement)
+            raise AssertionError('Result length not requested length')
+
+    with listening(sa.Engine, 'before_cursor_execute', interrupt), applications.database(engine.url) as db:
+        db.sync()
+    assert interrupted
+    assert migration.recorded_revision(engine) == migration.head()
 
 
 @databases.EVERYWHERE
