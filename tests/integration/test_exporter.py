@@ -81,6 +81,12 @@ def test_without_the_option_there_is_no_page(server: Server) -> None:
     assert services.fetch('GET', server.metrics_url.replace('/metrics', '/page')).status_code == 404
 
 
+def test_workers_refresh_their_caches_while_nobody_searches(server: Server) -> None:
+    sample = 'placement_cache_checked_timestamp_seconds.*'
+    checked = value(server, sample)
+    wait_until(lambda: value(server, sample) > checked, server.tail)
+
+
 def reload(server: Server) -> None:
     """Reload, and wait until two new workers have replaced the old ones."""
     old = set(server.workers())
