@@ -115,6 +115,30 @@ def test_a_read_without_the_lock_is_503_in_the_end(app: Any, tmp_path: pathlib.P
     assert send_request(app, 'GET', '/traits').status_int == 200
 
 
+@pytest.mark.parametrize(
+    ('method', 'path', 'body'),
+    [
+        ('GET', '/resource_providers?nonsense=1', None),
+        ('GET', '/resource_providers?resources=VCPU', None),
+        ('GET', '/allocation_candidates?resources=VCPU', None),
+        ('GET', '/traits?name=CUSTOM_A', None),
+        ('GET', '/usages', None),
+        ('POST', '/resource_providers', {}),
+        ('POST', '/resource_classes', {}),
+        ('PUT', '/resource_classes/custom_lower_case', None),
+        ('PUT', '/traits/lower_case', None),
+        ('PUT', f'/resource_providers/{CONSUMER}/traits', {}),
+        ('PUT', f'/allocations/{CONSUMER}', {}),
+        ('POST', '/allocations', {}),
+    ],
+)
+def test_a_malformed_request_is_400_without_the_database(
+    app: Any, tmp_path: pathlib.Path, method: str, path: str, body: Any
+) -> None:
+    with unreadable(app, tmp_path / 'placement.sqlite'):
+        assert send_request(app, method, path, body).status_int == 400
+
+
 @pytest.mark.parametrize('retries', [1, 5])
 def test_a_read_is_retried_when_the_database_was_locked(app: Any, retries: int) -> None:
     conflicts: list[int] = []

@@ -175,6 +175,26 @@ def test_a_transfer_encoding_other_than_chunked_is_rejected(app: Any, coding: st
 # The application ----------------------------------------------------------------------------------------------
 
 
+def test_two_applications_in_one_process_share_nothing(load: Load, tmp_path: pathlib.Path) -> None:
+    policy_file = tmp_path / 'policy.yaml'
+    policy_file.write_text('"placement:resource_providers:list": ""\n')
+    first = load(cors={'allowed_origin': ['*']}, placement={'policy_file': str(policy_file)})
+    other = load()
+    assert send_request(first, 'GET', '/resource_providers', **{'X-Auth-Token': 'user'}).status_code == 200
+    assert send_request(other, 'GET', '/resource_providers', **{'X-Auth-Token': 'user'}).status_code == 403
+    assert (
+        send_request(first, 'GET', '/', Origin='https://dashboard.example.com').headers['Access-Control-Allow-Origin']
+        == '*'
+    )
+    assert (
+        'Access-Control-Allow-Origin'
+        not in send_request(other, 'GET', '/', Origin='https://dashboard.example.com').headers
+    )
+    assert _post(first, b'{"name": "a"}', chunked=False).status_code == 201
+    assert len(send_request(first, 'GET', '/resource_providers').json['resource_providers']) == 1
+    assert send_request(other, 'GET', '/resource_providers').json['resource_providers'] == []
+
+
 def test_a_policy_file_replaced_by_one_of_equal_size_and_time_is_read(load: Load, tmp_path: pathlib.Path) -> None:
     file, other = tmp_path / 'policy.yaml', tmp_path / 'other.yaml'
     for path, role in ((file, 'role_a'), (other, 'role_b')):
