@@ -126,7 +126,9 @@ def select_tests(coverage: CoverageData, mutation: Mutation) -> dict[str, list[s
 
 def run(tree: pathlib.Path, arguments: Sequence[str], seconds: int) -> str | None:
     """Run tests in a copy of the tree. Return the one that fails; an empty text if none does, None if time is over."""
-    command = ['prlimit', f'--cpu={seconds}', *PYTEST, '-x', '-rfE', f'--timeout={TEST_SECONDS}', *arguments]
+    # Thousands of names of tests are too long for a command.
+    (tree / 'arguments').write_text('\n'.join(arguments))
+    command = ['prlimit', f'--cpu={seconds}', *PYTEST, '-x', '-rfE', f'--timeout={TEST_SECONDS}', '@arguments']
     environment = os.environ | {'PYTHONPATH': str(tree)}
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     failed = re.search(r'(?m)^(?:FAILED|ERROR) (\S+)', done.stdout)
@@ -184,9 +186,10 @@ def main() -> int:
 
         def examine_in_free_tree(mutation: Mutation) -> str:
             tree = trees.get()
-            result = examine(mutation, tree, coverage, options)
-            trees.put(tree)
-            return result
+            try:
+                return examine(mutation, tree, coverage, options)
+            finally:
+                trees.put(tree)
 
         for mutation, result in zip(fresh, pool.map(examine_in_free_tree, fresh), strict=True):
             survivors += result in (OUT_OF_TIME, SURVIVES)
