@@ -45,7 +45,7 @@ def add_usage_statements(
     :param changes: in order of provider and class.
     :param rejection: makes the exception to raise if something does not fit or an inventory does not exist.
     """
-    # PostgreSQL would fail with an error at a sum that no double can have, such as 1e308 + 1e308.
+    # No double can have 1e308 + 1e308. PostgreSQL fails at such a sum, unless it compares amounts with max_unit first.
     if any(amount > capacity.MAX_INT32 for change in changes for amount in change.amounts):
         raise rejection()
     for chunk in sql.chunks(changes, sql.MAX_ROWS_PER_STATEMENT):

@@ -323,6 +323,15 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     assert db._slots.resolve_in_doubt(mine) is Outcome.UNKNOWN
 
 
+@everywhere
+def test_a_node_that_lags_behind_a_slot_does_not_decide(db: Database, providers: list[int]) -> None:
+    with db._slots.lease() as slot:
+        pass
+    ahead = change_log.Slot(slot.slot_id, slot.sequence + 1, slot.token)
+    with pytest.raises(RetryTransaction), db.engine.begin() as tx:
+        change_log_slots._decide(tx, ahead)
+
+
 # Two processes on one slot --------------------------------------------------------------------------------
 
 
