@@ -171,10 +171,16 @@ def delete_returning(tx: sa.Connection, consumer: str) -> CurrentState:
     MySQL, and SQLite before 3.35, have no DELETE ... RETURNING.
 
     :param consumer: a canonical uuid.
-    :raises RetryTransaction: the consumer was created between the two statements.
+    :raises RetryTransaction: the consumer was created between the two statements, or a statement was interrupted.
     """
-    deleted = [ConsumerRow._make(row) for row in sql.execute_text(tx, _DELETE_CONSUMER, consumer)]
-    rows = [AllocationRow._make(row) for row in sql.execute_text(tx, _DELETE_ALLOCATIONS, consumer)]
+    returned = []
+    for text in (_DELETE_CONSUMER, _DELETE_ALLOCATIONS):
+        result = sql.execute_text(tx, text, consumer)
+        # If KILL QUERY comes before the first row, MariaDB reports success, and not even an empty list of rows.
+        if not result.returns_rows:
+            raise retry()
+        returned.append(result.all())
+    deleted, rows = [ConsumerRow._make(row) for row in returned[0]], [AllocationRow._make(row) for row in returned[1]]
     # Another transaction has just inserted both, so the next attempt deletes the row of the consumer.
     if rows and not deleted:
         raise retry()
