@@ -179,8 +179,9 @@ def test_what_was_answered_is_what_is_stored(
     conf = applications.options(database)
     for kind in audit.CHECKS:
         assert audit.find(app.db, conf, kind) == [], kind
-    # One line each.
-    assert [record for record in caplog.records if record.exc_info or '\n' in record.getMessage()] == []
+    # One line each; but SQLAlchemy logs a traceback if a second KILL QUERY arrives while it closes a failed cursor.
+    records = [record for record in caplog.records if record.name.startswith('placement')]
+    assert [record for record in records if record.exc_info or '\n' in record.getMessage()] == []
 
 
 def _until_enough(interrupted: list[str]) -> Iterator[int]:
