@@ -178,8 +178,8 @@ def usage_queries(tx: sa.Connection, condition: str) -> tuple[sql.IntegerQuery, 
     """
     modified = sql.microseconds(tx.dialect, 'COALESCE(updated_at, created_at)')
     return (
-        (('id', 'generation', modified), f'placement_resource_providers WHERE id {condition}'),
-        (_USED, f'placement_inventories WHERE resource_provider_id {condition}'),
+        (('id', 'generation', modified), f'{_providers} WHERE id {condition}'),
+        (_USED, f'{tables.inventories} WHERE resource_provider_id {condition}'),
     )
 
 

@@ -241,7 +241,7 @@ def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> CurrentState:
 def _delete_rows(batch: StatementBatch, current: CurrentState) -> None:
     """Add the deletion of the current rows, by id: InnoDB then locks neither rows of other consumers nor gaps."""
     ids = [row.id for row in current.rows]
-    batch.add_for_ids('DELETE FROM placement_allocations WHERE id IN ({ids})', ids, error=retry)
+    batch.add_for_ids('DELETE FROM {table} WHERE id IN ({ids})', ids, error=retry, table=tables.allocations)
 
 
 def _insert_rows(
@@ -256,4 +256,4 @@ def _insert_rows(
         for consumer_uuid, _, _, inventory, amount in plan.requested
     ]
     columns = ', '.join(('consumer_id', 'resource_provider_id', 'resource_class_id', 'used', *tables.CONSUMER_COPIES))
-    batch.add_insert('placement_allocations', columns, rows)
+    batch.add_insert(tables.allocations, columns, rows)

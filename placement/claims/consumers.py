@@ -88,7 +88,7 @@ def _insert_missing(tx: sa.Connection, column: sa.Column[str], ids: Mapping[str,
 # Consumers -----------------------------------------------------------------------------------------------
 
 
-_TABLE = tables.consumers.name
+_consumers = tables.consumers
 
 
 def add_statements(
@@ -111,11 +111,12 @@ def add_statements(
             updated.append((row, attributes))
     if updated and deleted:
         # Lock all in order of id, because the UPDATE and the DELETE each lock only their own rows in this order.
-        select = 'SELECT id FROM placement_consumers WHERE id IN ({ids}) ORDER BY id'
-        batch.add_for_ids(select + sql.for_update(batch.tx.dialect), [row.id for row in rows])
+        select = 'SELECT id FROM {table} WHERE id IN ({ids}) ORDER BY id{lock}'
+        lock = sql.for_update(batch.tx.dialect)
+        batch.add_for_ids(select, [row.id for row in rows], table=_consumers, lock=lock)
     _add_updates(batch, updated)
     for chunk in sql.chunks(deleted, sql.MAX_ROWS_PER_STATEMENT):
-        text = sql.delete_in_id_order(batch.tx.dialect, _TABLE, _unchanged(chunk), [row.id for row in chunk])
+        text = sql.delete_in_id_order(batch.tx.dialect, _consumers, _unchanged(chunk), [row.id for row in chunk])
         batch.add_statement(text, rows=len(chunk), error=retry)
     columns = ', '.join(('uuid', 'generation', *ConsumerAttributes._fields))
     inserted = [
@@ -123,7 +124,7 @@ def add_statements(
         for uuid, attributes in sorted(desired.items())
         if attributes is not None and uuid not in existing
     ]
-    batch.add_insert(_TABLE, columns, inserted)
+    batch.add_insert(_consumers, columns, inserted)
 
 
 def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, ConsumerAttributes]]) -> None:
@@ -137,7 +138,7 @@ def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, Con
             assigned += [getattr(attributes, column) for _, attributes in chunk]
         text, values = sql.update_in_order(
             batch.tx.dialect,
-            _TABLE,
+            _consumers,
             assignments,
             assigned,
             f'id IN ({", ".join(str(row.id) for row in rows)})',

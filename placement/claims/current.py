@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from placement import exception
 from placement.claims.request import ConsumerClaim, Unset
 from placement.claims.usage import InventoryKey
-from placement.db import errors, sql
+from placement.db import errors, sql, tables
 
 
 class ConsumerRow(NamedTuple):
@@ -42,10 +42,11 @@ class AllocationRow(NamedTuple):
 
 
 #: The number of inventories of the provider and the class of an allocation.
-_INVENTORY_COUNT = (
-    '(SELECT count(*) FROM placement_inventories inv'
-    ' WHERE inv.resource_provider_id = placement_allocations.resource_provider_id'
-    ' AND inv.resource_class_id = placement_allocations.resource_class_id)'
+_INVENTORY_COUNT = sql.statement(
+    '(SELECT count(*) FROM {inventories} inv WHERE inv.resource_provider_id = {allocations}.resource_provider_id'
+    ' AND inv.resource_class_id = {allocations}.resource_class_id)',
+    inventories=tables.inventories,
+    allocations=tables.allocations,
 )
 
 
@@ -127,14 +128,14 @@ def read_current_state(
     return CurrentState(consumer_rows, rows, **ids)
 
 
-#: For each kind of row that ``read_current_state`` reads: the table, the column of the names, and other columns.
-_SELECTED = {
-    'consumers': ('placement_consumers', *ConsumerRow._fields),
-    'allocations': ('placement_allocations', 'consumer_id', *AllocationRow._fields[1:-1], _INVENTORY_COUNT),
-    'projects': ('placement_projects', 'external_id', 'id'),
-    'users': ('placement_users', 'external_id', 'id'),
-    'consumer_types': ('placement_consumer_types', 'name', 'id'),
-    'providers': ('placement_resource_providers', 'uuid', 'id'),
+#: For each kind of row that ``read_current_state`` reads: the table, and its columns, of which the first has the names.
+_SELECTED: dict[str, tuple[sa.Table, Sequence[str]]] = {
+    'consumers': (tables.consumers, ConsumerRow._fields),
+    'allocations': (tables.allocations, ('consumer_id', *AllocationRow._fields[1:-1], _INVENTORY_COUNT)),
+    'projects': (tables.projects, ('external_id', 'id')),
+    'users': (tables.users, ('external_id', 'id')),
+    'consumer_types': (tables.consumer_types, ('name', 'id')),
+    'providers': (tables.resource_providers, ('uuid', 'id')),
 }
 
 
@@ -147,7 +148,7 @@ def _query(counts: tuple[tuple[str, int], ...]) -> str:
     selects = []
     for kind, count in counts:
         if count:
-            table, name, *columns = _SELECTED[kind]
+            table, (name, *columns) = _SELECTED[kind]
             filled = [f"'{kind}'", name, *columns, *['0'] * (len(AllocationRow._fields) - 1 - len(columns))]
             template = 'SELECT {columns} FROM {table} WHERE {name} IN ({names})'
             names = sql.placeholders(count)
@@ -156,11 +157,14 @@ def _query(counts: tuple[tuple[str, int], ...]) -> str:
 
 
 _DELETE_CONSUMER = sql.statement(
-    'DELETE FROM placement_consumers WHERE uuid = ? RETURNING {columns}', columns=', '.join(ConsumerRow._fields)
+    'DELETE FROM {table} WHERE uuid = ? RETURNING {columns}',
+    table=tables.consumers,
+    columns=', '.join(ConsumerRow._fields),
 )
 # Instead of counting inventories, this counts 1. A release does not check whether it updates each inventory.
 _DELETE_ALLOCATIONS = sql.statement(
-    'DELETE FROM placement_allocations WHERE consumer_id = ? RETURNING consumer_id, {columns}, 1',
+    'DELETE FROM {table} WHERE consumer_id = ? RETURNING consumer_id, {columns}, 1',
+    table=tables.allocations,
     columns=', '.join(AllocationRow._fields[1:-1]),
 )
 

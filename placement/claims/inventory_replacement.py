@@ -57,8 +57,9 @@ def read_providers(tx: sa.Connection, reshaped: Sequence[ReshapedProvider]) -> d
     """Read the ids and generations of the providers of a reshape, by uuid."""
     rows: list[Any] = []
     for chunk in sql.chunks([provider.uuid for provider in reshaped]):
-        template = 'SELECT id, uuid, generation FROM placement_resource_providers WHERE uuid IN ({uuids})'
-        rows += sql.execute_text(tx, sql.statement(template, uuids=sql.placeholders(len(chunk))), *chunk)
+        template = 'SELECT id, uuid, generation FROM {table} WHERE uuid IN ({uuids})'
+        text = sql.statement(template, table=tables.resource_providers, uuids=sql.placeholders(len(chunk)))
+        rows += sql.execute_text(tx, text, *chunk)
     return {row.uuid: ProviderGeneration(*row) for row in rows}
 
 

@@ -72,7 +72,7 @@ def _statement(dialect: sa.Dialect, changes: Sequence[UsageDelta]) -> str:
     cases = ' '.join(_DELTA.format(*change.inventory, change.delta) for change in changes)
     text, _ = sql.update_in_order(
         dialect,
-        'placement_inventories',
+        _inventories,
         f'used = used + CASE {cases} END',
         (),
         ' OR '.join(_KEY.format(*change.inventory) for change in changes),

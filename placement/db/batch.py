@@ -63,22 +63,28 @@ class StatementBatch:
         self._statements.append(_Statement(text, values, rows, error))
 
     def add_for_ids(
-        self, template: str, ids: Sequence[Any], *values: Any, error: Callable[[], Exception] | None = None
+        self,
+        template: str,
+        ids: Sequence[Any],
+        *values: Any,
+        error: Callable[[], Exception] | None = None,
+        **parts: object,
     ) -> None:
         """Append a statement for every 900 of ``ids``, which may also be uuids.
 
-        :param template: has ``{ids}`` for the question marks of the ids, after the question marks of ``values``.
+        :param template: has ``{ids}`` for the question marks of the ids, after those of ``values``, and the names of
+            ``parts``, as for ``sql.statement``.
         :param error: makes the exception to raise if the number of rows differs from the number of ids; None to allow
             any number.
         """
         for chunk in sql.chunks(ids):
-            text = sql.statement(template, ids=sql.placeholders(len(chunk)))
+            text = sql.statement(template, ids=sql.placeholders(len(chunk)), **parts)
             rows = None if error is None else len(chunk)
             self.add_statement(text, *values, *chunk, rows=rows, error=error or errors.RetryTransaction)
 
     def add_insert(
         self,
-        table: str,
+        table: sa.Table,
         columns: str,
         rows: Sequence[Sequence[Any]],
         row: str = '',

@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from placement import exception
-from placement.db import sql
+from placement.db import sql, tables
 from placement.db.errors import RetryTransaction
 
 
@@ -97,13 +97,13 @@ class Slot:
         """
         self.next_token = secrets.randbelow(2**48 - 1) + 1
         increment = sql.statement(
-            'UPDATE placement_change_log_slots'
-            ' SET sequence = {slot.sequence} + 1, token = {slot.next_token}, updated_at = {now}'
+            'UPDATE {slots} SET sequence = {slot.sequence} + 1, token = {slot.next_token}, updated_at = {now}'
             ' WHERE id = {slot.slot_id} AND sequence = {slot.sequence} AND token = {slot.token}',
+            slots=tables.change_log_slots,
             slot=self,
             now=sql.UTC_NOW[dialect],
         )
-        into = 'INSERT INTO placement_change_log (slot_id, sequence, token, provider_id, kind)'
+        into = sql.statement('INSERT INTO {log} (slot_id, sequence, token, provider_id, kind)', log=tables.change_log)
         key = f'{self.slot_id}, {self.sequence + 1}, {self.next_token}'
         rows = [f'({key}, {int(id_)}, {int(kind)})' for id_, kind in sorted(changes.items())]
         chunks = [(', '.join(chunk), len(chunk)) for chunk in sql.chunks(rows, _MAX_ENTRIES_PER_STATEMENT)]
@@ -155,12 +155,12 @@ _OF_PROVIDERS = frozenset({ChangeKind.USAGE, ChangeKind.PROVIDER, ChangeKind.REL
 _OF_NAMES = frozenset({ChangeKind.NAMES, ChangeKind.RELOAD})
 #: For each table, the kinds of change. A transaction that changes the table has to record at least one of them.
 _CACHED_TABLES = {
-    'placement_resource_providers': _OF_PROVIDERS,
-    'placement_inventories': _OF_PROVIDERS,
-    'placement_resource_provider_traits': _OF_PROVIDERS,
-    'placement_resource_provider_aggregates': _OF_PROVIDERS,
-    'placement_resource_classes': _OF_NAMES,
-    'placement_traits': _OF_NAMES,
+    tables.resource_providers.name: _OF_PROVIDERS,
+    tables.inventories.name: _OF_PROVIDERS,
+    tables.resource_provider_traits.name: _OF_PROVIDERS,
+    tables.resource_provider_aggregates.name: _OF_PROVIDERS,
+    tables.resource_classes.name: _OF_NAMES,
+    tables.traits.name: _OF_NAMES,
 }
 
 
@@ -270,8 +270,8 @@ _CHANGE = re.compile(r'(?:WITH .*\) )?(?:INSERT (?:IGNORE )?INTO|UPDATE|DELETE F
 # running them.
 
 #: The check before each search: the number of slots, and the sums of their sequence numbers and tokens, in one row.
-CHECK = 'SELECT COUNT(*), SUM(sequence), SUM(token) FROM placement_change_log_slots'
-_SLOTS = (('id', 'sequence', 'token'), 'placement_change_log_slots')
+CHECK = sql.statement('SELECT COUNT(*), SUM(sequence), SUM(token) FROM {slots}', slots=tables.change_log_slots)
+_SLOTS = (('id', 'sequence', 'token'), tables.change_log_slots.name)
 _ENTRIES = ('slot_id', 'sequence', 'token', 'provider_id', 'kind')
 _NO_ENTRIES = np.empty((0, len(_ENTRIES)), np.int64)
 
@@ -382,7 +382,8 @@ def recent_log(reader_position: LogPosition) -> tuple[str, sql.IntegerQuery, sql
         f'(slot_id = {id_} AND sequence >= {position.sequence})' for id_, position in reader_position.slots.items()
     ]
     common = sql.statement(
-        'recent AS (SELECT {columns} FROM placement_change_log WHERE {ranges} LIMIT {limit})',
+        'recent AS (SELECT {columns} FROM {log} WHERE {ranges} LIMIT {limit})',
+        log=tables.change_log,
         columns=', '.join(_ENTRIES),
         ranges=' OR '.join(ranges) or '1 = 0',
         limit=_MAX_RECENT_ENTRIES,
@@ -455,7 +456,7 @@ def _read_entries(tx: sa.Connection, slots: Sequence[tuple[int, Position, Positi
         for id_, old, new in slots
     )
     try:
-        [rows] = sql.fetch_integers(tx, (_ENTRIES, f'placement_change_log WHERE {ranges}'))
+        [rows] = sql.fetch_integers(tx, (_ENTRIES, f'{tables.change_log} WHERE {ranges}'))
     except sql.TruncatedResult as error:
         slot_id, old, _ = slots[0]
         raise LogTruncated(slot=slot_id, sequence=old.sequence) from error

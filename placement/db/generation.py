@@ -87,7 +87,7 @@ def increment_all(batch: StatementBatch, provider_ids: Iterable[int]) -> None:
     for chunk in sql.chunks(sorted(provider_ids)):
         rows = f'id IN ({sql.placeholders(len(chunk))})'
         text, values = sql.update_in_order(
-            batch.tx.dialect, _TABLE, _INCREMENTED, [moment], rows, chunk, count=len(chunk)
+            batch.tx.dialect, _providers, _INCREMENTED, [moment], rows, chunk, count=len(chunk)
         )
         batch.add_statement(text, *values)
 
@@ -109,7 +109,7 @@ def increment(batch: StatementBatch, amounts: Mapping[int, int], expected: Mappi
         )
         text, values = sql.update_in_order(
             batch.tx.dialect,
-            _TABLE,
+            _providers,
             f'generation = generation + CASE id {cases} END, updated_at = ?',
             [timeutils.utcnow()],
             f'id IN ({", ".join(map(str, chunk))})',
@@ -119,9 +119,9 @@ def increment(batch: StatementBatch, amounts: Mapping[int, int], expected: Mappi
         batch.add_statement(text, *values, rows=len(chunk))
 
 
-_TABLE = tables.resource_providers.name
+_providers = tables.resource_providers
 _INCREMENTED = 'generation = generation + 1, updated_at = ?'
-_INCREMENT = sql.statement('UPDATE {table} SET {set}', table=_TABLE, set=_INCREMENTED)
+_INCREMENT = sql.statement('UPDATE {table} SET {set}', table=_providers, set=_INCREMENTED)
 _INCREMENT_BY_UUID = f'{_INCREMENT} WHERE uuid = ? AND generation = ?'
 _INCREMENT_BY_UUID_ON_MYSQL = _INCREMENT_BY_UUID.replace('+ 1', '+ (LAST_INSERT_ID(id) > 0)')
-_ID = sql.statement('SELECT id FROM {table} WHERE uuid = ?', table=_TABLE)
+_ID = sql.statement('SELECT id FROM {table} WHERE uuid = ?', table=_providers)

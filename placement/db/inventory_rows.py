@@ -16,19 +16,20 @@ from oslo_log import log
 from oslo_utils import timeutils
 
 from placement.capacity import FIELDS, InventoryRecord
-from placement.db import sql
+from placement.db import sql, tables
 from placement.db.batch import StatementBatch
 
 LOG = log.getLogger(__name__)
 
+_inventories = tables.inventories
 _KEY = 'resource_provider_id, resource_class_id'
 _COLUMNS = ', '.join((_KEY, 'used', *FIELDS))
 #: For each column that an upsert overwrites, the column of the new row with the value.
 _OVERWRITTEN = {**{name: name for name in FIELDS}, 'updated_at': 'created_at'}
 #: Selects the sum of the allocations of a provider and class, and locks them.
 _ALLOCATED = (
-    '(SELECT COALESCE(SUM(used), 0) FROM (SELECT used FROM placement_allocations'
-    ' WHERE resource_provider_id = ? AND resource_class_id = ?{}) AS allocated)'
+    '(SELECT COALESCE(SUM(used), 0) FROM (SELECT used FROM {allocations}'
+    ' WHERE resource_provider_id = ? AND resource_class_id = ?{lock}) AS allocated)'
 )
 
 #: The largest number of rows that one statement overwrites.
@@ -44,10 +45,11 @@ def insert(
     :param present: the keys of inventories that exist. They are overwritten, and their allocations are not read.
     """
     rows = [(*key, key[0], None if key in present else key[1], *records[key][:-1]) for key in sorted(records)]
-    allocated = _ALLOCATED.format(sql.SHARED_LOCKS[batch.tx.dialect.name])
+    lock = sql.SHARED_LOCKS[batch.tx.dialect.name]
+    allocated = sql.statement(_ALLOCATED, allocations=tables.allocations, lock=lock)
     row = f'?, ?, {allocated}, {sql.placeholders(len(FIELDS))}'
     otherwise = sql.upsert_clause(batch.tx, _KEY, _OVERWRITTEN) if present else ''
-    batch.add_insert('placement_inventories', _COLUMNS, rows, row, otherwise=otherwise)
+    batch.add_insert(_inventories, _COLUMNS, rows, row, otherwise=otherwise)
 
 
 def overwrite(batch: StatementBatch, records: Mapping[int, InventoryRecord], provider_id: int | None = None) -> None:
@@ -71,8 +73,8 @@ def _overwriting(count: int, of_one_provider: bool) -> str:
     cases = ' '.join(['WHEN ? THEN ?'] * count)
     changed = ', '.join(f'{name} = CASE {key} {cases} END' for name in FIELDS)
     condition = f'{"resource_provider_id = ? AND " if of_one_provider else ""}{key} IN ({sql.placeholders(count)})'
-    template = 'UPDATE placement_inventories SET {set}, updated_at = ? WHERE {condition}'
-    return sql.statement(template, set=changed, condition=condition)
+    template = 'UPDATE {table} SET {set}, updated_at = ? WHERE {condition}'
+    return sql.statement(template, table=_inventories, set=changed, condition=condition)
 
 
 def delete_unused(batch: StatementBatch, ids: Sequence[int], error: Callable[[], Exception]) -> None:
@@ -80,7 +82,7 @@ def delete_unused(batch: StatementBatch, ids: Sequence[int], error: Callable[[],
 
     :param error: makes the exception to raise if some are in use or do not exist.
     """
-    batch.add_for_ids('DELETE FROM placement_inventories WHERE id IN ({ids}) AND used = 0', ids, error=error)
+    batch.add_for_ids('DELETE FROM {table} WHERE id IN ({ids}) AND used = 0', ids, error=error, table=_inventories)
 
 
 def warn_of_overcommitment(uuid: str, used: Mapping[str, int], records: Mapping[str, InventoryRecord]) -> None:

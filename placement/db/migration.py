@@ -294,10 +294,10 @@ def insert_standard_names(tx: sa.Connection) -> None:
     batch.execute()
 
 
-def _missing_names(tx: sa.Connection) -> Iterator[tuple[str, str, Rows]]:
-    """Yield the names of the two tables and of their columns, and the rows that they lack."""
+def _missing_names(tx: sa.Connection) -> Iterator[tuple[sa.Table, str, Rows]]:
+    """Yield the two tables, the names of their columns, and the rows that they lack."""
     classes: Rows = list(enumerate(os_resource_classes.STANDARDS))
     traits: Rows = [(name,) for name in sorted(os_traits.get_traits())]
     for table, columns, rows in ((tables.resource_classes, 'id, name', classes), (tables.traits, 'name', traits)):
         present = set(tx.scalars(sa.select(table.c.name)))
-        yield table.name, columns, [row for row in rows if row[-1] not in present]
+        yield table, columns, [row for row in rows if row[-1] not in present]

@@ -105,7 +105,7 @@ sqlite3.register_adapter(dt.datetime, lambda moment: moment.isoformat(' ', 'micr
 def statement(template: str, **parts: object) -> str:
     """Return ``template`` with the names in braces replaced by ``parts``.
 
-    :param parts: names of tables and columns, expressions, question marks, and our own numbers. Text from a client or
+    :param parts: tables, names of columns, expressions, question marks, and our own numbers. Text from a client or
         an operator must not be a part: pass it to ``execute_text`` as a value.
     """
     return template.format(**parts)
@@ -138,7 +138,7 @@ def with_utc(moment: Moment) -> Moment:
 
 def update_in_order(
     dialect: sa.Dialect,
-    table: str,
+    table: sa.Table,
     assignments: str,
     values: Sequence[Any],
     rows: str,
@@ -174,7 +174,7 @@ def update_in_order(
     return f'{text} AND ({condition})' if condition else text, [*row_values, *values]
 
 
-def delete_in_id_order(dialect: sa.Dialect, table: str, condition: str, ids: Sequence[int]) -> str:
+def delete_in_id_order(dialect: sa.Dialect, table: sa.Table, condition: str, ids: Sequence[int]) -> str:
     """Return the text of a DELETE that locks rows in order of id, as ``update_in_order`` does.
 
     :param condition: the condition on the rows to delete. It has to imply that the id is one of ``ids``.

@@ -81,11 +81,9 @@ def _replace(tx: sa.Connection, remembered: set[str], provider_id: int, uuids: S
     batch = StatementBatch(tx)
     # This deletes all rows, not only rows that were read before: below microversion 1.19 a write does not increment the
     # generation, so nothing shows whether they have changed.
-    batch.add_statement(
-        'DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id
-    )
+    batch.add_statement(_DELETION, provider_id)
     unknown = [(uuid,) for uuid in uuids if uuid not in remembered]
-    batch.add_insert('placement_aggregates', 'uuid', unknown, unless_present=True)
+    batch.add_insert(_aggregates, 'uuid', unknown, unless_present=True)
 
     def deleted() -> errors.RetryTransaction:
         # An audit deleted an aggregate that had no providers.
@@ -93,8 +91,8 @@ def _replace(tx: sa.Connection, remembered: set[str], provider_id: int, uuids: S
         return errors.RetryTransaction()
 
     # The shared locks prevent audits from deleting the aggregates.
-    insertion = _INSERTION + sql.SHARED_LOCKS[tx.dialect.name]
-    batch.add_for_ids(insertion, uuids, provider_id, timeutils.utcnow(), error=deleted)
+    parts = {'members': _members, 'aggregates': _aggregates, 'lock': sql.SHARED_LOCKS[tx.dialect.name]}
+    batch.add_for_ids(_INSERTION, uuids, provider_id, timeutils.utcnow(), error=deleted, **parts)
     try:
         batch.execute_final()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
@@ -105,7 +103,8 @@ def _replace(tx: sa.Connection, remembered: set[str], provider_id: int, uuids: S
     remembered.update(uuids)
 
 
+_DELETION = sql.statement('DELETE FROM {members} WHERE resource_provider_id = ?', members=_members)
 _INSERTION = (
-    'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'
-    ' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({ids}) ORDER BY id'
+    'INSERT INTO {members} (resource_provider_id, aggregate_id, created_at)'
+    ' SELECT ?, id, ? FROM {aggregates} WHERE uuid IN ({ids}) ORDER BY id{lock}'
 )

@@ -66,7 +66,7 @@ class NamedResource(base.Timestamped):
         query = sql.statement(
             'SELECT COUNT(*), {lines} FROM {table} WHERE {condition}',
             lines=sql.joined(dialect, columns),
-            table=cls.TABLE.name,
+            table=cls.TABLE,
             condition=condition,
         )
         # ``_parsed`` filters, because LIKE ignores case on some databases, and there are only hundreds of names.

@@ -15,11 +15,12 @@ _classes = tables.resource_classes
 _inventories = tables.inventories
 #: Selects the largest id that any class ever had, the largest id of a class now, and the id of the class with the name.
 #: Transactions that create a class lock the row of the sequence, so they run one at a time.
-_SEQUENCE = (
-    'SELECT last, (SELECT MAX(id) FROM placement_resource_classes),'
-    ' (SELECT id FROM placement_resource_classes WHERE name = ?)'
-    ' FROM placement_resource_class_sequence'
+_READ_SEQUENCE = sql.statement(
+    'SELECT last, (SELECT MAX(id) FROM {classes}), (SELECT id FROM {classes} WHERE name = ?) FROM {sequence}',
+    classes=_classes,
+    sequence=tables.resource_class_sequence,
 )
+_SET_SEQUENCE = sql.statement('UPDATE {sequence} SET last = ?', sequence=tables.resource_class_sequence)
 
 
 @base.register
@@ -43,14 +44,14 @@ class ResourceClass(named_resource.NamedResource):
         """
 
         def work(tx: sa.Connection) -> int:
-            last, largest, existing = sql.execute_text(tx, _SEQUENCE + sql.for_update(tx.dialect), name).one()
+            last, largest, existing = sql.execute_text(tx, _READ_SEQUENCE + sql.for_update(tx.dialect), name).one()
             if existing is not None:
                 raise exception.ResourceClassExists(resource_class=name)
             # No class ever had this id. ``largest`` exceeds ``last`` only if somebody inserted a row by hand.
             new_id: int = max(last, largest) + 1
             batch = StatementBatch(tx)
-            batch.add_statement('UPDATE placement_resource_class_sequence SET last = ?', new_id)
-            batch.add_insert(_classes.name, 'id, name', [(new_id, name)])
+            batch.add_statement(_SET_SEQUENCE, new_id)
+            batch.add_insert(_classes, 'id, name', [(new_id, name)])
             change_log.record_new_class(tx, new_id)
             try:
                 batch.execute_final()

@@ -139,7 +139,7 @@ def _insert_root(tx: sa.Connection, row: dict[str, Any]) -> int:
     change_log.record_providers(tx, [own_id])
     batch = StatementBatch(tx)
     # This does not set updated_at, because it is a part of the creation.
-    batch.add_statement('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
+    batch.add_statement(_SET_OWN_ROOT, own_id)
     batch.execute_final()
     return own_id
 
@@ -213,8 +213,7 @@ def _delete(tx: sa.Connection, uuid: str) -> None:
     try:
         if provider.root_provider_id == provider.id:
             # Some databases do not delete a row that refers to itself.
-            text = 'UPDATE placement_resource_providers SET root_provider_id = NULL WHERE id = ?'
-            sql.execute_text(tx, text, provider.id)
+            sql.execute_text(tx, _UNSET_ROOT, provider.id)
         tx.execute(_providers.delete().where(_providers.c.id == provider.id))
         change_log.record_providers(tx, [provider.id])
     except db_exc.DBReferenceError as error:
@@ -294,7 +293,7 @@ def _locked(tx: sa.Connection, ids: Iterable[int], root_ids: Iterable[int], cond
     :param condition: SQL that has to be true for each provider.
     :raises RetryTransaction: the condition is not true, or a provider was deleted.
     """
-    table, is_mysql = _providers.name, sql.is_mysql(tx.dialect)
+    is_mysql = sql.is_mysql(tx.dialect)
     # No provider has the id 0.
     roots = ', '.join(f'{id_:d}' for id_ in (0, *root_ids))
     lock = f'generation = generation + (id IN ({roots}))' if is_mysql else 'generation = generation'
@@ -302,16 +301,18 @@ def _locked(tx: sa.Connection, ids: Iterable[int], root_ids: Iterable[int], cond
         rows = f'id IN ({sql.placeholders(len(chunk))})'
         if condition:
             rows = f'{rows} AND {condition}'
-        text, values = sql.update_in_order(tx.dialect, table, lock, [], rows, chunk, count=len(chunk))
+        text, values = sql.update_in_order(tx.dialect, _providers, lock, [], rows, chunk, count=len(chunk))
         if sql.execute_text(tx, text, *values).rowcount != len(chunk):
             raise errors.RetryTransaction
     yield
     if is_mysql:
         text = 'UPDATE {table} SET generation = generation - 1 WHERE id IN ({roots})'
-        sql.execute_text(tx, sql.statement(text, table=table, roots=roots))
+        sql.execute_text(tx, sql.statement(text, table=_providers, roots=roots))
 
 
 _INSERT = _providers.insert()
+_SET_OWN_ROOT = sql.statement('UPDATE {table} SET root_provider_id = id WHERE id = ?', table=_providers)
+_UNSET_ROOT = sql.statement('UPDATE {table} SET root_provider_id = NULL WHERE id = ?', table=_providers)
 _RENAME = _providers.update().where(_providers.c.uuid == sa.bindparam('sought')).values(name=sa.bindparam('new'))
 
 _parents = _providers.alias('parent')

@@ -17,7 +17,7 @@ from placement.objects.base import Context
 _traits, _providers = tables.traits, tables.resource_providers
 _provider_traits = tables.resource_provider_traits
 
-_DELETE = 'DELETE FROM placement_resource_provider_traits WHERE resource_provider_id = ? AND trait_id IN ({ids})'
+_DELETE = 'DELETE FROM {table} WHERE resource_provider_id = ? AND trait_id IN ({ids})'
 _JOINED = _providers.outerjoin(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id).outerjoin(
     _traits, _traits.c.id == _provider_traits.c.trait_id
 )
@@ -83,9 +83,9 @@ class Trait(named_resource.NamedResource):
             custom = context.db.traits.lock_ids(tx, [name for name in added if name_cache.is_custom(name)])
             batch = StatementBatch(tx)
             generation.increment_one(batch, provider)
-            batch.add_for_ids(_DELETE, removed, provider.id)
+            batch.add_for_ids(_DELETE, removed, provider.id, table=_provider_traits)
             new_rows = [(provider.id, id_) for id_ in sorted((added | custom).values())]
-            batch.add_insert(_provider_traits.name, 'resource_provider_id, trait_id', new_rows)
+            batch.add_insert(_provider_traits, 'resource_provider_id, trait_id', new_rows)
             batch.execute_final()
 
         if removed or added:
@@ -95,7 +95,9 @@ class Trait(named_resource.NamedResource):
 
 
 #: Conditions for ``Trait.get_names``: at least one provider has the trait, or no provider has it.
-ASSOCIATED = 'EXISTS (SELECT 1 FROM placement_resource_provider_traits WHERE trait_id = placement_traits.id)'
+ASSOCIATED = sql.statement(
+    'EXISTS (SELECT 1 FROM {associations} WHERE trait_id = {traits}.id)', associations=_provider_traits, traits=_traits
+)
 NOT_ASSOCIATED = f'NOT {ASSOCIATED}'
 
 _NAMED = _providers.outerjoin(_traits, _traits.c.name.in_(sa.bindparam('names', expanding=True)))

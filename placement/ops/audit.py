@@ -298,7 +298,7 @@ def _insert_consumer(uuid: str, project_id: str, user_id: str, tx: sa.Connection
     if allocation_id is not None:
         columns, row = 'uuid, project_id, user_id, generation', (uuid, *owner, 0)
         batch = StatementBatch(tx)
-        batch.add_insert(_consumers.name, columns, [row], unless_present=True)
+        batch.add_insert(_consumers, columns, [row], unless_present=True)
         batch.execute()
 
 

@@ -21,6 +21,7 @@ from placement.db import sql, tables
 from placement.ops.adoption import Step, found_tables
 from placement.ops.adoption.found_tables import FoundTable
 
+_inventories = tables.inventories
 _NEW_RATIO = 'placement_allocation_ratio'
 
 
@@ -301,31 +302,32 @@ def shortest(value: float) -> float:
 
 
 def _ratio_on_postgresql(connection: sa.Connection) -> None:
-    sql.execute_text(
-        connection, 'ALTER TABLE placement_inventories ALTER COLUMN allocation_ratio TYPE double precision'
-    )
+    _alter_inventories(connection, 'ALTER COLUMN allocation_ratio TYPE double precision')
     _round(connection, 'allocation_ratio', 'allocation_ratio')
-    sql.execute_text(connection, 'ALTER TABLE placement_inventories ALTER COLUMN allocation_ratio SET NOT NULL')
+    _alter_inventories(connection, 'ALTER COLUMN allocation_ratio SET NOT NULL')
 
 
 def _ratio_on_mysql(connection: sa.Connection) -> None:
     """Fill a new column, then replace the old one with it, so that the step can be repeated if it was interrupted."""
-    if _NEW_RATIO not in {column['name'] for column in sa.inspect(connection).get_columns('placement_inventories')}:
-        sql.execute_text(connection, f'ALTER TABLE placement_inventories ADD COLUMN {_NEW_RATIO} DOUBLE NULL')
+    if _NEW_RATIO not in {column['name'] for column in sa.inspect(connection).get_columns(_inventories.name)}:
+        _alter_inventories(connection, f'ADD COLUMN {_NEW_RATIO} DOUBLE NULL')
     # MySQL sends single-precision numbers with only six digits, but computes and sends this sum as a double.
     _round(connection, 'allocation_ratio + 0e0', _NEW_RATIO)
-    sql.execute_text(
+    _alter_inventories(
         connection,
-        'ALTER TABLE placement_inventories DROP COLUMN allocation_ratio,'
-        f' CHANGE COLUMN {_NEW_RATIO} allocation_ratio DOUBLE NOT NULL',
+        f'DROP COLUMN allocation_ratio, CHANGE COLUMN {_NEW_RATIO} allocation_ratio DOUBLE NOT NULL',
     )
+
+
+def _alter_inventories(connection: sa.Connection, change: str) -> None:
+    sql.execute_text(connection, f'ALTER TABLE {_inventories} {change}')
 
 
 def _round(connection: sa.Connection, ratio: str, target: str) -> None:
     """Store the shortest double of each ``ratio`` in the column ``target``."""
-    select = sql.statement('SELECT DISTINCT {ratio} FROM placement_inventories', ratio=ratio)
+    select = sql.statement('SELECT DISTINCT {ratio} FROM {table}', ratio=ratio, table=_inventories)
     update = sql.statement(
-        'UPDATE placement_inventories SET {target} = ? WHERE {ratio} = ?', target=target, ratio=ratio
+        'UPDATE {table} SET {target} = ? WHERE {ratio} = ?', table=_inventories, target=target, ratio=ratio
     )
     for value in sql.execute_text(connection, select).scalars().all():
         sql.execute_text(connection, update, shortest(value), value)
