@@ -1,17 +1,11 @@
-#!/usr/bin/env python3
-"""Start a MariaDB Galera cluster on loopback, for tests and for trying things out."""
+"""Starts a MariaDB Galera cluster on loopback, for tests and for trying things out: ``python -m tools.galera``."""
 
 from __future__ import annotations
 
 import glob
-import pathlib
 import re
 import shutil
 import subprocess
-import sys
-
-if not __package__:
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from tools import nodes
 

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
-"""Install MySQL in a directory of its own, and start a group of such servers on loopback.
+"""Installs MySQL in a directory of its own, and starts a group of such servers on loopback.
 
-For tests and for trying things out. The binaries are Debian's, from the suite that has MySQL. A MariaDB of this machine
-is not touched.
+For tests and for trying things out: ``python -m tools.mysql install`` and ``python -m tools.mysql``. The binaries are
+Debian's, from the suite that has MySQL. A MariaDB of this machine is not touched.
 """
 
 from __future__ import annotations
@@ -13,9 +12,6 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Mapping
-
-if not __package__:
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from tools import nodes
 
@@ -117,7 +113,7 @@ class Cluster(nodes.Cluster):
     @classmethod
     def missing(cls) -> str | None:
         """Return the reason why MySQL cannot be started on this machine, or None."""
-        return None if home().exists() else f'{home()} is missing. On Debian: tools/mysql.py install'
+        return None if home().exists() else f'{home()} is missing. On Debian: python -m tools.mysql install'
 
     def program(self) -> list[str]:
         """Return the command that runs a server in the foreground, without options."""
@@ -167,9 +163,8 @@ class Cluster(nodes.Cluster):
         """Return the member that accepts writes; None while there is none."""
         return next(filter(self.is_writable, self.nodes), None)
 
-    def switch_primary(self, number: int) -> None:
+    def switch_primary(self, node: nodes.Node) -> None:
         """Make a member the primary, as an operator would, and return when the group has agreed on it."""
-        node = self.node(number)
         node.query(f"SELECT group_replication_set_as_primary('{node.value('SELECT @@server_uuid')}')")
 
 

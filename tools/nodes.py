@@ -179,23 +179,11 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def join(self, node: Node) -> None:
-        """Start a server that was a member before, and bring it back into the cluster."""
+        """Start a server that was a member before. It fetches what it missed from the others."""
 
     def is_ready(self, node: Node) -> bool:
         """Return whether the server is a full member of the cluster."""
         return node.value(self.ready_query) is not None
-
-    def node(self, number: int) -> Node:
-        """Return the server with that number, counted from 1."""
-        return self.nodes[number - 1]
-
-    def kill(self, number: int) -> None:
-        """End one server, as a power cut would."""
-        self.node(number).kill()
-
-    def restart(self, number: int) -> None:
-        """Bring a server that was killed back into the cluster; it fetches what it missed from the others."""
-        self.join(self.node(number))
 
     def print_status(self) -> None:
         """Print a line for each node."""
@@ -250,5 +238,6 @@ def try_out(cls: type[Cluster]) -> None:
     """Start a cluster, and open a Python prompt that can change it. The cluster ends with the prompt."""
     with cls.running() as cluster:
         cluster.print_status()
-        banner = 'Try: cluster.kill(2), cluster.restart(2), cluster.print_status(). Ctrl-D stops the cluster.'
-        code.interact(banner, local={'cluster': cluster}, exitmsg='')
+        banner = 'Try: node2.kill(), cluster.join(node2), cluster.print_status(). Ctrl-D stops the cluster.'
+        local = {'cluster': cluster} | {f'node{node.number}': node for node in cluster.nodes}
+        code.interact(banner, local=local, exitmsg='')

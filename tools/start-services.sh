@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Start a local PostgreSQL and MariaDB for the integration tests, in sessions that outlive the caller, unless they answer
-# already. On Debian or Ubuntu, install what is missing of both, of Galera, and of what tools/mysql.py needs. Only for a
+# already. On Debian or Ubuntu, install what is missing of both, of Galera, and of what tools.mysql needs. Only for a
 # server that it installed does it allow the administrator to log in on loopback without a password, as the tests expect.
 #
 # start-services.sh check [SECONDS]: start nothing; exit with 0 if both servers answer and were started SECONDS ago or

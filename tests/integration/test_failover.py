@@ -81,7 +81,7 @@ def galera() -> Iterator[Cluster]:
             return second
 
         def fail_over() -> sa.URL:
-            cluster.kill(2)
+            cluster.nodes[1].kill()
             return third
 
         yield Cluster(first, switch_over, fail_over, {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1'})
@@ -91,19 +91,20 @@ def galera() -> Iterator[Cluster]:
 def group_replication() -> Iterator[Cluster]:
     """Three members of MySQL's Group Replication, of which one accepts writes."""
     with tools.mysql.Cluster.running() as group:
+        first, second, _ = group.nodes
 
         def switch_over() -> sa.URL:
-            group.switch_primary(2)
-            return sa.make_url(group.node(2).url())
+            group.switch_primary(second)
+            return sa.make_url(second.url())
 
         def fail_over() -> sa.URL:
-            group.kill(2)
+            second.kill()
             wait_until(lambda: group.primary() is not None)
             primary = group.primary()
             assert primary is not None
             return sa.make_url(primary.url())
 
-        yield Cluster(sa.make_url(group.node(1).url()), switch_over, fail_over, strict_reads=False)
+        yield Cluster(sa.make_url(first.url()), switch_over, fail_over, strict_reads=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -113,9 +113,9 @@ def test_history_with_a_node_and_workers_killed(
 ) -> None:
     with Load.running([server.url for server in fleet_of_servers], clients=9) as load:
         load.wait_for_accepted(101)
-        cluster.kill(3)
+        cluster.nodes[2].kill()
         load.wait_for_accepted(101, since=time.monotonic())
-        cluster.restart(3)
+        cluster.join(cluster.nodes[2])
         _wait_until_it_writes(fleet_of_servers[2].url)
         for server in fleet_of_servers:
             os.kill(server.workers()[0], signal.SIGKILL)

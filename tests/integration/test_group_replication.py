@@ -46,7 +46,7 @@ def test_a_planned_switchover_does_not_wait_for_claims(group: mysql.Cluster, tmp
                 if client.request('PUT', f'/allocations/{consumer}', races.claim([host], None)).status == 204:
                     accepted.append(consumer)
 
-    with databases.fresh(sa.make_url(group.node(1).url())) as url, servers.serving(url, tmp_path) as server:
+    with databases.fresh(sa.make_url(group.nodes[0].url())) as url, servers.serving(url, tmp_path) as server:
         with contextlib.closing(Client([server.url], token='admin')) as client:
             host = races.provider(client, 1_000_000)
         with futures.ThreadPoolExecutor(8) as threads:
@@ -56,9 +56,9 @@ def test_a_planned_switchover_does_not_wait_for_claims(group: mysql.Cluster, tmp
                     accepted.clear()
                     wait_until(lambda: len(accepted) > 50)
                     started = time.monotonic()
-                    group.switch_primary(2)
+                    group.switch_primary(group.nodes[1])
                     durations.append(time.monotonic() - started)
-                    group.switch_primary(1)
+                    group.switch_primary(group.nodes[0])
             finally:
                 done.set()
         for caller in callers:
@@ -69,7 +69,7 @@ def test_a_planned_switchover_does_not_wait_for_claims(group: mysql.Cluster, tmp
 @pytest.fixture(scope='module')
 def primaries(group: mysql.Cluster) -> list[nodes.Node]:
     """The members, all of which accept writes and wait before they read until they have what the others committed."""
-    group.node(1).query('SELECT group_replication_switch_to_multi_primary_mode()')
+    group.nodes[0].query('SELECT group_replication_switch_to_multi_primary_mode()')
     for node in group.nodes:
         node.query("SET GLOBAL group_replication_consistency = 'BEFORE'")
     wait_until(lambda: all(group.is_writable(node) for node in group.nodes))

@@ -151,7 +151,7 @@ class MariaDB(PrivateServer):
 
 
 class MySQL(MariaDB):
-    """MySQL, which ``tools/mysql.py`` has installed, in the place of MariaDB."""
+    """MySQL, which ``tools.mysql`` has installed, in the place of MariaDB."""
 
     def initialize(self) -> None:
         mysql.create_data(self.data)
