@@ -19,7 +19,7 @@ from placement.cache.background_refresh import BackgroundRefresh
 from placement.cache.refresh import CacheState, ProviderCache
 from placement.db.api import Database
 from placement.db.health import TimedCheck
-from placement.ops.explain.empty_searches import explain_empty
+from placement.ops.explain.empty_searches import EmptySearches
 from placement.search.budget import Limit
 from placement.web import (
     authentication,
@@ -109,7 +109,7 @@ def _pipeline(
         db=db,
         policy=enforcer,
         provider_cache=provider_cache,
-        empty_searches=context.EmptySearches(explain_empty),
+        explain_empty=EmptySearches(conf.placement).explain,
     )
     pipeline: list[Middleware | None] = [
         context.with_request_id,

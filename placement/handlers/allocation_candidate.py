@@ -63,19 +63,13 @@ def list_allocation_candidates(req: Request, context: RequestContext, request: C
 
 def _log(query: str, candidates: AllocationCandidates, context: RequestContext) -> None:
     """Log that the search reached a limit, or why it found nothing: the response does not contain this."""
-    options = context.conf.placement
     if candidates.limits_reached:
-        limits = describe_limits(candidates.limits_reached, options)
+        limits = describe_limits(candidates.limits_reached, context.conf.placement)
         LOG.warning('Stopped at [placement] %s for %s', limits, request_log.quote(query))
-    explain = context.empty_searches.explain
-    if candidates.candidate_sets or explain is None or not LOG.isEnabledFor(log.INFO):
-        return
-    suppressed = context.empty_searches.count_search(query)
-    if suppressed is not None:
-        budget = SearchBudget.for_explanation(options)
-        explanation = explain(candidates.snapshot, candidates.request, budget, candidates.limits_reached)
-        omitted = f' ({suppressed} more since the last such line)' if suppressed else ''
-        LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), explanation, omitted)
+    if not candidates.candidate_sets and LOG.isEnabledFor(log.INFO):
+        explanation = context.explain_empty(query, candidates)
+        if explanation is not None:
+            LOG.info('No allocation candidates for %s: %s', request_log.quote(query), explanation)
 
 
 # A response may have many thousand similar entries, so it is joined from fragments of JSON. The candidates of a set

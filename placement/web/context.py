@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from wsgiref.types import WSGIApplication
 
@@ -14,54 +12,11 @@ from oslo_middleware import request_id
 
 from placement import exception
 from placement.cache.refresh import ProviderCache
-from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
-from placement.search.budget import Limit, SearchBudget
-from placement.search.request import CandidateRequest
+from placement.search.selection import AllocationCandidates
 from placement.web.policy import Enforcer
 
 ENVIRON_KEY = 'placement.context'
-
-#: Explains in one line why a search found nothing (``ops.explain.empty_searches.explain_empty``).
-ExplainEmpty = Callable[[Snapshot, CandidateRequest, SearchBudget, Collection[Limit]], str]
-
-#: Seconds between two lines of the log about the same empty search.
-LOG_INTERVAL_SECONDS = 60.0
-#: Maximum number of queries to remember. If there are more, the query with the oldest log line is forgotten.
-_MAX_QUERIES = 1000
-
-
-class EmptySearches:
-    """Remembers which empty searches of one process were logged, and counts searches that were not.
-
-    :param explain: returns the log line; None to log nothing.
-    """
-
-    def __init__(self, explain: ExplainEmpty | None) -> None:
-        self.explain = explain
-        self._lock = threading.Lock()
-        #: By hash of the query, oldest line first: when it was last logged, and the searches not logged since then.
-        self._logged: dict[int, tuple[float, int]] = {}
-
-    def count_search(self, query: str) -> int | None:
-        """Count a search that found nothing.
-
-        :returns: None if the query was logged less than ``LOG_INTERVAL_SECONDS`` ago, so that this search must not be
-            logged. Otherwise the number of searches with this query that were not logged since then.
-        """
-        now = time.monotonic()
-        key = hash(query)
-        with self._lock:
-            logged_at, suppressed = self._logged.get(key, (-LOG_INTERVAL_SECONDS, 0))
-            if now - logged_at < LOG_INTERVAL_SECONDS:
-                self._logged[key] = logged_at, suppressed + 1
-                return None
-            # Removing the entry first makes the new one the last.
-            self._logged.pop(key, None)
-            self._logged[key] = now, 0
-            if len(self._logged) > _MAX_QUERIES:
-                del self._logged[next(iter(self._logged))]
-            return suppressed
 
 
 class RequestContext(context.RequestContext):
@@ -69,7 +24,8 @@ class RequestContext(context.RequestContext):
 
     :param policy: the policy that ``can`` enforces.
     :param provider_cache: the providers in memory, for searches.
-    :param empty_searches: the empty searches that the application has logged.
+    :param explain_empty: returns for a query string and its result why a search found nothing; None if it was logged
+        recently.
     :param identity: arguments of ``oslo_context.context.RequestContext``: ``user_id``, ``project_id``, ``roles``, ...
     """
 
@@ -80,7 +36,7 @@ class RequestContext(context.RequestContext):
         db: Database,
         policy: Enforcer,
         provider_cache: ProviderCache,
-        empty_searches: EmptySearches,
+        explain_empty: Callable[[str, AllocationCandidates], str | None],
         **identity: Any,
     ) -> None:
         super().__init__(**identity)
@@ -88,7 +44,7 @@ class RequestContext(context.RequestContext):
         self.db = db
         self.policy = policy
         self.provider_cache = provider_cache
-        self.empty_searches = empty_searches
+        self.explain_empty = explain_empty
 
     def can(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
         """Check that a policy rule allows the caller to perform an operation.

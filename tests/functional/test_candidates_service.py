@@ -10,8 +10,7 @@ from urllib.parse import parse_qsl
 import pytest
 from oslo_config import cfg
 
-from placement.ops.explain import searches_in_text
-from placement.web import context
+from placement.ops.explain import empty_searches, searches_in_text
 from tests.support.search import hard
 from tests.support.search.examples import TOPOLOGIES
 from tests.support.search.oracle import RP, flat, record, rp
@@ -155,15 +154,15 @@ def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: p
 
 def test_the_same_empty_search_is_explained_once_per_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """For as many queries as are remembered."""
-    monkeypatch.setattr(context, '_MAX_QUERIES', 2)
-    searches = context.EmptySearches(None)
+    monkeypatch.setattr(empty_searches, '_MAX_QUERIES', 2)
+    searches = empty_searches.EmptySearches(None)
     assert [searches.count_search(query) for query in ('a', 'b', 'c', 'c', 'c', 'a')] == [0, 0, 0, None, None, 0]
-    monkeypatch.setattr(context, 'LOG_INTERVAL_SECONDS', 0)
+    monkeypatch.setattr(empty_searches, 'LOG_INTERVAL_SECONDS', 0)
     assert searches.count_search('c') == 2
 
 
 def test_long_queries_of_empty_searches_do_not_stay_in_memory() -> None:
-    searches = context.EmptySearches(None)
+    searches = empty_searches.EmptySearches(None)
     tracemalloc.start()
     try:
         for number in range(100):

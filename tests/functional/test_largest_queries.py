@@ -18,6 +18,7 @@ from placement.capacity import InventoryRecord
 from placement.ops.explain.empty_searches import explain_empty
 from placement.search import filter_providers, find_candidates, parsing, requirements
 from placement.search.budget import Limit, SearchBudget
+from placement.search.selection import AllocationCandidates
 from tests.support.search.oracle import SHARES
 
 HOSTS, MAX_STEPS = 300, 5_000
@@ -134,5 +135,5 @@ def test_an_explanation_tries_each_sharing_provider_once_for_each_rule(
 ) -> None:
     text = f'resources=VCPU:2000,DISK_GB:2000{CONDITIONS["forbidden aggregates"]}'
     request = parsing.parse(text, (1, 39))
-    assert 'member_of !' in explain_empty(snapshot, request, SearchBudget(), frozenset())
+    assert 'member_of !' in explain_empty(AllocationCandidates(snapshot, request, ()), SearchBudget())
     assert evaluations['providers'] <= 50 * 10 * 3

@@ -16,7 +16,7 @@ from placement import deploy, policies
 from placement.cache.refresh import ProviderCache
 from placement.conf.options import MAX_MICROVERSIONS
 from placement.db.api import Database
-from placement.web.context import EmptySearches, RequestContext
+from placement.web.context import RequestContext
 from placement.web.policy import Enforcer
 
 #: The newest microversion, and the options ``[placement]`` of a service that serves every one.
@@ -86,7 +86,7 @@ def administrator(db: Database, conf: cfg.ConfigOpts | None = None) -> RequestCo
         db=db,
         policy=policy,
         provider_cache=ProviderCache(db),
-        empty_searches=EmptySearches(None),
+        explain_empty=lambda _query, _candidates: None,
         roles=['admin'],
         user_id='admin',
         project_id='admin',
