@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 _CUSTOM = 'CUSTOM_'
@@ -75,6 +76,11 @@ def percent(used: int, capacity: int) -> str:
     if whole == 0 and used:
         return '<1%'
     return '>100%' if whole == 100 and used > capacity else f'{whole}%'
+
+
+def size_text(resources: Mapping[str, int]) -> str:
+    """Return amounts by class in the form of a query parameter, such as ``VCPU:4,MEMORY_MB:8192``."""
+    return ','.join(f'{name}:{value}' for name, value in resources.items())
 
 
 def moment(time: dt.datetime | None) -> str:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from placement import units
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.cmd.command import CommandParser
@@ -30,7 +31,6 @@ _EPILOG = (
     "Example: placement-manage explain 'resources=VCPU:4,MEMORY_MB:8192&required=HW_CPU_X86_AVX2&limit=10'."
     ' Exit code: 0, also when nothing is found; 127 when the query is not valid or the database does not answer.'
 )
-
 
 #: Characters of a uuid with its comma.
 _UUID_LENGTH = 37
@@ -89,7 +89,8 @@ def _print(document: Mapping[str, Any], conf: cfg.ConfigOpts) -> None:
         options = describe_limits(map(Limit, document['limits_reached']), conf.placement)
         _print_line(console, f'Limit reached: [placement] {options}')
     for candidate in document['first_candidates']:
-        _print_line(console, f'Candidate: {"; ".join(map(_supply, candidate))}')
+        supplies = (f'{supply["name"]} {units.size_text(supply["resources"])}' for supply in candidate)
+        _print_line(console, f'Candidate: {"; ".join(supplies)}')
     remaining = document['candidates'] - len(document['first_candidates'])
     if remaining:
         _print_line(console, f'And {remaining:,} more candidates')
@@ -101,11 +102,6 @@ def _print(document: Mapping[str, Any], conf: cfg.ConfigOpts) -> None:
         console.print(_what_ifs(document, console))
     for near in document['near_misses']:
         _print_line(console, f'Near miss: {near["name"]} ({near["uuid"]}) {near["missing"]}.')
-
-
-def _supply(supply: Mapping[str, Any]) -> str:
-    amounts = ','.join(f'{name}:{amount}' for name, amount in supply['resources'].items())
-    return f'{supply["name"]} {amounts}'
 
 
 def _print_line(console: Console, text: str) -> None:

@@ -104,11 +104,6 @@ def width(share: float) -> float:
     return 0.0 if share <= 0 else round(max(min(share, 1.0) * 100, 1.5), 1)
 
 
-def size_text(resources: Mapping[str, int]) -> str:
-    """Return amounts by class in the form of a query parameter, such as ``VCPU:4,MEMORY_MB:8192``."""
-    return ','.join(f'{name}:{value}' for name, value in resources.items())
-
-
 def is_shown_trait(name: str) -> bool:
     """Return whether a trait is shown without expanding the list, because few hosts have it."""
     return name.startswith('CUSTOM_') or name in _SHOWN_TRAITS
@@ -133,6 +128,6 @@ _ENVIRONMENT.filters.update(
     ago=units.ago,
     moment=units.moment,
     plural=units.plural,
-    size_text=size_text,
+    size_text=units.size_text,
 )
 _ENVIRONMENT.tests['shown_trait'] = is_shown_trait
