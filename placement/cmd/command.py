@@ -24,7 +24,6 @@ LOG = log.getLogger(__name__)
 #: The exceptions that end a command with a one-line message.
 FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
 
-
 #: The SQLite file of ``placement-api --dev`` in the current directory, unless ``--database`` gives another path.
 DEV_DATABASE = 'placement-dev.sqlite'
 

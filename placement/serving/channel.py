@@ -44,7 +44,6 @@ _MAX_SEND_BYTES = 256 * 1024
 #: If there are too many connections, one plus a twentieth of those that wait for their clients are closed.
 _EVICTION_DIVISOR = 20
 
-
 _NOT_ASCII = re.compile(rb'[\x80-\xff]')
 
 # waitress ends its expressions with ``$``, which also matches before a line feed: ``0\n`` would be the last chunk.

@@ -22,7 +22,6 @@ LOG = log.getLogger(__name__)
 #: The signals with which the master stops a worker.
 WORKER_STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGQUIT, signal.SIGINT})
 
-
 #: The module of the exporter.
 _EXPORTER = 'placement.cmd.exporter'
 #: The minimum time between two starts, because an exporter whose port is in use ends immediately.

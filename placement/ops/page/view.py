@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     # Importing the library takes time and reads PROMETHEUS_MULTIPROC_DIR; the page needs only the registry it gets.
     from prometheus_client import CollectorRegistry
 
-
 #: Maximum number of characters of a query string.
 _MAX_CHARACTERS = 20_000
 #: Maximum number of parameters.
@@ -125,7 +124,7 @@ class Parameters:
         state = self.choice('state', ('any', *(choice.value for choice in InventoryState)))
         return TreeFilter(
             aggregates=frozenset({validation.canonical_uuid(aggregate)} if aggregate else ()),
-            traits=self.traits(),
+            traits=frozenset(filter(None, (name.strip() for name in self.text('trait').split(',')))),
             root_required=roots.required,
             root_forbidden=roots.forbidden,
             classes=frozenset(filter(None, (self.text('class'),))),
@@ -133,10 +132,6 @@ class Parameters:
             states=frozenset() if state == 'any' else frozenset({InventoryState(state)}),
             lacking=self.resources('lacking') or {},
         )
-
-    def traits(self) -> frozenset[str]:
-        """Return the names in ``trait``, which are separated by commas."""
-        return frozenset(filter(None, (name.strip() for name in self.text('trait').split(','))))
 
     def resources(self, name: str = 'size') -> dict[str, int] | None:
         """Return the amounts by class in a parameter such as ``VCPU:4,MEMORY_MB:8192``; None if it is not given.

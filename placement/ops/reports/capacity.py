@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class Summary:
 
     providers: int
     trees: int
-    classes: Sequence[ClassFigures] = field(default_factory=list)
+    classes: Sequence[ClassFigures]
 
 
 def summary(snapshot: Snapshot, trees: TreeFilter | None = None) -> Summary:
@@ -177,7 +177,7 @@ def heat_map(snapshot: Snapshot) -> HeatMap:
             trees[members] += counts[code]
             totals[members] += by_set[:, code]
     rows = []
-    fullest = shares(totals[:, :, 0], totals[:, :, 1]).max(axis=1, initial=0)
+    fullest = _shares(totals[:, :, 0], totals[:, :, 1]).max(axis=1, initial=0)
     for number in np.argsort(-fullest, kind='stable').tolist():
         utilizations = [Utilization(*map(int, amounts)) for amounts in totals[number].tolist()]
         present = [utilization if utilization.capacity or utilization.used else None for utilization in utilizations]
@@ -199,7 +199,7 @@ def _sums(partition: Partition, name: str, groups: NDArray[np.signedinteger[Any]
     return np.stack(sums, axis=1).astype(np.float64)
 
 
-def shares(capacity: NDArray[np.float64], used: NDArray[np.float64]) -> NDArray[np.float64]:
+def _shares(capacity: NDArray[np.float64], used: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the used shares of capacities, by the rule of ``Utilization.share``."""
     return np.divide(used, capacity, out=(used > 0).astype(np.float64), where=capacity > 0)
 
@@ -231,7 +231,7 @@ class TreePage:
     """One page of the selected trees; ``trees`` is the number on all pages."""
 
     trees: int
-    rows: Sequence[TreeRow] = field(default_factory=list)
+    rows: Sequence[TreeRow]
 
 
 def list_trees(
@@ -288,5 +288,5 @@ def _fullest_shares(
         if order in (FULLEST, name):
             sums = sums_by_tree(partition, name)
             trees = partition.tree_numbers[columns.positions]
-            fullest[trees] = np.maximum(fullest, shares(sums[:, 0], sums[:, 1]))[trees]
+            fullest[trees] = np.maximum(fullest, _shares(sums[:, 0], sums[:, 1]))[trees]
     return fullest
