@@ -55,13 +55,16 @@ class BackgroundRefresh:
 
     def _refresh(self) -> None:
         """Refresh the cache. Log only the first of consecutive failures."""
+        failure: Exception | None = None
         try:
             self._provider_cache.up_to_date()
         except Exception as error:
-            if not self._failing:
-                expected = isinstance(error, errors.DATABASE_ERRORS)
-                reason = str(error).partition('\n')[0] or type(error).__name__
-                LOG.warning('The cache cannot be refreshed in the background: %s', reason, exc_info=not expected)
-            self._failing = True
-        else:
-            self._failing = False
+            failure = error
+        # In the except clause, oslo.log would append the exception to the line, which has the reason.
+        if failure is not None and not self._failing:
+            expected = isinstance(failure, errors.DATABASE_ERRORS)
+            reason = str(failure).partition('\n')[0] or type(failure).__name__
+            LOG.warning(
+                'The cache cannot be refreshed in the background: %s', reason, exc_info=None if expected else failure
+            )
+        self._failing = failure is not None
