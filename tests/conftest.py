@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support import log_watch
 
@@ -36,8 +36,11 @@ def _do_not_wait_for_the_disk(connection: Any, _record: object) -> None:
 #: is requested, whatever this machine has; then what is missing lets it fail.
 NEEDS = frozenset({'bench', 'postgresql', 'mariadb', 'mysql', 'galera', 'operations', 'page'})
 
+# No generated test fails because the machine is slow.
+settings.register_profile('patient', deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile('patient')
 #: The largest number of examples for generated tests: ``pytest --hypothesis-profile thorough``.
-settings.register_profile('thorough')
+settings.register_profile('thorough', settings.get_profile('patient'))
 
 
 def _requested(config: pytest.Config) -> set[str]:
