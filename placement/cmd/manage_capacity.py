@@ -122,9 +122,9 @@ def _scope_and_size(args: argparse.Namespace) -> tuple[TreeFilter, Size | None]:
     if args.aggregate is not None and not validation.is_uuid(args.aggregate):
         raise exception.BadQuery(f'--aggregate takes the uuid of an aggregate, not {args.aggregate!r}.')
     aggregate = None if args.aggregate is None else validation.canonical_uuid(args.aggregate)
-    roots = syntax.parse_traits(','.join(args.root_trait)) if args.root_trait else syntax.TraitFilter()
+    roots = syntax.parse_traits(','.join(args.root_trait)) if args.root_trait else (frozenset(), frozenset())
     aggregates = frozenset(() if aggregate is None else (aggregate,))
-    scope = TreeFilter(aggregates, frozenset(args.trait), roots.required, roots.forbidden)
+    scope = TreeFilter(aggregates, frozenset(args.trait), *roots)
     if args.fit is None:
         return scope, None
-    return scope, Size(syntax.parse_resources(args.fit), scope.traits, aggregate, roots.required, roots.forbidden)
+    return scope, Size(syntax.parse_resources(args.fit), scope.traits, aggregate, *roots)

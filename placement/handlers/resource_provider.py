@@ -54,7 +54,7 @@ def _canonical(uuid: str | None) -> str | None:
 
 def _filters(params: MultiDict, version: Any) -> RequestGroup:
     """Read the filters that searches also have, by the rules of the microversion."""
-    member_of = syntax.parse_member_of(params.getall('member_of'), version)
+    aggregates = syntax.parse_member_of(params.getall('member_of'), version)
     amounts, required = params.get('resources'), params.getall('required')
     if version < (1, 30):
         resources = {} if amounts is None else syntax.parse_resources(amounts)
@@ -68,8 +68,8 @@ def _filters(params: MultiDict, version: Any) -> RequestGroup:
         use_same_provider=True,
         resources=resources,
         in_tree=_canonical(params.get('in_tree')),
-        **traits._asdict(),
-        **member_of._asdict(),
+        traits=traits,
+        aggregates=aggregates,
     )
 
 

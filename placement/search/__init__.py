@@ -40,7 +40,8 @@ def find_candidates(
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """
-    snapshot.names.raise_unless_known([name for group in request.groups for name in group.resources], request.traits)
+    classes = [name for group in request.groups for name in group.resources]
+    snapshot.names.raise_unless_known(classes, request.trait_names)
     # The requirements that providers have to satisfy. Equal request groups have equal requirements.
     compiled = compile_request(request, snapshot.root_id_of)
     # The trees in which every requirement has a provider, found by columns. Equivalent trees form one search unit.
@@ -66,7 +67,7 @@ def filter_providers(
     :raises ResourceClassNotFound: a class does not exist.
     :raises TraitNotFound: some traits do not exist.
     """
-    snapshot.names.raise_unless_known(group.resources, group.traits)
+    snapshot.names.raise_unless_known(group.resources, group.traits.names)
     [requirement] = compile_request(CandidateRequest((group,)), snapshot.root_id_of).requirements
     for partition in snapshot.partitions:
         flags = requirement.matches(partition)

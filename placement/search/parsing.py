@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,8 +11,7 @@ from placement.exception import BadQuery, BadQueryValue, DuplicateQueryKey, Miss
 from placement.schemas import Version
 from placement.schemas import allocation_candidate as schema
 from placement.search import syntax
-from placement.search.request import CandidateRequest, RequestGroup
-from placement.search.syntax import TraitFilter
+from placement.search.request import CandidateRequest, NameFilter, RequestGroup
 
 _GROUP_KEY = re.compile(schema.GROUP_KEY)
 
@@ -49,7 +47,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
     fields: dict[str, dict[str, Any]] = {suffix: {'resources': {}} for _, suffix in parameters.values()}
     if len(fields) > MAX_REQUEST_GROUPS:
         raise BadQuery(f'{validation.INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
-    root = _parse_root_required(values.get('root_required', ()))
+    root_traits = _parse_root_required(values.get('root_required', ()))
     same_subtree = _parse_same_subtree(values.get('same_subtree', ()))
     for name, suffix, occurrences in _in_order_of_reading(pairs, values, parameters, version):
         fields[suffix].update(_group_fields(name, occurrences, version, suffix))
@@ -72,8 +70,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
         limit=None if limit is None else min(int(limit[:19]), _MAX_LIMIT),
         nested_aware=version >= (1, 29),
         with_mappings=version >= (1, 34),
-        root_required=root.required,
-        root_forbidden=root.forbidden,
+        root_traits=root_traits,
         same_subtree=same_subtree,
     )
 
@@ -110,17 +107,13 @@ def _group_fields(name: str, values: Sequence[str], version: Version, suffix: st
         # The last value counts, but all values have to be well-formed.
         return {'resources': [syntax.parse_resources(value) for value in values][-1]}
     if name == 'required':
-        return syntax.parse_required(values, version)._asdict()
+        return {'traits': syntax.parse_required(values, version)}
     if name == 'in_tree':
         return {'in_tree': syntax.parse_in_tree(values[-1])}
     if version < (1, 30):
-        return syntax.parse_member_of(values, version, suffix)._asdict()
+        return {'aggregates': syntax.parse_member_of(values, version, suffix)}
     # Read them one by one, because the first malformed value is reported.
-    parsed = [syntax.parse_member_of([value], version, suffix) for value in values]
-    return {
-        'member_of': tuple(itertools.chain.from_iterable([aggregates.member_of for aggregates in parsed])),
-        'forbidden_aggregates': frozenset().union(*[aggregates.forbidden_aggregates for aggregates in parsed]),
-    }
+    return {'aggregates': NameFilter.union([syntax.parse_member_of([value], version, suffix) for value in values])}
 
 
 def _parse_same_subtree(values: Sequence[str]) -> tuple[frozenset[str], ...]:
@@ -130,14 +123,16 @@ def _parse_same_subtree(values: Sequence[str]) -> tuple[frozenset[str], ...]:
     return tuple(dict.fromkeys(map(frozenset, named)))
 
 
-def _parse_root_required(values: Sequence[str]) -> TraitFilter:
+def _parse_root_required(values: Sequence[str]) -> NameFilter:
     if len(values) > 1:
         raise DuplicateQueryKey("Query parameter 'root_required' may be specified only once.")
-    traits = syntax.parse_traits(values[0]) if values else TraitFilter()
-    both = ', '.join(sorted(traits.required & traits.forbidden))
+    if not values:
+        return NameFilter()
+    required, forbidden = syntax.parse_traits(values[0])
+    both = ', '.join(sorted(required & forbidden))
     if both:
         raise BadQueryValue(f'Conflicting required and forbidden traits found in root_required: {both}')
-    return traits
+    return NameFilter.all_of(required, forbidden)
 
 
 def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
@@ -148,15 +143,13 @@ def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
     orphans = [group for group in groups if not group.resources]
     if not orphans:
         return
-    traits = ', '.join(f'required{group.suffix}' for group in orphans if group.required)
+    traits = ', '.join(f'required{group.suffix}' for group in orphans if group.traits.any_of)
     if traits:
         raise BadQuery(
             'All traits parameters must be associated with resources.  Found the following orphaned traits keys: '
             + traits
         )
-    member_of = ', '.join(
-        f'member_of{group.suffix}' for group in orphans if group.member_of or group.forbidden_aggregates
-    )
+    member_of = ', '.join(f'member_of{group.suffix}' for group in orphans if group.aggregates.names)
     if member_of:
         raise BadQuery(
             'All member_of parameters must be associated with resources. Found the following orphaned member_of keys: '
@@ -185,8 +178,10 @@ def _check_conflicts(groups: Sequence[RequestGroup], version: Version) -> None:
     """Reject groups that require and forbid the same trait, or forbid all traits of an ``in:``."""
     conflicts = []
     for group in groups:
-        impossible = [any_of for any_of in group.required_any if any_of <= group.forbidden]
-        both = filter(None, (group.required & group.forbidden, *impossible))
+        impossible = [any_of for any_of in group.traits.any_of if any_of <= group.traits.forbidden]
+        # Traits that are required alone are in one text, those of each ``in:`` in another.
+        alone = frozenset().union(*[any_of for any_of in impossible if len(any_of) == 1])
+        both = filter(None, (alone, *[any_of for any_of in impossible if len(any_of) > 1]))
         conflicts += [f'required{group.suffix}: ({", ".join(sorted(traits))})' for traits in both]
     if conflicts:
         raise BadQuery(

@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class NameFilter:
+    """The traits, or the uuids of aggregates, that a provider must have and must not have.
+
+    It must have one name of each set of ``any_of``, which are distinct, and none of ``forbidden``.
+    """
+
+    any_of: tuple[frozenset[str], ...] = ()
+    forbidden: frozenset[str] = frozenset()
+
+    @classmethod
+    def all_of(cls, required: Iterable[str], forbidden: frozenset[str] = frozenset()) -> NameFilter:
+        """Return the filter that requires each name of ``required``."""
+        return cls(tuple([frozenset({name}) for name in required]), forbidden)
+
+    @classmethod
+    def union(cls, filters: Sequence[NameFilter]) -> NameFilter:
+        """Return the filter that requires and forbids all that ``filters`` do."""
+        any_of = dict.fromkeys([names for part in filters for names in part.any_of])
+        return cls(tuple(any_of), frozenset().union(*[part.forbidden for part in filters]))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name, required or forbidden."""
+        return self.forbidden.union(*self.any_of)
 
 
 @dataclass(frozen=True)
@@ -12,32 +39,16 @@ class RequestGroup:
 
     ``suffix`` is empty for the unsuffixed group. ``use_same_provider`` is true for suffixed groups and for the filters
     of a list of providers: one provider has to satisfy them. ``resources`` maps class name to amount (1 or more). If it
-    is empty, the provider of the group supplies nothing. ``required`` and ``forbidden`` are trait names. Each set of
-    ``required_any`` requires one of its traits. Each set of ``member_of`` (aggregate uuids) requires the provider to be
-    in one of its aggregates. The provider must be in none of the ``forbidden_aggregates``. ``in_tree`` is the uuid of
-    any provider of the tree that the provider has to be in.
+    is empty, the provider of the group supplies nothing. ``traits`` has the names in ``required``, ``aggregates`` the
+    uuids in ``member_of``. ``in_tree`` is the uuid of any provider of the tree that the provider has to be in.
     """
 
     suffix: str
     use_same_provider: bool
     resources: Mapping[str, int]
-    required: frozenset[str] = frozenset()
-    forbidden: frozenset[str] = frozenset()
-    member_of: tuple[frozenset[str], ...] = ()
-    required_any: frozenset[frozenset[str]] = frozenset()
-    forbidden_aggregates: frozenset[str] = frozenset()
+    traits: NameFilter = NameFilter()
+    aggregates: NameFilter = NameFilter()
     in_tree: str | None = None
-
-    @property
-    def required_sets(self) -> list[frozenset[str]]:
-        """The required traits, as distinct sets. One trait of each set suffices. Sets of one trait come first."""
-        sets = self.required_any.union(frozenset({name}) for name in self.required)
-        return sorted(sets, key=lambda any_of: (len(any_of) > 1, sorted(any_of)))
-
-    @property
-    def traits(self) -> frozenset[str]:
-        """Every trait that the group names."""
-        return self.required.union(self.forbidden, *self.required_any)
 
 
 @dataclass(frozen=True)
@@ -48,9 +59,8 @@ class CandidateRequest:
     (api-ref/candidate-search.md#below-129). With ``with_mappings`` (from 1.34 on) candidates are also distinct if they
     differ only in which provider serves which group.
 
-    The root of an anchor must have all traits of ``root_required`` and none of ``root_forbidden``. Each item of
-    ``same_subtree`` has the suffixes of some groups. One of the providers of these groups must be at or above the
-    providers of all of them.
+    ``root_traits`` has the names in ``root_required``, for the root of an anchor. Each item of ``same_subtree`` has the
+    suffixes of some groups. One of the providers of these groups must be at or above the providers of all of them.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -58,8 +68,7 @@ class CandidateRequest:
     limit: int | None = None
     nested_aware: bool = True
     with_mappings: bool = False
-    root_required: frozenset[str] = frozenset()
-    root_forbidden: frozenset[str] = frozenset()
+    root_traits: NameFilter = NameFilter()
     same_subtree: tuple[frozenset[str], ...] = ()
 
     @property
@@ -73,6 +82,6 @@ class CandidateRequest:
         return frozenset(name for group in self.groups for name in group.resources)
 
     @property
-    def traits(self) -> frozenset[str]:
+    def trait_names(self) -> frozenset[str]:
         """Every trait named in any group or for the root, required or forbidden."""
-        return self.root_required.union(self.root_forbidden, *(group.traits for group in self.groups))
+        return self.root_traits.names.union(*(group.traits.names for group in self.groups))

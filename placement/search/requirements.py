@@ -248,14 +248,14 @@ def compile_request(request: CandidateRequest, root_id_of: Callable[[str], int |
     requirements: list[Requirement] = []
     # The providers of the unsuffixed group have its required traits together, so these are not conditions on each.
     collective: set[frozenset[str]] = set()
-    root = _trait_conditions([frozenset({name}) for name in sorted(request.root_required)], request.root_forbidden)
+    root = _trait_conditions(request.root_traits.any_of, request.root_traits.forbidden)
     for group in request.groups:
-        conditions = _trait_conditions(group.required_sets if group.use_same_provider else [], group.forbidden)
-        if group.member_of:
-            any_of = tuple(dict.fromkeys(group.member_of))
-            conditions.append(AggregateCondition(any_of, or_root=not group.use_same_provider))
-        if group.forbidden_aggregates:
-            forbidden = AggregateCondition((group.forbidden_aggregates,), forbidden=True)
+        traits, aggregates = group.traits, group.aggregates
+        conditions = _trait_conditions(traits.any_of if group.use_same_provider else (), traits.forbidden)
+        if aggregates.any_of:
+            conditions.append(AggregateCondition(aggregates.any_of, or_root=not group.use_same_provider))
+        if aggregates.forbidden:
+            forbidden = AggregateCondition((aggregates.forbidden,), forbidden=True)
             conditions.append(forbidden)
             if not group.use_same_provider:
                 root.append(forbidden)
@@ -266,7 +266,7 @@ def compile_request(request: CandidateRequest, root_id_of: Callable[[str], int |
             requirements.append(Requirement(group.suffix, True, (*resources, *conditions)))
         else:
             requirements += [Requirement(group.suffix, False, (condition, *conditions)) for condition in resources]
-            collective.update(group.required_sets)
+            collective.update(traits.any_of)
     return CompiledRequest(
         request=request,
         requirements=tuple(requirements),
@@ -275,10 +275,11 @@ def compile_request(request: CandidateRequest, root_id_of: Callable[[str], int |
     )
 
 
-def _trait_conditions(required: Sequence[frozenset[str]], forbidden: frozenset[str]) -> list[Condition]:
+def _trait_conditions(any_of: Sequence[frozenset[str]], forbidden: frozenset[str]) -> list[Condition]:
     conditions: list[Condition] = []
-    if required:
-        conditions.append(TraitCondition(tuple(required)))
+    if any_of:
+        # In one order, so that equal groups have equal requirements.
+        conditions.append(TraitCondition(tuple(sorted(any_of, key=lambda names: (len(names) > 1, sorted(names))))))
     if forbidden:
         conditions.append(TraitCondition((forbidden,), forbidden=True))
     return conditions

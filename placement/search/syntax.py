@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from placement import capacity, validation
 from placement.exception import BadQuery
 from placement.schemas import Version
+from placement.search.request import NameFilter
 from placement.validation import INVALID_QUERY
 
 #: Stored amounts fit a signed 32-bit integer, so no inventory has this amount. It replaces larger requested amounts,
@@ -23,24 +23,6 @@ _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
 _MAX_DIGITS = len(str(BEYOND_ANY_INVENTORY))
 
 _ANY_OF_SAMPLE = 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC'
-
-
-class TraitFilter(NamedTuple):
-    """All ``required`` values of a filter or a group: the fields of a ``RequestGroup``.
-
-    A set of ``required_any`` has at least two names, because ``in:A`` is the same as ``A``.
-    """
-
-    required: frozenset[str] = frozenset()
-    forbidden: frozenset[str] = frozenset()
-    required_any: frozenset[frozenset[str]] = frozenset()
-
-
-class MemberOf(NamedTuple):
-    """All ``member_of`` values of a filter or a group, as canonical uuids: the fields of a ``RequestGroup``."""
-
-    member_of: tuple[frozenset[str], ...] = ()
-    forbidden_aggregates: frozenset[str] = frozenset()
 
 
 def parse_resources(value: str) -> dict[str, int]:
@@ -64,33 +46,28 @@ def parse_resources(value: str) -> dict[str, int]:
     return resources
 
 
-def parse_required(values: Sequence[str], version: Version) -> TraitFilter:
+def parse_required(values: Sequence[str], version: Version) -> NameFilter:
     """Read ``required``: ``TRAIT,!TRAIT`` or ``in:TRAIT,TRAIT`` (api-ref/resource-providers.md#lists-of-traits).
 
     :param values: the decoded values, in the order of the URL; may be empty. Below 1.39 only the last one is read.
     :param version: ``!`` is allowed from 1.22 on, ``in:`` from 1.39 on.
-    :returns: the names in all values. One name may be in several fields. This does not check that they exist.
+    :returns: the names in all values. ``A`` is the same as ``in:A``. This does not check that they exist.
     :raises BadQuery: a value is blank, has an empty item, or has a form that is not allowed.
     """
-    required: set[str] = set()
-    forbidden: set[str] = set()
-    any_of: set[frozenset[str]] = set()
+    filters = []
     for value in values if version >= (1, 39) else values[-1:]:
         # Up to 1.29, ``in:`` is a part of the first name.
         if value.startswith('in:') and version >= (1, 30):
-            names = _parse_any_of(value, version)
-            required.update(names if len(names) == 1 else ())
-            any_of.update([names] if len(names) > 1 else ())
+            filters.append(NameFilter((_parse_any_of(value, version),)))
         else:
-            plain = _parse_traits(value, version)
-            required |= plain.required
-            forbidden |= plain.forbidden
-    return TraitFilter(frozenset(required), frozenset(forbidden), frozenset(any_of))
+            filters.append(NameFilter.all_of(*_parse_traits(value, version)))
+    return NameFilter.union(filters)
 
 
-def parse_traits(value: str) -> TraitFilter:
+def parse_traits(value: str) -> tuple[frozenset[str], frozenset[str]]:
     """Read ``TRAIT,!TRAIT``, without ``in:``.
 
+    :returns: the required and the forbidden names.
     :raises BadQuery: the value is blank, has an empty item, or begins with ``in:``.
     """
     if value.startswith('in:'):
@@ -98,7 +75,7 @@ def parse_traits(value: str) -> TraitFilter:
     return _parse_traits(value, (1, 22))
 
 
-def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -> MemberOf:
+def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -> NameFilter:
     """Read all values of ``member_of``: ``UUID`` or ``in:UUID,UUID``, with an optional ``!`` before it.
 
     The rules are in api-ref/resource-providers.md#lists-of-aggregates.
@@ -111,27 +88,25 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -
     """
     if len(values) > 1 and version < (1, 24):
         raise BadQuery('Multiple member_of parameters are not supported')
-    any_of: list[frozenset[str]] = []
-    forbidden: set[str] = set()
     # Up to 1.29 ``!`` has no meaning, so a value that begins with it is not a valid uuid.
     exclamation = '!' if version >= (1, 30) else ''
     for value in values:
         if ',' in value and not value.startswith(('in:', f'{exclamation}in:')):
             keyword = "'in:' or '!in:' keyword" if version >= (1, 32) else "'in:' keyword"
             raise BadQuery(f"Multiple values for 'member_of' must be prefixed with the {keyword}. Got: {value}")
+    filters = []
     for value in values:
         elements = value.removeprefix(exclamation).removeprefix('in:').split(',')
         for element in elements:
             if not validation.is_uuid(element):
                 raise BadQuery(f"Expected 'member_of' parameter to contain valid UUID(s). Got: {element}")
         uuids = frozenset(map(validation.canonical_uuid, elements))
-        if exclamation and value.startswith(exclamation):
-            forbidden |= uuids
-        else:
-            any_of.append(uuids)
-    if forbidden and version < (1, 32):
+        is_forbidden = exclamation and value.startswith(exclamation)
+        filters.append(NameFilter(forbidden=uuids) if is_forbidden else NameFilter((uuids,)))
+    aggregates = NameFilter.union(filters)
+    if aggregates.forbidden and version < (1, 32):
         raise BadQuery(f'Forbidden member_of{suffix} parameters are not supported in the specified microversion')
-    return MemberOf(tuple(any_of), frozenset(forbidden))
+    return aggregates
 
 
 def parse_in_tree(value: str) -> str:
@@ -145,7 +120,7 @@ def parse_in_tree(value: str) -> str:
     return validation.canonical_uuid(text)
 
 
-def _parse_traits(value: str, version: Version) -> TraitFilter:
+def _parse_traits(value: str, version: Version) -> tuple[frozenset[str], frozenset[str]]:
     items = [item.strip() for item in value.split(',')]
     forbidden = frozenset(item.lstrip('!') for item in items if item.startswith('!'))
     required = frozenset(item for item in items if not item.startswith('!'))
@@ -153,7 +128,7 @@ def _parse_traits(value: str, version: Version) -> TraitFilter:
     if '' in required | forbidden or ('!' in value and not forbidden_allowed):
         sample = 'HW_CPU_X86_VMX,!CUSTOM_MAGIC' if forbidden_allowed else 'HW_CPU_X86_VMX,CUSTOM_MAGIC'
         raise BadQuery(f"{INVALID_QUERY}Expected 'required' parameter value of the form: {sample}. Got: {value}")
-    return TraitFilter(required, forbidden)
+    return required, forbidden
 
 
 def _parse_any_of(value: str, version: Version) -> frozenset[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.request import CandidateRequest, NameFilter, RequestGroup
 from placement.search.requirements import (
     AggregateCondition,
     CompiledRequest,
@@ -178,10 +178,8 @@ def without(request: CandidateRequest, *left_out: Rule) -> CandidateRequest | No
 
 def _without_one(request: CandidateRequest, rule: Rule) -> CandidateRequest | None:
     match rule.kind, rule.condition:
-        case Kind.ROOT_REQUIRED, TraitCondition((traits,), forbidden=True):
-            return replace(request, root_forbidden=request.root_forbidden - traits)
-        case Kind.ROOT_REQUIRED, TraitCondition((traits,)):
-            return replace(request, root_required=request.root_required - traits)
+        case Kind.ROOT_REQUIRED, TraitCondition() as condition:
+            return replace(request, root_traits=_names_without(request.root_traits, condition))
         case Kind.SAME_SUBTREE, None:
             subtrees = tuple(subtree for subtree in request.same_subtree if ','.join(sorted(subtree)) != rule.subject)
             return replace(request, same_subtree=subtrees)
@@ -207,15 +205,18 @@ def _reduced(group: RequestGroup, condition: Condition) -> RequestGroup:
     match condition:
         case ResourceCondition(name):
             return replace(group, resources={key: amount for key, amount in group.resources.items() if key != name})
-        case TraitCondition((traits,), forbidden=True):
-            return replace(group, forbidden=group.forbidden - traits)
-        case TraitCondition((traits,)):
-            required = group.required - traits if len(traits) == 1 else group.required
-            return replace(group, required=required, required_any=group.required_any - {traits})
-        case AggregateCondition((aggregates,), forbidden=True):
-            return replace(group, forbidden_aggregates=group.forbidden_aggregates - aggregates)
-        case AggregateCondition((aggregates,)):
-            return replace(group, member_of=tuple(required for required in group.member_of if required != aggregates))
+        case TraitCondition():
+            return replace(group, traits=_names_without(group.traits, condition))
+        case AggregateCondition():
+            return replace(group, aggregates=_names_without(group.aggregates, condition))
         case TreeCondition():
             return replace(group, in_tree=None)
     raise TypeError(condition)
+
+
+def _names_without(names: NameFilter, condition: NameCondition) -> NameFilter:
+    """Return the filter without a condition that requires one set of names, or forbids one name."""
+    [left_out] = condition.sets
+    if condition.forbidden:
+        return replace(names, forbidden=names.forbidden - left_out)
+    return replace(names, any_of=tuple(any_of for any_of in names.any_of if any_of != left_out))

@@ -118,15 +118,15 @@ class Parameters:
             raise BadInput(reason=f'“aggregate” must be a uuid, not “{aggregate}”.')
         value = self.text('root_trait')
         try:
-            roots = syntax.parse_traits(value) if value else syntax.TraitFilter()
+            required, forbidden = syntax.parse_traits(value) if value else (frozenset(), frozenset())
         except exception.BadQuery as error:
             raise BadInput(reason=f'Traits of the root have the form A,!B, not “{value}”.') from error
         state = self.choice('state', ('any', *(choice.value for choice in InventoryState)))
         return TreeFilter(
             aggregates=frozenset({validation.canonical_uuid(aggregate)} if aggregate else ()),
             traits=frozenset(filter(None, (name.strip() for name in self.text('trait').split(',')))),
-            root_required=roots.required,
-            root_forbidden=roots.forbidden,
+            root_required=required,
+            root_forbidden=forbidden,
             classes=frozenset(filter(None, (self.text('class'),))),
             name=self.text('q'),
             states=frozenset() if state == 'any' else frozenset({InventoryState(state)}),

@@ -15,7 +15,7 @@ from placement.cache.snapshot import Snapshot
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter, TreeSearchUnit
-from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.request import CandidateRequest, NameFilter, RequestGroup
 from placement.search.requirements import CompiledRequest
 from placement.search.search_units import SearchUnit
 
@@ -32,7 +32,7 @@ class Size:
     """The size of one consumer: amounts by class, and the traits that its providers must have together.
 
     ``aggregate`` is the uuid of the aggregate that each provider, or the root of its tree, must be in.
-    ``root_required`` and ``root_forbidden`` are about the traits of that root, as in ``CandidateRequest``.
+    ``root_required`` and ``root_forbidden`` are about the traits of that root.
     """
 
     resources: Mapping[str, int]
@@ -43,12 +43,10 @@ class Size:
 
     def request(self) -> CandidateRequest:
         """Return the request for candidates of one consumer, without mappings."""
-        member_of = () if self.aggregate is None else (frozenset({self.aggregate}),)
-        return CandidateRequest(
-            (RequestGroup('', False, self.resources, self.required, member_of=member_of),),
-            root_required=self.root_required,
-            root_forbidden=self.root_forbidden,
-        )
+        traits = NameFilter.all_of(self.required)
+        aggregates = NameFilter.all_of(() if self.aggregate is None else (self.aggregate,))
+        root_traits = NameFilter.all_of(self.root_required, self.root_forbidden)
+        return CandidateRequest((RequestGroup('', False, self.resources, traits, aggregates),), root_traits=root_traits)
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def estimate_fit(snapshot: Snapshot, size: Size, max_searches: int) -> FitEstima
     :raises TraitNotFound: a trait of ``size`` does not exist.
     """
     request = size.request()
-    snapshot.names.raise_unless_known(size.resources, request.traits)
+    snapshot.names.raise_unless_known(size.resources, request.trait_names)
     prefilter = Prefilter.for_request(snapshot, request)
     fit, on_disabled_hosts, complete = 0, 0, True
     # For each tree of a partition, whether a division gives its count.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from placement.search.request import CandidateRequest, RequestGroup
+from placement.search.request import CandidateRequest, NameFilter, RequestGroup
 from tests.support.search.oracle import RP, SHARES, Group, Query, record
 
 Test = TypeVar('Test', bound=Callable[..., Any])
@@ -46,11 +46,8 @@ def request_of(query: Query) -> CandidateRequest:
                 suffix=group.number,
                 use_same_provider=bool(group.number),
                 resources=dict(group.resources),
-                required=frozenset(group.required),
-                forbidden=frozenset(group.forbidden),
-                member_of=tuple(frozenset(any_of) for any_of in group.member_of),
-                required_any=frozenset(map(frozenset, group.any_of)),
-                forbidden_aggregates=frozenset(group.not_member_of),
+                traits=name_filter([*({name} for name in group.required), *group.any_of], group.forbidden),
+                aggregates=name_filter(group.member_of, group.not_member_of),
                 in_tree=f'uuid of {group.in_tree}' if group.in_tree else None,
             )
             for group in query.groups
@@ -59,10 +56,14 @@ def request_of(query: Query) -> CandidateRequest:
         limit=query.limit,
         nested_aware=query.minor >= 29,
         with_mappings=query.minor >= 34,
-        root_required=frozenset(query.root_required),
-        root_forbidden=frozenset(query.root_forbidden),
+        root_traits=name_filter([{name} for name in query.root_required], query.root_forbidden),
         same_subtree=tuple(dict.fromkeys(map(frozenset, query.same_subtree))),
     )
+
+
+def name_filter(any_of: Iterable[Iterable[str]], forbidden: Iterable[str]) -> NameFilter:
+    """The filter with these sets, each once."""
+    return NameFilter(tuple(dict.fromkeys(map(frozenset, any_of))), frozenset(forbidden))
 
 
 def _record(rng: random.Random) -> dict[str, Any]:

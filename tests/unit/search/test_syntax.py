@@ -8,7 +8,7 @@ import pytest
 
 from placement.exception import BadQuery
 from placement.search import parsing, syntax
-from placement.search.request import CandidateRequest
+from placement.search.request import CandidateRequest, NameFilter
 
 A, B = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 
@@ -51,7 +51,7 @@ def test_groups_beyond_the_maximum_are_rejected_also_without_resources() -> None
 
 def test_an_alternative_of_one_trait_is_a_required_trait() -> None:
     read = syntax.parse_required(['in:A,B', 'C,!D', 'in: B ,A,A', 'in:E', 'in:C,E'], (1, 39))
-    assert read == syntax.TraitFilter(frozenset('CE'), frozenset('D'), frozenset({frozenset('AB'), frozenset('CE')}))
+    assert read == NameFilter(tuple(map(frozenset, ('AB', 'C', 'E', 'CE'))), frozenset('D'))
 
 
 def test_groups_keep_what_they_ask_for() -> None:
@@ -62,17 +62,14 @@ def test_groups_keep_what_they_ask_for() -> None:
         39,
     )
     group, bare = request.groups
-    assert group.required == {'C'}
-    assert group.forbidden == {'D'}
-    assert group.required_any == {frozenset('AB')}
-    assert group.forbidden_aggregates == {A, B}
+    assert group.traits == NameFilter((frozenset('AB'), frozenset('C')), frozenset('D'))
+    assert group.aggregates == NameFilter(forbidden=frozenset({A, B}))
     assert group.in_tree == A
     assert (bare.suffix, bare.use_same_provider, len(bare.resources)) == ('_N', True, 0)
-    assert bare.required == {'E'}
+    assert bare.traits == NameFilter.all_of('E')
     assert request.same_subtree == (frozenset({'_A', '_N'}), frozenset({'_N'}))
-    assert request.root_required == {'R'}
-    assert request.root_forbidden == {'S'}
-    assert request.traits == set('ABCDERS')
+    assert request.root_traits == NameFilter.all_of('R', frozenset('S'))
+    assert request.trait_names == set('ABCDERS')
 
 
 def test_conflicting_traits_are_in_the_order_of_the_url_below_1_30_and_sorted_since() -> None:
