@@ -37,19 +37,19 @@ def parse(text: str, version: Version) -> CandidateRequest:
     for key, value in pairs:
         values.setdefault(key, []).append(value)
     # All values of ``limit`` and ``group_policy`` are validated. The error is about the last invalid one.
-    params = {key: occurrences[-1] for key, occurrences in values.items()}
+    validated = {key: occurrences[-1] for key, occurrences in values.items()}
     for key, pattern in (('limit', schema.LIMIT), ('group_policy', schema.GROUP_POLICY)):
-        params.update([(key, value) for value in values.get(key, ()) if not re.match(pattern, value)])
-    validation.validate_query(params, schemas.for_version(schema.GET, version))
+        validated.update([(key, value) for value in values.get(key, ()) if not re.match(pattern, value)])
+    validation.validate_query(validated, schemas.for_version(schema.GET, version))
 
     # The name and the suffix of each key that is a parameter of a group.
-    parameters = {key: (match[1], match[2] or '') for key in values if (match := _GROUP_KEY.fullmatch(key))}
-    fields: dict[str, dict[str, Any]] = {suffix: {'resources': {}} for _, suffix in parameters.values()}
+    group_keys = {key: (match[1], match[2] or '') for key in values if (match := _GROUP_KEY.fullmatch(key))}
+    fields: dict[str, dict[str, Any]] = {suffix: {'resources': {}} for _, suffix in group_keys.values()}
     if len(fields) > MAX_REQUEST_GROUPS:
         raise BadQuery(f'{validation.INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
     root_traits = _parse_root_required(values.get('root_required', ()))
     same_subtree = _parse_same_subtree(values.get('same_subtree', ()))
-    for name, suffix, occurrences in _in_order_of_reading(pairs, values, parameters, version):
+    for name, suffix, occurrences in _in_order_of_reading(pairs, values, group_keys, version):
         fields[suffix].update(_group_fields(name, occurrences, version, suffix))
     groups = tuple([RequestGroup(suffix, bool(suffix), **of_group) for suffix, of_group in fields.items()])
 
@@ -76,25 +76,25 @@ def parse(text: str, version: Version) -> CandidateRequest:
 
 
 def _in_order_of_reading(
-    pairs: Sequence[tuple[str, str]], values: Values, parameters: Mapping[str, tuple[str, str]], version: Version
+    pairs: Sequence[tuple[str, str]], values: Values, group_keys: Mapping[str, tuple[str, str]], version: Version
 ) -> Iterator[tuple[str, str, Sequence[str]]]:
     """Yield the name of each parameter of a group, its suffix, and the values to read together.
 
     The order determines which of several malformed values is reported. Up to 1.29 the parameters are in order of
     groups, from 1.30 on in the order of the URL.
 
-    :param parameters: the name and the suffix of each key that is a parameter of a group.
+    :param group_keys: the name and the suffix of each key that is a parameter of a group.
     """
     if version < (1, 30):
-        for suffix in dict.fromkeys([suffix for _, suffix in parameters.values()]):
+        for suffix in dict.fromkeys([suffix for _, suffix in group_keys.values()]):
             for name in ('member_of', 'resources', 'required'):
                 if f'{name}{suffix}' in values:
                     yield name, suffix, values[f'{name}{suffix}']
         return
     unread = dict(values)
     for key, value in pairs:
-        if key in parameters:
-            name, suffix = parameters[key]
+        if key in group_keys:
+            name, suffix = group_keys[key]
             if name in ('resources', 'in_tree'):
                 yield name, suffix, [value]
             elif key in unread:

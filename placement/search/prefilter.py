@@ -107,7 +107,7 @@ class Prefilter:
         self.compiled = compiled
         self.counter = StepCounter(budget or SearchBudget())
         #: The distinct requirements.
-        self.requirements: tuple[Requirement, ...] = tuple(compiled.suffixes)
+        self.requirements: tuple[Requirement, ...] = tuple(compiled.distinct)
         self.conditions = [condition for requirement in self.requirements for condition in requirement.conditions]
         bit_count = len(self.requirements) + len(compiled.collective.sets)
         self.word_count = (bit_count + 63) // 64

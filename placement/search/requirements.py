@@ -187,8 +187,8 @@ class CompiledRequest:
     root: Requirement
 
     @functools.cached_property
-    def suffixes(self) -> Mapping[Requirement, tuple[str, ...]]:
-        """The suffixes of the groups that have each distinct requirement."""
+    def distinct(self) -> Mapping[Requirement, tuple[str, ...]]:
+        """The distinct requirements, each with the suffixes of the groups that have it."""
         suffixes: dict[Requirement, tuple[str, ...]] = {}
         for requirement in self.requirements:
             suffixes[requirement] = (*suffixes.get(requirement, ()), requirement.group)
@@ -196,8 +196,8 @@ class CompiledRequest:
 
     @functools.cached_property
     def indexes(self) -> Sequence[int]:
-        """For each requirement its index in ``suffixes``."""
-        index_of = {requirement: index for index, requirement in enumerate(self.suffixes)}
+        """For each requirement its index in ``distinct``."""
+        index_of = {requirement: index for index, requirement in enumerate(self.distinct)}
         return [index_of[requirement] for requirement in self.requirements]
 
     @functools.cached_property
@@ -225,15 +225,15 @@ class CompiledRequest:
         return {name: min(sum(amounts[name]), 2**62) for name in sorted(amounts) if len(amounts[name]) > 1}
 
     def bits(self, provider: Provider, root: Provider | None) -> int:
-        """Return one bit for each distinct requirement, in the order of ``suffixes``, that accepts ``provider``.
+        """Return one bit for each distinct requirement, in the order of ``distinct``, that accepts ``provider``.
 
         One bit for each set of ``collective`` follows. A provider that satisfies no requirement has no bits.
 
         :param root: as for a condition.
         """
-        requirements = enumerate(self.suffixes)
+        requirements = enumerate(self.distinct)
         bits = sum([1 << number for number, requirement in requirements if requirement.accepts(provider, root)])
-        return bits and bits | self.collective.satisfied_sets(provider.traits) << len(self.suffixes)
+        return bits and bits | self.collective.satisfied_sets(provider.traits) << len(self.distinct)
 
     def bits_at(self, tree: Sequence[Provider], sharing: Sequence[Provider]) -> list[int]:
         """Return the bits of the providers of a search unit."""

@@ -86,7 +86,7 @@ def steps(compiled: CompiledRequest) -> Iterator[Step]:
         # The rule is about the root of the tree that uses a sharing provider, not about the root of that provider.
         serving = 'the root' if rule.suffixes else ''
         yield Step(rule, (up_to,), about_roots=True, serving=serving)
-    for requirement, suffixes in compiled.suffixes.items():
+    for requirement, suffixes in compiled.distinct.items():
         for rule, up_to in _divide(requirement, suffixes):
             names_class = requirement.use_same_provider or isinstance(rule.condition, ResourceCondition)
             yield Step(rule, (up_to,), serving='' if names_class else requirement.resources[0][0])
@@ -94,7 +94,7 @@ def steps(compiled: CompiledRequest) -> Iterator[Step]:
         condition = TraitCondition((any_of,))
         yield Step(_rule_of(condition, ('',)), (Requirement('', False, (condition,)),))
     for subtree in compiled.request.same_subtree:
-        named = tuple(requirement for requirement, suffixes in compiled.suffixes.items() if subtree & {*suffixes})
+        named = tuple(requirement for requirement, suffixes in compiled.distinct.items() if subtree & {*suffixes})
         if named:
             yield Step(Rule(Kind.SAME_SUBTREE, (), ','.join(sorted(subtree))), named)
 

@@ -93,7 +93,7 @@ def build_variables(
             for index in members:
                 subtrees[index].append((condition, 0))
     with_mappings, isolate = compiled.request.with_mappings, compiled.request.isolate
-    traits = [provider_bits >> len(compiled.suffixes) for provider_bits in bits] if compiled.collective.sets else []
+    traits = [provider_bits >> len(compiled.distinct) for provider_bits in bits] if compiled.collective.sets else []
     classes: dict[Hashable, int] = {}
     same: dict[Domain, Domain] = {}
     variables: list[Variable] = []
@@ -123,7 +123,7 @@ def _domains(bits: Sequence[int], compiled: CompiledRequest, counter: StepCounte
     """
     counter.count_setup(_STEPS_PER_UNIT)
     distinct: list[Domain] = []
-    for number, requirement in enumerate(compiled.suffixes):
+    for number, requirement in enumerate(compiled.distinct):
         bit = 1 << number
         domain = tuple([position for position, provider_bits in enumerate(bits) if provider_bits & bit])
         counter.count_setup(1 + len(bits) // 8 + len(domain) * max(len(requirement.resources), 1))
