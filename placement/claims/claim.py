@@ -96,9 +96,9 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.claims import consumers, diagnosis, inventory_replacement, usage
-from placement.claims.current import CurrentState, delete_returning, read_current_state, retry
+from placement.claims.current import CurrentState, concurrent_update, delete_returning, read_current_state
 from placement.claims.plan import ClaimPlan, check_generation, make_plan
-from placement.claims.request import ConsumerClaim, ReshapedProvider
+from placement.claims.request import ConsumerClaim, ReshapedProvider, Unset
 from placement.db import change_log, generation, inventory_rows, tables
 from placement.db.api import Database, RollbackAndDiagnose
 from placement.db.batch import StatementBatch
@@ -176,7 +176,7 @@ def _write(
     def rejection() -> RollbackAndDiagnose:
         return RollbackAndDiagnose(lambda after: diagnosis.diagnose(after, plan))
 
-    batch, stored = StatementBatch(tx), dict[usage.InventoryKey, sa.Row[Any]]()
+    batch, present = StatementBatch(tx), dict[usage.InventoryKey, sa.Row[Any]]()
     try:
         # 4. Consumers.
         consumers.add_statements(batch, desired, plan.current.consumers)
@@ -184,8 +184,8 @@ def _write(
         if reshaped:
             inventory_replacement.add_increments(batch, plan)
             batch.execute()
-            stored = inventory_replacement.lock_inventories(tx, plan)
-            inventory_replacement.add_writes(batch, plan, stored)
+            present = inventory_replacement.lock_inventories(tx, plan)
+            inventory_replacement.add_writes(batch, plan, present)
         else:
             generation.increment_all(batch, plan.incremented)
         # 6. Usage.
@@ -196,14 +196,14 @@ def _write(
         if plan.orphaned:
             usage.add_release_statements(batch, plan.orphaned)
         if reshaped:
-            inventory_replacement.add_deletions(batch, plan, stored, rejection)
+            inventory_replacement.add_deletions(batch, plan, present, rejection)
         # 8. Change log.
         change_log.record_usage(tx, plan.incremented | plan.current.provider_ids())
         batch.execute_final()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # Since step 1 a consumer or one of its allocations was created, or a provider was deleted.
-        raise retry() from error
-    return inventory_replacement.usage_after(plan, stored) if reshaped else {}
+        raise concurrent_update() from error
+    return inventory_replacement.usage_after(plan, present) if reshaped else {}
 
 
 def _release(tx: sa.Connection, consumer_uuid: str, claim: ConsumerClaim | None = None) -> None:
@@ -232,7 +232,7 @@ def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> CurrentState:
         return delete_returning(tx, consumer_uuid)
     current = read_current_state(tx, [consumer_uuid])
     batch = StatementBatch(tx)
-    consumers.add_statements(batch, {consumer_uuid: None}, current.consumers)
+    consumers.add_statements(batch, {}, current.consumers)
     _delete_rows(batch, current)
     batch.execute()
     return current
@@ -241,19 +241,24 @@ def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> CurrentState:
 def _delete_rows(batch: StatementBatch, current: CurrentState) -> None:
     """Add the deletion of the current rows, by id: InnoDB then locks neither rows of other consumers nor gaps."""
     ids = [row.id for row in current.rows]
-    batch.add_for_ids('DELETE FROM {table} WHERE id IN ({ids})', ids, error=retry, table=tables.allocations)
+    batch.add_for_ids('DELETE FROM {table} WHERE id IN ({ids})', ids, error=concurrent_update, table=tables.allocations)
 
 
-def _insert_rows(
-    batch: StatementBatch, plan: ClaimPlan, desired: Mapping[str, consumers.ConsumerAttributes | None]
-) -> None:
+def _insert_rows(batch: StatementBatch, plan: ClaimPlan, desired: Mapping[str, consumers.ConsumerAttributes]) -> None:
     """Add the insertion of the requested rows, each with a copy of the project, user and type of its consumer.
 
     :param desired: from ``consumers.ensure_owners_and_types``.
     """
-    rows = [
-        (consumer_uuid, *inventory, amount, *(desired[consumer_uuid] or ())[: len(tables.CONSUMER_COPIES)])
-        for consumer_uuid, _, _, inventory, amount in plan.requested
-    ]
-    columns = ', '.join(('consumer_id', 'resource_provider_id', 'resource_class_id', 'used', *tables.CONSUMER_COPIES))
+    copies = {}
+    for uuid, attributes in desired.items():
+        type_id: int | Unset | None = attributes.consumer_type_id
+        if isinstance(type_id, Unset):
+            row = plan.current.consumers.get(uuid)
+            type_id = row and row.consumer_type_id
+        copies[uuid] = (attributes.project_id, attributes.user_id, type_id)
+    rows = [(uuid, *inventory, amount, *copies[uuid]) for uuid, _, _, inventory, amount in plan.requested]
+    columns = (
+        'consumer_id, resource_provider_id, resource_class_id, used,'
+        ' consumer_project_id, consumer_user_id, consumer_type_id'
+    )
     batch.add_insert(tables.allocations, columns, rows)

@@ -13,18 +13,18 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
-from placement.claims.current import ConsumerRow, CurrentState, retry
-from placement.claims.request import ConsumerClaim, Unset
+from placement.claims.current import ConsumerRow, CurrentState, concurrent_update
+from placement.claims.request import UNSET, ConsumerClaim, Unset
 from placement.db import errors, sql, tables
 from placement.db.batch import StatementBatch
 
 
 class ConsumerAttributes(NamedTuple):
-    """The columns of a consumer that a claim writes. Allocations have copies of them (``tables.CONSUMER_COPIES``)."""
+    """The columns of a consumer that a claim writes. ``UNSET`` keeps the value; in a new consumer it is NULL."""
 
     project_id: int
     user_id: int
-    consumer_type_id: int | None
+    consumer_type_id: int | Unset
 
 
 # Projects, users and types -------------------------------------------------------------------------------
@@ -32,8 +32,8 @@ class ConsumerAttributes(NamedTuple):
 
 def ensure_owners_and_types(
     tx: sa.Connection, claims: Sequence[ConsumerClaim], current: CurrentState
-) -> dict[str, ConsumerAttributes | None]:
-    """Return the ids of project, user and type by consumer uuid; None for a consumer without requested allocations.
+) -> dict[str, ConsumerAttributes]:
+    """Return the columns of each consumer with requested allocations, by uuid.
 
     Insert the projects, users and types that do not exist.
 
@@ -42,17 +42,12 @@ def ensure_owners_and_types(
     project_ids = _insert_missing(tx, tables.projects.c.external_id, current.projects)
     user_ids = _insert_missing(tx, tables.users.c.external_id, current.users)
     type_ids = _insert_missing(tx, tables.consumer_types.c.name, current.consumer_types)
-    desired: dict[str, ConsumerAttributes | None] = {}
+    desired: dict[str, ConsumerAttributes] = {}
     for claim in claims:
-        attributes = None
         if claim.allocations:
-            if isinstance(claim.consumer_type, Unset):
-                row = current.consumers.get(claim.consumer_uuid)
-                type_id = row and row.consumer_type_id
-            else:
-                type_id = type_ids[claim.consumer_type]
+            type_id = UNSET if isinstance(claim.consumer_type, Unset) else type_ids[claim.consumer_type]
             attributes = ConsumerAttributes(project_ids[claim.project_id], user_ids[claim.user_id], type_id)
-        desired[claim.consumer_uuid] = attributes
+            desired[claim.consumer_uuid] = attributes
     return desired
 
 
@@ -92,50 +87,48 @@ _consumers = tables.consumers
 
 
 def add_statements(
-    batch: StatementBatch, desired: Mapping[str, ConsumerAttributes | None], existing: Mapping[str, ConsumerRow]
+    batch: StatementBatch, desired: Mapping[str, ConsumerAttributes], existing: Mapping[str, ConsumerRow]
 ) -> None:
     """Add the statements that update, delete and insert consumers.
 
     ``batch.execute`` raises ``RetryTransaction`` if the generation of a consumer has changed.
 
-    :param desired: the columns to write by consumer uuid; None deletes the consumer.
-    :param existing: the consumers that exist, by uuid, with the generation that was read together with the allocations.
+    :param desired: the columns to write by consumer uuid.
+    :param existing: the consumers of the claims that exist, by uuid, with the generation that was read together with
+        the allocations. Those that are not in ``desired`` are deleted.
     """
-    rows = sorted([existing[uuid] for uuid in desired if uuid in existing], key=operator.attrgetter('id'))
-    updated, deleted = [], []
-    for row in rows:
-        attributes = desired[row.uuid]
-        if attributes is None:
-            deleted.append(row)
-        else:
-            updated.append((row, attributes))
+    updated, deleted = list[ConsumerRow](), list[ConsumerRow]()
+    for row in sorted(existing.values(), key=operator.attrgetter('id')):
+        (updated if row.uuid in desired else deleted).append(row)
     if updated and deleted:
         # Lock all in order of id, because the UPDATE and the DELETE each lock only their own rows in this order.
         select = 'SELECT id FROM {table} WHERE id IN ({ids}) ORDER BY id{lock}'
         lock = sql.for_update(batch.tx.dialect)
-        batch.add_for_ids(select, [row.id for row in rows], table=_consumers, lock=lock)
-    _add_updates(batch, updated)
+        batch.add_for_ids(select, sorted(row.id for row in existing.values()), table=_consumers, lock=lock)
+    _add_updates(batch, desired, updated)
     for chunk in sql.chunks(deleted, sql.MAX_ROWS_PER_STATEMENT):
         text = sql.delete_in_id_order(batch.tx.dialect, _consumers, _unchanged(chunk), [row.id for row in chunk])
-        batch.add_statement(text, rows=len(chunk), error=retry)
+        batch.add_statement(text, rows=len(chunk), error=concurrent_update)
     columns = ', '.join(('uuid', 'generation', *ConsumerAttributes._fields))
     inserted = [
-        (uuid, 1, *attributes)
-        for uuid, attributes in sorted(desired.items())
-        if attributes is not None and uuid not in existing
+        (uuid, 1, *[None if value is UNSET else value for value in desired[uuid]])
+        for uuid in sorted(desired.keys() - existing)
     ]
     batch.add_insert(_consumers, columns, inserted)
 
 
-def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, ConsumerAttributes]]) -> None:
-    for chunk in sql.chunks(updates, sql.MAX_ROWS_PER_STATEMENT):
-        rows = [row for row, _ in chunk]
+def _add_updates(
+    batch: StatementBatch, desired: Mapping[str, ConsumerAttributes], updated: Sequence[ConsumerRow]
+) -> None:
+    for rows in sql.chunks(updated, sql.MAX_ROWS_PER_STATEMENT):
         assignments, assigned = 'generation = generation + 1, updated_at = ?', [timeutils.utcnow()]
-        cases = ' '.join(f'WHEN {row.id:d} THEN ?' for row in rows)
         for column in ConsumerAttributes._fields:
-            # The column after ELSE gives the expression a type, even if all values are None.
-            assignments += f', {column} = CASE id {cases} ELSE {column} END'
-            assigned += [getattr(attributes, column) for _, attributes in chunk]
+            written = [(row.id, value) for row in rows if (value := getattr(desired[row.uuid], column)) is not UNSET]
+            if written:
+                cases = ' '.join(f'WHEN {id_:d} THEN ?' for id_, _ in written)
+                # ELSE keeps the value. It also gives the expression a type, even if all new values are None.
+                assignments += f', {column} = CASE id {cases} ELSE {column} END'
+                assigned += [value for _, value in written]
         text, values = sql.update_in_order(
             batch.tx.dialect,
             _consumers,
@@ -145,7 +138,7 @@ def _add_updates(batch: StatementBatch, updates: Sequence[tuple[ConsumerRow, Con
             count=len(rows),
             condition=_unchanged(rows),
         )
-        batch.add_statement(text, *values, rows=len(rows), error=retry)
+        batch.add_statement(text, *values, rows=len(rows), error=concurrent_update)
 
 
 def _unchanged(rows: Sequence[ConsumerRow]) -> str:

@@ -50,7 +50,7 @@ _INVENTORY_COUNT = sql.statement(
 )
 
 
-def retry() -> errors.RetryTransaction:
+def concurrent_update() -> errors.RetryTransaction:
     """Return the exception to raise if a consumer was changed, created or deleted since it was read."""
     return errors.RetryTransaction(exception.ConcurrentUpdate())
 
@@ -182,10 +182,10 @@ def delete_returning(tx: sa.Connection, consumer: str) -> CurrentState:
         result = sql.execute_text(tx, text, consumer)
         # If KILL QUERY comes before the first row, MariaDB reports success, and not even an empty list of rows.
         if not result.returns_rows:
-            raise retry()
+            raise concurrent_update()
         returned.append(result.all())
     deleted, rows = [ConsumerRow._make(row) for row in returned[0]], [AllocationRow._make(row) for row in returned[1]]
     # Another transaction has just inserted both, so the next attempt deletes the row of the consumer.
     if rows and not deleted:
-        raise retry()
+        raise concurrent_update()
     return CurrentState({row.uuid: row for row in deleted}, rows)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from placement import capacity, exception
 from placement.capacity import InventoryRecord
-from placement.claims.current import read_current_state, retry
+from placement.claims.current import concurrent_update, read_current_state
 from placement.claims.inventory_replacement import read_providers
 from placement.claims.plan import ClaimPlan, RequestedAllocation
 from placement.claims.usage import InventoryKey
@@ -32,7 +32,7 @@ def diagnose(tx: sa.Connection, plan: ClaimPlan) -> Exception:
     """
     current = read_current_state(tx, [claim.consumer_uuid for claim in plan.claims])
     if set(current.rows) != set(plan.current.rows):
-        return retry()
+        return concurrent_update()
     if read_providers(tx, plan.reshaped) != plan.providers:
         return errors.RetryTransaction()
     stored, class_names = _read_inventories(tx, plan)

@@ -88,38 +88,38 @@ def lock_inventories(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, s
     }
 
 
-def add_writes(batch: StatementBatch, plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> None:
+def add_writes(batch: StatementBatch, plan: ClaimPlan, present: Mapping[InventoryKey, sa.Row[Any]]) -> None:
     """Add the statements that overwrite existing inventories and insert new ones.
 
-    :param stored: from ``lock_inventories``.
+    :param present: from ``lock_inventories``.
     """
     inventories = plan.inventories
-    inventory_rows.overwrite(batch, {row.id: inventories[key] for key, row in stored.items() if key in inventories})
-    inventory_rows.insert(batch, {key: inventories[key] for key in inventories.keys() - stored})
+    inventory_rows.overwrite(batch, {row.id: inventories[key] for key, row in present.items() if key in inventories})
+    inventory_rows.insert(batch, {key: inventories[key] for key in inventories.keys() - present})
     change_log.record_providers(batch.tx, plan.reshaped_ids)
 
 
 def add_deletions(
     batch: StatementBatch,
     plan: ClaimPlan,
-    stored: Mapping[InventoryKey, sa.Row[Any]],
+    present: Mapping[InventoryKey, sa.Row[Any]],
     rejection: Callable[[], Exception],
 ) -> None:
     """Add the statements that delete the inventories which the request removes.
 
-    :param stored: from ``lock_inventories``.
+    :param present: from ``lock_inventories``.
     :param rejection: makes the exception to raise if some are in use.
     """
-    removed = [row.id for key, row in stored.items() if key not in plan.inventories]
+    removed = [row.id for key, row in present.items() if key not in plan.inventories]
     inventory_rows.delete_unused(batch, removed, rejection)
 
 
-def usage_after(plan: ClaimPlan, stored: Mapping[InventoryKey, sa.Row[Any]]) -> dict[str, dict[str, int]]:
+def usage_after(plan: ClaimPlan, present: Mapping[InventoryKey, sa.Row[Any]]) -> dict[str, dict[str, int]]:
     """Return the usage after the reshape, by provider uuid and class name; 0 for new inventories.
 
-    :param stored: from ``lock_inventories``.
+    :param present: from ``lock_inventories``.
     """
-    used = {key: row.used for key, row in stored.items()}
+    used = {key: row.used for key, row in present.items()}
     for change in plan.changes:
         if change.inventory in used:
             used[change.inventory] += change.delta
