@@ -128,7 +128,7 @@ def replace_resource_provider_inventories(
     provider, present = read_inventories(context, uuid)
     provider.raise_unless_equal(data['resource_provider_generation'])
     inventories = {name: _checked(req, provider, name, entry) for name, entry in data['inventories'].items()}
-    provider = Inventory.replace_all(context, provider, present, inventories)
+    provider = Inventory.replace(context, provider, present, inventories)
     return util.json_response(req, _collection(provider, inventories), last_modified=util.now())
 
 
@@ -143,7 +143,7 @@ def replace_resource_provider_inventories(
 def delete_resource_provider_inventories(req: Request, context: RequestContext, uuid: str) -> Response:
     """Remove all inventories of a provider."""
     provider, present = read_inventories(context, uuid)
-    Inventory.replace_all(context, provider, present, {})
+    Inventory.replace(context, provider, present, {})
     return util.empty_response(req, 204)
 
 

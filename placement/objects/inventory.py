@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -80,12 +80,8 @@ class Inventory(base.Timestamped):
         :raises ResourceClassNotFound: no such class.
         :raises InventoryExists: the provider has an inventory of the class.
         """
-
-        def insert(batch: StatementBatch, ids: Mapping[str, int]) -> None:
-            inventory_rows.insert(batch, {(provider.id, ids[resource_class]): record})
-
         try:
-            return _write(context, provider, [resource_class], insert)
+            return cls.replace(context, provider, [], {resource_class: record})
         except db_exc.DBDuplicateEntry as error:
             raise exception.InventoryExists(resource_class=resource_class, uuid=provider.uuid) from error
 
@@ -94,7 +90,7 @@ class Inventory(base.Timestamped):
         cls,
         context: Context,
         provider: ProviderGeneration,
-        present: Mapping[str, sa.Row[Any]],
+        present: Sequence[sa.Row[Any]],
         resource_class: str,
         record: InventoryRecord,
     ) -> ProviderGeneration:
@@ -103,21 +99,12 @@ class Inventory(base.Timestamped):
         :raises ResourceClassNotFound: no such class.
         :raises InventoryRecordNotFound: the provider has no inventory of it.
         """
-
-        def overwrite(batch: StatementBatch, ids: Mapping[str, int]) -> None:
-            class_id = ids[resource_class]
-            if class_id not in {row.resource_class_id for row in present.values()}:
-                raise exception.InventoryRecordNotFound(resource_class=resource_class)
-            inventory_rows.overwrite(batch, {class_id: record}, provider.id)
-
-        changed = _write(context, provider, [resource_class], overwrite)
-        used = {name: row.used for name, row in present.items()}
-        inventory_rows.warn_of_overcommitment(provider.uuid, used, {resource_class: record})
-        return changed
+        missing = exception.InventoryRecordNotFound(resource_class=resource_class)
+        return cls.replace(context, provider, present, {resource_class: record}, resource_class, missing)
 
     @classmethod
     def delete(
-        cls, context: Context, provider: ProviderGeneration, present: Mapping[str, sa.Row[Any]], resource_class: str
+        cls, context: Context, provider: ProviderGeneration, present: Sequence[sa.Row[Any]], resource_class: str
     ) -> ProviderGeneration:
         """Delete the inventory of ``resource_class``.
 
@@ -125,96 +112,83 @@ class Inventory(base.Timestamped):
         :raises InventoryNotFound: there is none.
         :raises InventoryInUse: it has allocations.
         """
-
-        def delete(batch: StatementBatch, ids: Mapping[str, int]) -> None:
-            removed = {name: row for name, row in present.items() if row.resource_class_id == ids[resource_class]}
-            if not removed:
-                raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
-            _delete(batch, provider, removed)
-
-        return _write(context, provider, [resource_class], delete)
+        missing = exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
+        return cls.replace(context, provider, present, {}, resource_class, missing)
 
     @classmethod
-    def replace_all(
+    def replace(
         cls,
         context: Context,
         provider: ProviderGeneration,
-        present: Mapping[str, sa.Row[Any]],
+        present: Sequence[sa.Row[Any]],
         inventories: Mapping[str, InventoryRecord],
+        resource_class: str | None = None,
+        missing: exception.PlacementError | None = None,
     ) -> ProviderGeneration:
-        """Replace all inventories of the provider by ``inventories``.
+        """Replace all inventories of the provider, or only that of ``resource_class``, by ``inventories``.
+
+        First take a shared lock on custom classes. Then increment the generation, which locks the row of the provider.
+        From then on no claim can add to ``used``, because it would have to lock that row first. A claim that only
+        releases does not always lock it.
 
         :param inventories: by class name.
+        :param missing: the exception to raise if there is no inventory of ``resource_class``.
         :raises ResourceClassNotFound: no such class.
-        :raises InventoryInUse: a class that is not in ``inventories`` has allocations.
+        :raises InventoryInUse: some of those to be deleted have allocations; the error names all their classes, in
+            order of class id.
         """
-        stored = {(provider.id, row.resource_class_id) for row in present.values()}
 
-        def replace(batch: StatementBatch, ids: Mapping[str, int]) -> None:
-            desired = {(provider.id, ids[name]): record for name, record in inventories.items()}
-            removed = {
-                name: row for name, row in present.items() if (provider.id, row.resource_class_id) not in desired
+        def work(tx: sa.Connection) -> None:
+            names = list(inventories) if resource_class is None else [resource_class]
+            ids = context.db.resource_classes.lock_ids(tx, names)
+            replaced = {
+                (provider.id, row.resource_class_id): row
+                for row in present
+                if resource_class is None or row.resource_class_id == ids[resource_class]
             }
-            _delete(batch, provider, removed)
-            overwritten = {key[1]: record for key, record in desired.items() if key in stored}
-            if removed and overwritten and desired.keys() - stored:
-                # One statement inserts and overwrites. It is used only here, because on some databases it uses up an id
-                # for each row, even for a row that exists.
-                inventory_rows.insert(batch, desired, stored)
-            else:
-                inventory_rows.overwrite(batch, overwritten, provider.id)
-                inventory_rows.insert(batch, {key: desired[key] for key in desired.keys() - stored})
+            if missing and not replaced:
+                raise missing
+            desired = {(provider.id, ids[name]): record for name, record in inventories.items()}
+            batch = StatementBatch(tx)
+            generation.increment_one(batch, provider)
+            _add_statements(batch, provider, replaced, desired)
+            batch.execute_final()
 
-        changed = _write(context, provider, list(inventories), replace)
-        used = {name: row.used for name, row in present.items()}
+        context.db.write(work)
+        used = {row.resource_class: row.used for row in present}
         inventory_rows.warn_of_overcommitment(provider.uuid, used, inventories)
-        return changed
+        return provider.incremented()
 
 
-def _write(
-    context: Context,
+def _add_statements(
+    batch: StatementBatch,
     provider: ProviderGeneration,
-    classes: Sequence[str],
-    add_statements: Callable[[StatementBatch, Mapping[str, int]], None],
-) -> ProviderGeneration:
-    """Write inventories of ``provider`` in one transaction, and return the changed provider.
+    replaced: Mapping[tuple[int, int], sa.Row[Any]],
+    desired: Mapping[tuple[int, int], InventoryRecord],
+) -> None:
+    """Add the statements that write ``desired`` in place of the ``replaced`` inventories, by provider id and class id.
 
-    First take a shared lock on the custom ones of ``classes``. Then increment the generation, which locks the row of
-    the provider. From then on no claim can add to ``used``, because it would have to lock that row first. A claim that
-    only releases does not always lock it.
-
-    :param add_statements: gets the batch and the ids of ``classes``.
+    :raises InventoryInUse: some of those to be deleted have allocations.
     """
-
-    def work(tx: sa.Connection) -> None:
-        ids = context.db.resource_classes.lock_ids(tx, classes)
-        batch = StatementBatch(tx)
-        generation.increment_one(batch, provider)
-        add_statements(batch, ids)
-        batch.execute_final()
-
-    context.db.write(work)
-    return provider.incremented()
-
-
-def _delete(batch: StatementBatch, provider: ProviderGeneration, removed: Mapping[str, sa.Row[Any]]) -> None:
-    """Add the DELETE of inventories of ``provider``.
-
-    :raises InventoryInUse: some have allocations; the error names all these classes, in order of class id.
-    """
-    in_use = [name for name, row in removed.items() if row.used > 0]
+    removed = [row for key, row in replaced.items() if key not in desired]
+    in_use = [row.resource_class for row in removed if row.used > 0]
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
-    inventory_rows.delete_unused(batch, [row.id for row in removed.values()], exception.ConcurrentProviderUpdate)
+    inventory_rows.delete_unused(batch, [row.id for row in removed], exception.ConcurrentProviderUpdate)
+    overwritten = {key: record for key, record in desired.items() if key in replaced}
+    added = {key: record for key, record in desired.items() if key not in replaced}
+    if removed and overwritten and added:
+        # One statement inserts and overwrites. It is used only here, because on some databases it uses up an id for
+        # each row, even for a row that exists.
+        inventory_rows.insert(batch, desired, overwritten)
+    else:
+        inventory_rows.overwrite(batch, {key[1]: record for key, record in overwritten.items()}, provider.id)
+        inventory_rows.insert(batch, added)
 
 
-def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, dict[str, sa.Row[Any]]]:
-    """Read a provider and the ``id``, ``resource_class_id`` and ``used`` of its inventories.
-
-    :returns: the provider, and the rows of the inventories by class name, in order of class id.
-    """
-    provider, rows = base.read_with_provider(context, _TO_CHANGE, uuid)
-    return provider, {row.resource_class: row for row in rows}
+def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, list[sa.Row[Any]]]:
+    """Read a provider and its inventories, in order of class id, with the columns of ``_TO_CHANGE``."""
+    return base.read_with_provider(context, _TO_CHANGE, uuid)
 
 
 _TO_CHANGE = base.with_provider(

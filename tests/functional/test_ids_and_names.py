@@ -47,7 +47,7 @@ WRITES: dict[str, Callable[[RequestContext, str], Callable[[], object]]] = {
         Inventory.create, context, read_inventories(context, uuid)[0], *VCPU
     ),
     'set inventories': lambda context, uuid: partial(
-        Inventory.replace_all, context, *read_inventories(context, uuid), inventories=dict([VCPU])
+        Inventory.replace, context, *read_inventories(context, uuid), inventories=dict([VCPU])
     ),
     'set traits': lambda context, uuid: partial(
         Trait.replace_all, context, *read_traits(context, uuid, TRAITS), TRAITS

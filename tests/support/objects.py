@@ -37,7 +37,7 @@ def set_inventories(provider: ResourceProvider, *inventories: tuple[str, Invento
     """Make these all inventories of a provider."""
     context = provider._context
     stored, present = read_inventories(context, provider.uuid)
-    provider.generation = Inventory.replace_all(context, stored, present, dict(inventories)).generation
+    provider.generation = Inventory.replace(context, stored, present, dict(inventories)).generation
 
 
 def set_aggregates(provider: ResourceProvider, uuids: Iterable[str], increment_generation: bool) -> None:
