@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from webob import Request, Response
 from webob.multidict import MultiDict
 
 from placement.exception import BadQuery
-from placement.objects.usage import Usage, UsageGroup
+from placement.objects.usage import Usage
 from placement.schemas import requests, responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
@@ -54,10 +54,9 @@ def _project_of_query(req: Request) -> dict[str, str]:
 def list_usages(req: Request, context: RequestContext, params: MultiDict) -> Response:
     """Show the usages of the project of the query, which is the target of the policy rule, or of one of its users."""
     project, user = params['project_id'], params.get('user_id')
-    usages: dict[str, Any]
+    usages: Mapping[str, Any]
     if microversion.requested(req) >= (1, 38):
-        groups = UsageGroup.get_all(context, project, user, params.get('consumer_type'))
-        usages = {group.consumer_type: {'consumer_count': group.consumer_count, **group.usages} for group in groups}
+        usages = Usage.get_by_consumer_type(context, project, user, params.get('consumer_type'))
     else:
         usages = _by_class(Usage.get_all_by_project_user(context, project, user))
     return util.json_response(req, {'usages': usages}, last_modified=util.now())

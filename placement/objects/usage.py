@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -47,41 +46,34 @@ class Usage(base.PlacementObject):
         query = _totals(of_user=user_id is not None)
         return cls.from_rows(context, context.db.fetch_all(query, {'project': project_id, 'user': user_id}))
 
-
-class UsageGroup(NamedTuple):
-    """The usage of the consumers of one type, or of all consumers: ``usages`` maps class name to amount."""
-
-    consumer_type: str
-    consumer_count: int
-    usages: Mapping[str, int]
-
-    @classmethod
-    def get_all(
-        cls, context: Context, project_id: str, user_id: str | None = None, type_: str | None = None
-    ) -> list[UsageGroup]:
+    @staticmethod
+    def get_by_consumer_type(
+        context: Context, project_id: str, user_id: str | None = None, type_: str | None = None
+    ) -> dict[str, dict[str, int]]:
         """Read the usage of the consumers of a project, or of one of its users, by type, in one statement.
 
         :param project_id: external id of the project.
         :param user_id: external id of the user; None for all users.
         :param type_: the type of the only group, which may be ``consumer.UNKNOWN_TYPE``; ``ALL`` for one group of all
             consumers; None for one group per type.
-        :returns: groups with at least one consumer; their classes are in order of class id.
+        :returns: by type, for groups with at least one consumer: the number of consumers as ``CONSUMER_COUNT``, then
+            the amounts by class name, in order of class id.
         """
         if not all(sql.storable(text) for text in (project_id, user_id or '')):
-            return []
+            return {}
         query = _grouped(of_user=user_id is not None, of_type=type_ not in (None, ALL), all_types=type_ == ALL)
         rows = context.db.fetch_all(query, {'project': project_id, 'user': user_id, 'type': type_})
-        amounts: dict[str, dict[str, int]] = {}
+        groups: dict[str, dict[str, int]] = {}
         for row in rows:
-            amounts.setdefault(row.consumer_type, {})[row.resource_class] = row.amount
+            groups.setdefault(row.consumer_type, {})[row.resource_class] = row.amount
         # A type that has only allocations whose consumers somebody deleted by hand has no group.
-        return [cls(name, usages.pop(_COUNT), usages) for name, usages in amounts.items() if _COUNT in usages]
+        return {name: group for name, group in groups.items() if CONSUMER_COUNT in group}
 
 
 #: The name of the group of all consumers.
 ALL = 'all'
-#: Instead of a class name: the row has the number of consumers. No class has this name.
-_COUNT = ''
+#: Instead of a class name: the row has the number of consumers. No class has a name in lower case.
+CONSUMER_COUNT = 'consumer_count'
 
 _PROJECT = sa.select(_projects.c.id).where(_projects.c.external_id == sa.bindparam('project')).scalar_subquery()
 _USER = sa.select(_users.c.id).where(_users.c.external_id == sa.bindparam('user')).scalar_subquery()
@@ -148,7 +140,7 @@ def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.Select[str,
     )
     rows = sa.union_all(counts, *_amounts(of_user=of_user)).subquery()
     type_name = sa.literal_column(f"'{ALL}'", sa.String) if all_types else consumer.TYPE_NAME
-    class_name = sa.func.coalesce(_classes.c.name, sa.literal_column(f"'{_COUNT}'", sa.String))
+    class_name = sa.func.coalesce(_classes.c.name, sa.literal_column(f"'{CONSUMER_COUNT}'", sa.String))
     keys = [rows.c.resource_class_id, class_name] if all_types else [type_name, rows.c.resource_class_id, class_name]
     return (
         sa.select(
