@@ -94,11 +94,11 @@ class DictionaryColumn:
 class LazyProviders(Sequence[Provider]):
     """The providers of a partition, by position. If claims changed a provider, its first use makes a new object.
 
-    In ``as_read`` the generation, modified time and usage of a provider may be out of date; all else is up to date.
-    The columns of generations and times are valid only for providers that claims have changed.
+    In ``possibly_outdated`` the generation, modified time and usage of a provider may be out of date; all else is up to
+    date. The columns of generations and times are valid only for providers that claims have changed.
     """
 
-    as_read: list[Provider]
+    possibly_outdated: list[Provider]
     _is_outdated: bytearray
     _generations: Integers
     _modified: Integers
@@ -107,9 +107,9 @@ class LazyProviders(Sequence[Provider]):
     @classmethod
     def build(cls, providers: Iterable[Provider]) -> LazyProviders:
         """Make the column of ``providers``. All are up to date."""
-        as_read = list(providers)
-        no_claims = np.zeros(len(as_read), np.int64)
-        return cls(as_read, bytearray(len(as_read)), no_claims, no_claims, {})
+        as_list = list(providers)
+        no_claims = np.zeros(len(as_list), np.int64)
+        return cls(as_list, bytearray(len(as_list)), no_claims, no_claims, {})
 
     def with_usages(
         self, positions: Integers, usages: UsageColumns, columns: Mapping[str, InventoryColumns]
@@ -119,15 +119,15 @@ class LazyProviders(Sequence[Provider]):
         :param positions: the positions of the providers of ``usages``.
         :param columns: the columns of the partition, after the claims.
         """
-        # Copy the marks before ``as_read``: a thread that updates a provider stores it before it changes the mark.
+        # Copy the marks before the providers: a thread that updates a provider stores it before it changes the mark.
         is_outdated = self._is_outdated.copy()
         np.frombuffer(is_outdated, np.bool_)[positions] = True
         generations, modified = self._generations.copy(), self._modified.copy()
         generations[positions], modified[positions] = usages.generations, usages.modified
-        return LazyProviders(self.as_read.copy(), is_outdated, generations, modified, columns)
+        return LazyProviders(self.possibly_outdated.copy(), is_outdated, generations, modified, columns)
 
     def __len__(self) -> int:
-        return len(self.as_read)
+        return len(self.possibly_outdated)
 
     @overload
     def __getitem__(self, index: int) -> Provider: ...
@@ -139,21 +139,21 @@ class LazyProviders(Sequence[Provider]):
         if isinstance(index, slice):
             if 1 in self._is_outdated[index]:
                 return tuple(map(self.__getitem__, range(*index.indices(len(self)))))
-            return tuple(self.as_read[index])
+            return tuple(self.possibly_outdated[index])
         if self._is_outdated[index]:
-            self.as_read[index] = self._updated(index)
+            self.possibly_outdated[index] = self._updated(index)
             self._is_outdated[index] = 0
-        return self.as_read[index]
+        return self.possibly_outdated[index]
 
     def at(self, positions: Sequence[int]) -> Iterator[Provider]:
         """Return the providers at ``positions``. Calls no function for one that is up to date."""
         if 1 in self._is_outdated:
             for position in filter(self._is_outdated.__getitem__, positions):
                 self[position]
-        return map(self.as_read.__getitem__, positions)
+        return map(self.possibly_outdated.__getitem__, positions)
 
     def _updated(self, position: int) -> Provider:
-        provider, modified = self.as_read[position], self._modified.item(position)
+        provider, modified = self.possibly_outdated[position], self._modified.item(position)
         # This takes a fifth of the time of ``dataclasses.replace``.
         return Provider(
             provider.id,
@@ -225,21 +225,21 @@ class Partition:
     @functools.cached_property
     def _by_id(self) -> tuple[Integers, Integers]:
         """The ids of the providers, ascending, and the position of each."""
-        ids = np.fromiter((provider.id for provider in self.providers.as_read), np.int64, self.size)
+        ids = np.fromiter((provider.id for provider in self.providers.possibly_outdated), np.int64, self.size)
         order = np.argsort(ids)
         return ids[order], order
 
     @functools.cached_property
     def by_uuid(self) -> Mapping[str, int]:
         """The position of each provider, by uuid."""
-        return {provider.uuid: position for position, provider in enumerate(self.providers.as_read)}
+        return {provider.uuid: position for position, provider in enumerate(self.providers.possibly_outdated)}
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, int]:
         """The position of each provider that has a name, by name."""
         return {
             provider.name: position
-            for position, provider in enumerate(self.providers.as_read)
+            for position, provider in enumerate(self.providers.possibly_outdated)
             if provider.name is not None
         }
 

@@ -87,7 +87,7 @@ class TreeSearchUnit(SearchUnit):
         return [groups[codes[number]] for number in self.numbers]
 
     def uuids(self, positions: Sequence[int]) -> list[str]:
-        size, providers = self.tree_size, self.partition.providers.as_read
+        size, providers = self.tree_size, self.partition.providers.possibly_outdated
         return [
             (providers[first + position] if position < size else sharing[position - size]).uuid
             for first, sharing in zip(self.firsts, self.sharing_of_each(), strict=True)
