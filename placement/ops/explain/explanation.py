@@ -87,7 +87,6 @@ def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget)
     :raises TraitNotFound: a trait of any group does not exist.
     """
     # What the search finds.
-    budget = replace(budget, reached=set())
     candidates = list(itertools.chain.from_iterable(find_candidates(snapshot, request, budget).candidate_sets))
     # What it would find without each rule.
     prefilter = Prefilter.for_request(snapshot, request)
