@@ -5,7 +5,7 @@
 * ``parsing`` reads a query string into a ``request``. ``syntax`` reads single values, also for lists of providers.
 * ``requirements`` has the conditions on single providers, and compiles a request into them.
 * ``prefilter`` finds the trees that could have a candidate, with operations on the columns of the cache. It puts
-  equivalent trees into one search unit (``search_units``).
+  equivalent trees into one search unit (``search_units``). ``sharing`` finds the sharing providers that reach them.
 * ``solver`` assigns providers to the requirements of a search unit; ``assignments`` calls it once for all equivalent
   units.
 * ``selection`` takes the candidates of a response from these assignments. ``budget`` limits all of this.

@@ -2,19 +2,24 @@
 
 It applies the requirements of a request to all providers of a partition at once. A tree that satisfies them may have a
 candidate; only the solver shows whether it has one. The example shows the passes over one partition, for the
-requirements A = ``resources=VCPU:4`` and B = ``resources1=SRIOV_NET_VF:1``, and the trait T of the unsuffixed group::
+requirements A = ``resources=VCPU:4`` and B = ``resources1=SRIOV_NET_VF:1``, and the trait T of the unsuffixed group.
+Its last line has the sizes for p providers (about 4,000) in t trees, and w words (usually 1)::
 
     provider   tree | 1: A B T | 2: tree | 3: reach | 4: kept | 5: key
     host1       0   |    1 0 1 |   1 0 1 |    0 1 0 |   yes   | 101 ... \\ (key of the providers, number of the
     numa1       0   |    0 0 0 |         |          |         | 000 ... /  group of sharing providers that reach it)
     host2       1   |    0 0 0 |   0 0 0 |    0 1 0 |   no    |
+    p           t   |    p x w |   t x w |    t x w |   t     | p for each column
 
 1. ``own``: which requirements each provider satisfies in its own tree, and which collective traits it has. Each is one
    bit (``CompiledRequest.bits``). For one provider a set of bits is an integer; in columns it is a row of 64-bit words.
 2. ``or_by_tree``: the bits that the providers of a tree have together.
-3. ``_reach``: the bits of the sharing providers of other trees that reach each tree.
+3. ``_reach``: the bits of the sharing providers of other trees that reach each tree (``SharingGroup``).
 4. ``_may_have_candidate``: the trees in which 2 and 3 together have all bits, and that pass the rules about trees.
 5. ``_key_columns``: for the kept trees, the bytes that the assignments depend on (``SearchUnit``).
+
+A ``Prefilter`` belongs to one request. It makes a ``_PartitionFilter``, which has these arrays, for each partition in
+turn. This yields ``TreeSearchUnit`` objects, which look up bits in it if the solver needs them.
 """
 
 from __future__ import annotations
@@ -32,7 +37,6 @@ from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, or_by_tree
-from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
 from placement.search.request import CandidateRequest
@@ -44,55 +48,11 @@ from placement.search.requirements import (
     TreeCondition,
     compile_request,
 )
-from placement.search.search_units import Providers, SearchUnit, SharingIndex
+from placement.search.search_units import Providers, SearchUnit
+from placement.search.sharing import SharingGroup, SharingIndex
 
 #: Bits as explained above. The axes are (providers or trees, words).
 BitRows = NDArray[np.uint64]
-
-
-class TreeSearchUnit(SearchUnit):
-    """A search unit of the trees of a partition with these ``numbers``. Their roots are at the positions ``firsts``."""
-
-    __slots__ = ('_filter', 'firsts', 'numbers', 'partition')
-
-    def __init__(
-        self, filter_: _PartitionFilter, numbers: list[int], firsts: list[int], tree_size: int, key: Hashable
-    ) -> None:
-        # This does not call ``super``, because that takes time, and there may be many thousand units.
-        self.partition = filter_.partition
-        self.tree = self.partition.providers[firsts[0] : firsts[0] + tree_size]
-        self.tree_size = tree_size
-        self.sharing = filter_.sharing_of(numbers[0])
-        self.equivalence_key = key
-        self.numbers = numbers
-        self.firsts = firsts
-        self.count = len(numbers)
-        self._filter = filter_
-
-    def __getitem__(self, trees: slice) -> TreeSearchUnit:
-        return TreeSearchUnit(
-            self._filter, self.numbers[trees], self.firsts[trees], self.tree_size, self.equivalence_key
-        )
-
-    def bits(self) -> Sequence[int]:
-        rows = self._filter.own[self.firsts[0] : self.firsts[0] + self.tree_size].tolist()
-        tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
-        return tree + list(map(self._filter.prefilter.sharing_bits, self.sharing))
-
-    def sharing_of_each(self) -> Sequence[Providers]:
-        if self.count == 1:
-            return (self.sharing,)
-        # If several trees are equivalent, none of them contains a sharing provider.
-        groups, codes = self._filter.groups, self._filter.codes
-        return [groups[codes[number]] for number in self.numbers]
-
-    def uuids(self, positions: Sequence[int]) -> list[str]:
-        size, providers = self.tree_size, self.partition.providers.possibly_outdated
-        return [
-            (providers[first + position] if position < size else sharing[position - size]).uuid
-            for first, sharing in zip(self.firsts, self.sharing_of_each(), strict=True)
-            for position in positions
-        ]
 
 
 class Prefilter:
@@ -108,22 +68,12 @@ class Prefilter:
         self.counter = StepCounter(budget or SearchBudget())
         #: The distinct requirements.
         self.requirements: tuple[Requirement, ...] = tuple(compiled.distinct)
-        self.conditions = [condition for requirement in self.requirements for condition in requirement.conditions]
         bit_count = len(self.requirements) + len(compiled.collective.sets)
         self.word_count = (bit_count + 63) // 64
         #: The rows with all bits, and with those of the requirements.
         self.all, self.of_requirements = self.rows([(1 << bit_count) - 1, (1 << len(self.requirements)) - 1])
-        request = compiled.request
-        # A sharing provider without the requested resources may serve a group without resources.
-        any_class = not all(group.resources for group in request.groups)
         #: The sharing providers that could serve a group.
-        self.sharing = SharingIndex(
-            provider
-            for provider in snapshot.sharing
-            if any_class or not request.classes.isdisjoint(provider.inventories)
-        )
-        self._sharing_bits: dict[Provider, int] = {}
-        self._group_numbers: dict[Hashable, int] = {}
+        self.sharing = SharingIndex(snapshot.sharing, compiled, self.counter)
 
     @classmethod
     def for_request(
@@ -154,7 +104,8 @@ class Prefilter:
 
     def _partitions(self) -> Iterable[Partition]:
         """Return the partitions to search. If ``in_tree`` leaves only one tree, this is at most one partition."""
-        for tree in [condition for condition in self.conditions if isinstance(condition, TreeCondition)]:
+        conditions = itertools.chain.from_iterable(requirement.conditions for requirement in self.requirements)
+        for tree in [condition for condition in conditions if isinstance(condition, TreeCondition)]:
             if tree.sharing and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
                 continue
             return [] if tree.root_id is None else [self.snapshot.find_tree(tree.root_id)[0]]
@@ -162,8 +113,8 @@ class Prefilter:
 
     def _shared_only_units(self) -> Iterator[SearchUnit]:
         """Yield the shared-only search units. There are none unless sharing providers could serve the whole request."""
-        missing = self.of_requirements & ~self.rows([self.group_bits(self.sharing.providers)])
-        if missing.any():
+        together = _combined(map(self.sharing.bits_of, self.sharing.providers))
+        if (self.of_requirements & ~self.rows([together])).any():
             return
         shared = self.sharing.aggregates
         reached: set[frozenset[str]] = set()
@@ -175,8 +126,8 @@ class Prefilter:
             # Candidates from the sharing providers of one aggregate are found in the trees of these providers.
             reached = {aggregates for aggregates in reached if len(aggregates) > 1}
         for group in dict.fromkeys(map(self.sharing.reaching, sorted(reached, key=sorted))):
-            if group:
-                yield SearchUnit((), group, list(map(self.sharing_bits, group)))
+            if group.providers:
+                yield SearchUnit((), group.providers, group.bits)
 
     def accepted_roots(self, partition: Partition) -> Flags:
         """Return for each tree whether its root is accepted."""
@@ -185,9 +136,7 @@ class Prefilter:
 
     def satisfied(self, partition: Partition) -> Flags:
         """Return for each tree whether its root is accepted, and each bit is set for an own or a sharing provider."""
-        return _PartitionFilter(self, partition).complete()
-
-    # Bits and sharing providers ------------------------------------------------------------------------------
+        return _PartitionFilter(self, partition).satisfied()
 
     def rows(self, bits: Iterable[int]) -> BitRows:
         """Return sets of bits as rows of words."""
@@ -195,45 +144,13 @@ class Prefilter:
         words = np.frombuffer(b''.join([row.to_bytes(size, 'little') for row in bits]), '<u8')
         return words.astype(np.uint64).reshape(-1, self.word_count)
 
-    def sharing_bits(self, provider: Provider) -> int:
-        """Return the bits of a sharing provider in other trees; 0 if it satisfies no requirement."""
-        bits = self._sharing_bits.get(provider)
-        if bits is None:
-            self.counter.count_setup(len(self.conditions))
-            bits = self._sharing_bits[provider] = self.compiled.bits(provider, None)
-        return bits
-
-    def group_bits(self, group: Providers) -> int:
-        """Return the bits that sharing providers have together in other trees."""
-        return functools.reduce(operator.or_, map(self.sharing_bits, group), 0)
-
-    def group_number(self, group: Providers) -> int:
-        """Return the number of a group of sharing providers. Groups with equal numbers have equal assignments.
-
-        The key of a group has the same data as ``_PartitionFilter._key_columns``. Below 1.29 it also tells which of the
-        providers are in the same tree.
-        """
-        request, limits = self.compiled.request, self.compiled.requested_sums.items()
-        self.counter.count_setup(1 + len(group) * (1 + len(limits)))
-        key: list[Hashable] = list(map(self.sharing_bits, group))
-        for name, limit in limits:
-            inventories = [provider.inventories.get(name) for provider in group]
-            key += [min(inventory.max_increase, limit) if inventory else 0 for inventory in inventories]
-        if not request.nested_aware:
-            roots = [provider.root_id for provider in group]
-            key += map(roots.index, roots)
-        if request.same_subtree:
-            self.counter.count_setup(len(group) ** 2)
-            key += [above.id in provider.ancestors for provider in group for above in group]
-        return self._group_numbers.setdefault((len(group), *key), len(self._group_numbers))
-
 
 class _PartitionFilter:
     """Applies the requirements of a request to all trees of a partition.
 
-    ``own`` has the bits of each provider in its own tree; 0 if it satisfies no requirement. ``_reach`` has the bits of
-    the sharing providers that reach each tree, and of the tree's own: one row for each tree, or only one row if there
-    are no sharing providers. ``codes`` has for each tree the index of these sharing providers in ``groups``.
+    ``own`` has the bits of each provider in its own tree; 0 if it satisfies no requirement. ``codes`` has for each tree
+    the index in ``groups`` of the sharing providers that reach it, which include the tree's own. ``_reach`` has their
+    bits: one row for each tree, or only one row if there are no sharing providers.
     """
 
     def __init__(self, prefilter: Prefilter, partition: Partition) -> None:
@@ -244,18 +161,15 @@ class _PartitionFilter:
         #: The trees that contain sharing providers. These must not be counted a second time.
         self._sharing_trees: frozenset[int] = frozenset()
         self.codes = [0] * len(partition.roots)
-        self.groups: list[Providers] = [()]
-        self._numbers = [-1]
-        sharing = prefilter.sharing
-        if not sharing.aggregates:
-            self._reach = np.zeros((1, prefilter.word_count), np.uint64)
-            return
-        sets = partition.tree_aggregates
-        self.codes = sets.codes.tolist()
-        self.groups = [sharing.reaching(names & sharing.aggregates) for names in sets.values]
-        self._numbers = list(map(prefilter.group_number, self.groups))
-        self._reach = prefilter.rows(map(prefilter.group_bits, self.groups))[sets.codes]
-        self._sharing_trees = frozenset(partition.tree_numbers[partition.sharing].tolist())
+        self.groups = [prefilter.sharing.reaching(frozenset())]
+        self._reach = np.zeros((1, prefilter.word_count), np.uint64)
+        if prefilter.sharing.aggregates:
+            sets = partition.tree_aggregates
+            self._counter.count_setup(len(sets.values))
+            self.codes = sets.codes.tolist()
+            self.groups = list(map(prefilter.sharing.reaching, sets.values))
+            self._reach = prefilter.rows(_combined(group.bits) for group in self.groups)[sets.codes]
+            self._sharing_trees = frozenset(partition.tree_numbers[partition.sharing].tolist())
 
     def _bits_of_providers(self) -> tuple[BitRows, Flags]:
         """Return the bits of each provider, and which providers satisfy any requirement."""
@@ -300,12 +214,12 @@ class _PartitionFilter:
         begins[1:] = ~(_equal_to_previous(columns, firsts, sizes) & self._sharing_equals_previous(numbers))
         all_numbers, all_firsts = numbers.tolist(), firsts.tolist()
         for start, end in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(numbers)]):
-            first, size = all_firsts[start], int(sizes[start])
-            key = (*[column[first : first + size].tobytes() for column in columns], self._number(all_numbers[start]))
-            yield TreeSearchUnit(self, all_numbers[start:end], all_firsts[start:end], size, key)
+            first, size, group = all_firsts[start], int(sizes[start]), self.group_of(all_numbers[start])
+            key = (*[column[first : first + size].tobytes() for column in columns], group.number)
+            yield TreeSearchUnit(self, group, all_numbers[start:end], all_firsts[start:end], size, key)
 
-    def complete(self) -> Flags:
-        """Return for each tree whether its root is accepted, and each bit is set for an own or a sharing provider."""
+    def satisfied(self) -> Flags:
+        """Return the same as ``Prefilter.satisfied``."""
         bits = or_by_tree(self.partition, self.own) | self._reach
         flags: Flags = self.partition.has_root & (self.prefilter.all & ~bits == 0).all(axis=1)
         if self.prefilter.compiled.root.conditions:
@@ -314,7 +228,7 @@ class _PartitionFilter:
 
     def _may_have_candidate(self) -> Flags:
         """Return which trees may have a candidate: at least one of their own providers satisfies a requirement."""
-        flags = self.complete() & or_by_tree(self.partition, self._satisfies_any)
+        flags = self.satisfied() & or_by_tree(self.partition, self._satisfies_any)
         if not self.prefilter.compiled.request.nested_aware:
             # Below 1.29, one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
             alone = ~self._reach & self.prefilter.of_requirements
@@ -327,7 +241,7 @@ class _PartitionFilter:
 
         These are its bits, whether it is a sharing provider, its parent (only with ``same_subtree``), and the possible
         increase of its usage of each class that several requirements name. What is added here must also be added to
-        ``Prefilter.group_number``, which has the same data of the sharing providers of other trees.
+        ``SharingIndex.group``, which has the same data of the sharing providers of other trees.
         """
         partition, limits = self.partition, self.prefilter.compiled.requested_sums
         self._counter.count_setup(_column_steps(partition, columns=len(limits)))
@@ -343,28 +257,82 @@ class _PartitionFilter:
             columns.append(column)
         return columns
 
-    def sharing_of(self, tree: int) -> Providers:
+    def group_of(self, tree: int) -> SharingGroup:
         """Return the sharing providers of other trees that reach a tree."""
-        sharing = self.groups[self.codes[tree]]
+        group = self.groups[self.codes[tree]]
         if tree in self._sharing_trees:
             root_id = int(self.partition.roots[tree])
-            sharing = tuple(provider for provider in sharing if provider.root_id != root_id)
-        return sharing
-
-    def _number(self, tree: int) -> int:
-        """Return the number of the group of sharing providers of other trees that reach a tree."""
-        if tree in self._sharing_trees:
-            return self.prefilter.group_number(self.sharing_of(tree))
-        return self._numbers[self.codes[tree]]
+            others = tuple(provider for provider in group.providers if provider.root_id != root_id)
+            group = self.prefilter.sharing.group(others)
+        return group
 
     def _sharing_equals_previous(self, trees: Integers) -> Flags:
-        """Return for all ``trees`` except the first whether the ``_number`` certainly equals the previous tree's."""
+        """Return for all ``trees`` except the first whether the previous one certainly has a group of equal number."""
         if not self.prefilter.sharing.aggregates:
             return np.ones(len(trees) - 1, np.bool_)
-        numbers = np.array(self._numbers)[self.partition.tree_aggregates.codes[trees]]
+        numbers = np.array([group.number for group in self.groups])[self.partition.tree_aggregates.codes[trees]]
         shares = np.isin(trees, list(self._sharing_trees))
         equal: Flags = (numbers[1:] == numbers[:-1]) & ~(shares[1:] | shares[:-1])
         return equal
+
+
+class TreeSearchUnit(SearchUnit):
+    """A search unit of the trees of a partition with these ``numbers``. Their roots are at the positions ``firsts``."""
+
+    __slots__ = ('_filter', '_group', 'firsts', 'numbers', 'partition')
+
+    def __init__(
+        self,
+        filter_: _PartitionFilter,
+        group: SharingGroup,
+        numbers: list[int],
+        firsts: list[int],
+        tree_size: int,
+        key: Hashable,
+    ) -> None:
+        # This does not call ``super``, because that takes time, and there may be many thousand units.
+        self.partition = filter_.partition
+        self.tree = self.partition.providers[firsts[0] : firsts[0] + tree_size]
+        self.tree_size = tree_size
+        self.sharing = group.providers
+        self.equivalence_key = key
+        self.numbers = numbers
+        self.firsts = firsts
+        self.count = len(numbers)
+        self._filter = filter_
+        self._group = group
+
+    def __getitem__(self, trees: slice) -> TreeSearchUnit:
+        if self.count == 1:
+            return self
+        numbers, firsts = self.numbers[trees], self.firsts[trees]
+        group = self._filter.group_of(numbers[0])
+        return TreeSearchUnit(self._filter, group, numbers, firsts, self.tree_size, self.equivalence_key)
+
+    def bits(self) -> Sequence[int]:
+        rows = self._filter.own[self.firsts[0] : self.firsts[0] + self.tree_size].tolist()
+        tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
+        return [*tree, *self._group.bits]
+
+    def sharing_of_each(self) -> Sequence[Providers]:
+        if self.count == 1:
+            return (self.sharing,)
+        # If several trees are equivalent, none of them contains a sharing provider.
+        groups, codes = self._filter.groups, self._filter.codes
+        return [groups[codes[number]].providers for number in self.numbers]
+
+    def uuids(self, positions: Sequence[int]) -> list[str]:
+        size, providers = self.tree_size, self.partition.providers.possibly_outdated
+        return [
+            (providers[first + position] if position < size else sharing[position - size]).uuid
+            for first, sharing in zip(self.firsts, self.sharing_of_each(), strict=True)
+            for position in positions
+        ]
+
+
+def _combined(bits: Iterable[int]) -> int:
+    """Return the bits that any of several providers has."""
+    return functools.reduce(operator.or_, bits, 0)
 
 
 def _column_steps(partition: Partition, columns: int = 1) -> int:

@@ -1,12 +1,11 @@
-"""Search units, their assignments and candidates, and the index of the sharing providers that reach a tree.
+"""Search units, their assignments and candidates.
 
 The rules are in api-ref/candidate-search.md#sharing-providers-and-anchors.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from placement.cache.providers import Provider
 
@@ -125,35 +124,3 @@ class CandidateSet:
         return tuple(
             [tuple(sorted([provider(position).id for position in group])) for group in self.assignment.mappings]
         )
-
-
-class SharingIndex:
-    """Finds the sharing providers that reach a tree, by the aggregates of the tree.
-
-    :param providers: the sharing providers. Without aggregates they reach no other tree.
-    """
-
-    def __init__(self, providers: Iterable[Provider]) -> None:
-        self._members: dict[str, list[Provider]] = {}
-        for provider in sorted(providers, key=lambda provider: provider.id):
-            for aggregate in provider.aggregates:
-                self._members.setdefault(aggregate, []).append(provider)
-        self._cached: dict[frozenset[str], Providers] = {}
-
-    @functools.cached_property
-    def aggregates(self) -> frozenset[str]:
-        """The aggregates with at least one sharing provider."""
-        return frozenset(self._members)
-
-    @property
-    def providers(self) -> Providers:
-        """All sharing providers with an aggregate, in order of id."""
-        return self.reaching(self.aggregates)
-
-    def reaching(self, aggregates: frozenset[str]) -> Providers:
-        """Return the sharing providers that are in at least one of ``aggregates``, in order of id."""
-        reaching = self._cached.get(aggregates)
-        if reaching is None:
-            members = {provider.id: provider for name in aggregates for provider in self._members.get(name, ())}
-            reaching = self._cached[aggregates] = tuple(members[id_] for id_ in sorted(members))
-        return reaching

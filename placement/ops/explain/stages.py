@@ -17,7 +17,7 @@ from placement.cache.providers import Provider
 from placement.ops.explain.rules import Kind, Rule, Step, steps
 from placement.search.prefilter import Prefilter
 from placement.search.requirements import Requirement, ResourceCondition
-from placement.search.search_units import SharingIndex
+from placement.search.sharing import SharingIndex
 
 #: Maximum number of rules that are counted; a query may have thousands.
 _MAX_RULES = 50
@@ -55,8 +55,8 @@ def stages(prefilter: Prefilter) -> list[Stage]:
     counted = []
     all_steps = itertools.chain(steps(prefilter.compiled), _one_provider_per_tree(prefilter))
     for step in itertools.islice(all_steps, _MAX_RULES):
-        sharing = SharingIndex(() if step.about_roots else _accepted(step.requirements, prefilter.sharing.providers))
-        reached = functools.partial(_reached, step.requirements, sharing)
+        accepted = set() if step.about_roots else _accepted(step.requirements, prefilter.sharing.providers)
+        reached = functools.partial(_reached, step.requirements, accepted, prefilter.sharing)
         providers = 0
         for partition in snapshot.partitions:
             matched = _topmost(step.requirements, partition)
@@ -64,7 +64,7 @@ def stages(prefilter: Prefilter) -> list[Stage]:
                 matched = satisfied = partition.has_root & matched[partition.starts[:-1]]
             else:
                 satisfied = or_by_tree(partition, matched)
-            if sharing.aggregates:
+            if accepted:
                 satisfied = satisfied | partition.tree_aggregates.where(reached)
             providers += int(matched.sum())
             trees[partition] = trees[partition] & satisfied
@@ -87,11 +87,11 @@ def _one_provider_per_tree(prefilter: Prefilter) -> Iterator[Step]:
         yield Step(Rule(Kind.MICROVERSION), (Requirement('', True, conditions),))
 
 
-def _accepted(requirements: Sequence[Requirement], sharing: Iterable[Provider]) -> list[Provider]:
+def _accepted(requirements: Sequence[Requirement], sharing: Iterable[Provider]) -> set[Provider]:
     """Return the sharing providers that satisfy one of the requirements."""
-    return [
+    return {
         provider for provider in sharing if any(requirement.accepts(provider, None) for requirement in requirements)
-    ]
+    }
 
 
 def _topmost(requirements: Sequence[Requirement], partition: Partition) -> Flags:
@@ -113,12 +113,14 @@ def _topmost(requirements: Sequence[Requirement], partition: Partition) -> Flags
     return topmost
 
 
-def _reached(requirements: Sequence[Requirement], index: SharingIndex, aggregates: NameSet) -> bool:
+def _reached(
+    requirements: Sequence[Requirement], accepted: set[Provider], index: SharingIndex, aggregates: NameSet
+) -> bool:
     """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``.
 
-    :param index: has the sharing providers that satisfy one of the requirements.
+    :param accepted: the sharing providers that satisfy one of the requirements.
     """
-    sharing = index.reaching(aggregates & index.aggregates)
+    sharing = [provider for provider in index.reaching(aggregates).providers if provider in accepted]
     if len(requirements) == 1:
         return bool(sharing)
     return any(
