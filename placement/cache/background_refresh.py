@@ -68,3 +68,5 @@ class BackgroundRefresh:
                 'The cache cannot be refreshed in the background: %s', reason, exc_info=None if expected else failure
             )
         self._failing = failure is not None
+        # Its traceback refers to this frame, which would keep all that the failed refresh has read.
+        del failure

@@ -113,8 +113,8 @@ class Prefilter:
 
     def _shared_only_units(self) -> Iterator[SearchUnit]:
         """Yield the shared-only search units. There are none unless sharing providers could serve the whole request."""
-        together = _combined(map(self.sharing.bits_of, self.sharing.providers))
-        if (self.of_requirements & ~self.rows([together])).any():
+        all_bits = functools.reduce(operator.or_, map(self.sharing.bits_of, self.sharing.providers), 0)
+        if (self.of_requirements & ~self.rows([all_bits])).any():
             return
         shared = self.sharing.aggregates
         reached: set[frozenset[str]] = set()
@@ -168,7 +168,7 @@ class _PartitionFilter:
             self._counter.count_setup(len(sets.values))
             self.codes = sets.codes.tolist()
             self.groups = list(map(prefilter.sharing.reaching, sets.values))
-            self._reach = prefilter.rows(_combined(group.bits) for group in self.groups)[sets.codes]
+            self._reach = prefilter.rows(group.all_bits for group in self.groups)[sets.codes]
             self._sharing_trees = frozenset(partition.tree_numbers[partition.sharing].tolist())
 
     def _bits_of_providers(self) -> tuple[BitRows, Flags]:
@@ -328,11 +328,6 @@ class TreeSearchUnit(SearchUnit):
             for first, sharing in zip(self.firsts, self.sharing_of_each(), strict=True)
             for position in positions
         ]
-
-
-def _combined(bits: Iterable[int]) -> int:
-    """Return the bits that any of several providers has."""
-    return functools.reduce(operator.or_, bits, 0)
 
 
 def _column_steps(partition: Partition, columns: int = 1) -> int:

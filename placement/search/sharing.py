@@ -5,6 +5,7 @@ The rules are in api-ref/candidate-search.md#sharing-providers-and-anchors.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
@@ -19,11 +20,13 @@ from placement.search.search_units import Providers
 class SharingGroup(NamedTuple):
     """Sharing providers of other trees that reach a tree, in order of id.
 
-    ``bits`` has the ``CompiledRequest.bits`` of each. Groups with equal ``number`` have equal assignments.
+    ``bits`` has the ``CompiledRequest.bits`` of each, ``all_bits`` those that any of them has. Groups with equal
+    ``number`` have equal assignments.
     """
 
     providers: Providers
     bits: tuple[int, ...]
+    all_bits: int
     number: int
 
 
@@ -81,8 +84,11 @@ class SharingIndex:
         if request.same_subtree:
             self._counter.count_setup(sum(len(provider.ancestors) for provider in providers))
             indexes = {provider.id: index for index, provider in enumerate(providers)}
-            key += [frozenset(indexes[id_] for id_ in provider.ancestors if id_ in indexes) for provider in providers]
-        return SharingGroup(providers, bits, self._numbers.setdefault(tuple(key), len(self._numbers)))
+            key += [
+                tuple(sorted([indexes[id_] for id_ in provider.ancestors if id_ in indexes])) for provider in providers
+            ]
+        number = self._numbers.setdefault(tuple(key), len(self._numbers))
+        return SharingGroup(providers, bits, functools.reduce(operator.or_, bits, 0), number)
 
     def bits_of(self, provider: Provider) -> int:
         """Return the bits of a sharing provider in other trees; 0 if it satisfies no requirement."""

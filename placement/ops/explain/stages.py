@@ -6,7 +6,7 @@ import enum
 import functools
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,7 +56,7 @@ def stages(prefilter: Prefilter) -> list[Stage]:
     all_steps = itertools.chain(steps(prefilter.compiled), _one_provider_per_tree(prefilter))
     for step in itertools.islice(all_steps, _MAX_RULES):
         accepted = set() if step.about_roots else _accepted(step.requirements, prefilter.sharing.providers)
-        reached = functools.partial(_reached, step.requirements, accepted, prefilter.sharing)
+        is_reached = _reached_by(accepted, prefilter.sharing, step.requirements)
         providers = 0
         for partition in snapshot.partitions:
             matched = _topmost(step.requirements, partition)
@@ -65,7 +65,7 @@ def stages(prefilter: Prefilter) -> list[Stage]:
             else:
                 satisfied = or_by_tree(partition, matched)
             if accepted:
-                satisfied = satisfied | partition.tree_aggregates.where(reached)
+                satisfied = satisfied | partition.tree_aggregates.where(is_reached)
             providers += int(matched.sum())
             trees[partition] = trees[partition] & satisfied
         rejected: Counter[str] = Counter()
@@ -113,23 +113,29 @@ def _topmost(requirements: Sequence[Requirement], partition: Partition) -> Flags
     return topmost
 
 
-def _reached(
-    requirements: Sequence[Requirement], accepted: set[Provider], index: SharingIndex, aggregates: NameSet
-) -> bool:
-    """Return whether one of the sharing providers that reach a tree could be the topmost, as in ``_topmost``.
+def _reached_by(
+    accepted: set[Provider], index: SharingIndex, requirements: Sequence[Requirement]
+) -> Callable[[NameSet], bool]:
+    """Return the condition on the aggregates of a tree that a sharing provider may be topmost, as in ``_topmost``.
 
     :param accepted: the sharing providers that satisfy one of the requirements.
     """
-    sharing = [provider for provider in index.reaching(aggregates).providers if provider in accepted]
-    if len(requirements) == 1:
-        return bool(sharing)
-    return any(
-        all(
-            any(top.id in (other.id, *other.ancestors) and requirement.accepts(other, None) for other in sharing)
-            for requirement in requirements
+
+    # Many trees have the same aggregates of sharing providers, and others besides.
+    @functools.cache
+    def is_reached(shared: NameSet) -> bool:
+        sharing = [provider for provider in index.reaching(shared).providers if provider in accepted]
+        if len(requirements) == 1:
+            return bool(sharing)
+        return any(
+            all(
+                any(top.id in (other.id, *other.ancestors) and requirement.accepts(other, None) for other in sharing)
+                for requirement in requirements
+            )
+            for top in sharing
         )
-        for top in sharing
-    )
+
+    return lambda aggregates: is_reached(aggregates & index.aggregates)
 
 
 # Inventories that cannot allocate an amount ---------------------------------------------------------------------
