@@ -1,6 +1,6 @@
 """Makes the mutations of ``mutations.txt``, one at a time, and prints which tests find each.
 
-``python tests/mutations.py``. A mutation that no test finds shows a missing test, or code that nothing needs. Each is
+``python tools/mutations.py``. A mutation that no test finds shows a missing test, or code that nothing needs. Each is
 made in a copy of the tree. Of the kinds of tests in ``SELECTED``, only those run that execute its lines, as coverage
 has measured on the unchanged tree.
 """
@@ -80,7 +80,7 @@ class Mutation(NamedTuple):
 
 def read_mutations() -> list[Mutation]:
     """Read the list: ``@ FILE`` begins a file, lines ``- OLD`` are a fragment, and lines ``+ NEW`` what replaces it."""
-    text = (ROOT / 'tests/mutations.txt').read_text()
+    text = (ROOT / 'tools/mutations.txt').read_text()
     parts = [part.partition('\n') for part in re.split('^@ ', text, flags=re.MULTILINE)[1:]]
     return [
         Mutation(file, *('\n'.join(line[2:] for line in lines.splitlines()) for lines in fragments))
