@@ -97,14 +97,14 @@ def add_statements(
     :param existing: the consumers of the claims that exist, by uuid, with the generation that was read together with
         the allocations. Those that are not in ``desired`` are deleted.
     """
-    updated, deleted = list[ConsumerRow](), list[ConsumerRow]()
-    for row in sorted(existing.values(), key=operator.attrgetter('id')):
-        (updated if row.uuid in desired else deleted).append(row)
+    rows = sorted(existing.values(), key=operator.attrgetter('id'))
+    updated = [row for row in rows if row.uuid in desired]
+    deleted = [row for row in rows if row.uuid not in desired]
     if updated and deleted:
         # Lock all in order of id, because the UPDATE and the DELETE each lock only their own rows in this order.
         select = 'SELECT id FROM {table} WHERE id IN ({ids}) ORDER BY id{lock}'
         lock = sql.for_update(batch.tx.dialect)
-        batch.add_for_ids(select, sorted(row.id for row in existing.values()), table=_consumers, lock=lock)
+        batch.add_for_ids(select, [row.id for row in rows], table=_consumers, lock=lock)
     _add_updates(batch, desired, updated)
     for chunk in sql.chunks(deleted, sql.MAX_ROWS_PER_STATEMENT):
         text = sql.delete_in_id_order(batch.tx.dialect, _consumers, _unchanged(chunk), [row.id for row in chunk])

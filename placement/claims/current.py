@@ -128,7 +128,7 @@ def read_current_state(
     return CurrentState(consumer_rows, rows, **ids)
 
 
-#: For each kind of row that ``read_current_state`` reads: the table, and its columns, of which the first has the names.
+#: For each kind of row that ``read_current_state`` reads: the table, and its columns; the first has the names.
 _SELECTED: dict[str, tuple[sa.Table, Sequence[str]]] = {
     'consumers': (tables.consumers, ConsumerRow._fields),
     'allocations': (tables.allocations, ('consumer_id', *AllocationRow._fields[1:-1], _INVENTORY_COUNT)),

@@ -49,6 +49,7 @@ NO_PROVIDER = 0
 #: Execution option of a connection: the ``PendingChanges`` of its transaction.
 _PENDING = 'placement_pending_changes'
 
+_INTO = sql.statement('INSERT INTO {log} (slot_id, sequence, token, provider_id, kind)', log=tables.change_log)
 #: The largest number of entries that one statement inserts. SQLite rejects a text of more than a megabyte.
 _MAX_ENTRIES_PER_STATEMENT = 10000
 #: The largest number of slots whose entries one statement reads.
@@ -103,7 +104,6 @@ class Slot:
             slot=self,
             now=sql.UTC_NOW[dialect],
         )
-        into = sql.statement('INSERT INTO {log} (slot_id, sequence, token, provider_id, kind)', log=tables.change_log)
         key = f'{self.slot_id}, {self.sequence + 1}, {self.next_token}'
         rows = [f'({key}, {int(id_)}, {int(kind)})' for id_, kind in sorted(changes.items())]
         chunks = [(', '.join(chunk), len(chunk)) for chunk in sql.chunks(rows, _MAX_ENTRIES_PER_STATEMENT)]
@@ -113,11 +113,11 @@ class Slot:
                 'WITH slot AS ({increment} RETURNING id)'
                 ' {into} SELECT entries.* FROM slot, (VALUES {entries}) AS entries'
             )
-            yield sql.statement(template, increment=increment, into=into, entries=entries), count
+            yield sql.statement(template, increment=increment, into=_INTO, entries=entries), count
         else:
             yield increment, 1
         for entries, count in chunks:
-            yield f'{into} VALUES {entries}', count
+            yield f'{_INTO} VALUES {entries}', count
 
     def taken(self) -> RetryTransaction:
         """Remember that another process has written under the slot, and return the exception to raise."""

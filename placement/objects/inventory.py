@@ -125,7 +125,7 @@ class Inventory(base.Timestamped):
         resource_class: str | None = None,
         missing: exception.PlacementError | None = None,
     ) -> ProviderGeneration:
-        """Replace all inventories of the provider, or only that of ``resource_class``, by ``inventories``.
+        """Replace all inventories of the provider, or only the one of ``resource_class``, by ``inventories``.
 
         First take a shared lock on custom classes. Then increment the generation, which locks the row of the provider.
         From then on no claim can add to ``used``, because it would have to lock that row first. A claim that only

@@ -262,8 +262,8 @@ class _PartitionFilter:
         group = self.groups[self.codes[tree]]
         if tree in self._sharing_trees:
             root_id = int(self.partition.roots[tree])
-            others = tuple(provider for provider in group.providers if provider.root_id != root_id)
-            group = self.prefilter.sharing.group(others)
+            of_other_trees = tuple(provider for provider in group.providers if provider.root_id != root_id)
+            group = self.prefilter.sharing.group(of_other_trees)
         return group
 
     def _sharing_equals_previous(self, trees: Integers) -> Flags:
