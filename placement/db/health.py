@@ -70,6 +70,12 @@ class DatabaseSilent(exception.DatabaseUnavailable):
     template = 'The database has not answered for {seconds:.0f} seconds.'
 
 
+class CheckNotStarted(exception.DatabaseUnavailable):
+    """There is no thread for the check of the database, for example because the number of processes is limited."""
+
+    template = 'The database cannot be checked: {reason}.'
+
+
 class TimedCheck:
     """A check of the database with a time limit: a database may accept a connection and then not respond.
 
@@ -85,34 +91,47 @@ class TimedCheck:
         self._result: futures.Future[str | None] = futures.Future()
         self._result.set_result(None)
         self._started = 0.0
-        #: Whether the log says that the database does not respond. ``Availability`` logs errors.
+        #: Whether the log says that there is no result. ``Availability`` logs errors of the database.
         self._is_silent = False
 
     def problem(self) -> str | None:
         """Return a sentence that says why the database cannot be used or does not answer; None if it can be used."""
         try:
             return self.result()
-        except DatabaseSilent as error:
+        except (DatabaseSilent, CheckNotStarted) as error:
             return str(error)
 
     def result(self) -> str | None:
         """Return the result of the check.
 
         :raises DatabaseSilent: the check started ``MAX_CHECK_SECONDS`` ago and has no result.
+        :raises CheckNotStarted: no thread can be started. The next call tries again.
         """
         with self._lock:
             if self._result.done():
-                self._result, self._started = futures.Future(), time.monotonic()
-                threading.Thread(target=self._run, args=(self._result,), name='database check', daemon=True).start()
+                self._start()
             result, started = self._result, self._started
         futures.wait([result], max(started + MAX_CHECK_SECONDS - time.monotonic(), 0))
         if not result.done():
-            silent = DatabaseSilent(seconds=time.monotonic() - started)
-            if not self._is_silent:
-                self._is_silent = True
-                LOG.warning('%s', silent)
-            raise silent
+            raise self._logged(DatabaseSilent(seconds=time.monotonic() - started))
         return result.result()
+
+    def _start(self) -> None:
+        result: futures.Future[str | None] = futures.Future()
+        started = time.monotonic()
+        try:
+            threading.Thread(target=self._run, args=(result,), name='database check', daemon=True).start()
+        except RuntimeError as error:
+            raise self._logged(CheckNotStarted(reason=error)) from error
+        # Only now, because callers wait for this result, and nothing would set it without the thread.
+        self._result, self._started = result, started
+
+    def _logged(self, error: exception.DatabaseUnavailable) -> exception.DatabaseUnavailable:
+        """Log the first of consecutive errors, and return the error."""
+        if not self._is_silent:
+            self._is_silent = True
+            LOG.warning('%s', error)
+        return error
 
     def _run(self, result: futures.Future[str | None]) -> None:
         try:

@@ -212,10 +212,11 @@ class Metrics:
         if self._updating:
             return
         # The first request starts the thread, because a forked process does not have threads from before the fork.
-        with self._lock:
+        # If no thread can be started, this request is processed all the same, and the next one tries again.
+        with self._lock, contextlib.suppress(RuntimeError):
             if not self._updating:
-                self._updating = True
                 threading.Thread(target=_update, args=(weakref.ref(self),), name='saturation', daemon=True).start()
+                self._updating = True
 
     def request_finished(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
         """Count the end of a request in this thread. ``route`` is the declared path, not the path in the URL."""

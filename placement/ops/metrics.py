@@ -105,30 +105,44 @@ class BackgroundQuery(Generic[T]):
         return self._interval >= 0
 
     def start(self) -> None:
-        """Run the query in a thread if the interval is over and the query is not running."""
+        """Run the query in a thread if the interval is over and the query is not running.
+
+        That no thread can be started is a failure of the query.
+        """
         with self._lock:
-            if not self.is_enabled or self._thread is not None:
+            is_running = self._thread is not None and self._thread.is_alive()
+            if not self.is_enabled or is_running or time.monotonic() - self._started < self._interval:
                 return
-            if time.monotonic() - self._started >= self._interval:
-                self._started = time.monotonic()
-                self._thread = threading.Thread(target=self._run, name=f'query {self.name}', daemon=True)
-                self._thread.start()
+            thread = threading.Thread(target=self._run, name=f'query {self.name}', daemon=True)
+            failure: Exception | None = None
+            try:
+                thread.start()
+                self._thread = thread
+            except RuntimeError as error:
+                failure = error
+            if failure is not None:
+                self._log_change(failure)
 
     def wait(self, seconds: float) -> None:
         """Wait until the query has ended, at most ``seconds`` seconds."""
-        thread = self._thread
-        if thread is not None:
-            thread.join(max(seconds, 0))
+        if self._thread is not None:
+            self._thread.join(max(seconds, 0))
 
     def _run(self) -> None:
-        started = time.monotonic()
+        self._started = started = time.monotonic()
         failure: Exception | None = None
         try:
             self.result = self._query()
             self.succeeded_at, self.seconds = time.time(), time.monotonic() - started
         except Exception as error:
             failure, self._started = error, -math.inf
-        # This is not in the except clause, because there oslo.log adds the exception to the line.
+        self._log_change(failure)
+
+    def _log_change(self, failure: Exception | None) -> None:
+        """Log the first of consecutive failures, and the first success after them.
+
+        Do not call this in an except clause, because there oslo.log adds the exception to the line.
+        """
         was_failing, self._is_failing = self._is_failing, failure is not None
         if failure is not None and not was_failing:
             expected = isinstance(failure, errors.DATABASE_ERRORS)
@@ -137,7 +151,6 @@ class BackgroundQuery(Generic[T]):
             LOG.warning('Collector %s failed; its last values stay: %s', self.name, reason, exc_info=exc_info)
         elif failure is None and was_failing:
             LOG.info('Collector %s has succeeded again', self.name)
-        self._thread = None
 
 
 def refresh(queries: Collection[BackgroundQuery[Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import re
@@ -250,6 +251,49 @@ def test_not_ready_while_the_providers_cannot_be_loaded(app: deploy.Application,
         with app.db.engine.begin() as tx:
             tx.exec_driver_sql('ALTER TABLE away RENAME TO placement_aggregates')
         assert webob.Request.blank('/health/ready').get_response(unready).status_code == 200
+
+
+@contextlib.contextmanager
+def no_threads() -> Iterator[None]:
+    """Let no thread start in the block: there is no memory for its stack."""
+    size = threading.stack_size(1 << 46)
+    try:
+        yield
+    finally:
+        threading.stack_size(size)
+
+
+def test_ready_again_after_a_moment_without_threads(
+    app: deploy.Application, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with applications.application(tmp_path / 'placement.sqlite', **CHECKED) as checked:
+        with no_threads():
+            for _ in range(2):
+                ready = webob.Request.blank('/health/ready').get_response(checked)
+                problem = "The database cannot be checked: can't start new thread."
+                assert (ready.status_code, ready.text) == (503, f'{problem}\n')
+        assert caplog.messages.count(problem) == 1
+        ready = webob.Request.blank('/health/ready').get_response(checked)
+        assert (ready.status_code, ready.text) == (200, 'OK\n')
+
+
+def test_a_request_is_processed_without_a_thread_for_the_metrics(app: deploy.Application) -> None:
+    with no_threads():
+        assert send_request(app, 'GET', '/traits').status_code == 200
+    name, labels = 'placement_database_connections', {'pool': 'database', 'field': 'limit'}
+    assert _metrics(app).registry.get_sample_value(name, labels) is None
+    assert send_request(app, 'GET', '/traits').status_code == 200
+    wait_until(lambda: _metrics(app).registry.get_sample_value(name, labels) == 1)
+
+
+def test_a_collector_reads_again_after_a_moment_without_threads(caplog: pytest.LogCaptureFixture) -> None:
+    query = BackgroundQuery('numbers', _counter(), 1000)
+    with no_threads():
+        for _ in range(2):
+            refresh([query])
+    assert caplog.messages == ["Collector numbers failed; its last values stay: can't start new thread"]
+    refresh([query])
+    assert query.result == 1
 
 
 def test_ready_with_a_read_only_database() -> None:
