@@ -100,6 +100,15 @@ class CommandParser(argparse.ArgumentParser):
             '--format', choices=('text', 'json'), default='text', help='output format (default: %(default)s)'
         )
 
+    def add_names(self) -> None:
+        """Add ``--names``, for a command that prints uuids of aggregates, projects or users."""
+        self.add_path(
+            '--names',
+            metavar='FILE',
+            dest='names_file',
+            help='JSON file with the names of aggregates, projects and users by uuid (default: [placement] names_file)',
+        )
+
 
 def configuration_arguments(args: argparse.Namespace) -> list[str]:
     """Return the options in ``args`` that oslo.config and oslo.log read, as arguments of a command line."""

@@ -22,6 +22,7 @@ from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability import processes
 from placement.ops import metrics
+from placement.ops.display_names import DisplayNames
 from placement.serving.channel import ConnectionTable
 from placement.web.health import READY, HealthCheck
 
@@ -73,7 +74,8 @@ def _serve(args: argparse.Namespace) -> int:
         from placement.ops.page.application import Page, host_names
         from placement.ops.page.view import Sources, log_file
 
-        sources = Sources(conf, database, provider_cache, check, log_file(conf), processes.registry(directory))
+        counts, names = processes.registry(directory), DisplayNames(conf.placement.names_file)
+        sources = Sources(conf, database, provider_cache, check, log_file(conf), counts, names)
         # If other machines can reach the address, the page accepts any host name.
         page = Page(sources, host_names(bind.rpartition(':')[0].strip('[]')))
     try:

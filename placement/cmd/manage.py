@@ -74,6 +74,8 @@ def _parser() -> command.CommandParser:
 
 def _run_with_database(args: argparse.Namespace) -> int:
     conf = _configuration(args)
+    if getattr(args, 'names_file', None):
+        conf.set_override('names_file', args.names_file, 'placement')
     db = Database(conf, time_limits=args.has_timeout)
     try:
         if args.needs_schema:

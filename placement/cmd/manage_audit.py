@@ -17,6 +17,7 @@ from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops import audit
+from placement.ops.display_names import DisplayNames
 from placement.units import plural
 
 CLEAN, FOUND, REPAIRED = 0, 3, 4
@@ -48,6 +49,7 @@ def add_command(program: CommandParser) -> None:
     )
     parser.add_argument('--repair', action='store_true', help='repair what does not require a decision')
     parser.add_argument('--dry-run', action='store_true', help='with --repair: only print what would be repaired')
+    parser.add_names()
     parser.add_format()
 
 
@@ -70,7 +72,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     if args.format == 'json':
         output.print_json(_as_data(findings))
     else:
-        _print_text(findings, args)
+        _print_text(findings, args, DisplayNames(conf.placement.names_file))
     problems = [finding for finding in findings if finding.needs_action]
     if not problems:
         return CLEAN
@@ -113,7 +115,7 @@ def _as_data(findings: list[audit.Finding]) -> dict[str, Any]:
     }
 
 
-def _print_text(findings: list[audit.Finding], args: argparse.Namespace) -> None:
+def _print_text(findings: list[audit.Finding], args: argparse.Namespace, names: DisplayNames) -> None:
     if not findings:
         print('No problems found.')
         return
@@ -121,7 +123,7 @@ def _print_text(findings: list[audit.Finding], args: argparse.Namespace) -> None
     for kind, group in itertools.groupby(findings, key=operator.attrgetter('kind')):
         console.print(Text(kind, 'bold'))
         for finding in group:
-            subject = ', '.join(f'{name} {value}' for name, value in finding.subject.items())
+            subject = ', '.join(f'{noun} {names.label(value)}' for noun, value in finding.subject.items())
             console.print(Text(f'  {output.printable(subject, console)}'))
             console.print(Text(f'    {output.printable(finding.detail, console)} ({_status(finding, args)})'))
     counts = collections.Counter(_status(finding, args) for finding in findings)

@@ -14,6 +14,7 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
+from placement.ops.display_names import DisplayNames
 from placement.ops.reports import capacity
 from placement.ops.reports.fit_estimate import FitEstimate, Size, estimate_fit
 from placement.ops.reports.tree_filter import TreeFilter
@@ -59,6 +60,7 @@ def add_command(program: CommandParser) -> None:
         action='store_true',
         help='with --fit: also count how many fit in each aggregate, as --aggregate does',
     )
+    parser.add_names()
     parser.add_format()
 
 
@@ -66,7 +68,7 @@ def add_command(program: CommandParser) -> None:
 _SEARCHES = 1_000_000
 
 
-def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     scope, size = _scope_and_size(args)
     if args.by_aggregate and (size is None or size.aggregate):
         raise exception.BadQuery('--by-aggregate requires --fit, and excludes --aggregate.')
@@ -94,7 +96,9 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
         return 0
     output.print_summary(summary)
     if estimate is not None:
-        _print_estimates(args.fit, estimate, by_aggregate or {}, bool(summary.classes))
+        names = DisplayNames(conf.placement.names_file)
+        by_label = {names.label(aggregate): fit for aggregate, fit in (by_aggregate or {}).items()}
+        _print_estimates(args.fit, estimate, by_label, bool(summary.classes))
     return 0
 
 
@@ -112,7 +116,11 @@ def _print_estimates(
         table = output.table('Aggregate', 'Fit', 'On disabled\nhosts')
         for aggregate, estimate in by_aggregate.items():
             fit = f'{"" if estimate.complete else "at least "}{estimate.fit:,}'
-            table.add_row(aggregate, output.figure(fit), output.figure(f'{estimate.on_disabled_hosts:,}'))
+            table.add_row(
+                Text(output.printable(aggregate, console)),
+                output.figure(fit),
+                output.figure(f'{estimate.on_disabled_hosts:,}'),
+            )
         console.print()
         console.print(table)
 

@@ -12,6 +12,7 @@ from placement import exception, units, validation
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
+from placement.ops.display_names import DisplayNames
 from placement.ops.reports.consumers import read_consumer
 
 _DESCRIPTION = """\
@@ -29,17 +30,19 @@ def add_command(program: CommandParser) -> None:
     summary = 'show the allocations of an instance or other consumer, and its project and user'
     parser = program.add_command('consumer', summary, _DESCRIPTION, _EPILOG, run=_run)
     parser.add_argument('uuid', metavar='UUID', help='uuid of the consumer, such as the uuid of an instance')
+    parser.add_names()
     parser.add_format()
 
 
-def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     consumer, console = read_consumer(db, validation.canonical_uuid(args.uuid)), output.console()
     if consumer is None:
         raise ConsumerNotFound(uuid=args.uuid)
     if args.format == 'json':
         output.print_json({'consumer': dataclasses.asdict(consumer)})
         return 0
-    console.print(Text(f'{consumer.uuid} {output.describe_consumer(consumer, console)}'))
+    names = DisplayNames(conf.placement.names_file)
+    console.print(Text(f'{consumer.uuid} {output.describe_consumer(consumer, names, console)}'))
     if consumer.created_at:
         console.print(
             f'created {units.moment(consumer.created_at)}, last written'

@@ -16,6 +16,7 @@ from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.db.health import TimedCheck
+from placement.ops.display_names import DisplayNames
 
 DEFAULT_BIND = '127.0.0.1:8779'
 
@@ -45,6 +46,7 @@ def add_command(program: CommandParser) -> None:
         type=pathlib.Path,
         help='log file of the service; the page lists the latest searches in it that found no candidates',
     )
+    parser.add_names()
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
@@ -66,7 +68,8 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     provider_cache = ProviderCache(db)
     with output.waiting('Reading the resource providers ...'):
         provider_cache.up_to_date()
-    sources = Sources(conf, db, provider_cache, TimedCheck(db), log=args.log or log_file(conf))
+    names = DisplayNames(conf.placement.names_file)
+    sources = Sources(conf, db, provider_cache, TimedCheck(db), args.log or log_file(conf), names=names)
     application = Page(sources, None if args.allow_remote else host_names(host))
     try:
         server = waitress.create_server(application, host=host, port=port, ident='', threads=4)

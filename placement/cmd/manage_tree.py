@@ -20,6 +20,7 @@ from placement.cache.providers import Provider
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
+from placement.ops.display_names import DisplayNames
 from placement.ops.reports import capacity, provider_trees
 from placement.ops.reports.consumers import ConsumerReport, consumers_by_provider
 from placement.ops.reports.provider_trees import ProviderTree
@@ -67,6 +68,7 @@ def add_command(program: CommandParser) -> None:
         ' class',
     )
     parser.add_argument('--no-pager', action='store_true', help='do not use a pager')
+    parser.add_names()
     parser.add_format()
 
 
@@ -101,7 +103,7 @@ def _choice(args: argparse.Namespace) -> TreeFilter:
     )
 
 
-def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     choice, console = _choice(args), output.console()
     with output.waiting('Reading the resource providers ...'):
         stored, snapshot = provider_trees.load(db, args.provider)
@@ -121,7 +123,8 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     elif not trees:
         print('No tree satisfies these conditions.' if stored else 'No resource providers are stored.')
     else:
-        drawings = (_drawing(tree, consumers or {}, console) for tree in trees)
+        names = DisplayNames(conf.placement.names_file)
+        drawings = (_drawing(tree, consumers or {}, names, console) for tree in trees)
         with contextlib.nullcontext() if args.no_pager else output.paged(console, 'Drawing the trees ...'):
             for drawing in drawings if rows is None else [_list(rows, resource_class, console)]:
                 console.print(drawing)
@@ -196,7 +199,10 @@ def _document(
 # As a drawing --------------------------------------------------------------------------------------------
 
 
-def _drawing(tree: ProviderTree, consumers: Consumers, console: Console) -> rich_tree.Tree:
+def _drawing(tree: ProviderTree, consumers: Consumers, names: DisplayNames, console: Console) -> rich_tree.Tree:
+    def labels(aggregates: Iterable[str]) -> str:
+        return output.printable(', '.join(map(names.label, sorted(aggregates))), console)
+
     branches: dict[int, rich_tree.Tree] = {}
     for provider in tree.walk():
         name = output.printable(provider.name or '', console)
@@ -209,16 +215,16 @@ def _drawing(tree: ProviderTree, consumers: Consumers, console: Console) -> rich
                 f'{allocation.resource_class} {units.amount(allocation.resource_class, allocation.amount)}'
                 for allocation in consumer.allocations
             )
-            owner = output.describe_consumer(consumer, console)
+            owner = output.describe_consumer(consumer, names, console)
             branch.add(Text(f'{consumer.uuid} {owner}: {", ".join(amounts)}'))
         if provider.traits:
             branch.add(Text(f'traits: {", ".join(sorted(provider.traits))}', 'cyan'))
         if provider.aggregates:
-            branch.add(Text(f'aggregates: {", ".join(sorted(provider.aggregates))}', 'blue'))
+            branch.add(Text(f'aggregates: {labels(provider.aggregates)}', 'blue'))
     root = branches[tree.root.id]
     for sharing in tree.sharing_data():
         text = f'shared by {output.printable(sharing["name"], console)} {sharing["uuid"]} through aggregate '
-        root.add(Text(text + ', '.join(sharing['aggregates']), 'magenta'))
+        root.add(Text(text + labels(sharing['aggregates']), 'magenta'))
     for id_, branch in branches.items():
         branch.children += (branches[child.id] for child in tree.children.get(id_, ()))
     return root

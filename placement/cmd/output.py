@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placement import units
+from placement.ops.display_names import DisplayNames
 from placement.ops.reports.capacity import Summary
 from placement.ops.reports.consumers import ConsumerReport
 
@@ -135,11 +136,11 @@ def printable(text: str, to: Console) -> str:
     return shown.encode(to.encoding, 'backslashreplace').decode(to.encoding)
 
 
-def describe_consumer(consumer: ConsumerReport, to: Console) -> str:
+def describe_consumer(consumer: ConsumerReport, names: DisplayNames, to: Console) -> str:
     """Return the type, project and user of a consumer, escaped by ``printable``."""
-    if consumer.project is None:
+    if consumer.project is None or consumer.user is None:
         return 'has no record of its project and user'
-    owner = f'of project {consumer.project}, user {consumer.user}'
+    owner = f'of project {names.label(consumer.project)}, user {names.label(consumer.user)}'
     return printable(f'{consumer.type} {owner}' if consumer.type else owner, to)
 
 

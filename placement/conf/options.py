@@ -150,6 +150,13 @@ _PLACEMENT = [
         ' file. The file is read again when it changes. It need not exist unless this option is set. If [oslo_policy]'
         ' policy_file is set as well, it takes precedence.',
     ),
+    cfg.StrOpt(
+        'names_file',
+        sample_default='/etc/placement/names.json',
+        help='JSON file with an object of uuids and names: {"<uuid>": "<name>"}. placement-manage and the page show the'
+        ' name of an aggregate, a project or a user with its uuid if the file has it. The file is read again when it'
+        ' changes. Unset: only uuids are shown.',
+    ),
 ]
 
 _DATABASE = [

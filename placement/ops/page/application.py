@@ -91,7 +91,7 @@ class Page:
             view = _failure(error)
         if values.get('format', '').strip() == 'json':
             return webob.Response(status=view.status, body=rendering.json(view), content_type='application/json')
-        text = rendering.html(view, request, own_path, values)
+        text = rendering.html(view, request, own_path, values, self._sources.names)
         return webob.Response(status=view.status, text=text, content_type='text/html', charset='UTF-8')
 
     def _view(self, path: str, parameters: Parameters) -> View:

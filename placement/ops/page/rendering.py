@@ -16,6 +16,7 @@ import webob
 from jinja2.runtime import Context
 
 from placement import units
+from placement.ops.display_names import DisplayNames
 from placement.ops.page.view import View
 
 #: The CSS class of a bar for each lower bound of the used share. A corrupt usage may be negative.
@@ -26,11 +27,12 @@ _HEAT = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 _SHOWN_TRAITS = (os_traits.COMPUTE_STATUS_DISABLED, os_traits.MISC_SHARES_VIA_AGGREGATE)
 
 
-def html(view: View, request: webob.Request, path: str, values: Mapping[str, str]) -> str:
+def html(view: View, request: webob.Request, path: str, values: Mapping[str, str], names: DisplayNames) -> str:
     """Write a view as an HTML document.
 
     :param path: the path of the view, below the mount prefix of the page.
     :param values: the query parameters of the request, as ``given`` in templates. Links to the same view keep them.
+    :param names: the names of aggregates, projects and users.
     """
     template = _ENVIRONMENT.get_template(view.template)
     in_every_view = {
@@ -38,6 +40,7 @@ def html(view: View, request: webob.Request, path: str, values: Mapping[str, str
         'path': path,
         'given': collections.defaultdict(str, values),
         'title': view.title,
+        'names': names,
     }
     return template.render({**view.data, **view.extra, **in_every_view})
 

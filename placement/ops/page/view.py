@@ -15,6 +15,7 @@ from placement import exception, validation
 from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.db.health import TimedCheck
+from placement.ops.display_names import DisplayNames
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
 from placement.search import syntax
 
@@ -35,7 +36,7 @@ class Sources:
     """The configuration, the database and the other sources that the views read.
 
     ``check`` finds out whether the database responds. ``log`` is the log file of the service and ``metrics`` are its
-    metrics; both are None if not available.
+    metrics; both are None if not available. ``names`` are the names of aggregates, projects and users.
     """
 
     conf: cfg.ConfigOpts
@@ -44,6 +45,7 @@ class Sources:
     check: TimedCheck
     log: pathlib.Path | None = None
     metrics: CollectorRegistry | None = None
+    names: DisplayNames = field(default_factory=DisplayNames)
 
 
 def log_file(conf: cfg.ConfigOpts) -> pathlib.Path | None:

@@ -1,0 +1,71 @@
+"""The names of aggregates, projects and users for people. The API has only their uuids, so operators give a file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pathlib
+import time
+from collections.abc import Mapping
+
+from oslo_log import log
+
+from placement import validation
+
+LOG = log.getLogger(__name__)
+
+#: Seconds between two looks at the file, so that a report with many uuids does not call the kernel for each.
+_CHECK_SECONDS = 1.0
+
+
+class DisplayNames:
+    """Finds the name of a uuid in a JSON file: an object whose members are a uuid and its name.
+
+    The file is read again when it has changed. If it cannot be read or is invalid, the names that were read last stay,
+    and one warning is logged.
+
+    :param path: the file, from ``[placement] names_file``; None or empty if nothing has a name.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self._path = path
+        self._names: Mapping[str, str] = {}
+        #: Modification time, size and inode of the file that was read last; None before the first look.
+        self._state: tuple[int, int, int] | None = None
+        self._checked_at = -math.inf
+
+    def name(self, uuid: str) -> str | None:
+        """Return the name of the aggregate, project or user with this uuid; None if it is unknown."""
+        if self._path and time.monotonic() - self._checked_at >= _CHECK_SECONDS:
+            self._checked_at = time.monotonic()
+            self._read_if_changed(self._path)
+        return self._names.get(validation.canonical_uuid(uuid))
+
+    def label(self, uuid: str) -> str:
+        """Return ``az1 (7d2c5d6a-...)`` with the whole uuid; without a name, only the uuid."""
+        name = self.name(uuid)
+        return f'{name} ({uuid})' if name else uuid
+
+    def _read_if_changed(self, path: str) -> None:
+        try:
+            status = os.stat(path)
+            state = (status.st_mtime_ns, status.st_size, status.st_ino)
+        except OSError:
+            # A missing file has a state of its own, so that it is reported once, and read when it exists again.
+            state = (0, 0, 0)
+        if state == self._state:
+            return
+        self._state = state
+        try:
+            content = json.loads(pathlib.Path(path).read_bytes())
+            names = {validation.canonical_uuid(uuid): name for uuid, name in content.items()}
+            problem = '' if all(isinstance(name, str) for name in names.values()) else 'has a name that is not a string'
+        except OSError as error:
+            problem = f'cannot be read: {error.strerror}'
+        except (ValueError, AttributeError) as error:
+            problem = f'is not a JSON object: {error}'
+        if problem:
+            LOG.warning('The names file %s %s. The previous names stay in use.', path, problem)
+        else:
+            self._names = names
