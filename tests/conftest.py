@@ -70,7 +70,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 def pytest_xdist_auto_num_workers() -> int:
     """The number of processes of ``-n auto``. Many tests wait for servers, and some start processes of their own."""
-    return min((os.cpu_count() or 1) + 1, 4)
+    return min(len(os.sched_getaffinity(0)) + 1, 4)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -24,6 +24,7 @@ from placement import deploy, exception, observability
 from placement.cache.refresh import CacheState
 from placement.cmd import command
 from placement.serving.master import ExporterProcess, Master
+from placement.serving.processors import count_processors
 
 LOG = log.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class _Server(BaseApplication):
             # gunicorn uses this umask only for a Unix socket.
             'umask': _SOCKET_UMASK,
             'worker_class': 'placement.serving.worker.WaitressWorker',
-            'workers': server.workers or (1 if dev else os.cpu_count() or 1),
+            'workers': server.workers or (1 if dev else count_processors()),
             'threads': server.threads,
             'backlog': BACKLOG,
             'loglevel': 'warning' if dev else 'info',

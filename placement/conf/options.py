@@ -244,7 +244,8 @@ _SERVER = [
     cfg.IntOpt(
         'workers',
         min=1,
-        help='Number of worker processes. Unset: one for each processor. --workers overrides it.',
+        help='Number of worker processes. Unset: one for each processor that the service may use.'
+        ' --workers overrides it.',
     ),
     cfg.IntOpt(
         'threads',
