@@ -26,9 +26,10 @@ def _collection(req: Request) -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def _serialize_all(collection: str, names: tuple[str, ...]) -> orjson.Fragment:
-    """Return the body of the list of all classes. An unchanged list is not serialized again."""
-    return orjson.Fragment(orjson.dumps({'resource_classes': [_serialize(collection, name) for name in names]}))
+def _serialize_all(names: tuple[str, ...]) -> bytes:
+    """Return the list of all classes, without a mount prefix. An unchanged list is not serialized again."""
+    collection = util.url({}, 'resource_classes')
+    return orjson.dumps({'resource_classes': [_serialize(collection, name) for name in names]})
 
 
 @operation(
@@ -40,7 +41,8 @@ def _serialize_all(collection: str, names: tuple[str, ...]) -> orjson.Fragment:
 def list_resource_classes(req: Request, context: RequestContext) -> Response:
     """List all classes, the standard ones first."""
     names, modified = ResourceClass.get_names(context)
-    return util.json_response(req, _serialize_all(_collection(req), names), last_modified=modified or util.now())
+    body = orjson.Fragment(util.add_prefix(req, _serialize_all(names)))
+    return util.json_response(req, body, last_modified=modified or util.now())
 
 
 @operation(

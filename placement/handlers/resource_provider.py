@@ -32,9 +32,13 @@ _SUB_RESOURCES = (
 )
 
 
-def _serialize(req: Request, provider: ResourceProvider | Provider) -> dict[str, Any]:
-    url = util.url(req.environ, 'resource_providers', provider.uuid)
-    version = microversion.requested(req)
+def _serialize(req: Request, provider: ResourceProvider) -> dict[str, Any]:
+    return _entry(provider, microversion.requested(req), req.environ)
+
+
+def _entry(provider: ResourceProvider | Provider, version: Any, environ: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a provider, with links below the mount prefix of ``environ``."""
+    url = util.url(environ, 'resource_providers', provider.uuid)
     below = [{'rel': name, 'href': f'{url}/{name}'} for name, since in _SUB_RESOURCES if version >= since]
     body = {
         'uuid': provider.uuid,
@@ -91,22 +95,19 @@ def list_resource_providers(req: Request, context: RequestContext, params: Multi
     members = {'resource_providers': ('[]', _entries(req, listed))}
     times = [provider.modified for partition, positions in listed for provider in partition.providers.at(positions)]
     latest = max(filter(None, times), default=util.now())
-    return util.fragments_response(req, members, last_modified=latest)
+    response = util.fragments_response(req, members, last_modified=latest)
+    response.body = util.add_prefix(req, response.body)
+    return response
 
 
 def _entries(req: Request, listed: Iterable[tuple[Partition, Sequence[int]]]) -> list[bytes]:
-    """Encode each provider in the form of ``_serialize``. The cache keeps the results for later requests."""
+    """Encode each provider in the form of ``_entry``, without a mount prefix. The cache keeps the results."""
     version = microversion.requested(req)
-    form = (
-        'entry',
-        util.url(req.environ, 'resource_providers', ''),
-        version >= (1, 14),
-        *(version >= since for _, since in _SUB_RESOURCES),
-    )
+    form = ('entry', version >= (1, 14), *(version >= since for _, since in _SUB_RESOURCES))
 
     def write(provider: Provider) -> bytes:
         # Copied, because the bytes that orjson returns occupy more memory than their length, and these are cached.
-        return bytes(memoryview(orjson.dumps(_serialize(req, provider))))
+        return bytes(memoryview(orjson.dumps(_entry(provider, version, {}))))
 
     entries: list[bytes] = []
     for partition, positions in listed:

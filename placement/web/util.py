@@ -125,6 +125,16 @@ def url(environ: Mapping[str, Any], *segments: str) -> str:
     return '/'.join([prefix, *(parse.quote(segment, safe='') for segment in segments)])
 
 
+def add_prefix(req: Request, json: bytes) -> bytes:
+    """Return ``json``, whose links were made without a mount prefix, with the prefix of the request in each ``href``.
+
+    So the caches of JSON do not have the prefix in their keys. It may come from a client, and with many long prefixes a
+    cache would grow.
+    """
+    # A string of JSON cannot contain this text, because its quotes are escaped.
+    return json.replace(b'"href":"', f'"href":"{url(req.environ)}'.encode()) if req.script_name else json
+
+
 def now() -> dt.datetime:
     """Return the current time, timezone-aware and in UTC."""
     return timeutils.utcnow(with_timezone=True)

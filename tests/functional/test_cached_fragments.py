@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import urllib.parse
 import uuid
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+import webob
 from oslo_config import cfg
 
+from placement.handlers import resource_class
 from tests.support import applications
 from tests.support.http_client import claim_body, create_provider, demand
 
@@ -70,3 +74,34 @@ def test_fragments_of_few_forms_are_kept(app: Any) -> None:
     for number in range(100):
         assert list(partition.fragments(('form', number), [0], lambda provider: provider.uuid.encode()))
     assert len(partition._fragments) < 10
+
+
+@pytest.mark.parametrize('path', ['/resource_providers', '/resource_classes'])
+def test_links_have_the_prefix_of_the_request_and_the_cache_does_not(app: Any, path: str) -> None:
+    """A client may send any X-Forwarded-Prefix: what is kept must not depend on it."""
+    name = 'a "href":"/name\\'
+    demand(app, 'POST', '/resource_providers', {'name': name})
+    plain = demand(app, 'GET', path).json
+    kept = _kept(app)
+    for prefix in ('/the cloud', *(f'/{number:a>1500}' for number in range(6))):
+        headers = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement latest'}
+        response = webob.Request.blank(path, {'SCRIPT_NAME': prefix}, headers=headers).get_response(app)
+        quoted = urllib.parse.quote(prefix)
+        assert response.json == _with_prefix(plain, quoted)
+        assert response.text.count(quoted) == response.text.count('"href":"') == str(plain).count("'href': ")
+    assert _kept(app) == kept
+
+
+def _with_prefix(value: Any, prefix: str) -> Any:
+    """The JSON with ``prefix`` before each href."""
+    if isinstance(value, list):
+        return [_with_prefix(item, prefix) for item in value]
+    if isinstance(value, dict):
+        return {key: prefix + item if key == 'href' else _with_prefix(item, prefix) for key, item in value.items()}
+    return value
+
+
+def _kept(app: Any) -> list[Any]:
+    """What the caches of JSON have: the fragments of providers, and the number of lists of classes."""
+    partitions = app.provider_cache.up_to_date().partitions
+    return [*(partition._fragments for partition in partitions), resource_class._serialize_all.cache_info().currsize]
