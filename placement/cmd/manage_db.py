@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 from oslo_config import cfg
 
+from placement import exception
 from placement.cmd import manage_audit, output
 from placement.cmd.command import CommandParser
 from placement.db import change_log, migration
@@ -16,6 +18,8 @@ from placement.ops.adoption import Plan, Step, adopt
 from placement.units import plural
 
 PROBLEMS_FOUND = 127
+#: Maximum number of problems that the line of ``AdoptionPrevented`` has.
+_MAX_PROBLEMS = 3
 
 _ADOPT_DESCRIPTION = """\
 Convert the database of another deployment of the placement service to the schema of this one, in place and without
@@ -36,6 +40,17 @@ Exit code: 0 if the plan was printed or the database was returned, 127 if proble
 failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and MariaDB run the command again."""
 
 
+class AdoptionPrevented(exception.PlacementError):
+    template = (
+        'The database belongs to another Placement service and was not adopted; nothing was changed. {problems}'
+        ' To see all: placement-manage db adopt'
+    )
+
+
+class InvalidCount(exception.PlacementError):
+    template = '--max-count must be at least 1, not {count}.'
+
+
 def add_command(program: CommandParser) -> None:
     """Add ``db`` and its own commands to the parser of ``placement-manage``."""
     group = program.add_command('db', 'the schema of the database', 'Manage the database schema.', needs_schema=False)
@@ -43,20 +58,22 @@ def add_command(program: CommandParser) -> None:
         'sync',
         'create the schema or upgrade it to the newest revision',
         'Create the schema or upgrade it to the newest revision, and insert the standard resource classes and traits'
-        ' that are missing. Safe to run again, and on several hosts at the same time.',
+        ' that are missing. Safe to run again, and on several hosts at the same time. With [placement_database]'
+        ' adopt_on_sync, adopt the database of another service first.',
         run=_sync,
     )
     group.add_command(
         'version',
         'print the revision of the schema',
-        'Print the revision of the schema. Fails if the database has no schema of this service.',
+        'Print the revision of the schema; None if the database has no tables. Fails if another service made them.',
         run=_version,
     )
     stamp = group.add_command(
         'stamp',
         'record a revision of the schema without changing the schema',
         'Record that the schema is at REVISION, without changing the schema. Only for a schema that was changed by'
-        ' hand.',
+        ' hand. A revision that does not look like one of this service, such as one that a tool for the database of'
+        ' another service passes, is accepted, and nothing is recorded.',
         run=_stamp,
     )
     stamp.add_argument('revision', metavar='REVISION', help='a revision, or "head" for the newest')
@@ -87,16 +104,20 @@ def add_command(program: CommandParser) -> None:
         ' command for every service.',
         run=_online_data_migrations,
     )
-    online.add_argument('--max-count', metavar='N', type=int, help='ignored')
+    online.add_argument('--max-count', metavar='N', type=int, help='a positive number; otherwise ignored')
 
 
-def _sync(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+def _sync(_args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    _adopt_if_configured(conf, db)
     db.sync()
     print(f'The schema is at revision {migration.head()}, with all standard resource classes and traits.')
     return 0
 
 
-def _online_data_migrations(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+def _online_data_migrations(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    if args.max_count is not None and args.max_count < 1:
+        raise InvalidCount(count=args.max_count)
+    _adopt_if_configured(conf, db)
     migration.check_revision(db.engine)
     print('There is nothing to do: db sync and db adopt leave no data to be migrated later.')
     return 0
@@ -104,9 +125,10 @@ def _online_data_migrations(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db
 
 def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     revision = migration.recorded_revision(db.engine)
-    if revision is None:
-        # This raises an error that names the command to create or adopt the schema.
+    if revision is None and migration.is_foreign(db.engine):
+        # This raises an error that names the command to adopt the database.
         migration.check_revision(db.engine)
+    # For an empty database this is the word None, which tools expect.
     print(revision)
     return 0
 
@@ -118,7 +140,14 @@ def _invalidate_caches(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Dat
 
 
 def _stamp(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    migration.stamp(db.engine, args.revision)
+    try:
+        migration.stamp(db.engine, args.revision)
+    except migration.UnknownRevision:
+        if re.fullmatch('[0-9]{1,3}', args.revision):
+            raise
+        # Scripts that move data into a database of another service record a revision of that service.
+        print(f'This service has no revision {args.revision}, so nothing was recorded. Run placement-manage db sync.')
+        return 0
     print(f'The schema is now recorded as revision {migration.recorded_revision(db.engine)}.')
     return 0
 
@@ -126,20 +155,51 @@ def _stamp(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int
 # Adoption --------------------------------------------------------------------------------------------------------
 
 
+def _owner(conf: cfg.ConfigOpts) -> tuple[str, str]:
+    """Return the project and the user of consumers that have allocations but no row."""
+    return conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id
+
+
 def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
     try:
         if not args.yes:
-            return _print_plan(adopt.plan(db.engine, *owner), 'adopt')
-        plan = adopt.adopt_database(db.engine, *owner, _print_step, args.ignore_connections)
+            return _print_plan(adopt.plan(db.engine, *_owner(conf)), 'adopt')
+        plan = adopt.adopt_database(db.engine, *_owner(conf), _print_step, args.ignore_connections)
     except adopt.AdoptedAlready as error:
         return _adopted_already(error, conf, db)
     if plan.problems:
         return _print_problems(plan.problems)
+    return _audit_adopted(conf, db)
+
+
+def _audit_adopted(conf: cfg.ConfigOpts, db: Database) -> int:
     print('The database was adopted. Auditing it:')
     return manage_audit.run(
         argparse.Namespace(excluded=[], unchanged_for=None, repair=False, dry_run=False, format='text'), conf, db
     )
+
+
+def _adopt_if_configured(conf: cfg.ConfigOpts, db: Database) -> None:
+    """With [placement_database] adopt_on_sync, adopt the database if another service made its tables.
+
+    What the audit finds is printed, but is no failure: a tool would stop, and the service can be started.
+
+    :raises AdoptionPrevented: there are problems or other connections. Nothing was changed.
+    """
+    if not conf.placement_database.adopt_on_sync or not migration.is_foreign(db.engine):
+        return
+    try:
+        plan = adopt.adopt_database(db.engine, *_owner(conf), _print_step)
+    except adopt.AdoptedAlready:
+        # Another process was faster.
+        return
+    if plan.problems:
+        problems = [output.printable(problem, output.console()) for problem in plan.problems[:_MAX_PROBLEMS]]
+        rest = len(plan.problems) - len(problems)
+        if rest:
+            problems.append(f'{plural(rest, "more problem")}.')
+        raise AdoptionPrevented(problems=' '.join(problems))
+    _audit_adopted(conf, db)
 
 
 def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Database) -> int:

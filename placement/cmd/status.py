@@ -30,7 +30,8 @@ Check whether the database is ready for this release: the schema has the right r
 that follows from its parents, every allocation has a record of its consumer, every recorded usage is the sum of the
 allocations, and there are no tables of another placement service. Also check whether options are set that the service
 does not have. Changes nothing; safe while the service runs."""
-_EPILOG = 'Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed.'
+_EPILOG = """\
+Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed or the database has no tables."""
 
 _SKIPPED = upgradecheck.Result(upgradecheck.Code.WARNING, 'Skipped, because the check of the schema failed.')
 
@@ -124,7 +125,9 @@ def _parser() -> command.CommandParser:
     summary = 'check an installation before and after an upgrade'
     upgrade = parser.add_command('upgrade', summary, 'Check whether the database is ready for this release.')
     summary = 'check whether the database is ready for this release'
-    upgrade.add_command('check', summary, _DESCRIPTION, _EPILOG).add_format()
+    check = upgrade.add_command('check', summary, _DESCRIPTION, _EPILOG)
+    check.add_format()
+    check.add_argument('--json', action='store_const', dest='format', const='json', help='the same as --format json')
     return parser
 
 
@@ -137,6 +140,9 @@ def _check(args: argparse.Namespace) -> int:
         # oslo.upgradecheck parses a command line itself. It gets one made from ours, which has better help.
         arguments = ['upgrade', 'check', *(['--json'] if args.format == 'json' else [])]
         worst = upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), arguments, [])
+        # Tools expect that the check of an empty database fails.
+        if migration.recorded_revision(db.engine) is None and not migration.is_foreign(db.engine):
+            return FAILED
         # The service starts despite warnings, so the exit code lets tools continue.
         return 0 if worst == upgradecheck.Code.WARNING else int(worst)
     finally:

@@ -180,6 +180,14 @@ _DATABASE = [
         help='Whether the schema is created or upgraded at start, as placement-manage db sync does. Processes that'
         ' start at the same time wait for each other.',
     ),
+    cfg.BoolOpt(
+        'adopt_on_sync',
+        default=False,
+        help='Whether "placement-manage db sync" and "db online_data_migrations" adopt the database of another'
+        ' Placement service, as "db adopt --yes" does: only if no problem and no other connection prevents it;'
+        ' otherwise nothing is changed. For tools that run only these commands. A start with sync_on_startup never'
+        ' adopts.',
+    ),
     cfg.IntOpt(
         'max_pool_size',
         default=5,

@@ -50,6 +50,7 @@ class ForeignSchema(WrongSchema):
 
     template = (
         'The database already has tables that this service did not create ({tables}).'
+        ' With [placement_database] adopt_on_sync = True, placement-manage db sync adopts such a database.'
         ' Adopt it with: placement-manage db adopt'
     )
 
@@ -135,6 +136,17 @@ def check_revision(engine: sa.Engine) -> None:
             raise MissingSchema
     if present != head():
         raise WrongSchema(present=present, head=head())
+
+
+@errors.translated()
+def is_foreign(engine: sa.Engine) -> bool:
+    """Return whether the tables of the database belong to another Placement service, so that ``sync`` rejects them."""
+    with engine.connect() as connection:
+        try:
+            _reject_foreign_tables(connection)
+        except ForeignSchema:
+            return True
+    return False
 
 
 @errors.translated()

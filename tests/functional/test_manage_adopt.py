@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import struct
 from typing import Any
 
@@ -167,6 +168,65 @@ def test_every_command_names_db_adopt(url: str, command: str, failed: Printed) -
     before = corruption.contents(url)
     assert failed(*command.split()).endswith('Adopt it with: placement-manage db adopt\n')
     assert corruption.contents(url) == before
+
+
+@pytest.fixture
+def adopt_on_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__ADOPT_ON_SYNC', 'true')
+
+
+@pytest.mark.usefixtures('adopt_on_sync')
+@pytest.mark.parametrize('command', ['sync', 'online_data_migrations'])
+def test_db_sync_adopts_if_it_is_configured(url: str, command: str, printed: Printed) -> None:
+    """And afterwards does what it always does. Findings of the audit are printed, but no failure."""
+    legacy_database.build(url)
+    corruption.plant(url, 'UPDATE inventories SET total = 1 WHERE id = 4')
+    lines = printed('db', command).splitlines()
+    assert lines[0].startswith('- Rename the tables allocations, ')
+    assert 'The database was adopted. Auditing it:' in lines
+    assert 'over_committed' in lines
+    assert printed('db', command) == f'{lines[-1]}\n'
+    assert printed('db', 'version') == f'{migration.head()}\n'
+    with legacy_service.our_service(url) as app:
+        path = f'/allocations/{legacy_database.INSTANCE}'
+        assert send_request(app, 'GET', path).json['consumer_generation'] == 3
+
+
+@pytest.mark.usefixtures('adopt_on_sync')
+@pytest.mark.parametrize('command', ['sync', 'online_data_migrations'])
+def test_db_sync_names_what_prevents_the_adoption(url: str, command: str, failed: Printed) -> None:
+    legacy_database.build(url)
+    steps = 'UPDATE inventories SET step_size = 0 WHERE id = 1'
+    looped = 'UPDATE resource_providers SET parent_provider_id = 2 WHERE id = 1'
+    corruption.plant(url, steps, looped, 'UPDATE placement_aggregates SET uuid = NULL', *list(PROBLEMS)[2:3])
+    error = failed('db', command)
+    assert 'was not adopted; nothing was changed. ' in error
+    assert error.endswith(' 1 more problem. To see all: placement-manage db adopt\n')
+    corruption.plant(url, 'DELETE FROM inventories WHERE id = 3')
+    before = corruption.contents(url)
+    error = failed('db', command)
+    for problem in ('step_size is less than 1', 'form a loop: 1, 2.', 'placement_aggregates.uuid is NULL in 1 row.'):
+        assert problem in error
+    assert 'more problem' not in error
+    assert corruption.contents(url) == before
+
+
+@pytest.mark.usefixtures('adopt_on_sync')
+def test_a_start_never_adopts(url: str) -> None:
+    legacy_database.build(url)
+    before = corruption.contents(url)
+    overrides: dict[str, dict[str, Any]] = {
+        'placement_database': {'connection': url, 'sync_on_startup': True},
+        'api': {'auth_strategy': 'noauth2'},
+    }
+    with pytest.raises(migration.ForeignSchema, match=re.escape('With [placement_database] adopt_on_sync = True')):
+        deploy.loadapp(placement_conf.load(config_files=[], overrides=overrides))
+    assert corruption.contents(url) == before
+
+
+@pytest.mark.usefixtures('adopt_on_sync')
+def test_db_sync_creates_the_schema_of_an_empty_database_if_it_adopts(url: str, printed: Printed) -> None:
+    assert printed('db', 'sync').startswith(f'The schema is at revision {migration.head()},')
 
 
 def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) -> None:

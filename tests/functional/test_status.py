@@ -37,6 +37,13 @@ def test_sound_database_is_ready(sound: str, capsys: pytest.CaptureFixture[str])
     assert _results(capsys, 0) == dict.fromkeys(('Configuration', *CHECKS), (0, None))
 
 
+def test_json_has_a_second_name(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
+    results = _results(capsys, 0)
+    assert status.main(['upgrade', 'check', '--json']) == 0
+    checks = json.loads(capsys.readouterr().out)['checks']
+    assert {check['check']: (check['result'], check['details']) for check in checks} == results
+
+
 def test_unknown_options_are_a_warning(
     sound: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,7 +111,7 @@ def test_a_database_without_our_schema_is_a_failure(
     tmp_path: pathlib.Path, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
-    results = _results(capsys, 2)
+    results = _results(capsys, status.FAILED)
     assert results['Schema'][0] == 2
     assert 'placement-manage db sync' in results['Schema'][1]
     assert [results[check][0] for check in CHECKS[1:]] == [1, 1, 1, 1]

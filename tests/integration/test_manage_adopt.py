@@ -362,13 +362,22 @@ def test_transactions_begun_before_the_adoption_are_counted(
 
 @databases.ON_EACH
 def test_connections_of_another_service_stop_the_adoption(
-    theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
+    theirs: sa.URL,
+    run: Manage,
+    other: ForeignService,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """And going back."""
+    """Also that of db sync, and going back."""
     before = corruption.contents(theirs)
     # MySQL looks the name of the address up.
     address = 'localhost' if databases.on_mysql() else '127.0.0.1'
     connection = f'There is a connection of the account {theirs.username} from {address}'
+    with monkeypatch.context() as patch:
+        patch.setenv('OS_PLACEMENT_DATABASE__ADOPT_ON_SYNC', 'true')
+        assert run('db', 'sync') == manage.FAILED
+        assert f'nothing was changed. {connection}' in capsys.readouterr().err
+        assert corruption.contents(theirs) == before
     for command in ('adopt', 'leave'):
         assert run('db', command) == 0
         assert f'Note: {connection}' in capsys.readouterr().out
