@@ -11,9 +11,15 @@ from typing import Any
 
 
 class PlacementError(Exception):
-    """Base of all expected failures. ``data`` has the values named in ``template``; each is also an attribute."""
+    """Base of all expected failures.
 
+    ``data`` has the values named in ``template`` and ``details``; each is also an attribute.
+    """
+
+    #: The message for clients.
     template = 'The request failed.'
+    #: What follows the message in the log. It is a template of its own, because clients compare messages.
+    details = ''
 
     def __init__(self, **data: Any) -> None:
         self.data = data
@@ -22,7 +28,7 @@ class PlacementError(Exception):
     @property
     def for_operators(self) -> str:
         """The message in one line, with details that clients of the API do not get."""
-        return str(self)
+        return f'{self}{self.details.format(**self.data)}'
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -158,7 +164,9 @@ class Conflict(PlacementError):
 
 
 class DuplicateProviderName(Conflict):
-    template = 'Conflicting resource provider name: {name} already exists'
+    """``holder`` is the uuid of the provider that has the name, or says that it was deleted meanwhile."""
+
+    template = 'Conflicting resource provider name: {name} already exists. The provider with this name: {holder}'
 
 
 class DuplicateProviderUuid(Conflict):
@@ -211,12 +219,16 @@ class InvalidAllocationInventory(Conflict):
     template = (
         "Unable to allocate inventory: Inventory for '{resource_classes}' on resource provider '{uuids}' invalid."
     )
+    details = ' Consumer {consumer}.'
 
 
 class AllocationConstraintsViolated(Conflict):
     template = (
         "Unable to allocate inventory: Unable to create allocation for '{resource_class}' on resource provider"
         " '{uuid}'. The requested amount would violate inventory constraints."
+    )
+    details = (
+        ' Requested {amount}, min_unit {min_unit}, max_unit {max_unit}, step_size {step_size}, consumer {consumer}.'
     )
 
 
@@ -225,12 +237,22 @@ class AllocationCapacityExceeded(Conflict):
         "Unable to allocate inventory: Unable to create allocation for '{resource_class}' on resource provider"
         " '{uuid}'. The requested amount would exceed the capacity."
     )
+    details = ' Requested {amount}, used {used}, capacity {capacity}, consumer {consumer}.'
 
 
 class ConcurrentUpdate(Conflict):
     """The data changed after the caller read it. All subclasses have the code ``placement.concurrent_update``."""
 
     template = 'Another thread concurrently updated the data. Please retry your update'
+
+    @property
+    def for_operators(self) -> str:
+        """The message with its details, and the first line of the error that began it, such as that of the driver."""
+        cause = self.__cause__
+        while cause is not None and cause.__cause__ is not None:
+            cause = cause.__cause__
+        reason = str(cause or '').partition('\n')[0]
+        return f'{super().for_operators}: {reason}' if reason else super().for_operators
 
 
 class ConcurrentProviderUpdate(ConcurrentUpdate):
@@ -240,9 +262,10 @@ class ConcurrentProviderUpdate(ConcurrentUpdate):
 
 
 class ProviderGenerationMismatch(ConcurrentUpdate):
-    """The generation that the caller sent is not the stored one."""
+    """The generation that the caller ``sent`` for a provider is not the stored one, ``actual``."""
 
     template = "Resource provider's generation already changed. Please update the generation and try again."
+    details = ' Resource provider {uuid}: actual: {actual}, sent: {sent}.'
 
 
 class ReshapeGenerationConflict(ConcurrentUpdate):
@@ -255,6 +278,7 @@ class ConsumerGenerationConflict(ConcurrentUpdate):
     """``expected`` and ``got`` are generations as text (api-ref/allocations.md#the-generation-of-a-consumer)."""
 
     template = 'consumer generation conflict - expected {expected} but got {got}'
+    details = ': consumer {consumer}'
 
 
 class PolicyNotAuthorized(PlacementError):

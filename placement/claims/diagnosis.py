@@ -92,13 +92,14 @@ def _provider_without_inventory(
 ) -> exception.InvalidAllocationInventory | None:
     class_ids = {allocation.inventory[1] for allocation in requested}
     with_inventory = {provider_id for provider_id, class_id in inventories if class_id in class_ids}
-    without = dict.fromkeys(
-        allocation.provider_uuid for allocation in requested if allocation.inventory[0] not in with_inventory
-    )
+    without = [allocation for allocation in requested if allocation.inventory[0] not in with_inventory]
     if not without:
         return None
-    classes = dict.fromkeys(allocation.class_name for allocation in requested)
-    return exception.InvalidAllocationInventory(resource_classes=', '.join(classes), uuids=', '.join(without))
+    return exception.InvalidAllocationInventory(
+        resource_classes=', '.join(dict.fromkeys(allocation.class_name for allocation in requested)),
+        uuids=', '.join(dict.fromkeys(allocation.provider_uuid for allocation in without)),
+        consumer=without[0].consumer_uuid,
+    )
 
 
 def _first_violation(
@@ -107,17 +108,22 @@ def _first_violation(
     so_far: dict[InventoryKey, int] = {}
     for allocation in plan.requested:
         key, amount = allocation.inventory, allocation.amount
-        class_name, uuid = allocation.class_name, allocation.provider_uuid
+        class_name, uuid, consumer = allocation.class_name, allocation.provider_uuid, allocation.consumer_uuid
         inventory = inventories.get(key)
         if inventory is None:
-            return exception.InvalidAllocationInventory(resource_classes=class_name, uuids=uuid)
+            return exception.InvalidAllocationInventory(resource_classes=class_name, uuids=uuid, consumer=consumer)
+        data = {'resource_class': class_name, 'uuid': uuid, 'consumer': consumer, 'amount': amount}
         if not capacity.satisfies_unit_constraints(inventory, amount, amount, amount):
-            return exception.AllocationConstraintsViolated(resource_class=class_name, uuid=uuid)
+            return exception.AllocationConstraintsViolated(**data, **inventory._asdict())
         so_far[key] = so_far.get(key, 0) + amount
         used_before = used.get(key, 0)
         used_after = used_before - plan.released.get(key, 0) + so_far[key]
         if used_after > capacity.capacity_limit(inventory) and used_after > used_before:
-            return exception.AllocationCapacityExceeded(resource_class=class_name, uuid=uuid)
+            # Without what this request releases, and with what it allocates before.
+            used_by_others = used_after - amount
+            return exception.AllocationCapacityExceeded(
+                **data, used=used_by_others, capacity=max(inventory.capacity, 0)
+            )
     return None
 
 

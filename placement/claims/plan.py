@@ -139,4 +139,6 @@ def check_generation(claim: ConsumerClaim, current: CurrentState) -> None:
     stored = row and row.generation
     if not isinstance(claim.generation, Unset) and claim.generation != stored:
         expected = 'null' if stored is None else stored
-        raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
+        raise exception.ConsumerGenerationConflict(
+            expected=expected, got=claim.generation, consumer=claim.consumer_uuid
+        )

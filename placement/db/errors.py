@@ -41,7 +41,7 @@ class RetryTransaction(Exception):
     """
 
     def __init__(self, error: exception.PlacementError | None = None) -> None:
-        super().__init__(error)
+        super().__init__('Another transaction changed rows that this one relies on.')
         self.error = error or exception.ConcurrentProviderUpdate()
 
 

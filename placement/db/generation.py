@@ -30,7 +30,7 @@ class ProviderGeneration(NamedTuple):
         :raises ProviderGenerationMismatch: they differ.
         """
         if sent != self.generation:
-            raise exception.ProviderGenerationMismatch
+            raise exception.ProviderGenerationMismatch(uuid=self.uuid, actual=self.generation, sent=sent)
 
     def incremented(self) -> ProviderGeneration:
         """Return the provider as it is after ``increment_one``."""

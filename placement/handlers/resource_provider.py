@@ -162,7 +162,10 @@ def get_resource_provider(req: Request, context: RequestContext, uuid: str) -> R
     failures=(
         ErrorMapping(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
         ErrorMapping(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
-        ErrorMapping(exception.DuplicateProviderName, 'Conflicting resource provider {name} already exists'),
+        ErrorMapping(
+            exception.DuplicateProviderName,
+            'Conflicting resource provider {name} already exists. The provider with this name: {holder}',
+        ),
     ),
     responses={200: responses.PROVIDER},
     path_error=require_provider,

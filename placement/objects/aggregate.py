@@ -61,9 +61,12 @@ def replace(context: Context, provider_uuid: str, uuids: Iterable[str], expected
             if provider_id is not None:
                 change_log.record_providers(tx, [provider_id])
         if provider_id is None:
-            if tx.execute(BY_UUID, {'sought': provider_uuid}).first() is None:
+            provider = tx.execute(BY_UUID, {'sought': provider_uuid}).first()
+            if provider is None:
                 raise exception.ResourceProviderNotFound(uuid=provider_uuid)
-            raise exception.ProviderGenerationMismatch
+            raise exception.ProviderGenerationMismatch(
+                uuid=provider_uuid, actual=provider.generation, sent=expected_generation
+            )
         _replace(tx, context.db.known_aggregates, provider_id, desired)
 
     context.db.write(work)

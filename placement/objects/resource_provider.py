@@ -11,7 +11,7 @@ so its COMMIT fails if another node has changed one of the same roots.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -83,9 +83,10 @@ class ResourceProvider(base.Timestamped):
             return context.db.write(work)
         except db_exc.DBDuplicateEntry as error:
             # The uuid is a duplicate if it exists, otherwise the name.
-            if context.db.fetch_all(BY_UUID, {'sought': uuid}):
+            holders = context.db.fetch_all(_HOLDERS, {'sought': uuid, 'name': name})
+            if any(row.uuid == uuid for row in holders):
                 raise exception.DuplicateProviderUuid(uuid=uuid) from error
-            raise exception.DuplicateProviderName(name=name) from error
+            raise _duplicate_name(name, holders) from error
 
     @classmethod
     def destroy(cls, context: Context, uuid: str) -> None:
@@ -127,8 +128,14 @@ class ResourceProvider(base.Timestamped):
         try:
             columns = context.db.write(work)
         except db_exc.DBDuplicateEntry as error:
-            raise exception.DuplicateProviderName(name=name) from error
+            holders = context.db.fetch_all(_HOLDERS, {'sought': None, 'name': name})
+            raise _duplicate_name(name, holders) from error
         return cls(context, **{field: columns[field] for field in cls.fields})
+
+
+def _duplicate_name(name: str, holders: Sequence[sa.Row[Any]]) -> exception.DuplicateProviderName:
+    """Return the error for a name that a provider has. ``holders`` is empty if that was deleted meanwhile."""
+    return exception.DuplicateProviderName(name=name, holder=holders[0].uuid if holders else 'deleted meanwhile')
 
 
 # Trees -------------------------------------------------------------------------------------------------------
@@ -335,6 +342,10 @@ _ALL = (
 )
 #: Selects the fields of the ``ResourceProvider`` whose uuid is the parameter ``sought``.
 BY_UUID = _ALL.where(_providers.c.uuid == sa.bindparam('sought'))
+#: Selects the providers that prevent the creation of one with the uuid ``sought`` and the ``name``.
+_HOLDERS = sa.select(_providers.c.uuid).where(
+    sa.or_(_providers.c.uuid == sa.bindparam('sought'), _providers.c.name == sa.bindparam('name'))
+)
 _PARENT = BY_UUID.add_columns(_root_id.label('root_id'))
 _OWN_AND_PARENT = _ALL.add_columns(_root_id.label('root_id')).where(
     _providers.c.uuid.in_([sa.bindparam('own'), sa.bindparam('parent')])

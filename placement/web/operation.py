@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import microversion_parse
+from oslo_log import log
 from webob import Request, Response, exc
 
 from placement import exception, schemas
 from placement.schemas import Schema, Version, Windows
-from placement.web import context, errors, microversion, util
+from placement.web import context, errors, microversion, request_log, util
 from placement.web.context import RequestContext
 from placement.web.errors import ErrorMapping
+
+LOG = log.getLogger(__name__)
 
 #: Called with the request, its context, the body or the query string if the operation reads one, and the variables of
 #: the path by name.
@@ -143,6 +146,8 @@ class Operation:
             http_error = errors.http_error(error, self.failures, variables)
             if http_error is None:
                 raise
+            if http_error.code == exc.HTTPConflict.code:
+                LOG.info('Conflict: %s', request_log.printable(error.for_operators))
             try:
                 raise http_error from error
             finally:

@@ -92,6 +92,12 @@ def quote(text: str) -> str:
     return quoted if len(text) <= _MAX_LENGTH else f'{quoted}...'
 
 
+def printable(text: str) -> str:
+    """Shorten a text with names from requests to 2048 characters, and escape all that could forge another log line."""
+    escaped = ''.join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:_MAX_LENGTH])
+    return escaped if len(text) <= _MAX_LENGTH else f'{escaped}...'
+
+
 class RequestMetrics:
     """WSGI middleware that reports each request to ``metrics``, even if other middleware responds to it.
 

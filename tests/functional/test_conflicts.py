@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import pathlib
 import sqlite3
 import threading
@@ -67,6 +68,7 @@ def test_a_write_without_the_lock_is_409_in_the_end(
         '/resource_providers/{host}/aggregates': {'resource_provider_generation': 1, 'aggregates': []},
     }
     attempts: list[sa.Connection] = []
+    caplog.set_level(logging.INFO, 'placement.web.operation')
     with locked(tmp_path / 'placement.sqlite'), listening(app.db.engine, 'engine_connect', attempts.append):
         response = send_request(app, method, path.format(host=host), bodies.get(path))
     assert response.status_int == 409
@@ -77,6 +79,8 @@ def test_a_write_without_the_lock_is_409_in_the_end(
     # SQLite itself has waited, so the write is not retried; a read may precede it. There is no traceback.
     assert len(attempts) <= 2
     assert all(record.exc_info is None for record in caplog.records)
+    (line,) = (record.getMessage() for record in caplog.records if record.name == 'placement.web.operation')
+    assert line.endswith('Please retry your update: database is locked')
     assert send_request(app, method, path.format(host=host), bodies.get(path)).status_int in (200, 204)
 
 
