@@ -67,7 +67,7 @@ def loadapp(conf: cfg.ConfigOpts, cache_state: CacheState | None = None) -> Appl
     :raises DatabaseUnavailable: sync_on_startup is set and the database cannot be reached.
     """
     for ignored in configuration.ignored(conf):
-        configuration.warn_once(LOG, f'This service does not have the option {ignored}')
+        configuration.log_once(LOG, log.WARNING, f'This service does not have the option {ignored}')
     db = Database(conf)
     enforcer = policy.Enforcer(conf, policies.list_rules())
     provider_cache = ProviderCache(db, state=cache_state)

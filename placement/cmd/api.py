@@ -131,7 +131,7 @@ class _Server(BaseApplication):
     def __init__(self, arguments: argparse.Namespace) -> None:
         if arguments.database and not arguments.dev:
             raise exception.ConfigurationInvalid(reason='--database requires --dev.')
-        if arguments.dev and (arguments.config_file or arguments.config_dir):
+        if arguments.dev and {'--config-file', '--config-dir'} & set(command.configuration_arguments(arguments)):
             raise exception.ConfigurationInvalid(reason='--dev does not accept a configuration file.')
         self._arguments = arguments
         self._database = (arguments.database or pathlib.Path(command.DEV_DATABASE)).absolute()

@@ -6,6 +6,7 @@ import argparse
 import pathlib
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import shtab
@@ -16,7 +17,7 @@ from oslo_log import log
 from sqlalchemy import exc as sa_exc
 
 from placement import conf as placement_conf
-from placement import exception, release
+from placement import exception
 
 LOG = log.getLogger(__name__)
 
@@ -27,44 +28,76 @@ FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, Ke
 DEV_DATABASE = 'placement-dev.sqlite'
 
 
+#: Options that set up a log.
+_LOG_OPTIONS = frozenset({'--debug', '--log-file', '--log-dir', '--use-syslog', '--use-journal'})
+#: The attributes of parsed arguments with the options for oslo.config; the number of the parser follows.
+_WORDS = 'configuration_words_'
+
+
+class _KeepWords(argparse.Action):
+    """Appends the option and its value, if it has one, to the list of words for oslo.config."""
+
+    def __call__(
+        self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: str | None = None
+    ) -> None:
+        words = [self.option_strings[0], *([values] if isinstance(values, str) else [])]
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *words])
+
+
 class CommandParser(argparse.ArgumentParser):
     """Parses the arguments of a program or of one of its commands.
 
-    Options of the configuration and of the log may be before or after the name of a command. In the parser of a command
-    they have no defaults, because these would overwrite the options before the name.
+    Options of the configuration and of the log may be before or after the name of a command. oslo.config reads them in
+    this order.
+
+    :param depth: the number of names of commands before the arguments of this parser.
     """
 
-    def __init__(self, *args: Any, is_command: bool = False, **options: Any) -> None:
+    def __init__(self, *args: Any, depth: int = 0, **options: Any) -> None:
         super().__init__(*args, **options)
-        default = argparse.SUPPRESS if is_command else None
-        self.add_path(
+        self._depth = depth
+        self._add_shared(
             '--config-file',
             metavar='FILE',
-            default=default,
-            help='configuration file (default: placement.conf in $OS_PLACEMENT_CONFIG_DIR or /etc/placement, if it'
-            ' exists)',
+            help='configuration file; if repeated, a later value replaces an earlier one (default: placement.conf in'
+            ' $OS_PLACEMENT_CONFIG_DIR or /etc/placement, if it exists)',
         )
-        self.add_path(
+        self._add_shared(
             '--config-dir',
             metavar='DIR',
-            default=default,
-            help='directory whose .conf files are read after the configuration file, in the order of their names; a'
-            ' later value replaces an earlier one',
+            help='directory whose .conf files are read in the order of their names; may be repeated (default:'
+            ' placement.conf.d beside the default configuration file, if it exists)',
         )
-        self.add_argument(
-            '-d',
-            '--debug',
-            action='store_true',
-            default=argparse.SUPPRESS if is_command else False,
-            help='log at level DEBUG, as [DEFAULT] debug does',
-        )
-        self.add_path(
+        self._add_shared('--debug', '-d', help='log at level DEBUG, as [DEFAULT] debug does')
+        self._add_shared(
             '--log-file',
             metavar='FILE',
-            default=default,
             help='write the log to this file, as [DEFAULT] log_file does (default: standard error)',
         )
+        self._add_shared(
+            '--log-dir',
+            metavar='DIR',
+            help='directory of the log file, as [DEFAULT] log_dir; without a name, the file is PROGRAM.log',
+        )
+        self._add_shared('--use-syslog', help='write the log to syslog, as [DEFAULT] use_syslog does')
+        self._add_shared('--use-journal', help='write the log to the journal of systemd, as [DEFAULT] use_journal does')
+        self.add_argument(
+            '--verbose',
+            '-v',
+            action='store_true',
+            default=argparse.SUPPRESS,
+            help='ignored; for tools that pass it to every OpenStack command',
+        )
         self._commands: Any = None
+
+    def _add_shared(self, *flags: str, **options: Any) -> None:
+        """Add an option for oslo.config. It is a path if it has a ``metavar``, and otherwise has no value."""
+        # Each parser has its own attribute, because that of a command would overwrite the options before its name.
+        options |= {'action': _KeepWords, 'dest': f'{_WORDS}{self._depth}', 'default': []}
+        if 'metavar' in options:
+            self.add_path(*flags, **options)
+        else:
+            self.add_argument(*flags, nargs=0, **options)
 
     def add_path(self, *flags: str, **options: Any) -> None:
         """Add an option with a path as ``add_argument`` does. Shells complete its value as a file or directory."""
@@ -73,8 +106,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def add_information(self) -> None:
         """Add the options that only print something: ``--version`` and ``--print-completion``."""
-        version = f'placement {release()}'
-        self.add_argument('--version', action='version', version=version, help='print the release and exit')
+        release = f'placement {metadata.version("placement")}'
+        self.add_argument('--version', action='version', version=release, help='print the release and exit')
         shtab.add_argument_to(self, help='print the script with which this shell completes the command line, and exit')
 
     def add_command(
@@ -88,7 +121,7 @@ class CommandParser(argparse.ArgumentParser):
         if self._commands is None:
             self._commands = self.add_subparsers(title='commands', metavar='COMMAND', required=True)
         parser: CommandParser = self._commands.add_parser(
-            name, help=summary, description=description, epilog=epilog, is_command=True
+            name, help=summary, description=description, epilog=epilog, depth=self._depth + 1
         )
         parser.set_defaults(**defaults)
         return parser
@@ -111,9 +144,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def configuration_arguments(args: argparse.Namespace) -> list[str]:
     """Return the options in ``args`` that oslo.config and oslo.log read, as arguments of a command line."""
-    options = {'--config-file': args.config_file, '--config-dir': args.config_dir, '--log-file': args.log_file}
-    words = [word for option, value in options.items() if value for word in (option, value)]
-    return [*words, '--debug'] if args.debug else words
+    return [word for name in sorted(vars(args)) if name.startswith(_WORDS) for word in getattr(args, name)]
 
 
 def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
@@ -121,8 +152,12 @@ def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
 
     :raises ConfigurationInvalid: a file cannot be read or a value is invalid.
     """
-    conf = placement_conf.load(configuration_arguments(args))
-    if args.debug or args.log_file:
+    words = configuration_arguments(args)
+    conf = placement_conf.load(words)
+    if not _LOG_OPTIONS.isdisjoint(words):
+        if not (conf.log_file or conf.log_dir or conf.use_syslog or conf.use_journal):
+            # oslo.log would write to standard output, among the output of the command.
+            conf.set_override('use_stderr', True)
         placement_conf.set_up_log(conf)
         LOG.debug(placement_conf.describe(conf))
     return conf

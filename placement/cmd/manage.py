@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from placement import conf as placement_conf
 from placement import exception
 from placement.cmd import (
     command,
@@ -91,7 +92,7 @@ def _configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
     :raises ConfigurationInvalid: the configuration is invalid, or there is no database to use.
     """
     conf = command.load_configuration(args)
-    if conf.placement_database.connection or conf.config_file or conf.config_dir:
+    if conf.placement_database.connection or placement_conf.files(conf):
         return conf
     path = pathlib.Path(command.DEV_DATABASE).absolute()
     if not path.is_file():

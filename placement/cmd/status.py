@@ -12,12 +12,12 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from placement import conf as placement_conf
-from placement import exception
+from placement import exception, policies
 from placement.cmd import command
 from placement.db import migration
 from placement.db.api import Database
 from placement.ops import audit
-from placement.web import authentication
+from placement.web import authentication, policy
 
 #: Exit code of a command that failed.
 FAILED = 255
@@ -29,7 +29,7 @@ _DESCRIPTION = """\
 Check whether the database is ready for this release: the schema has the right revision, every provider has the root
 that follows from its parents, every allocation has a record of its consumer, every recorded usage is the sum of the
 allocations, and there are no tables of another placement service. Also check whether options are set that the service
-does not have. Changes nothing; safe while the service runs."""
+does not have, and whether the rules of the policy files are valid. Changes nothing; safe while the service runs."""
 _EPILOG = """\
 Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed or the database has no tables."""
 
@@ -49,11 +49,26 @@ class Checks(upgradecheck.UpgradeCommands):
                 authentication.check_token_cache(self._conf)
             except exception.ConfigurationInvalid as error:
                 return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
+        files = placement_conf.files(self._conf)
+        details = [f'Read from {", ".join(files)}'] if files else []
         # This is a warning, because an ignored option may be important, such as an option for TLS to the database.
         if ignored := placement_conf.ignored(self._conf):
-            details = '\n'.join(['Options that this service does not have are ignored:', *ignored])
+            details += ['Options that this service does not have are ignored:', *ignored]
+            return upgradecheck.Result(upgradecheck.Code.WARNING, '\n'.join(details))
+        return upgradecheck.Result(upgradecheck.Code.SUCCESS, '\n'.join(details) or None)
+
+    def _policy(self) -> upgradecheck.Result:
+        try:
+            loaded = policy.load(self._conf, policies.list_rules())
+        except exception.ConfigurationInvalid as error:
+            return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
+        errors = [f'{sentence} It denies every request.' for sentence in loaded.errors]
+        details = '\n'.join([*errors, *loaded.warnings])
+        if errors:
+            return upgradecheck.Result(upgradecheck.Code.FAILURE, details)
+        if details:
             return upgradecheck.Result(upgradecheck.Code.WARNING, details)
-        return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        return upgradecheck.Result(upgradecheck.Code.SUCCESS, ', '.join(loaded.sources) or None)
 
     def _get_details(self, upgrade_check_result: upgradecheck.Result) -> str | None:
         """Wrap each line of the details separately, for the table."""
@@ -94,6 +109,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     _upgrade_checks = (
         ('Configuration', _configuration),
+        ('Policy', _policy),
         ('Schema', _schema),
         # If the root of a provider is wrong, searches find the provider in another tree or not at all.
         ('Provider trees', (_audited, {'kind': 'invalid_tree', 'failure': upgradecheck.Code.FAILURE})),

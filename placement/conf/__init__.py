@@ -1,7 +1,7 @@
 """Configuration: all options of the service, and how their values are loaded.
 
-Later sources override earlier ones: the default, the configuration file, the environment (``OS_<GROUP>__<OPTION>``),
-the command line, the caller of ``load``.
+Later sources override earlier ones: the default, the configuration files in their order, the environment
+(``OS_<GROUP>__<OPTION>``), the command line, the caller of ``load``.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import copy
 import difflib
 import functools
-import itertools
+import glob
+import importlib.util
 import logging
 import os
 import pathlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
@@ -22,15 +24,17 @@ from oslo_log import log
 from oslo_middleware import cors, http_proxy_to_wsgi
 from oslo_policy import opts as policy_opts
 
-from placement import exception, release
+from placement import exception
 from placement.conf.options import GROUPS
+
+LOG = log.getLogger(__name__)
 
 #: The directory of the configuration file, unless ``OS_PLACEMENT_CONFIG_DIR`` names another one.
 DEFAULT_DIRECTORY = '/etc/placement'
 #: Name of the configuration file in the directory.
 FILE_NAME = 'placement.conf'
-#: Name of the policy file, beside the configuration file.
-POLICY_FILE_NAME = 'placement-policy.yaml'
+#: Name of the directory beside it, whose ``*.conf`` files are read after it.
+DIRECTORY_NAME = 'placement.conf.d'
 
 #: The distribution of the reference service, whose Python package is also called ``placement``.
 _REFERENCE_SERVICE = 'openstack-placement'
@@ -63,6 +67,9 @@ _CORS_DEFAULTS: dict[str, Any] = {
         'OpenStack-API-Version',
     ],
 }
+
+#: A reference to another option in a value, as oslo.config finds it.
+_REFERENCE = re.compile(r'\$\{?([_a-z][._a-z0-9]*)')
 
 _RETRIES = 'a request does not wait for an unavailable database: it gets 503, and the next request connects again'
 _NO_PART = 'nothing here depends on it'
@@ -107,38 +114,39 @@ def load(
     """Make a new, independent configuration, with all options registered and checked.
 
     :param argv: command line arguments of oslo.config, such as ``--config-file``.
-    :param config_files: paths of the files to read instead of the default one; an empty list for no file.
+    :param config_files: paths of the files to read instead of the default files; an empty list for no file.
     :param overrides: values by group and option, which override all other values.
     :raises ConfigurationInvalid: a file cannot be read, ``OS_PLACEMENT_CONFIG_DIR`` is not a directory, or a value is
         invalid. The message has one line.
     """
-    directory = pathlib.Path(os.environ.get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY)
     conf = cfg.ConfigOpts()
     _register(conf)
     try:
+        directories: list[str] = []
         if config_files is None:
+            directory = pathlib.Path(os.environ.get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY)
             # The default directory may be missing, because all options can be set in the environment.
             if '--config-file' not in argv and os.environ.get('OS_PLACEMENT_CONFIG_DIR') and not directory.is_dir():
                 reason = f'OS_PLACEMENT_CONFIG_DIR names {directory}, which is not a directory.'
                 raise exception.ConfigurationInvalid(reason=reason)
-            file = directory / FILE_NAME
-            config_files = [str(file)] if '--config-file' not in argv and file.exists() else []
+            config_files = [str(directory / FILE_NAME)] if (directory / FILE_NAME).exists() else []
+            # oslo.config skips it if it does not exist. With --config-dir, only that directory is read.
+            directories = [str(directory / DIRECTORY_NAME)]
         conf(
             list(argv),
             project='placement',
             default_config_files=list(config_files),
-            default_config_dirs=[],
+            default_config_dirs=directories,
         )
-        if conf.config_file:
-            directory = pathlib.Path(conf.config_file[0]).absolute().parent
-        elif conf.config_dir:
-            directory = pathlib.Path(conf.config_dir[0]).absolute()
-        conf.set_default('policy_file', str(directory / POLICY_FILE_NAME), group='placement')
+        for name in _conf_directories(conf):
+            # If it cannot be read, this raises an error, while oslo.config finds no file in it.
+            os.listdir(name)
+        _register_references(conf)
         for group, values in (overrides or {}).items():
             for name, value in values.items():
                 conf.set_override(name, value, group=None if group == 'DEFAULT' else group)
         for group, option in _options():
-            _read(conf, group, option.dest)
+            _read(conf, group, option)
     except cfg.ConfigFilesPermissionDeniedError as error:
         reason = f'Permission denied: {", ".join(error.config_files)} cannot be read.'
         raise exception.ConfigurationInvalid(reason=reason) from error
@@ -152,10 +160,17 @@ def set_up_log(conf: cfg.ConfigOpts) -> None:
 
     :raises ConfigurationInvalid: the log file or the file of [DEFAULT] log_config_append cannot be used.
     """
+    has_no_journal = conf.use_journal and importlib.util.find_spec('systemd') is None
+    if has_no_journal:
+        # Under systemd, standard error is the journal.
+        conf.set_override('use_journal', False)
+        conf.set_override('use_stderr', True)
     try:
         log.setup(conf, 'placement')
     except (log.LogConfigError, OSError) as error:
         raise exception.ConfigurationInvalid(reason=f'The log cannot be written: {error}') from error
+    if has_no_journal:
+        LOG.warning('[DEFAULT] use_journal needs the package systemd-python; the log is on standard error instead')
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
@@ -185,15 +200,18 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
         advice = COUNTERPARTS.get((group, name)) or ''.join(f'did you mean {option}?' for option in similar)
         return f'{place}: {advice}' if advice else place
 
-    files = {path: _settings(path) for path in _files(conf)}
+    settings_by_file = {path: _settings(path) for path in files(conf)}
     # [keystone_authtoken] auth_section may name another section for the options of the auth plugin.
     section = 'keystone_authtoken'
-    skipped = {section, *(settings.get((section, 'auth_section')) for settings in files.values())}
+    skipped = {section, *(settings.get((section, 'auth_section')) for settings in settings_by_file.values())}
     lines = [
         line(f'[{group}] {name} in {path}', group, _plain(name))
-        for path, settings in files.items()
+        for path, settings in settings_by_file.items()
         for group, name in settings
-        if group not in skipped and _plain(name) not in names.get(group, ())
+        if group not in skipped
+        and _plain(name) not in names.get(group, ())
+        # Other values may refer to an option that has no other meaning here.
+        and not (group == 'DEFAULT' and _plain(name) in conf)
     ]
     for variable in sorted(os.environ):
         group, _, name = variable.removeprefix('OS_').lower().partition('__')
@@ -203,10 +221,36 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
     return lines
 
 
+def files(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the files that ``conf`` was read from, in the order of oslo.config: later ones override earlier ones."""
+    # As oslo.config, glob skips hidden files.
+    patterns = [os.path.join(directory, '*.conf') for directory in _conf_directories(conf)]
+    in_directories = [path for pattern in patterns for path in sorted(glob.glob(pattern))]
+    if conf.config_dirs or conf.config_file == conf.default_config_files:
+        return [*conf.config_file, *in_directories]
+    # The default directory is read before the files of the command line.
+    return [*in_directories, *conf.config_file]
+
+
+def _conf_directories(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the directories whose ``*.conf`` files are read: those of ``--config-dir`` or the default one."""
+    return [*map(os.path.expanduser, conf.config_dirs)] or [*filter(os.path.isdir, conf.default_config_dirs)]
+
+
+def directories(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the directories in which other files of the configuration are looked for, as oslo.config's ``find_file``.
+
+    They are those of ``--config-dir``, those of the configuration files, and the default directory.
+    """
+    of_files = [os.path.dirname(path) for path in reversed(conf.config_file)]
+    default = [os.path.dirname(directory) for directory in conf.default_config_dirs]
+    return list(dict.fromkeys(map(os.path.abspath, [*conf.config_dirs, *of_files, *default])))
+
+
 def describe(conf: cfg.ConfigOpts) -> str:
     """Return the installed release, and the files that ``conf`` was read from, for the log."""
-    files = ', '.join([*conf.config_file, *conf.config_dir]) or 'none, only the environment'
-    return f'placement {release()}, configuration: {files}'
+    read = ', '.join(files(conf)) or 'none, only the environment'
+    return f'placement {metadata.version("placement")}, configuration: {read}'
 
 
 def package_conflict() -> str | None:
@@ -222,9 +266,9 @@ def package_conflict() -> str | None:
 
 
 @functools.cache
-def warn_once(logger: logging.LoggerAdapter[logging.Logger], text: str) -> None:
-    """Log a warning about the configuration, only once even if a process builds several applications from it."""
-    logger.warning(text)
+def log_once(logger: logging.LoggerAdapter[logging.Logger], level: int, text: str) -> None:
+    """Log a line about the configuration, only once even if a process builds several applications from it."""
+    logger.log(level, text)
 
 
 def _registered() -> list[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]]:
@@ -237,8 +281,7 @@ def _registered() -> list[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]]:
         policy.append(('oslo_policy', [_ENFORCE_SCOPE]))
     return [
         *GROUPS,
-        # The name OPTS came with oslo.middleware 8.0; until 2025.2 is the oldest supported release.
-        ('cors', cors.CORS_OPTS),
+        ('cors', cors.OPTS),
         ('oslo_middleware', http_proxy_to_wsgi.OPTS),
         *policy,
         *log_opts.list_opts(),
@@ -263,11 +306,12 @@ def _options() -> Iterator[tuple[str, cfg.Opt]]:
         yield from ((str(group or 'DEFAULT'), option) for option in options)
 
 
-def _read(conf: cfg.ConfigOpts, group: str, name: str) -> None:
+def _read(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> None:
     """Read an option. Only reading makes oslo.config validate values from files and the environment.
 
     :raises ValueError: the value is invalid. The message says where it is set, without secrets.
     """
+    name = option.dest
     variable = f'OS_{group}__{name}'.upper()
     try:
         _ = conf[name] if group == 'DEFAULT' else conf[group][name]
@@ -277,10 +321,11 @@ def _read(conf: cfg.ConfigOpts, group: str, name: str) -> None:
         raise ValueError(f'[{group}] {name}: {reason}') from error
     except ValueError as error:
         # oslo.config names the file even if the invalid value comes from a variable that overrides it.
+        keys = {(group, name)} | {(old.group or group, _plain(old.name or name)) for old in option.deprecated_opts}
         places = [
             path
-            for path in _files(conf)
-            if (group, name) in {(of_group, _plain(key)) for of_group, key in _settings(path)}
+            for path in files(conf)
+            if not keys.isdisjoint((of_group, _plain(key)) for of_group, key in _settings(path))
         ]
         if variable in os.environ:
             places.append(f'the environment ({variable})')
@@ -290,10 +335,14 @@ def _read(conf: cfg.ConfigOpts, group: str, name: str) -> None:
         raise ValueError(f'[{group}] {name}{place}: {reason}') from error
 
 
-def _files(conf: cfg.ConfigOpts) -> list[str]:
-    """Return the files that ``conf`` was read from."""
-    in_directories = [sorted(pathlib.Path(directory).glob('*.conf')) for directory in conf.config_dir]
-    return [*conf.config_file, *map(str, itertools.chain(*in_directories))]
+def _register_references(conf: cfg.ConfigOpts) -> None:
+    """Register the unknown options of [DEFAULT] that values in the files refer to, such as ``$my_ip``."""
+    settings = [setting for path in files(conf) for setting in _settings(path).items()]
+    references = {name for _key, value in settings for name in _REFERENCE.findall(value)}
+    for (group, key), _value in settings:
+        name = _plain(key)
+        if group == 'DEFAULT' and name in references and name not in conf:
+            conf.register_opt(cfg.StrOpt(name))
 
 
 def _settings(path: str) -> dict[tuple[str, str], str]:

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Sequence
 
 from oslo_config import cfg, types
+
+#: Other values refer to these, as $state_path.
+_PATHS = [
+    cfg.StrOpt(
+        'state_path',
+        default='/var/lib/placement',
+        help='A directory for data, to which values of other options can refer as $state_path. The service itself keeps'
+        ' nothing there.',
+    ),
+    cfg.StrOpt(
+        'pybasedir',
+        default=str(pathlib.Path(__file__).parents[2]),
+        sample_default='/usr/lib/python3/dist-packages',
+        help='The directory of the Python package, to which values of other options can refer as $pybasedir.',
+    ),
+]
 
 _API = [
     cfg.StrOpt(
         'auth_strategy',
         default='keystone',
+        deprecated_group='DEFAULT',
         choices=[
             ('keystone', 'Tokens are validated by Keystone, as configured in [keystone_authtoken].'),
             (
@@ -145,10 +163,10 @@ _PLACEMENT = [
     ),
     cfg.StrOpt(
         'policy_file',
-        default='placement-policy.yaml',
+        default='policy.yaml',
         help='YAML file that overrides policy rules. A relative path is relative to the directory of the configuration'
-        ' file. The file is read again when it changes. It need not exist unless this option is set. If [oslo_policy]'
-        ' policy_file is set as well, it takes precedence.',
+        ' file. The file is read again when it changes, and need not exist. [oslo_policy] policy_file takes'
+        ' precedence if it is set.',
     ),
     cfg.StrOpt(
         'names_file',
@@ -191,29 +209,29 @@ _DATABASE = [
     cfg.IntOpt(
         'max_pool_size',
         default=5,
-        min=1,
+        min=0,
         help='Maximum number of connections that one process keeps open. Each thread needs one, so the number of'
-        ' threads is a good value.',
+        ' threads is a good value. 0: no limit.',
     ),
     cfg.IntOpt(
         'max_overflow',
         default=50,
-        min=0,
+        min=-1,
         help='Maximum number of connections that one process may open in addition to max_pool_size; they are closed'
-        ' after use.',
+        ' after use. -1: no limit.',
     ),
     cfg.IntOpt(
         'pool_timeout',
         default=10,
-        min=1,
-        help='Seconds that a request waits for a free connection before it fails with 503.',
+        min=0,
+        help='Seconds that a request waits for a free connection before it fails with 503. 0: it does not wait.',
     ),
     cfg.IntOpt(
         'connection_recycle_time',
         default=3600,
-        min=1,
+        min=-1,
         help='Age in seconds at which a connection is replaced before its next use. Keep it below the idle timeouts of'
-        " the database and of proxies in front of it (MariaDB's wait_timeout, HAProxy's timeouts).",
+        " the database and of proxies in front of it (MariaDB's wait_timeout, HAProxy's timeouts). -1: never.",
     ),
     cfg.IntOpt(
         'socket_timeout',
@@ -294,7 +312,8 @@ _SERVER = [
 ]
 
 #: The options of the service, by group.
-GROUPS: tuple[tuple[str | cfg.OptGroup, Sequence[cfg.Opt]], ...] = (
+GROUPS: tuple[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]], ...] = (
+    (None, _PATHS),
     (cfg.OptGroup('api', title='The HTTP API'), _API),
     ('healthcheck', _HEALTHCHECK),
     ('metrics', _METRICS),

@@ -1,18 +1,22 @@
-"""Enforces policy: the default rules, and the rules of the operator's policy file, which is reloaded when it changes.
+"""Enforces policy: the default rules, and the rules of the operator's policy files, which are read again after changes.
 
-oslo.policy would reload the file into rules that other threads are evaluating. Here a new ``oslo_policy.Enforcer``
-loads a changed file, and replaces the old one only if the file is valid.
+oslo.policy would reload a file into rules that other threads are evaluating, and while the file is being written. Here
+a file is read only if it has not changed for a second. Then a new ``oslo_policy.Enforcer`` gets its rules, and replaces
+the old one only if all of them are valid.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
+import logging
 import os
+import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple, cast
 
 from oslo_config import cfg
 from oslo_log import log
@@ -23,29 +27,55 @@ from placement import exception
 
 LOG = log.getLogger(__name__)
 
+#: The default policy file; the same in JSON, which is read if there is no other; and a former name of the default file.
+_FILE_NAME, _JSON_NAME, _FORMER_NAME = 'policy.yaml', 'policy.json', 'placement-policy.yaml'
+
+#: A file that changed less than this time ago may still be incomplete.
+SETTLING_SECONDS = 1.0
+#: How long the start waits for files that are being changed.
+_MAX_WAIT_SECONDS = 3.0
+#: How often requests look for changes.
+_LOOK_SECONDS = 0.1
 #: Seconds between two lines of the log about a policy file that is missing.
 _REPORT_SECONDS = 60.0
 
-#: Path, modification time in nanoseconds, size and inode of each policy file. They change when a file changes.
-_FileStates = tuple[tuple[str, int, int, int], ...]
+#: A line without content: a comment, or a mark of the start or end of a YAML document.
+_NO_CONTENT = re.compile(rb'\s*(#.*|---|\.\.\.)?\s*')
+
+_DENY = oslo_policy.RuleDefault('deny', '!').check
+
+
+class _FileState(NamedTuple):
+    """What changes when a file changes: its path, the times of its last changes in nanoseconds, its size and inode."""
+
+    path: str
+    changed: int
+    modified: int
+    size: int
+    inode: int
 
 
 class _LoadedPolicy(NamedTuple):
-    """The rules in force. ``roles`` maps each rule that only requires one of several roles to these roles.
-
-    The roles are in lower case. oslo.policy is slow even for such simple rules.
-    """
+    """Rules that were read from policy files."""
 
     rules: oslo_policy.Enforcer
+    #: The roles of each rule that only requires one of several roles, in lower case. oslo.policy is slow even for such
+    #: simple rules.
     roles: Mapping[str, frozenset[str]]
+    #: The number of rules in each file, by path; None for a file that has nothing but comments.
+    sources: Mapping[str, int | None]
+    #: A sentence for each rule of the files that is invalid. Such a rule denies every request.
+    errors: Sequence[str]
+    #: A sentence for each rule without effect, and for a file that the configuration names and that does not exist.
+    warnings: Sequence[str]
 
 
 class Enforcer:
     """Decides whether policy allows a caller to perform an operation. Each application has one.
 
-    :param conf: a ``ConfigOpts`` with the groups ``placement`` and ``oslo_policy``.
+    :param conf: made by ``placement.conf.load``.
     :param defaults: the default rules.
-    :raises ConfigurationInvalid: the policy file is invalid, or is set in the configuration but does not exist.
+    :raises ConfigurationInvalid: a policy file is not YAML, or cannot be read, or there are two main policy files.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault]) -> None:
@@ -53,27 +83,31 @@ class Enforcer:
         self._defaults = defaults
         enforced = defaults if conf.oslo_policy.enforce_scope else ()
         self._scopes = {rule.name: frozenset(rule.scope_types or ()) for rule in enforced}
-        self._file = _policy_file(conf)
-        self._directories = [os.path.join(os.path.dirname(self._file), name) for name in conf.oslo_policy.policy_dirs]
         self._lock = threading.Lock()
-        self._loaded_states = self._file_states()
-        self._sources = self._existing_sources()
-        self._in_force = self._load()
-        self._reported_at = -_REPORT_SECONDS
+        #: The states that were last seen, and when they were first seen.
+        self._seen: tuple[tuple[_FileState, ...], float] = ((), time.monotonic())
+        self._look_again_at = self._reported_at = -_REPORT_SECONDS
+        self._loaded_states = self._settled_states()
+        self._in_force = load(conf, defaults, [state.path for state in self._loaded_states])
+        for text in self._in_force.errors:
+            configuration.log_once(LOG, log.ERROR, f'{text} It denies every request.')
+        for text in self._in_force.warnings:
+            configuration.log_once(LOG, log.WARNING, text)
 
     @property
     def rules(self) -> oslo_policy.Enforcer:
-        """The rules in force now. This enforcer does not see later changes of the file."""
+        """The rules in force now. This enforcer does not see later changes of the files."""
         return self._in_force.rules
 
     def allows(self, rule: str, target: Mapping[str, Any], credentials: Any) -> bool:
-        """Return whether a rule allows the operation. Reload the policy file first if it has changed.
+        """Return whether a rule allows the operation. Reload the policy files first if they have changed.
 
         :param rule: the name of a declared rule.
         :param target: attributes of the object of the operation, such as ``project_id``.
         :param credentials: an ``oslo_context`` request context.
         """
-        self._reload_if_changed()
+        if time.monotonic() >= self._look_again_at:
+            self._reload_if_changed()
         scope = 'system' if credentials.system_scope else 'domain' if credentials.domain_id else 'project'
         if rule in self._scopes and scope not in self._scopes[rule]:
             return False
@@ -83,135 +117,279 @@ class Enforcer:
             return not roles.isdisjoint([role.lower() for role in credentials.roles])
         return bool(in_force.rules.authorize(rule, dict(target), credentials))
 
+    def _settled_states(self) -> tuple[_FileState, ...]:
+        """Return the states of the policy files at the start. Wait a moment for files that are being changed."""
+        deadline = time.monotonic() + _MAX_WAIT_SECONDS
+        while True:
+            states = _file_states(self._conf)
+            if self._is_settled(states) or time.monotonic() >= deadline:
+                return states
+            time.sleep(0.05)
+
+    def _is_settled(self, states: tuple[_FileState, ...]) -> bool:
+        """Return whether no file has changed for ``SETTLING_SECONDS``.
+
+        The time of a change is that of the host of the file system, so files are also settled if this process has not
+        seen a change for that long.
+        """
+        now = time.monotonic()
+        if states != self._seen[0]:
+            self._seen = (states, now)
+        age = time.time() - max((state.changed for state in states), default=0) / 1e9
+        return age >= SETTLING_SECONDS or now - self._seen[1] >= SETTLING_SECONDS
+
     def _reload_if_changed(self) -> None:
-        states = self._file_states()
-        if states == self._loaded_states:
-            return
         with self._lock:
-            if states == self._loaded_states:
-                return
-            # ``_loaded_states`` stays the same, so that the next request looks again.
-            if self._is_source_missing():
+            self._look_again_at = time.monotonic() + _LOOK_SECONDS
+            states = _file_states(self._conf)
+            # A state that is not loaded now is looked at again later.
+            if states == self._loaded_states or not self._is_settled(states) or self._is_source_missing(states):
                 return
             try:
-                in_force = self._load()
-                # If the file was moved away while oslo.policy read it, oslo.policy has used the defaults.
-                if self._file_states() != states:
+                loaded = load(self._conf, self._defaults, [state.path for state in states])
+                if _file_states(self._conf) != states:
                     return
-                self._in_force, self._sources = in_force, self._existing_sources()
-                LOG.info('The policy file %s has changed; its rules are in force now.', self._file)
+                self._reject_invalid(loaded)
             except exception.ConfigurationInvalid as error:
                 LOG.error('%s The previous rules stay in force.', error)
+            else:
+                self._in_force = loaded
+                for text in loaded.warnings:
+                    configuration.log_once(LOG, log.WARNING, text)
+                LOG.info('The rules of %s are in force now.', ', '.join(loaded.sources) or 'no policy file')
             self._loaded_states = states
 
-    def _existing_sources(self) -> list[str]:
-        """Return the paths of the policy file and of the directories beside it that exist."""
-        return [path for path in (self._file, *self._directories) if os.path.exists(path)]
-
-    def _is_source_missing(self) -> bool:
-        """Return whether a file or directory of the rules in force no longer exists. Log this once a minute."""
-        missing = next((path for path in self._sources if not os.path.exists(path)), None)
+    def _is_source_missing(self, states: tuple[_FileState, ...]) -> bool:
+        """Return whether a file of the rules in force no longer exists. Log this once a minute."""
+        missing = next(iter(self._in_force.sources.keys() - {state.path for state in states}), None)
         now = time.monotonic()
         if missing is not None and now - self._reported_at >= _REPORT_SECONDS:
             self._reported_at = now
             LOG.error('The policy file %s no longer exists. The previous rules stay in force until a reload.', missing)
         return missing is not None
 
-    def _load(self) -> _LoadedPolicy:
-        enforcer = oslo_policy.Enforcer(self._conf, policy_file=self._file)
-        enforcer.suppress_deprecation_warnings = True
-        for rule in self._defaults:
-            # ``allows`` checks the scope, unless the option enforce_scope is off. Since release 6, oslo.policy lacks
-            # this option and always checks the scope, so rules are registered without scope types.
-            unscoped = copy.copy(rule)
-            unscoped.scope_types = None
-            enforcer.register_default(unscoped)
-        try:
-            enforcer.load_rules()
-            self._check(enforcer)
-            enforcer.check_rules(raise_on_violation=True)
-        except exception.ConfigurationInvalid:
-            raise
-        except Exception as error:  # oslo.policy raises many kinds of exceptions for malformed files.
-            raise self._invalid(' '.join(str(error).split())) from error
-        # This class reloads the file, not oslo.policy.
-        enforcer.use_conf = False
-        rules = ((name, _roles_of(enforcer.rules, enforcer.rules.get(name))) for name in enforcer.registered_rules)
-        return _LoadedPolicy(enforcer, {name: roles for name, roles in rules if roles is not None})
-
-    def _check(self, enforcer: oslo_policy.Enforcer) -> None:
-        """Reject invalid rules in the file, and warn of rules that no operation uses.
-
-        :raises ConfigurationInvalid: a rule cannot be parsed, or refers to a rule that does not exist.
-        """
-        referred: set[str] = set()
-        for name, rule in enforcer.file_rules.items():
-            # oslo.policy replaces a check that it cannot parse by "!", which always denies.
-            if '!' in str(rule.check) and '!' not in rule.check_str:
-                raise self._invalid(f'rule "{name}" cannot be parsed: {rule.check_str}')
-            for other in _references(rule.check):
-                if other not in enforcer.rules:
-                    hint = _hint(other, enforcer.rules)
-                    raise self._invalid(f'rule "{name}" refers to "rule:{other}", which does not exist{hint}')
-                referred.add(other)
-        referred_in_force = {other for rule in enforcer.rules.values() for other in _references(rule)}
-        operations = {rule.name for rule in self._defaults if isinstance(rule, oslo_policy.DocumentedRuleDefault)}
-        for name in enforcer.file_rules:
-            registered = enforcer.registered_rules.get(name)
-            if registered is None and name not in referred and name != self._conf.oslo_policy.policy_default_rule:
-                what = f'which no operation of this release uses{_hint(name, enforcer.registered_rules)}'
-                configuration.warn_once(LOG, f'The policy file {self._file} sets the rule "{name}", {what}.')
-            elif registered is not None and not (name in referred_in_force or name in operations):
-                configuration.warn_once(
-                    LOG, f'The policy file {self._file} sets the rule "{name}", which no other rule refers to.'
-                )
-
-    def _invalid(self, reason: str) -> exception.ConfigurationInvalid:
-        return exception.ConfigurationInvalid(reason=f'The policy file {self._file} is invalid: {reason}.')
-
-    def _file_states(self) -> _FileStates:
-        """Return the states of the policy file and of the files in ``policy_dirs``, the directories beside it."""
-        paths = [self._file]
-        for directory in self._directories:
-            if os.path.isdir(directory):
-                paths += [entry.path for entry in os.scandir(directory)]
-        states = []
-        for path in paths:
-            try:
-                status = os.stat(path)
-            except OSError:
-                continue
-            states.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
-        return tuple(states)
+    def _reject_invalid(self, loaded: _LoadedPolicy) -> None:
+        """Raise ConfigurationInvalid if a rule is invalid, or if a file that had rules is empty."""
+        if loaded.errors:
+            raise exception.ConfigurationInvalid(reason=loaded.errors[0])
+        for path, count in self._in_force.sources.items():
+            if count and loaded.sources[path] is None:
+                reason = f'The policy file {path} is empty. Write {{}} into it to use the default rules.'
+                raise exception.ConfigurationInvalid(reason=reason)
 
 
-def _policy_file(conf: cfg.ConfigOpts) -> str:
-    """Return the absolute path of the policy file, from [oslo_policy] if set, otherwise from [placement].
+def load(
+    conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault], paths: Sequence[str] | None = None
+) -> _LoadedPolicy:
+    """Read the policy files, and complete their rules with the default ones. Log nothing.
 
-    :raises ConfigurationInvalid: the option is set, but the file does not exist.
+    :param paths: the files; None for those of the configuration.
+    :raises ConfigurationInvalid: a file is not YAML or cannot be read, or there are two main policy files.
     """
+    paths = _policy_files(conf) if paths is None else paths
+    if len(main := _main_files(conf)) > 1:
+        reason = (
+            f'There are two policy files, {" and ".join(main)}. Move the rules into {main[0]}, and remove {main[1]}.'
+        )
+        raise exception.ConfigurationInvalid(reason=reason)
+    sources, file_of_rule, texts = _read_files(paths)
+    parsed = {name: _parsed(name, text) for name, text in texts.items()}
+    errors = {name: f'cannot be parsed: {texts[name]}' for name, rule in parsed.items() if rule is None}
+    overrides = {name: rule or oslo_policy.RuleDefault(name, '!') for name, rule in parsed.items()}
+    checks = {rule.name: rule.check for rule in [*defaults, *overrides.values()]}
+    _add_invalid_rules(checks, overrides.keys(), errors)
+    rules = oslo_policy.Enforcer(conf, policy_file=_FILE_NAME, use_conf=False)
+    rules.suppress_deprecation_warnings = True
+    for rule in defaults:
+        # ``allows`` checks the scope, unless the option enforce_scope is off. Since release 6, oslo.policy lacks
+        # this option and always checks the scope, so rules are registered without scope types.
+        unscoped = copy.copy(rule)
+        unscoped.scope_types = None
+        rules.register_default(unscoped)
+    rules.file_rules.update(overrides)
+    rules.set_rules({name: _DENY if name in errors else check for name, check in checks.items()}, use_conf=False)
+    roles = {name: _roles_of(rules.rules, rules.rules.get(name)) for name in rules.registered_rules}
+    return _LoadedPolicy(
+        rules=rules,
+        roles={name: names for name, names in roles.items() if names is not None},
+        sources=sources,
+        errors=[
+            f'The rule "{name}" of the policy file {file_of_rule[name]} {reason}.' for name, reason in errors.items()
+        ],
+        warnings=[*_missing_file(conf), *_without_effect(conf, rules, defaults, file_of_rule)],
+    )
+
+
+# Files ------------------------------------------------------------------------------------------------------------
+
+
+def _named_file(conf: cfg.ConfigOpts) -> tuple[str, str] | None:
+    """Return the group and the value of the option ``policy_file`` that is set, or None. [oslo_policy] comes first."""
     for group in ('oslo_policy', 'placement'):
         location = conf.get_location('policy_file', group)
-        if location is None or location.location in (cfg.Locations.opt_default, cfg.Locations.set_default):
-            continue
-        name: str = conf[group].policy_file
-        path = conf.find_file(name)
-        if path is None or not os.path.isfile(path):
-            raise exception.ConfigurationInvalid(
-                reason=f'The policy file {name}, named by [{group}] policy_file, does not exist.'
-            )
-        return str(path)
-    return str(conf.placement.policy_file)
+        if location is not None and location.location not in (cfg.Locations.opt_default, cfg.Locations.set_default):
+            return group, conf[group].policy_file
+    return None
+
+
+def _main_files(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the path of the policy file that exists, in the directories in which oslo.policy looks for it, or nothing.
+
+    The result has two paths, which is an error, if the default file exists with its former name, too.
+    """
+    named = _named_file(conf)
+    names = [named[1]] if named is not None else [_FILE_NAME, _FORMER_NAME]
+    if os.path.basename(names[0]) == _FILE_NAME:
+        names.insert(1, os.path.join(os.path.dirname(names[0]), _JSON_NAME))
+    for directory in ['/'] if os.path.isabs(names[0]) else configuration.directories(conf):
+        paths = [path for name in names if os.path.isfile(path := os.path.join(directory, name))]
+        if paths:
+            # As in oslo.policy, YAML has precedence over JSON.
+            return paths[:1] + [path for path in paths[1:] if os.path.basename(path) != _JSON_NAME]
+    return []
+
+
+def _policy_files(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the policy files in the order in which they are read: the main file, then those of policy_dirs."""
+    files = _main_files(conf)
+    places = [*configuration.directories(conf), *map(os.path.dirname, files)] or ['/']
+    for name in conf.oslo_policy.policy_dirs:
+        directory = next((path for place in places if os.path.isdir(path := os.path.join(place, name))), None)
+        if directory is not None:
+            visible = sorted(entry for entry in os.listdir(directory) if not entry.startswith('.'))
+            files += [path for entry in visible if os.path.isfile(path := os.path.join(directory, entry))]
+    return files
+
+
+def _file_states(conf: cfg.ConfigOpts) -> tuple[_FileState, ...]:
+    """Return the states of the existing policy files, in the order in which they are read."""
+    states = []
+    for path in _policy_files(conf):
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            states.append(_FileState(path, status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(states)
+
+
+def _missing_file(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Yield a sentence if the configuration names a policy file that does not exist."""
+    named = _named_file(conf)
+    if named is not None and not _main_files(conf):
+        group, name = named
+        yield f'The policy file {name}, named by [{group}] policy_file, does not exist. The default rules apply.'
+
+
+def _read_files(paths: Sequence[str]) -> tuple[dict[str, int | None], dict[str, str], dict[str, Any]]:
+    """Return ``_LoadedPolicy.sources``, and the file and the text of each rule. Later files have precedence.
+
+    :raises ConfigurationInvalid: a file cannot be read, or is not a mapping in YAML or JSON.
+    """
+    sources: dict[str, int | None] = {}
+    file_of_rule: dict[str, str] = {}
+    texts: dict[str, Any] = {}
+    for path in paths:
+        try:
+            with open(path, 'rb') as file:
+                content = file.read()
+            overrides = oslo_policy.parse_file_contents(content)
+            pairs = {str(name): text for name, text in overrides.items()}
+        except (OSError, ValueError, AttributeError) as error:
+            problem = 'it is not a mapping' if isinstance(error, AttributeError) else ' '.join(str(error).split())
+            reason = f'The policy file {path} is invalid: {problem}.'
+            raise exception.ConfigurationInvalid(reason=reason) from error
+        sources[path] = None if all(map(_NO_CONTENT.fullmatch, content.splitlines())) else len(pairs)
+        file_of_rule |= dict.fromkeys(pairs, path)
+        texts |= pairs
+    return sources, file_of_rule, texts
+
+
+# Rules ------------------------------------------------------------------------------------------------------------
+
+
+def _parsed(name: str, text: Any) -> oslo_policy.RuleDefault | None:
+    """Return the rule that a file has for a name, or None if it cannot be parsed."""
+    # oslo.policy takes null, 0 and false for a rule that allows everything.
+    if not isinstance(text, str | list):
+        return None
+    # oslo.policy would log a traceback.
+    parser = logging.getLogger('oslo_policy._parser')
+    level = parser.level
+    parser.setLevel(logging.CRITICAL)
+    try:
+        rule = oslo_policy.RuleDefault(name, cast('str', text))
+    except Exception:  # oslo.policy raises many kinds of exceptions for malformed rules.
+        return None
+    finally:
+        parser.setLevel(level)
+    # oslo.policy replaces a check that it cannot parse by "!", which always denies.
+    return None if '!' in str(rule.check) and '!' not in str(text) else rule
+
+
+def _add_invalid_rules(checks: Mapping[str, Any], names: Set[str], errors: dict[str, str]) -> None:
+    """Add what is wrong with rules to ``errors``.
+
+    :param checks: the checks of all rules, by name.
+    :param names: the rules of the policy files.
+    :param errors: a reason for each rule that denies every request, by name.
+    """
+    for name in names - errors.keys():
+        unknown = next((other for other in _references(checks[name]) if other not in checks), None)
+        if unknown is not None:
+            errors[name] = f'refers to "rule:{unknown}", which does not exist{_hint(unknown, checks)}'
+        elif name in _reachable(name, checks):
+            errors[name] = 'refers to itself'
+    # A rule that denies every request would let "not rule:NAME" allow them.
+    for name in names - errors.keys():
+        reachable = {name, *_reachable(name, checks)}
+        invalid = next(iter(reachable & errors.keys()), None)
+        if invalid is not None and any(
+            isinstance(part, oslo_policy.NotCheck) for other in reachable for part in _nested(checks[other])
+        ):
+            errors[name] = f'contains "not" and refers to the rule "{invalid}", which is invalid'
+
+
+def _without_effect(
+    conf: cfg.ConfigOpts,
+    rules: oslo_policy.Enforcer,
+    defaults: Sequence[oslo_policy.RuleDefault],
+    file_of_rule: Mapping[str, str],
+) -> Iterator[str]:
+    """Yield a sentence for each rule of the policy files that no operation uses."""
+    referred = {other for rule in rules.file_rules.values() for other in _references(rule.check)}
+    referred_in_force = {other for check in rules.rules.values() for other in _references(check)}
+    operations = {rule.name for rule in defaults if isinstance(rule, oslo_policy.DocumentedRuleDefault)}
+    for name, path in file_of_rule.items():
+        if name not in rules.registered_rules:
+            if name not in referred and name != conf.oslo_policy.policy_default_rule:
+                hint = _hint(name, rules.registered_rules)
+                yield f'The policy file {path} sets the rule "{name}", which no operation of this release uses{hint}.'
+        elif name not in referred_in_force and name not in operations:
+            yield f'The policy file {path} sets the rule "{name}", which no other rule refers to.'
+
+
+def _nested(check: Any) -> Iterator[Any]:
+    """Yield a check and all checks that it consists of."""
+    yield check
+    # The operands of ``and`` and ``or``, or the operand of ``not``.
+    for operand in getattr(check, 'rules', None) or [getattr(check, 'rule', None)]:
+        if operand is not None:
+            yield from _nested(operand)
 
 
 def _references(check: Any) -> Iterator[str]:
     """Yield the names of the rules that a check refers to."""
-    if getattr(check, 'kind', None) == 'rule':
-        yield check.match
-    # The operands of ``and`` and ``or``, or the operand of ``not``.
-    for operand in getattr(check, 'rules', None) or [getattr(check, 'rule', None)]:
-        if operand is not None:
-            yield from _references(operand)
+    return (part.match for part in _nested(check) if getattr(part, 'kind', None) == 'rule')
+
+
+def _reachable(name: str, checks: Mapping[str, Any]) -> set[str]:
+    """Return the names of the rules to which a rule refers, also through other rules."""
+    reached: set[str] = set()
+    pending = [name]
+    while pending:
+        others = set(_references(checks[pending.pop()])) & checks.keys()
+        pending += others - reached
+        reached |= others
+    return reached
 
 
 def _hint(name: str, names: Iterable[str]) -> str:
@@ -221,7 +399,8 @@ def _hint(name: str, names: Iterable[str]) -> str:
 
 
 def _roles_of(rules: Mapping[str, Any], check: Any) -> frozenset[str] | None:
-    # This ends, because files with rules that refer to themselves were rejected before.
+    """Return the roles one of which a check requires, in lower case; None if it requires anything else."""
+    # This ends, because rules that refer to themselves were replaced.
     while getattr(check, 'kind', None) == 'rule':
         check = rules.get(check.match)
     if isinstance(check, oslo_policy.OrCheck):

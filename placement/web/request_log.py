@@ -16,7 +16,8 @@ from placement.web import microversion
 if TYPE_CHECKING:
     from placement.observability.metrics import Metrics
 
-LOG = log.getLogger(__name__)
+#: The name under which logging configurations of every Placement service know this logger.
+LOG = log.getLogger('placement.requestlog')
 
 #: Maximum number of characters of a path or query that are logged.
 _MAX_LENGTH = 2048

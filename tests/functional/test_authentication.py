@@ -126,10 +126,10 @@ def test_policy_can_ask_for_roles_of_the_service_token(tmp_path: pathlib.Path, l
 def test_the_time_for_validating_a_token_is_logged_and_counted(
     load: Load, sections: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, 'placement.web.request_log')
+    caplog.set_level(logging.INFO, 'placement.requestlog')
     app = load(sections, metrics={'bind': '127.0.0.1:1'})
     assert _send(app, '/resource_providers', 'good-admin').status_code == 200
-    (line,) = [record.getMessage() for record in caplog.records if record.name == 'placement.web.request_log']
+    (line,) = [record.getMessage() for record in caplog.records if record.name == 'placement.requestlog']
     times = re.search(r' time: ([0-9.]+) keystone: ([0-9.]+)$', line)
     assert times, line
     assert float(times[1]) >= float(times[2]) > 0

@@ -8,11 +8,12 @@ import pathlib
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from importlib import metadata
+from importlib.util import find_spec
 
 import pytest
 from oslo_config import cfg
 
-from placement import release
 from placement.cmd import api, manage, status
 from placement.cmd.command import run_command
 from placement.db import migration
@@ -45,7 +46,7 @@ def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit) as ended:
         main(['--version'])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f'placement {release()}\n'
+    assert capsys.readouterr().out == f'placement {metadata.version("placement")}\n'
 
 
 def test_online_data_migrations_need_the_schema(
@@ -150,6 +151,44 @@ def test_the_configuration_may_be_given_anywhere(
     assert main(arguments) == 0
 
 
+def test_files_of_the_configuration_are_merged_in_their_order(
+    conf: cfg.ConfigOpts, db: Database, tmp_path: pathlib.Path, printed: Printed
+) -> None:
+    """Before the name of the command and after it, and with directories between them."""
+    assert migration.recorded_revision(db.engine)
+    values = ('sqlite://', 'oracle://host/database', conf.placement_database.connection)
+    files = [tmp_path / name for name in ('first.conf', 'directory/second.conf', 'third.conf')]
+    files[1].parent.mkdir()
+    for path, connection in zip(files, values, strict=True):
+        path.write_text(f'[placement_database]\nconnection = {connection}\n')
+    words = ['--config-file', str(files[0]), 'db', f'--config-dir={files[1].parent}', 'version', '--config-file']
+    assert printed(*words, str(files[2])) == f'{migration.head()}\n'
+
+
+@pytest.mark.parametrize('word', ['--use-syslog', '--use-journal', '--debug', '--verbose', '--log-file', '--log-dir'])
+@pytest.mark.parametrize('program', ['placement-manage', 'placement-status'])
+def test_options_of_every_openstack_command_are_accepted_anywhere(
+    program: str, word: str, conf: cfg.ConfigOpts, db: Database, tmp_path: pathlib.Path
+) -> None:
+    assert migration.recorded_revision(db.engine)
+    command = ['db', 'version'] if program == 'placement-manage' else ['upgrade', 'check']
+    environ = {
+        'OS_PLACEMENT_DATABASE__CONNECTION': conf.placement_database.connection,
+        'OS_API__AUTH_STRATEGY': 'noauth2',
+        'OS_PLACEMENT_CONFIG_DIR': str(tmp_path),
+    }
+    values = {'--log-file': [str(tmp_path / 'command.log')], '--log-dir': [str(tmp_path)]}
+    option = [word, *values.get(word, [])]
+    for arguments in ([*option, *command], [*command, *option]):
+        ended = preforked.run(program, arguments, os.environ | environ)
+        assert ended.returncode == 0
+        # Without the package for the journal, the log is on standard error. The output of the command is never in it.
+        assert bool(ended.stderr) == (word == '--debug' or (word == '--use-journal' and not find_spec('systemd')))
+        assert ended.stdout == f'{migration.head()}\n' or ended.stdout.startswith('+--')
+    # The file in a directory has the name of the program, which is another one here.
+    assert len([*tmp_path.glob('*.log')]) == (word in values)
+
+
 @pytest.mark.parametrize(('program', 'position'), [('placement-manage', 0), ('placement-status', 1)])
 def test_the_log_may_be_asked_for_anywhere(
     program: str, position: int, conf: cfg.ConfigOpts, db: Database, tmp_path: pathlib.Path
@@ -166,7 +205,7 @@ def test_the_log_may_be_asked_for_anywhere(
     }
     ended = preforked.run(program, arguments, os.environ | environ)
     assert (ended.returncode, ended.stderr) == (0, '')
-    assert f' DEBUG placement.cmd.command [-] placement {release()}, ' in file.read_text()
+    assert f' DEBUG placement.cmd.command [-] placement {metadata.version("placement")}, ' in file.read_text()
 
 
 def test_manage_finds_the_database_of_dev_in_its_directory(

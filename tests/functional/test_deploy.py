@@ -26,6 +26,7 @@ from placement.web.context import RequestContext
 from placement.web.operation import Operation
 from tests.support import applications, fixtures
 from tests.support.http_client import send_request
+from tests.support.waiting import wait_until
 
 Load = Callable[..., deploy.Application]
 
@@ -203,7 +204,7 @@ def test_a_policy_file_replaced_by_one_of_equal_size_and_time_is_read(load: Load
     app = load(placement={'policy_file': str(file)})
     assert send_request(app, 'GET', '/resource_providers', **{'X-Auth-Token': 'role_a'}).status_code == 200
     other.replace(file)
-    assert send_request(app, 'GET', '/resource_providers', **{'X-Auth-Token': 'role_a'}).status_code == 403
+    wait_until(lambda: send_request(app, 'GET', '/resource_providers', **{'X-Auth-Token': 'role_a'}).status_code == 403)
     assert send_request(app, 'GET', '/resource_providers', **{'X-Auth-Token': 'role_b'}).status_code == 200
 
 

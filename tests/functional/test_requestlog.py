@@ -19,8 +19,8 @@ Lines = Callable[[], list[str]]
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Lines:
     """The lines logged so far."""
-    caplog.set_level(logging.INFO, 'placement.web.request_log')
-    return lambda: [record.getMessage() for record in caplog.records if record.name == 'placement.web.request_log']
+    caplog.set_level(logging.INFO, 'placement.requestlog')
+    return lambda: [record.getMessage() for record in caplog.records if record.name == 'placement.requestlog']
 
 
 def _send(app: Any, path: str, method: str = 'GET', token: str | None = 'admin', **environ: str) -> webob.Response:

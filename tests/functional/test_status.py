@@ -34,7 +34,7 @@ def _results(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
 
 
 def test_sound_database_is_ready(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _results(capsys, 0) == dict.fromkeys(('Configuration', *CHECKS), (0, None))
+    assert _results(capsys, 0) == dict.fromkeys(('Configuration', 'Policy', *CHECKS), (0, None))
 
 
 def test_json_has_a_second_name(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,6 +51,44 @@ def test_unknown_options_are_a_warning(
     result, details = _results(capsys, 0)['Configuration']
     assert result == 1
     assert 'the variable OS_PLACEMENT_DATABASE__SLAVE_CONNECTION: all requests use [placement_database]' in details
+
+
+def test_the_files_of_the_configuration_are_listed(
+    sound: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / 'placement.conf').touch()
+    (tmp_path / 'placement.conf.d').mkdir()
+    (tmp_path / 'placement.conf.d' / 'a.conf').write_text('[placement]\nunknown = 1\n')
+    result, details = _results(capsys, 0)['Configuration']
+    assert result == 1
+    assert details.startswith(f'Read from {tmp_path}/placement.conf, {tmp_path}/placement.conf.d/a.conf\n')
+    assert details.endswith(f'\n[placement] unknown in {tmp_path}/placement.conf.d/a.conf')
+
+
+@pytest.mark.parametrize(
+    ('option', 'text', 'code', 'sentence'),
+    [
+        ('', '"placement:traits:list": "rule:nowhere"', 2, 'The rule "placement:traits:list" of the policy file '),
+        ('', '- a', 2, 'is invalid: it is not a mapping.'),
+        ('', '"mine": "!"', 1, 'which no operation of this release uses'),
+        ('[oslo_policy]\npolicy_file = x.yaml\n', '', 1, 'The policy file x.yaml, named by [oslo_policy] policy_file'),
+        ('', '{}', 0, 'policy.yaml'),
+    ],
+)
+def test_policy_files_are_checked(
+    sound: str,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+    text: str,
+    code: int,
+    sentence: str,
+) -> None:
+    (tmp_path / 'placement.conf').write_text(option)
+    (tmp_path / 'policy.yaml').write_text(text)
+    result, details = _results(capsys, 2 if code == 2 else 0)['Policy']
+    assert result == code
+    assert sentence in details
 
 
 @pytest.mark.parametrize(

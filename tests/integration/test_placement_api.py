@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 
 import pytest
 
-from placement import release
 from tests.support import preforked, servers
 from tests.support.raw_http import request
 from tests.support.servers import SECONDS, Server
@@ -165,6 +167,24 @@ def test_a_reload_reads_the_named_configuration_again_and_ignores_an_invalid_one
     assert service.log.read_text().count(warning) == 1
 
 
+def test_a_policy_file_that_is_copied_again_and_again_stays_in_force(tmp_path: pathlib.Path) -> None:
+    """While cp writes it, it is empty, and the default rules would allow the requests."""
+    policy, source = tmp_path / 'policy.yaml', tmp_path / 'source.yaml'
+    source.write_text('# A comment\n' * 1000 + '"admin_or_service_api": "role:nobody"\n')
+    shutil.copy(source, policy)
+    with _run(tmp_path, **_settings(tmp_path)) as service:
+        statuses = collections.Counter[int]()
+        command = f'for i in $(seq 150); do cp {source} {policy}; sleep 0.01; done'
+        with subprocess.Popen(['sh', '-c', command]) as copies:
+            while copies.poll() is None:
+                statuses[service.send(request('GET', '/traits')).status] += 1
+        assert set(statuses) == {403}
+        assert statuses.total() > 20
+        source.write_text('{}\n')
+        shutil.copy(source, policy)
+        wait_until(lambda: service.send(request('GET', '/traits')).status == 200)
+
+
 def test_a_unix_socket_is_for_the_user_and_the_group(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement.conf').write_text(
         f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nsync_on_startup = true\n'
@@ -176,8 +196,8 @@ def test_a_unix_socket_is_for_the_user_and_the_group(tmp_path: pathlib.Path) -> 
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
         wait_until(lambda: len(service.workers()) == 2)
     text = service.log.read_text()
-    version = re.escape(f'placement {release()}, configuration: {tmp_path}/placement.conf, ')
-    assert re.search(rf'INFO placement.cmd.api .*{version}ready on unix:{path}$', text, flags=re.MULTILINE), text
+    release = re.escape(f'placement {metadata.version("placement")}, configuration: {tmp_path}/placement.conf, ')
+    assert re.search(rf'INFO placement.cmd.api .*{release}ready on unix:{path}$', text, flags=re.MULTILINE), text
     assert text.count('Booting worker') == 2
 
 
@@ -222,11 +242,12 @@ def test_invalid_arguments_are_one_line(tmp_path: pathlib.Path, arguments: list[
         ('[placement_database]\nconnection = sqlite://\n[api]\nauth_strategy = x\n', 'auth_strategy'),
         ('[placement\n', 'placement.conf'),
         ('[placement_database]\nconnection = nonsense\n', 'connection'),
-        ('[placement_database]\nconnection = sqlite://\n[placement]\npolicy_file = x.yaml\n', 'x.yaml'),
+        ('[placement_database]\nconnection = sqlite://\n[oslo_policy]\npolicy_file = list.yaml\n', 'list.yaml'),
     ],
 )
 def test_a_bad_configuration_is_one_line(tmp_path: pathlib.Path, text: str, word: str) -> None:
     (tmp_path / 'placement.conf').write_text(text)
+    (tmp_path / 'list.yaml').write_text('- a\n')
     assert word in _rejects('--bind', '127.0.0.1:0', cwd=tmp_path, OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
 
 

@@ -133,8 +133,10 @@ class Server:
 
 
 def clean_environ(**extra: str) -> dict[str, str]:
-    """The variables of this process without any ``OS_*``, plus ``extra``."""
-    return {name: value for name, value in os.environ.items() if not name.startswith('OS_')} | extra
+    """The variables of this process without any ``OS_*``, plus ``extra``. Without files of an installed service."""
+    directory = 'OS_PLACEMENT_CONFIG_DIR'
+    environ = {name: value for name, value in os.environ.items() if name == directory or not name.startswith('OS_')}
+    return environ | extra
 
 
 def settings(database_url: str | sa.URL, directory: pathlib.Path) -> dict[str, str]:

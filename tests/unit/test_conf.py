@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import re
+import time
+from typing import cast
 
 import pytest
 import sqlalchemy as sa
@@ -99,17 +102,124 @@ def test_a_log_that_cannot_be_written_is_named() -> None:
         configuration.set_up_log(conf)
 
 
-def test_a_directory_of_files_wins_over_the_file(tmp_path: pathlib.Path) -> None:
-    file, directory = tmp_path / 'a' / 'placement.conf', tmp_path / 'b'
-    file.parent.mkdir()
-    directory.mkdir()
-    file.write_text('[placement]\nmax_search_steps_per_tree = 100\nmax_search_steps = 2000\n')
-    (directory / '10-more.conf').write_text('[placement]\nmax_search_steps_per_tree = 200\n')
-    conf = configuration.load(['--config-file', str(file), '--config-dir', str(directory)])
-    assert (conf.placement.max_search_steps_per_tree, conf.placement.max_search_steps) == (200, 2000)
-    assert conf.placement.policy_file == str(file.with_name('placement-policy.yaml'))
-    conf = configuration.load(['--config-dir', str(directory)], config_files=[])
-    assert conf.placement.policy_file == str(directory / 'placement-policy.yaml')
+def _write(path: pathlib.Path, **options: object) -> str:
+    """Write a file with options of [placement], and return its path."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('[placement]\n' + ''.join(f'{name} = {value}\n' for name, value in options.items()))
+    return str(path)
+
+
+def test_the_files_of_the_default_directory_are_read_in_order_of_their_names(file: pathlib.Path) -> None:
+    """As oslo.config does, in which tools put the password of the service and what users add."""
+    directory = file.with_name('placement.conf.d')
+    paths = [
+        _write(file, max_search_steps=2001, max_search_steps_per_tree=101, cache_refresh_interval=1),
+        _write(directory / '10-a.conf', max_search_steps=2002, max_search_steps_per_tree=102),
+        _write(directory / 'b.conf', max_search_steps=2003),
+    ]
+    for name in ('a.txt', '.hidden.conf'):
+        _write(directory / name, max_search_steps=2009)
+    conf = configuration.load()
+    values = conf.placement
+    assert (values.max_search_steps, values.max_search_steps_per_tree, values.cache_refresh_interval) == (2003, 102, 1)
+    assert configuration.describe(conf).endswith(f', configuration: {", ".join(paths)}')
+    file.unlink()
+    assert configuration.files(configuration.load()) == paths[1:]
+    assert configuration.files(configuration.load(config_files=[])) == []
+
+
+def test_repeated_files_and_directories_are_merged_in_order(file: pathlib.Path) -> None:
+    directory = file.parent
+    default = _write(directory / 'placement.conf.d' / 'a.conf', max_search_steps=2001, max_search_steps_per_tree=101)
+    _write(file, max_search_steps=2002, cache_refresh_interval=2)
+    first = _write(directory / 'first.conf', max_search_steps=2003, max_allocation_candidates=3)
+    second = _write(directory / 'second.conf', max_search_steps=2004)
+    conf = configuration.load(['--config-file', first, '--config-file', second])
+    values = conf.placement
+    assert (values.max_search_steps, values.max_allocation_candidates) == (2004, 3)
+    # As in oslo.config: the default directory is read, too, but the default file is not.
+    assert (values.max_search_steps_per_tree, values.cache_refresh_interval) == (101, 1)
+    assert configuration.files(conf) == [default, first, second]
+    third, fourth = (
+        _write(directory / name / 'x.conf', max_search_steps=value) for name, value in (('d', 2005), ('e', 2006))
+    )
+    conf = configuration.load(['--config-dir', str(directory / 'd'), '--config-dir', str(directory / 'e')])
+    assert (conf.placement.max_search_steps, conf.placement.max_search_steps_per_tree) == (2006, 200000)
+    assert configuration.files(conf) == [str(file), third, fourth]
+    conf = configuration.load(['--config-dir', str(directory / 'd'), '--config-file', second])
+    assert conf.placement.max_search_steps == 2004
+
+
+def test_a_file_below_the_default_directory_is_named_in_an_error(file: pathlib.Path) -> None:
+    _write(file, max_search_steps=5000)
+    path = _write(file.with_name('placement.conf.d') / 'a.conf', max_search_steps='many')
+    with pytest.raises(exception.ConfigurationInvalid, match=re.escape(f'[placement] max_search_steps in {path}: ')):
+        configuration.load()
+
+
+def test_values_that_sqlalchemy_takes_are_legal(tmp_path: pathlib.Path, file: pathlib.Path) -> None:
+    file.write_text(
+        f'[placement_database]\nconnection = sqlite:///{tmp_path}/file\n'
+        'max_pool_size = 0\nmax_overflow = -1\npool_timeout = 0\nconnection_recycle_time = -1\nmax_retries = -1\n'
+    )
+    conf = configuration.load()
+    engine = connections.create_engine(conf.placement_database)
+    with contextlib.ExitStack() as stack:
+        # There is no limit of connections, and none is replaced because of its age.
+        for _ in range(60):
+            stack.enter_context(engine.connect())
+    pool = cast('sa.QueuePool', engine.pool)
+    assert (pool.size(), pool._recycle, pool._timeout) == (0, -1, 0)
+    engine.dispose()
+    assert configuration.ignored(conf) == [
+        f'[placement_database] max_retries in {file}: ' + COUNTERPARTS['placement_database', 'max_retries']
+    ]
+
+
+def test_a_pool_without_a_limit_of_overflow_and_one_without_a_wait(tmp_path: pathlib.Path) -> None:
+    values = {'connection': f'sqlite:///{tmp_path}/file', 'max_pool_size': 1, 'pool_timeout': 0}
+    for overflow, error in ((-1, None), (1, sa.exc.TimeoutError)):
+        overrides = {'placement_database': values | {'max_overflow': overflow}}
+        engine = connections.create_engine(configuration.load(config_files=[], overrides=overrides).placement_database)
+        with contextlib.ExitStack() as stack:
+            for _ in range(2):
+                stack.enter_context(engine.connect())
+            if error is None:
+                stack.enter_context(engine.connect())
+            else:
+                begin = time.monotonic()
+                with pytest.raises(error):
+                    engine.connect()
+                assert time.monotonic() - begin < 1
+        engine.dispose()
+
+
+def test_values_may_refer_to_other_options(file: pathlib.Path) -> None:
+    file.write_text(
+        '[DEFAULT]\nstate_path = /var/lib/elsewhere\nmy_ip = 192.0.2.1\nmy_port = 9178\nunused = 1\n'
+        'log_dir = $state_path/log\n'
+        '[metrics]\nbind = ${my_ip}:$my_port\n'
+        '[placement]\npolicy_file = $pybasedir/$placement.incomplete_consumer_user_id/$$x\n'
+        'incomplete_consumer_user_id = u\n'
+        '[placement_database]\nconnection = sqlite:///$state_path/placement.sqlite\n'
+    )
+    conf = configuration.load()
+    assert conf.log_dir == '/var/lib/elsewhere/log'
+    assert conf.metrics.bind == '192.0.2.1:9178'
+    root = pathlib.Path(configuration.__file__).parents[2]
+    assert conf.placement.policy_file == f'{root}/u/$x'
+    assert conf.placement_database.connection == 'sqlite:////var/lib/elsewhere/placement.sqlite'
+    assert configuration.ignored(conf) == [f'[DEFAULT] unused in {file}']
+
+
+def test_a_strategy_of_authentication_may_have_its_former_name(file: pathlib.Path) -> None:
+    file.write_text('[DEFAULT]\nauth_strategy = noauth2\n')
+    conf = configuration.load()
+    assert conf.api.auth_strategy == 'noauth2'
+    assert configuration.ignored(conf) == []
+    file.write_text('[DEFAULT]\nauth_strategy = none\n')
+    with pytest.raises(exception.ConfigurationInvalid, match=re.escape(f'[api] auth_strategy in {file}: ')):
+        configuration.load()
 
 
 def test_unknown_options_are_reported_with_their_source(

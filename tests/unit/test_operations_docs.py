@@ -72,7 +72,7 @@ def test_sample_configuration_is_accepted_and_sets_only_what_exists() -> None:
 
 
 def test_sample_policy_overrides_only_rules_that_exist() -> None:
-    sample = (ROOT / 'etc' / 'placement' / 'placement-policy.yaml').read_text()
+    sample = (ROOT / 'etc' / 'placement' / 'policy.yaml').read_text()
     overrides = policy.Rules.load(re.sub(r'^#(?=")', '', sample, flags=re.MULTILINE))
     assert overrides.keys() <= {rule.name for rule in policies.list_rules()}
     assert {str(check) for check in overrides.values()} == {'(rule:admin_or_service_api or role:reader)'}
@@ -113,7 +113,10 @@ DOC = ROOT / 'doc'
 #: Commands with a page of their own; the others have a section in manage.md.
 PAGES = {'explain': 'explain.md', 'page': 'page.md', 'db adopt': 'adopt.md', 'upgrade check': 'status.md'}
 #: Options of every command, which the top of manage.md describes.
-COMMON = {'--help', '--config-file', '--config-dir', '--debug', '--log-file'}
+COMMON = {
+    *('--help', '--config-file', '--config-dir', '--debug', '--verbose'),
+    *('--log-file', '--log-dir', '--use-syslog', '--use-journal'),
+}
 
 
 def _commands(parser: argparse.ArgumentParser, path: str = '') -> Iterator[tuple[str, argparse.ArgumentParser]]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import shutil
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -19,11 +22,29 @@ OPERATIONS = [rule.name for rule in policies.list_rules() if rule.name.startswit
 USAGES, TRAITS = 'placement:usages', 'placement:traits:list'
 
 
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let files settle in less time than a person would write one, so that tests do not wait for seconds."""
+    monkeypatch.setattr(policy, 'SETTLING_SECONDS', 0.1)
+    monkeypatch.setattr(policy, '_LOOK_SECONDS', 0)
+
+
 @pytest.fixture
 def file(tmp_path: pathlib.Path) -> pathlib.Path:
     """The policy file, which does not exist yet, beside an empty configuration."""
     (tmp_path / 'placement.conf').touch()
-    return tmp_path / 'placement-policy.yaml'
+    return tmp_path / 'policy.yaml'
+
+
+@pytest.fixture(autouse=True)
+def _each_line_is_new() -> None:
+    """Let lines that a process logs once be logged by each test."""
+    configuration.log_once.cache_clear()
+
+
+def _settle() -> None:
+    """Wait until the files that the test has written count as complete."""
+    time.sleep(policy.SETTLING_SECONDS * 1.2)
 
 
 def _enforcer(file: pathlib.Path, **values: dict[str, Any]) -> policy.Enforcer:
@@ -125,76 +146,237 @@ def test_a_changed_file_is_read_again_and_an_invalid_one_is_ignored(
     enforcer = _enforcer(file)
     assert not _allows(enforcer, 'reader')
     file.write_text(f'"{TRAITS}": "role:reader"\n')
+    _settle()
     assert _allows(enforcer, 'reader')
-    file.write_text(f'"{TRAITS}": "role:reader or ("\n')
-    assert _allows(enforcer, 'reader')
-    assert 'cannot be parsed' in caplog.text
-    file.write_text(f'"{TRAITS}": "role:nobody"\n')
-    assert not _allows(enforcer, 'reader')
+    for text, reason in (
+        (f'"{TRAITS}": "role:reader or ("\n', 'cannot be parsed: role:reader or (.'),
+        (f'"{TRAITS}": "rule:nowhere"\n', 'refers to "rule:nowhere", which does not exist.'),
+        (f'"{TRAITS}":', 'cannot be parsed: None.'),
+        (f'"{TRAITS}', 'is invalid: '),
+        ('# Rules\n\n---\n', f'The policy file {file} is empty. Write {{}} into it to use the default rules.'),
+        ('', f'The policy file {file} is empty. Write {{}} into it to use the default rules.'),
+    ):
+        caplog.clear()
+        file.write_text(text)
+        _settle()
+        assert [_allows(enforcer, role) for role in ('reader', 'reader', 'admin', 'other')] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+        (line,) = [record.getMessage() for record in caplog.records]
+        assert reason in line
+        assert line.endswith('The previous rules stay in force.')
+    file.write_text('{}\n')
+    _settle()
+    assert [_allows(enforcer, role) for role in ('reader', 'admin')] == [False, True]
 
 
-@pytest.mark.parametrize('name', ['placement-policy.yaml', 'policy.d'])
+def test_a_file_is_not_read_while_it_changes(file: pathlib.Path) -> None:
+    """It is truncated and written as by cp. The rules that it has until it is complete would allow the role admin."""
+    rules = f'"placement:traits:show": "!"\n"{TRAITS}": "role:nobody"\n'
+    file.write_text(rules)
+    enforcer = _enforcer(file)
+    ended = threading.Event()
+
+    def rewrite() -> None:
+        while not ended.is_set():
+            with file.open('w') as stream:
+                for part in ('', rules[:31], rules[31:]):
+                    stream.write(part)
+                    stream.flush()
+                    ended.wait(policy.SETTLING_SECONDS / 5)
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    try:
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            assert not _allows(enforcer, 'admin')
+    finally:
+        ended.set()
+        writer.join()
+
+
+def test_the_start_waits_for_a_file_that_changes(file: pathlib.Path) -> None:
+    file.touch()
+    writer = threading.Timer(policy.SETTLING_SECONDS / 2, file.write_text, [f'"{TRAITS}": "role:nobody"\n'])
+    writer.start()
+    assert not _allows(_enforcer(file), 'admin')
+    writer.join()
+
+
+@pytest.mark.parametrize('name', ['policy.yaml', 'placement-policy.yaml', 'policy.d', 'policy.d/traits.yaml'])
 def test_the_rules_of_a_file_that_is_moved_away_stay_in_force(
     file: pathlib.Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    source = file.with_name(name)
-    if name == 'policy.d':
-        source.mkdir()
-    rules = source / 'traits.yaml' if source.is_dir() else source
-    rules.write_text(f'"{TRAITS}": "role:nobody"\n')
+    source = file.with_name('policy.d') / 'traits.yaml' if name.startswith('policy.d') else file.with_name(name)
+    source.parent.mkdir(exist_ok=True)
+    source.write_text(f'"{TRAITS}": "role:nobody"\n')
     enforcer = _enforcer(file)
-    source.rename(file.with_name('away'))
+    moved, away = file.parent / name, file.with_name('away')
+    moved.rename(away)
+    _settle()
     assert not any(_allows(enforcer, 'admin') for _ in range(3))
     assert caplog.text.count(f'The policy file {source} no longer exists') == 1
-    file.with_name('away').rename(source)
-    rules.write_text(f'"{TRAITS}": "role:admin"\n')
+    away.rename(moved)
+    source.write_text(f'"{TRAITS}": "role:admin"\n')
+    _settle()
     assert _allows(enforcer, 'admin')
 
 
-def test_a_file_that_is_away_only_while_it_is_read_is_read_again(
+def test_a_file_that_changes_while_it_is_read_is_read_again(
     file: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """oslo.policy takes the defaults for the rules of a file that it does not find."""
     file.write_text(f'"{TRAITS}": "role:nobody"\n')
     enforcer = _enforcer(file)
-    load = oslo_policy.Enforcer.load_rules
+    parse = oslo_policy.parse_file_contents
 
-    def load_without_the_file(rules: oslo_policy.Enforcer) -> None:
-        monkeypatch.setattr(oslo_policy.Enforcer, 'load_rules', load)
-        file.rename(file.with_name('away'))
-        load(rules)
-        shutil.copy(file.with_name('away'), file)
+    def parse_less(content: str | bytes) -> dict[str, str]:
+        monkeypatch.setattr(oslo_policy, 'parse_file_contents', parse)
+        shutil.copy(file, file.with_name('copy'))
+        file.with_name('copy').rename(file)
+        return parse('{}')
 
     file.write_text(f'"{TRAITS}": "role:nobody or role:none"\n')
-    monkeypatch.setattr(oslo_policy.Enforcer, 'load_rules', load_without_the_file)
+    _settle()
+    monkeypatch.setattr(oslo_policy, 'parse_file_contents', parse_less)
     assert not any(_allows(enforcer, 'admin') for _ in range(3))
+    _settle()
+    assert _allows(enforcer, 'none')
 
 
 @pytest.mark.parametrize(
-    ('text', 'word'),
+    ('text', 'problem'),
     [
-        ('a: [', 'invalid'),
-        ('- a\n- b\n', 'invalid'),
-        (f'"{USAGES}": "role:admin or ("\n', USAGES),
-        (f'"{USAGES}": "administrators"\n', USAGES),
-        (f'"{USAGES}": "rule:nowhere"\n', f'"{USAGES}" refers to "rule:nowhere", which does not exist'),
-        (f'"{USAGES}": "role:a and not (rule:admin_ap or @)"\n', 'did you mean "admin_api"'),
-        (f'"{USAGES}": "rule:{USAGES}"\n', USAGES),
-        (f'"{USAGES}": 5\n', 'invalid'),
+        ('a: [', ''),
+        ('- a\n- b\n', 'it is not a mapping.'),
+        ('text', 'it is not a mapping.'),
     ],
 )
-def test_an_invalid_file_stops_the_start_with_one_line(file: pathlib.Path, text: str, word: str) -> None:
+def test_a_file_without_a_mapping_stops_the_start_with_one_line(file: pathlib.Path, text: str, problem: str) -> None:
     file.write_text(text)
-    with pytest.raises(exception.ConfigurationInvalid, match=word) as caught:
+    with pytest.raises(exception.ConfigurationInvalid) as caught:
         _enforcer(file)
+    assert str(caught.value).startswith(f'The policy file {file} is invalid: {problem}')
     assert '\n' not in str(caught.value)
-    assert 'placement-policy.yaml' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ('text', 'reason'),
+    [
+        ('"{rule}": "role:admin or ("', 'cannot be parsed: role:admin or (.'),
+        ('"{rule}": "administrators"', 'cannot be parsed: administrators.'),
+        ('"{rule}": "not administrators"', 'cannot be parsed: not administrators.'),
+        ('"{rule}": 5', 'cannot be parsed: 5.'),
+        # oslo.policy would allow everything.
+        ('"{rule}":', 'cannot be parsed: None.'),
+        ('"{rule}": false', 'cannot be parsed: False.'),
+        ('"{rule}": "rule:nowhere"', 'refers to "rule:nowhere", which does not exist.'),
+        ('"{rule}": "not rule:nowhere"', 'refers to "rule:nowhere", which does not exist.'),
+        (
+            '"{rule}": "role:admin and not (rule:admin_ap or @)"',
+            'refers to "rule:admin_ap", which does not exist (did you mean "admin_api"?).',
+        ),
+        ('"{rule}": "rule:{rule}"', 'refers to itself.'),
+    ],
+)
+def test_an_invalid_rule_denies_with_one_line(
+    file: pathlib.Path, caplog: pytest.LogCaptureFixture, text: str, reason: str
+) -> None:
+    for rule in (TRAITS, USAGES):
+        caplog.clear()
+        file.write_text(text.format(rule=rule))
+        enforcer = _enforcer(file)
+        assert not any(_allows(enforcer, role, rule=rule) for role in ('admin', 'service', 'nobody'))
+        assert _allows(enforcer, 'admin', rule='placement:traits:show')
+        assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+            ('ERROR', f'The rule "{rule}" of the policy file {file} {reason} It denies every request.')
+        ]
+
+
+def test_an_invalid_rule_allows_nothing_by_being_negated(file: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    file.write_text(f'"mine": "rule:nowhere"\n"yours": "rule:mine"\n"{TRAITS}": "role:admin and not rule:yours"\n')
+    assert not _allows(_enforcer(file), 'admin')
+    assert f'The rule "{TRAITS}" of the policy file {file} contains "not" and refers to the rule "mine"' in caplog.text
+
+
+def test_lists_of_oslo_policy_are_rules(file: pathlib.Path) -> None:
+    file.write_text(f'"{TRAITS}": [["role:a", "project_id:p"], "role:b"]\n')
+    assert [_allows(_enforcer(file), role) for role in 'abc'] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ('names', 'effective'),
+    [
+        (['policy.yaml'], 'policy.yaml'),
+        (['policy.json'], 'policy.json'),
+        (['placement-policy.yaml'], 'placement-policy.yaml'),
+        (['policy.json', 'policy.yaml'], 'policy.yaml'),
+        # Files of policy.d are read after the file, in the order of their names, without hidden ones.
+        (['policy.yaml', 'policy.d/a.yaml', 'policy.d/b.yaml', 'policy.d/.c.yaml'], 'policy.d/b.yaml'),
+        (['policy.d/a.yaml'], 'policy.d/a.yaml'),
+    ],
+)
+def test_the_file_beside_the_configuration_is_read(file: pathlib.Path, names: list[str], effective: str) -> None:
+    (file.parent / 'policy.d').mkdir()
+    for name in names:
+        # JSON is YAML.
+        (file.parent / name).write_text(f'{{"{TRAITS}": "role:{name}"}}\n')
+    assert [name for name in names if _allows(_enforcer(file), name)] == [effective]
+
+
+@pytest.mark.parametrize('name', ['policy.yaml', 'policy.json'])
+def test_a_file_with_its_former_name_beside_the_default_file_is_refused(
+    file: pathlib.Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    former = file.with_name('placement-policy.yaml')
+    former.write_text(f'"{TRAITS}": "role:former"\n')
+    enforcer = _enforcer(file)
+    file.with_name(name).write_text(f'{{"{TRAITS}": "role:current"}}')
+    _settle()
+    assert [_allows(enforcer, role) for role in ('former', 'current')] == [True, False]
+    message = f'There are two policy files, {file.with_name(name)} and {former}. Move the rules into '
+    assert caplog.text.count(message) == 1
+    with pytest.raises(exception.ConfigurationInvalid, match=re.escape(message)):
+        _enforcer(file)
+    # A file that the configuration names is the only one.
+    named = _enforcer(file, oslo_policy={'policy_file': 'placement-policy.yaml'})
+    assert _allows(named, 'former')
+
+
+def test_files_are_found_as_oslo_policy_finds_them(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a directory of --config-dir, beside the files of the configuration, and in the default directory."""
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path / 'default'))
+    directories = [tmp_path / name for name in ('default', 'first', 'second', 'directory')]
+    for directory in directories:
+        directory.mkdir()
+        (directory / 'some.conf').touch()
+        (directory / 'policy.yaml').write_text(f'"{TRAITS}": "role:{directory.name}"\n')
+    files = [f'--config-file={tmp_path}/{name}/some.conf' for name in ('first', 'second')]
+    conf = configuration.load([*files, '--config-dir', str(tmp_path / 'directory')])
+    for name in ('directory', 'second', 'first', 'default'):
+        enforcer = policy.Enforcer(conf, policies.list_rules())
+        assert [role for role in ('default', 'first', 'second', 'directory') if _allows(enforcer, role)] == [name]
+        (tmp_path / name / 'policy.yaml').unlink()
 
 
 @pytest.mark.parametrize('group', ['oslo_policy', 'placement'])
-def test_a_configured_policy_file_must_exist(file: pathlib.Path, group: str) -> None:
-    with pytest.raises(exception.ConfigurationInvalid, match='does not exist'):
-        _enforcer(file, **{group: {'policy_file': 'rules.yaml'}})
+def test_a_configured_policy_file_may_be_missing(
+    file: pathlib.Path, caplog: pytest.LogCaptureFixture, group: str
+) -> None:
+    enforcer = _enforcer(file, **{group: {'policy_file': 'rules.yaml'}})
+    assert [_allows(enforcer, role) for role in ('admin', 'nobody')] == [True, False]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            'WARNING',
+            f'The policy file rules.yaml, named by [{group}] policy_file, does not exist. The default rules apply.',
+        )
+    ]
+    file.with_name('rules.yaml').write_text(f'"{TRAITS}": "role:nobody"\n')
+    _settle()
+    assert [_allows(enforcer, role) for role in ('admin', 'nobody')] == [False, True]
 
 
 def test_the_option_of_oslo_policy_wins_and_both_are_relative_to_the_configuration(file: pathlib.Path) -> None:

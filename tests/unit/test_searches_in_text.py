@@ -25,7 +25,7 @@ OURS = f'127.0.0.1 "GET {PATH}" status: 200 len: 53 microversion: 1.25 time: 0.0
         (f'/placement{PATH}', None),
         (f'http://[::1]:8778/placement{PATH}#top', None),
         (OURS, '1.25'),
-        (f'2026-11-22 04:00:00.123 7 INFO placement.web.request_log [None req-1 a b - - c d] {OURS}', '1.25'),
+        (f'2026-11-22 04:00:00.123 7 INFO placement.requestlog [None req-1 a b - - c d] {OURS}', '1.25'),
         (f'Nov 22 04:00:00 node placement-api[77]: 2026-11-22 04:00:00.123 7 INFO x [-] {OURS}', '1.25'),
         (f'10.0.0.1 - - [22/Nov/2026:04:00:00 +0000] "GET /placement{PATH} HTTP/1.1" 200 53 "-" "nova/1"', None),
         (f'10.0.0.1 - admin [22/Nov/2026:04:00:00 +0000] "GET {PATH} HTTP/1.1" 200 53 "http://a/b?c=d" "x" "-"', None),
