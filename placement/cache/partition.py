@@ -25,7 +25,7 @@ from placement.cache.inventory_columns import (
     UsageColumns,
     indexes_in_sorted,
 )
-from placement.cache.providers import SHARING_TRAIT, Provider
+from placement.cache.providers import SHARING_TRAIT, Provider, summary_size
 
 #: The providers of one tree: the root, then the others in order of id.
 Tree = tuple[Provider, ...]
@@ -40,7 +40,17 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MAX_CACHE_KEYS = 6
 #: The cached properties that a partition keeps after claims. They do not depend on usages and generations.
 _KEPT_AFTER_CLAIMS = frozenset(
-    {'_by_id', 'tree_numbers', 'by_uuid', 'by_name', 'has_sharing_trait', 'sharing', 'tree_aggregates', 'parents'}
+    {
+        '_by_id',
+        'by_name',
+        'by_uuid',
+        'has_sharing_trait',
+        'max_summary_size',
+        'parents',
+        'sharing',
+        'tree_aggregates',
+        'tree_numbers',
+    }
 )
 
 
@@ -242,6 +252,11 @@ class Partition:
             for position, provider in enumerate(self.providers.possibly_outdated)
             if provider.name is not None
         }
+
+    @functools.cached_property
+    def max_summary_size(self) -> int:
+        """An upper bound of ``summary_size`` of a provider: with all classes, and the longest set of traits."""
+        return max(summary_size(self.inventory_columns, traits) for traits in self.traits.values)
 
     @functools.cached_property
     def has_sharing_trait(self) -> Flags:

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from placement.capacity import InventoryRecord
 
 #: A provider with this trait shares its inventory with the trees of all providers in its aggregates.
 SHARING_TRAIT = 'MISC_SHARES_VIA_AGGREGATE'
+
+#: The bytes of a uuid, and of the JSON of a provider without names: of the summary, each inventory in it (the numbers
+#: have some 14 digits together), and each trait.
+UUID_BYTES = 36
+_SUMMARY_BYTES = (
+    len('"":{"resources":{},"traits":[],"parent_provider_uuid":"","root_provider_uuid":""},') + 3 * UUID_BYTES
+)
+_INVENTORY_BYTES = len('"":{"capacity":,"used":},') + 14
+_TRAIT_BYTES = len('"",')
+
+
+def summary_size(classes: Iterable[str], traits: frozenset[str]) -> int:
+    """Return about how many bytes the summary of a provider with these inventories and traits has in a response."""
+    return sum([len(name) + _INVENTORY_BYTES for name in classes], _SUMMARY_BYTES) + _traits_size(traits)
+
+
+@functools.lru_cache(maxsize=4096)
+def _traits_size(names: frozenset[str]) -> int:
+    return sum(map(len, names)) + len(names) * _TRAIT_BYTES
 
 
 @dataclass(eq=False, slots=True)

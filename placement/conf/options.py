@@ -131,11 +131,11 @@ _PLACEMENT = [
     ),
     cfg.IntOpt(
         'max_allocation_candidates_size',
-        default=400000,
-        min=1000,
-        help='Maximum number of entries in one response to GET /allocation_candidates. A candidate has one entry for'
-        ' each class that it takes from a provider, and one for each provider in its mappings; each provider summary'
-        ' is one more. Reaching it is logged.',
+        default=64 * 1024 * 1024,
+        min=10000,
+        help='Maximum size of the body of one response to GET /allocation_candidates, in bytes. It is computed from the'
+        ' names of classes and traits, so the body may be some percent longer or shorter. The response has the first'
+        ' candidates that fit, at least one. Reaching it is logged.',
     ),
     cfg.IntOpt(
         'max_search_steps',

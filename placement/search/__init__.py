@@ -50,7 +50,7 @@ def find_candidates(
     # solved once.
     candidates = assignments.find_candidate_sets(units, compiled, budget)
     # The candidates within the limit of the request and the maximum size of a response.
-    selected = selection.select(candidates, request, budget, rng)
+    selected = selection.select(candidates, snapshot, request, budget, rng)
     return AllocationCandidates(snapshot, request, selected, frozenset(budget.reached))
 
 

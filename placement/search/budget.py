@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: search takes more steps, but has the same result.
 _MAX_REMEMBERED_ITEMS = 500_000
 
+#: No candidate has fewer bytes in a response: two uuids and their members.
+MIN_CANDIDATE_BYTES = 80
+
 
 class Limit(enum.Enum):
     """The limits of a search. The value is the label in the metrics."""
@@ -58,10 +61,9 @@ class SearchBudget:
 
         :param options: the group ``[placement]``.
         """
-        # A response has more entries than candidates, so the limit of its size also limits the candidates.
         limit, max_size = options.max_allocation_candidates, options.max_allocation_candidates_size
         return cls(
-            max_candidates=limit if limit > 0 else max_size,
+            max_candidates=limit if limit > 0 else max_size // MIN_CANDIDATE_BYTES,
             max_steps=options.max_search_steps,
             max_tree_steps=options.max_search_steps_per_tree,
             max_size=max_size,

@@ -13,12 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.cache.partition import Partition
-from placement.cache.providers import Provider
+from placement.cache.providers import UUID_BYTES, Provider, summary_size
 from placement.cache.snapshot import Snapshot
-from placement.search.budget import Limit, SearchBudget
+from placement.search.budget import MIN_CANDIDATE_BYTES, Limit, SearchBudget
 from placement.search.prefilter import TreeSearchUnit
 from placement.search.request import CandidateRequest
 from placement.search.search_units import CandidateSet
+
+#: The bytes of the JSON of a candidate without names, amounts and suffixes: of the candidate, each provider in it, each
+#: amount, each group in the mappings, and each provider of a group.
+_CANDIDATE_BYTES = len('{"allocations":{},"mappings":{}},')
+_PROVIDER_BYTES = len('"":{"resources":{}},') + UUID_BYTES
+_AMOUNT_BYTES = len('"":,')
+_GROUP_BYTES = len('"":[],')
+_MAPPED_PROVIDER_BYTES = len('"",') + UUID_BYTES
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,7 @@ class AllocationCandidates:
 
 def select(
     candidate_sets: Iterator[CandidateSet],
+    snapshot: Snapshot,
     request: CandidateRequest,
     budget: SearchBudget,
     rng: random.Random | None = None,
@@ -87,16 +96,19 @@ def select(
     :param rng: selects a sample; None selects the first candidates.
     """
     if rng is not None:
-        # Each candidate has at least one entry for each class, so this is one candidate more than fit into a response.
-        max_candidates = budget.max_size // len({name for group in request.groups for name in group.resources}) + 1
-        limit = min(request.limit or sys.maxsize, max_candidates)
+        # One candidate more than fit into a response.
+        limit = min(request.limit or sys.maxsize, budget.max_size // MIN_CANDIDATE_BYTES + 1)
         candidate_sets = iter(_sample(itertools.chain.from_iterable(candidate_sets), limit, rng))
     selected: list[CandidateSet] = []
-    remaining, size_remaining, entries = request.limit or sys.maxsize, budget.max_size, max_entries(request)
+    remaining, size_remaining = request.limit or sys.maxsize, budget.max_size
+    max_candidate, max_summary = max_candidate_size(request), max_summary_size(snapshot)
+    max_sharing = sum(len(group.resources) for group in request.groups)
     for candidate_set in candidate_sets:
         selected.append(candidate_set if len(candidate_set) <= remaining else candidate_set[:remaining])
         remaining -= len(selected[-1])
-        size_remaining -= len(selected[-1]) * (entries + candidate_set.search_unit.tree_size)
+        unit = candidate_set.search_unit
+        summaries = unit.tree_size + min(len(unit.sharing), max_sharing)
+        size_remaining -= len(selected[-1]) * (max_candidate + summaries * max_summary)
         if size_remaining < 0:
             # The sum of the upper bounds is too large, so compute the exact size.
             selected = _within_size(itertools.chain(selected, candidate_sets), request, budget)
@@ -123,10 +135,20 @@ def _sample(candidates: Iterator[CandidateSet], limit: int, rng: random.Random) 
     return sample
 
 
-def max_entries(request: CandidateRequest) -> int:
-    """Return an upper bound of a candidate's part of ``ResponseSize``, without the unused providers of its tree."""
-    mapped = request.with_mappings
-    return sum(2 * len(group.resources) + mapped * max(len(group.resources), 1) for group in request.groups)
+def max_candidate_size(request: CandidateRequest) -> int:
+    """Return an upper bound of a candidate's part of ``ResponseSize``, without summaries."""
+    size = _CANDIDATE_BYTES
+    for group in request.groups:
+        for name, amount in group.resources.items():
+            size += _PROVIDER_BYTES + _AMOUNT_BYTES + len(f'{name}{amount}')
+        if request.with_mappings:
+            size += _GROUP_BYTES + len(group.suffix) + max(len(group.resources), 1) * _MAPPED_PROVIDER_BYTES
+    return size
+
+
+def max_summary_size(snapshot: Snapshot) -> int:
+    """Return an upper bound of the size of one summary in ``ResponseSize``."""
+    return max((partition.max_summary_size for partition in snapshot.partitions), default=0)
 
 
 def _within_size(
@@ -145,17 +167,18 @@ def _within_size(
 
 
 class ResponseSize:
-    """The size of a response to ``request``, updated as candidates are added.
+    """About the number of bytes of a response to ``request``, updated as candidates are added.
 
-    ``total`` counts each pair of provider and class of each candidate, each provider in its mappings, and each provider
-    that a candidate uses, because it has a summary. From 1.29 on it also counts the rest of the search unit's tree, if
-    the candidate uses a provider of it; but not the rest of the trees of other sharing providers.
+    ``total`` counts each candidate with its amounts and mappings, and each provider that a candidate uses, because it
+    has a summary. From 1.29 on it also counts the rest of the search unit's tree, if the candidate uses a provider of
+    it; but not the rest of the trees of other sharing providers. The response has less than that below 1.29, because
+    summaries have fewer members there.
     """
 
     def __init__(self, request: CandidateRequest) -> None:
         self.total = 0
         self._whole_trees = request.nested_aware
-        self._root_ids: set[int] = set()
+        self._suffixes_size = sum(_GROUP_BYTES + len(group.suffix) for group in request.groups)
         self._provider_ids: set[int] = set()
 
     def add_candidate(self, candidate: CandidateSet) -> None:
@@ -163,14 +186,15 @@ class ResponseSize:
 
         :param candidate: a set of one candidate.
         """
-        unit, amounts = candidate.search_unit, candidate.assignment.amounts
-        self.total += len(amounts) + sum(map(len, candidate.assignment.mappings))
-        counted = 0
+        unit, amounts, mappings = candidate.search_unit, candidate.assignment.amounts, candidate.assignment.mappings
+        positions = {position for position, _, _ in amounts}
+        self.total += _CANDIDATE_BYTES + len(positions) * _PROVIDER_BYTES + len(amounts) * _AMOUNT_BYTES
+        self.total += sum([len(f'{name}{amount}') for _, name, amount in amounts])
+        if mappings:
+            self.total += self._suffixes_size + sum(map(len, mappings)) * _MAPPED_PROVIDER_BYTES
         if self._whole_trees and amounts[0][0] < unit.tree_size:
-            counted = unit.tree_size
-            if unit.tree[0].id not in self._root_ids:
-                self._root_ids.add(unit.tree[0].id)
-                self.total += counted
-        added = {unit.provider(position).id for position, _, _ in amounts if position >= counted} - self._provider_ids
-        self._provider_ids |= added
-        self.total += len(added)
+            positions.update(range(unit.tree_size))
+        for provider in map(unit.provider, positions):
+            if provider.id not in self._provider_ids:
+                self._provider_ids.add(provider.id)
+                self.total += summary_size(provider.inventories, provider.traits)

@@ -7,6 +7,7 @@ import tracemalloc
 from typing import Any
 from urllib.parse import parse_qsl
 
+import orjson
 import pytest
 from oslo_config import cfg
 
@@ -105,15 +106,17 @@ def test_the_bound_on_the_size_of_an_answer_is_a_setting_and_is_logged_once(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored = Stored(app, flat(600))
-    conf.set_override('max_allocation_candidates_size', 1000, 'placement')
+    conf.set_override('max_allocation_candidates_size', 200_000, 'placement')
     for random_order in (False, True):
         conf.set_override('randomize_allocation_candidates', random_order, 'placement')
         caplog.clear()
         response = stored.candidates('resources=VCPU:1')
-        assert len(response['allocation_requests']) == len(response['provider_summaries']) == 500
-        assert len(_logged(caplog, 'max_allocation_candidates_size = 1000 for resources=VCPU')) == 1
+        assert 160_000 < len(orjson.dumps(response)) <= 200_000
+        count = len(response['allocation_requests'])
+        assert len(response['provider_summaries']) == count
+        assert len(_logged(caplog, 'max_allocation_candidates_size = 200000 for resources=VCPU')) == 1
         caplog.clear()
-        assert len(stored.candidates('resources=VCPU:1&limit=500')['allocation_requests']) == 500
+        assert len(stored.candidates(f'resources=VCPU:1&limit={count}')['allocation_requests']) == count
         assert not _logged(caplog, 'Stopped at')
 
 

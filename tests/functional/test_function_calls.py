@@ -146,7 +146,7 @@ def test_a_candidate_of_a_family_takes_no_function_call(
         limited, budget = replace(request, limit=limit), SearchBudget()
         prefilter = Prefilter.for_request(state, limited)
         candidate_sets = select(
-            find_candidate_sets(prefilter.search_units(), prefilter.compiled, budget), limited, budget
+            find_candidate_sets(prefilter.search_units(), prefilter.compiled, budget), state, limited, budget
         )
         candidates = AllocationCandidates(state, limited, candidate_sets)
         assert handler._allocation_requests(candidates, as_list=False)

@@ -28,8 +28,8 @@ def defaults() -> SearchBudget:
 def find(case: Case, budget: SearchBudget, rng: random.Random | None = None) -> list[CandidateSet]:
     """The candidates, each of them a set of its own, because each tree is searched even if it is like others."""
     topology, query = case
-    request = request_of(query)
-    return select(search(snapshot_of(topology), request, budget, alike=False), request, budget, rng)
+    snapshot, request = snapshot_of(topology), request_of(query)
+    return select(search(snapshot, request, budget, alike=False), snapshot, request, budget, rng)
 
 
 def amounts(candidates: list[CandidateSet]) -> list[Amounts]:
@@ -89,11 +89,11 @@ HARD: dict[str, Case] = {
 
 @pytest.mark.parametrize('name', HARD)
 def test_hard_searches_keep_to_the_bounds(name: str) -> None:
-    budget = SearchBudget(max_steps=300_000, max_tree_steps=20_000, max_size=5_000)
+    budget = SearchBudget(max_steps=300_000, max_tree_steps=20_000, max_size=1_000_000)
     candidates = find(HARD[name], budget)
     # The last piece of work may exceed the bound: a check of traits, or one step in a large tree.
     assert budget.steps_taken <= 300_000 + 20_000
-    assert size_of(candidates, HARD[name]) <= 5_000
+    assert size_of(candidates, HARD[name]) <= 1_000_000
     assert budget.remembered_items == 0
 
 
@@ -164,17 +164,17 @@ def test_a_smaller_memory_changes_no_response(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize('classes', [17, 400])
 def test_wide_responses_are_bounded_by_their_size(classes: int) -> None:
-    case, budget = hard.wide(classes), defaults()
+    case, budget = hard.wide(classes), SearchBudget(max_size=2_000_000)
     candidates = find(case, budget)
     assert budget.reached == {Limit.RESPONSE_SIZE}
-    assert budget.max_size - classes <= size_of(candidates, case) <= budget.max_size
-    assert len(candidates) == (budget.max_size - 2 * classes - 1) // classes
+    assert budget.max_size - 100 * classes <= size_of(candidates, case) <= budget.max_size
+    assert len(candidates) > budget.max_size // (100 * classes)
 
 
 def test_candidates_are_kept_up_to_the_bound_on_size() -> None:
     case = hard.clouds(lambda _seed: hard.wide(3), 5)
     everything = find(case, SearchBudget())
-    for size in (1, 30, 500, 4000):
+    for size in (1, 3_000, 10_000, 50_000):
         budget = SearchBudget(max_size=size)
         candidates = find(case, budget)
         assert amounts(candidates) == amounts(everything[: len(candidates)])
@@ -188,8 +188,9 @@ def test_candidates_are_kept_up_to_the_bound_on_size() -> None:
 def test_a_bound_is_reported_unless_the_limit_is_reached_first() -> None:
     topology, query = hard.wide(10)
     query.limit = 50
+    everything = find((topology, query), SearchBudget())
     for count, reached in ((49, {Limit.RESPONSE_SIZE}), (50, set())):
-        budget = SearchBudget(max_size=10 * count + 21)
+        budget = SearchBudget(max_size=size_of(everything[:count], (topology, query)))
         assert len(find((topology, query), budget)) == count
         assert budget.reached == reached
 
@@ -199,11 +200,11 @@ def test_samples_are_drawn_from_all_candidates_up_to_the_size() -> None:
     everything = amounts(find((topology, query), SearchBudget()))
     query.limit = 200
     drawn = set()
-    for size in (300, 900, 10_000):
+    for size in (30_000, 60_000, 1_000_000):
         budget = SearchBudget(max_size=size)
         candidates = find((topology, query), budget, random.Random(4))
         assert size_of(candidates, (topology, query)) <= size
-        assert len(candidates) > size // 14 or len(candidates) == query.limit
+        assert len(candidates) > size // 4_000 or len(candidates) == query.limit
         assert budget.reached == ({Limit.RESPONSE_SIZE} if len(candidates) < query.limit else set())
         assert len(set(amounts(candidates))) == len(candidates)
         drawn.update(amounts(candidates))

@@ -200,17 +200,20 @@ def test_summaries_of_sharing_providers_are_in_the_same_order_in_each_process() 
 ONE_VCPU = request_of(Query([Group('', {'VCPU': 1})]))
 
 
+HOSTS = snapshot_of([rp(f'host{number}', VCPU=4) for number in range(10)])
+
+
 def hosts(count: int) -> list[CandidateSet]:
     """A candidate on each of ``count`` hosts."""
-    snapshot = snapshot_of([rp(f'host{number}', VCPU=4) for number in range(count)])
-    return list(itertools.chain(*find_candidates(snapshot, ONE_VCPU, SearchBudget()).candidate_sets))
+    request = replace(ONE_VCPU, limit=count)
+    return list(itertools.chain(*find_candidates(HOSTS, request, SearchBudget()).candidate_sets))
 
 
 def test_sample_is_uniform_and_shuffled() -> None:
     rng, ten = random.Random(0), hosts(10)
 
     def sample(candidates: list[CandidateSet], limit: int | None) -> tuple[str | None, ...]:
-        selected = select(iter(candidates), replace(ONE_VCPU, limit=limit), SearchBudget(), rng)
+        selected = select(iter(candidates), HOSTS, replace(ONE_VCPU, limit=limit), SearchBudget(), rng)
         return tuple(candidate.search_unit.tree[0].name for candidate in selected)
 
     drawn = Counter(itertools.chain(*(sample(ten, 3) for _ in range(3000))))
@@ -237,5 +240,5 @@ def test_memory_for_a_sample_is_bounded_by_the_limit() -> None:
             counts.append(len(alive))
             yield candidate
 
-    assert len(select(candidates(), replace(ONE_VCPU, limit=5), SearchBudget(), random.Random(0))) == 5
+    assert len(select(candidates(), HOSTS, replace(ONE_VCPU, limit=5), SearchBudget(), random.Random(0))) == 5
     assert max(counts) < 10

@@ -9,6 +9,7 @@ import pytest
 from placement.search import find_candidates
 from placement.search.budget import Limit, SearchBudget
 from placement.search.search_units import CandidateSet, SearchUnit
+from placement.search.selection import ResponseSize
 from placement.search.solver import subtree
 from tests.support.search.cached import records_of, snapshot_of
 from tests.support.search.oracle import RP, Group, Query, rp
@@ -57,11 +58,21 @@ def test_a_loop_of_parents_in_a_damaged_database_ends() -> None:
 
 
 def test_mappings_count_for_the_size_of_an_answer() -> None:
-    # The summaries of 7 providers, and 2 amounts and 2 mappings for each candidate.
     topology = [rp('root'), *(rp(f'd{n}', 'root', VGPU=1) for n in range(6))]
-    budget = SearchBudget(max_size=7 + 4 * 5)
-    assert len(find(topology, devices_of([1, 1], 'isolate'), budget)) == 5
-    assert budget.reached == {Limit.RESPONSE_SIZE}
+    query = devices_of([1, 1], 'isolate')
+    sizes = []
+    for count in range(1, 6):
+        size = ResponseSize(request_of(query))
+        for candidate in itertools.chain(*find(topology, query)[:count]):
+            size.add_candidate(candidate)
+        sizes.append(size.total)
+        budget = SearchBudget(max_size=size.total)
+        assert len(find(topology, query, budget)) == count
+        assert budget.reached == {Limit.RESPONSE_SIZE}
+    # A candidate has two amounts of VGPU, and one provider for each of two groups.
+    member = '"allocations":{"":{"resources":{"VGPU":1}},"":{"resources":{"VGPU":1}}}'
+    length = len(f'{{{member},"mappings":{{"_0":[""],"_1":[""]}}}},') + 4 * 36
+    assert all(abs(larger - smaller - length) < 10 for smaller, larger in itertools.pairwise(sizes))
 
 
 PAIRS = [{f'_{a}', f'_{b}'} for a, b in itertools.combinations(range(20), 2)]
