@@ -45,6 +45,8 @@ class FaultHandler:
             environ[microversion.ENVIRON_KEY] = version
             return self._application(environ, start)
         except exc.HTTPException as error:
+            if isinstance(error, microversion.UnacceptableVersion):
+                LOG.info('The microversion of the request is not served: %s.', error.advice)
             # The traceback of the error refers to this call. A variable that kept the error until the end of the call
             # would make a cycle, so respond here, not below (see ``Operation.__call__``).
             return errors.respond(error, environ, start)

@@ -26,10 +26,16 @@ _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
 
 
 class UnacceptableVersion(exc.HTTPNotAcceptable):
-    """The microversion of the request is not served. The response has the oldest and newest ones that are."""
+    """The microversion in the request is not served. The response has the oldest and newest ones that are."""
 
-    def __init__(self, detail: str, newest: str) -> None:
-        super().__init__(detail)
+    def __init__(self, text: str, newest: str) -> None:
+        super().__init__(f'Unacceptable version header: {text}')
+        #: For the log: whether ``[placement] max_microversion`` can allow this microversion.
+        self.advice = (
+            f'set [placement] max_microversion = {text} or newer'
+            if text in MAX_MICROVERSIONS
+            else f'this release has {VERSIONS[0]} to {VERSIONS[-1]}'
+        )
         self.members = {'max_version': newest, 'min_version': VERSIONS[0]}
 
 
@@ -65,9 +71,15 @@ def negotiate(header: str | None, newest: str) -> microversion_parse.Version:
     return decide(header, newest)
 
 
+def text_in(header: str | None) -> str | None:
+    """Return the microversion in the header of a request as the client wrote it; None without one."""
+    text: str | None = microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE)
+    return text
+
+
 @functools.lru_cache(maxsize=256)
 def _negotiate(header: str | None, newest: str) -> microversion_parse.Version:
-    text = microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE) or VERSIONS[0]
+    text = text_in(header) or VERSIONS[0]
     if text == 'latest':
         text = newest
     try:
@@ -75,7 +87,7 @@ def _negotiate(header: str | None, newest: str) -> microversion_parse.Version:
     except TypeError as error:
         raise exc.HTTPBadRequest(str(error)) from error
     if str(version) not in served(newest):
-        raise UnacceptableVersion(f'Unacceptable version header: {text}', newest)
+        raise UnacceptableVersion(text, newest)
     version.min_version = parse_version_string(VERSIONS[0])
     version.max_version = parse_version_string(newest)
     return version

@@ -79,7 +79,9 @@ def _log(environ: Mapping[str, Any], url: str, response: Mapping[str, Any], seco
             'url': url,
             'status': response['status'].split(' ', 1)[0],
             'length': length,
-            'version': environ.get(microversion.ENVIRON_KEY, '-'),
+            # A microversion that is not served is shown as it was asked for.
+            'version': environ.get(microversion.ENVIRON_KEY)
+            or quote(microversion.text_in(environ.get('HTTP_OPENSTACK_API_VERSION')) or '-'),
             'time': seconds,
             'keystone': keystone,
             'candidates': candidates,

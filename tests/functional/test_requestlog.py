@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import webob
 
+from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.http_client import claim_body, create_provider, demand
 
 Lines = Callable[[], list[str]]
@@ -60,6 +61,27 @@ def test_rejections_are_logged_too(app: Any, lines: Lines) -> None:
         [('GET /nowhere', '404')],
         [('HEAD /traits', '405')],
     ]
+
+
+@pytest.mark.parametrize(
+    ('asked', 'status', 'logged', 'advice'),
+    [
+        ('1.30', 406, '1.30', 'set [placement] max_microversion = 1.30 or newer'),
+        ('1.99', 406, '1.99', f'this release has 1.0 to {NEWEST_MICROVERSION}'),
+        ('-1.0', 406, '-1.0', f'this release has 1.0 to {NEWEST_MICROVERSION}'),
+        ('1.x"\n', 400, '1.x%22', None),
+    ],
+)
+def test_a_microversion_that_is_not_served_is_logged_with_what_allows_it(
+    app: Any, lines: Lines, caplog: pytest.LogCaptureFixture, asked: str, status: int, logged: str, advice: str | None
+) -> None:
+    caplog.set_level(logging.INFO, 'placement.web.fault_handler')
+    response = _send(app, '/traits', HTTP_OPENSTACK_API_VERSION=f'placement {asked}')
+    assert response.status_int == status
+    (line,) = lines()
+    assert f' status: {status} len: {response.content_length} microversion: {logged} time: ' in line
+    messages = [record.getMessage() for record in caplog.records if record.name == 'placement.web.fault_handler']
+    assert messages == ([f'The microversion of the request is not served: {advice}.'] if advice else [])
 
 
 def test_a_request_cannot_forge_a_line(app: Any, lines: Lines) -> None:
