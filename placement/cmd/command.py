@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
+import signal
 import sys
 from collections.abc import Callable
 from importlib import metadata
-from typing import Any
+from typing import Any, NoReturn
 
 import shtab
 import sqlalchemy as sa
@@ -26,6 +28,9 @@ FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, Ke
 
 #: The SQLite file of ``placement-api --dev`` in the current directory, unless ``--database`` gives another path.
 DEV_DATABASE = 'placement-dev.sqlite'
+
+#: The exit code of a command whose output nobody reads any longer: that of a program that SIGPIPE ended.
+OUTPUT_CLOSED = 128 + signal.SIGPIPE
 
 
 #: Options that set up a log.
@@ -99,6 +104,19 @@ class CommandParser(argparse.ArgumentParser):
         else:
             self.add_argument(*flags, nargs=0, **options)
 
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End the process after a help text or an error. ``parse_args`` handles a pipe that nobody reads."""
+        sys.stdout.flush()
+        super().exit(status, message)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse a command line. End the process after a help text or an error, also if nobody reads the text."""
+        try:
+            return super().parse_args(args, namespace)
+        except BrokenPipeError:
+            discard_output()
+            sys.exit(OUTPUT_CLOSED)
+
     def add_path(self, *flags: str, **options: Any) -> None:
         """Add an option with a path as ``add_argument`` does. Shells complete its value as a file or directory."""
         option = self.add_argument(*flags, **options)
@@ -166,13 +184,20 @@ def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
 def run_command(program: str, failure_code: int, command: Callable[[], int]) -> int:
     """Call ``command`` and return its exit code.
 
-    If it raises one of ``FAILURES``, print the reason as one line on standard error and return ``failure_code``. Before
-    the call, print a warning if another installed package conflicts with the service.
+    If it raises one of ``FAILURES``, print the reason as one line on standard error and return ``failure_code``. If
+    nobody reads its output any longer, as after ``| head``, return the code that shells have for this. Before the call,
+    print a warning if another installed package conflicts with the service.
     """
     if conflict := placement_conf.package_conflict():
         print(f'{program}: warning: {conflict}', file=sys.stderr)
     try:
-        return command()
+        code = command()
+        # Otherwise Python would do this at its end, and report a failure.
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        discard_output()
+        return OUTPUT_CLOSED
     except FAILURES as error:
         if isinstance(error, exception.PlacementError):
             reason = ' '.join(error.for_operators.split())
@@ -182,6 +207,14 @@ def run_command(program: str, failure_code: int, command: Callable[[], int]) -> 
             reason = 'the database reported: ' + str(error).partition('\n')[0]
         print(f'{program}: {reason}', file=sys.stderr)
         return failure_code
+
+
+def discard_output() -> None:
+    """Discard what the process still prints, because standard output is a pipe that nobody reads any longer.
+
+    The default action of SIGPIPE would end the process instead, also when the database closes a connection.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def sqlite_url(path: pathlib.Path) -> str:

@@ -32,9 +32,16 @@ _PROGRESS_DELAY_SECONDS = 2.0
 _UNBROKEN = 10_000
 
 
+class _Console(Console):
+    """A console that leaves it to ``command.run_command`` what happens if nobody reads its output any longer."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Make a console for standard output. If this is not a terminal, do not break long lines."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
+    return _Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
 
 
 @contextlib.contextmanager

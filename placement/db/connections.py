@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import pathlib
 import re
 import sqlite3
@@ -236,6 +237,8 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
     )
     event.listen(engine, 'handle_error', _close_if_read_only)
     exc_filters.register_engine(engine)
+    # It logs a traceback for each error that it does not know. Callers report these errors themselves, in one line.
+    logging.getLogger(exc_filters.__name__).setLevel(logging.CRITICAL)
     event.listen(engine, 'do_connect', functools.partial(_connect, options.socket_timeout if time_limits else 0))
     if sql.is_mysql(engine.dialect):
         _set_up_mysql(engine, options, lock_wait_timeout)

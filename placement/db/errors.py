@@ -117,13 +117,17 @@ _MYSQL_COMMIT_FAILED = _Codes(frozenset({1180}))
 _ENGINE_DEADLOCK = re.compile(r'\b149\b')
 #: Cannot connect (2002, 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients
 #: (1040, 1203), server shuts down (1053), Galera node is not ready (1047). On PostgreSQL connection exceptions (08...),
-#: shutting down or starting (57P..), too many connections (53300).
+#: shutting down or starting (57P..), too many connections (53300). On SQLite the file cannot be read or is none; on a
+#: full disk the files beside it cannot be created, which even readers need.
 _UNAVAILABLE = _Codes(
     frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055}),
-    ('08', '57P', '53300'),
+    ('08', '57P', '53300', 'SQLITE_IOERR', 'SQLITE_CANTOPEN', 'SQLITE_NOTADB', 'SQLITE_CORRUPT'),
 )
 #: The option read_only or super_read_only (1290), InnoDB or a transaction is read-only (1836, 1792).
 _MYSQL_READ_ONLY = _Codes(frozenset({1290, 1792, 1836}))
+#: The same codes, and the full disk of SQLite, which writes the pages of a transaction at COMMIT. A server that has no
+#: space left at COMMIT may have committed.
+_READ_ONLY_AT_COMMIT = _Codes(_MYSQL_READ_ONLY.numbers, ('SQLITE_READONLY', 'SQLITE_FULL'))
 #: The same codes, and: the disk (1021, 53100) or the table space (1114) is full; transactions are read-only, as on a
 #: standby (25006).
 _READ_ONLY = _Codes(_MYSQL_READ_ONLY.numbers | {1021, 1114}, ('25006', '53100', 'SQLITE_READONLY', 'SQLITE_FULL'))
@@ -172,7 +176,7 @@ def is_sqlite_busy(error: BaseException) -> bool:
 
 def is_definitely_rolled_back(error: BaseException) -> bool:
     """Return whether ``error``, from a statement or COMMIT of a transaction, guarantees that nothing was committed."""
-    if isinstance(error, exception.DatabaseReadOnly) or _MYSQL_READ_ONLY.match(error):
+    if isinstance(error, exception.DatabaseReadOnly) or _READ_ONLY_AT_COMMIT.match(error):
         return True
     # The interrupted statement may be a COMMIT that succeeded.
     return is_conflict(error) and _code(error) != _MYSQL_INTERRUPTED

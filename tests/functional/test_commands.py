@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ import pytest
 from oslo_config import cfg
 
 from placement.cmd import api, manage, status
-from placement.cmd.command import run_command
+from placement.cmd.command import OUTPUT_CLOSED, run_command
 from placement.db import migration
 from placement.db.api import Database
 from tests.support import preforked
@@ -96,6 +97,7 @@ def test_a_revision_of_another_service_is_not_recorded(url: str, printed: Printe
         ('', 'connection is not set'),
         ('sqlite://user:pass@word:secret@host/database', 'the port is not a number'),
         ('sqlite:////nonexistent/directory/file', 'The database is not available at the moment. unable to open'),
+        ('sqlite:///{directory}/text', 'file is not a database'),
         ('sqlite:///{directory}/file?timeout=long', 'connection cannot be used: timeout must be a number of seconds'),
     ],
 )
@@ -108,7 +110,9 @@ def test_a_failure_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     point_commands_at: PointCommandsAt,
     capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    (tmp_path / 'text').write_text('This is not a file of SQLite. ' * 10)
     point_commands_at(connection.format(directory=tmp_path))
     monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'noauth2')
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP', 'true')
@@ -120,6 +124,26 @@ def test_a_failure_is_one_line(
     assert line.startswith(f'{program}: ')
     assert message.format(directory=tmp_path) in line
     assert 'secret' not in line
+    # Without a log, Python would print such records on standard error.
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize(
+    'command',
+    ['status upgrade check', 'manage tree', 'manage --print-completion bash', 'manage db version'],
+)
+def test_output_that_nobody_reads_is_not_an_error(command: str, url: str, tmp_path: pathlib.Path) -> None:
+    """As after ``| head``: without a traceback, and with the exit code that shells have for it."""
+    module, *arguments = command.split()
+    environ = os.environ | {'OS_PLACEMENT_DATABASE__CONNECTION': url, 'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)}
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        line = [sys.executable, '-m', f'placement.cmd.{module}', *arguments]
+        ended = subprocess.run(line, env=environ, stdout=writer, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (OUTPUT_CLOSED, b'')
 
 
 def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import pathlib
+import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -147,6 +149,51 @@ def test_no_connection_to_a_demoted_server_is_used_again(demotable: Demotable) -
             for _ in range(4):
                 stack.enter_context(app.db.reader())
         assert all(any(connection is other for other in closed) for connection in demoted)
+
+
+@pytest.fixture
+def small_disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A directory on a file system of 3 MB. SQLite notices only at COMMIT that the disk is full."""
+    mounted = subprocess.run(
+        ['mount', '-t', 'tmpfs', '-o', 'size=3m', 'tmpfs', tmp_path], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f'no file system can be mounted here: {mounted.stderr.decode()}')
+    yield tmp_path
+    subprocess.run(['umount', tmp_path], check=True)
+
+
+@pytest.mark.parametrize(
+    ('idle', 'reason', 'statuses'),
+    [
+        (
+            False,
+            'The database is read-only at the moment. (sqlite3.OperationalError) database or disk is full',
+            (200, 503),
+        ),
+        # Without any connection, the files beside the database do not exist, and even readers have to create them.
+        (True, 'The database is not available at the moment. (sqlite3.OperationalError) disk I/O error', (503, 503)),
+    ],
+)
+def test_a_full_disk_below_sqlite_is_one_line(
+    small_disk: pathlib.Path, idle: bool, reason: str, statuses: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    with applications.application(small_disk / 'placement.sqlite') as app:
+        host = create_provider(app, VCPU=100)
+        if idle:
+            app.db.dispose()
+        full = small_disk / 'full'
+        with contextlib.suppress(OSError), full.open('wb', buffering=0) as file:
+            while True:
+                file.write(b'0' * 1024)
+        caplog.clear()
+        for _ in range(10):
+            assert send_request(app, 'GET', f'/resource_providers/{host}/usages').status_int == statuses[0]
+            assert claim(app, host) == (statuses[1], '2')
+        assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == [reason]
+        full.unlink()
+        assert claim(app, host) == (204, None)
+        assert app.db.fetch_all(sa.text('SELECT used FROM placement_inventories')) == [(1,)]
 
 
 @databases.ON_MARIADB
