@@ -51,18 +51,6 @@ def ensure_owners_and_types(
     return desired
 
 
-def ensure_owner(tx: sa.Connection, project_id: str, user_id: str) -> tuple[int, int]:
-    """Find a project and a user by their external ids, insert them if they do not exist, and return their ids.
-
-    :raises RetryTransaction: another transaction inserted one of them at the same time.
-    """
-    ids: list[int] = []
-    for column, text in ((tables.projects.c.external_id, project_id), (tables.users.c.external_id, user_id)):
-        existing = tx.scalar(sa.select(column.table.c.id).where(column == text))
-        ids += _insert_missing(tx, column, {text: existing}).values()
-    return ids[0], ids[1]
-
-
 def _insert_missing(tx: sa.Connection, column: sa.Column[str], ids: Mapping[str, int | None]) -> Mapping[str, int]:
     """Insert the projects, users or types without an id.
 

@@ -48,7 +48,11 @@ def add_command(program: CommandParser) -> None:
         ' these may be hosts that were removed',
     )
     parser.add_argument('--repair', action='store_true', help='repair what does not require a decision')
-    parser.add_argument('--dry-run', action='store_true', help='with --repair: only print what would be repaired')
+    parser.add_argument(
+        '--dry-run',
+        action='store_true',
+        help='change nothing, but print every row that a repair would change, with the old and the new values',
+    )
     parser.add_names()
     parser.add_format()
 
@@ -65,7 +69,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         findings_of_kind = audit.find(db, conf, kind)
         if repairs:
             for finding in output.with_progress(f'Repairing {kind}', findings_of_kind):
-                audit.repair(db, finding)
+                audit.repair(db, conf, finding)
         findings += findings_of_kind
     if args.unchanged_for is not None:
         findings += audit.find_unchanged_trees(db, args.unchanged_for)
@@ -92,7 +96,7 @@ def _status(finding: audit.Finding, args: argparse.Namespace) -> str:
         return 'repaired'
     if not finding.needs_action:
         return 'for information'
-    if finding.repair is None:
+    if not finding.changes:
         return 'requires a decision'
     if not args.repair:
         return 'to be repaired with --repair'
@@ -106,9 +110,10 @@ def _as_data(findings: list[audit.Finding]) -> dict[str, Any]:
                 'kind': finding.kind,
                 **finding.subject,
                 'detail': finding.detail,
-                'repairable': finding.repair is not None,
+                'repairable': bool(finding.changes) or finding.repaired,
                 'repaired': finding.repaired,
                 'needs_action': finding.needs_action,
+                'changes': [change.as_data() for change in finding.changes],
             }
             for finding in findings
         ]
@@ -126,6 +131,8 @@ def _print_text(findings: list[audit.Finding], args: argparse.Namespace, names: 
             subject = ', '.join(f'{noun} {names.label(value)}' for noun, value in finding.subject.items())
             console.print(Text(f'  {output.printable(subject, console)}'))
             console.print(Text(f'    {output.printable(finding.detail, console)} ({_status(finding, args)})'))
+            for change in finding.changes if finding.repaired or args.dry_run else ():
+                console.print(Text(f'      {output.printable(str(change), console)}'))
     counts = collections.Counter(_status(finding, args) for finding in findings)
     texts = [
         f'{count} {status.replace("requires", "require") if count > 1 else status}' for status, count in counts.items()

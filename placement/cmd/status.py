@@ -26,10 +26,11 @@ FAILED = 255
 _WIDTH = 100
 
 _DESCRIPTION = """\
-Check whether the database is ready for this release: the schema has the right revision, every provider has the root
-that follows from its parents, every allocation has a record of its consumer, every recorded usage is the sum of the
-allocations, and there are no tables of another placement service. Also check whether options are set that the service
-does not have, and whether the rules of the policy files are valid. Changes nothing; safe while the service runs."""
+Check whether the database is ready for this release: the schema has the right revision, every row that another one
+names exists, every provider has the root that follows from its parents, every allocation has a record of its consumer,
+every recorded usage is the sum of the allocations, and there are no tables of another placement service. Also check
+whether options are set that the service does not have, and whether the rules of the policy files are valid. Changes
+nothing; safe while the service runs."""
 _EPILOG = """\
 Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed or the database has no tables."""
 
@@ -111,6 +112,8 @@ class Checks(upgradecheck.UpgradeCommands):
         ('Configuration', _configuration),
         ('Policy', _policy),
         ('Schema', _schema),
+        # A search fails if an inventory has a class that does not exist.
+        ('References', (_audited, {'kind': 'missing_reference', 'failure': upgradecheck.Code.FAILURE})),
         # If the root of a provider is wrong, searches find the provider in another tree or not at all.
         ('Provider trees', (_audited, {'kind': 'invalid_tree', 'failure': upgradecheck.Code.FAILURE})),
         ('Consumers', (_audited, {'kind': 'allocation_without_consumer', 'failure': upgradecheck.Code.WARNING})),

@@ -141,6 +141,6 @@ def test_an_aggregate_that_an_audit_of_another_process_deleted_is_created_again(
     set_aggregates(host, [name], increment_generation=True)
     set_aggregates(host, [], increment_generation=True)
     for finding in audit.find(other_process.db, other_process.conf, 'orphaned_aggregate'):
-        audit.repair(other_process.db, finding)
+        audit.repair(other_process.db, other_process.conf, finding)
     set_aggregates(host, [name], increment_generation=True)
     assert aggregate.get_with_provider(context, host.uuid)[1] == [name]

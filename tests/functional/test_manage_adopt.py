@@ -262,6 +262,15 @@ def test_db_leave_of_a_database_that_this_service_made(url: str, printed: Printe
     assert corruption.contents(url).keys() == before.keys()
 
 
+def test_an_owner_that_only_the_allocations_record_is_restored(url: str, printed: Printed) -> None:
+    assert manage.main(['db', 'sync']) == 0
+    corruption.plant(url, *corruption.SOUND, *corruption.ALL['consumer that only its allocations record'].statements)
+    printed('db', 'leave', '--yes')
+    assert 'Create the missing records of 1 consumer' in printed('db', 'adopt', '--yes')
+    query, result = corruption.ALL['consumer that only its allocations record'].after or ('', [])
+    assert corruption.column(url, query) == result
+
+
 def test_tables_of_both_are_a_problem(url: str, printed: Printed) -> None:
     """The other service created its tables again in an adopted database."""
     legacy_database.build(url)

@@ -345,7 +345,7 @@ def test_the_audit_names_what_is_wrong(page: Page, url: str) -> None:
         ('/trees?root_trait=CUSTOM_NOTHING', 400, 'No such trait(s): CUSTOM_NOTHING.'),
         ('/why?query=resources%3DVCPU:1&microversion=1.99', 400, 'a microversion from 1.10 to 1.29, not 1.99'),
         ('/why?query=resources%3DCUSTOM_NOTHING:1', 400, 'No such resource class CUSTOM_NOTHING'),
-        ('/health?audit=everything', 400, '“audit” must be one of quick, all, invalid_tree'),
+        ('/health?audit=everything', 400, '“audit” must be one of quick, all, outdated_class_sequence'),
     ],
 )
 def test_invalid_addresses_are_errors_with_a_reason(nested_page: Page, address: str, status: int, message: str) -> None:

@@ -22,7 +22,7 @@ def sound(url: str) -> str:
     return url
 
 
-CHECKS = ('Schema', 'Provider trees', 'Consumers', 'Usages', 'Tables of another service')
+CHECKS = ('Schema', 'References', 'Provider trees', 'Consumers', 'Usages', 'Tables of another service')
 
 
 def _results(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
@@ -122,6 +122,7 @@ def test_a_cache_of_tokens_without_its_package_is_a_failure(
     ('statements', 'check', 'result', 'text'),
     [
         (corruption.ALL['missing consumer'].statements, 'Consumers', 1, f'consumer {corruption.LOST_CONSUMER}: '),
+        (corruption.ALL['missing class'].statements, 'References', 2, 'resource_class number 10007: '),
         (corruption.ALL['no root'].statements, 'Provider trees', 2, 'provider_name root and 2 more'),
         (corruption.ALL['usage too high'].statements, 'Usages', 2, corruption.ALL['usage too high'].detail),
         (
@@ -132,7 +133,7 @@ def test_a_cache_of_tokens_without_its_package_is_a_failure(
         ),
         (("UPDATE placement_alembic_version SET version_num = '000'",), 'Schema', 2, 'revision 000'),
     ],
-    ids=['consumer', 'tree', 'usage', 'tables', 'schema'],
+    ids=['consumer', 'reference', 'tree', 'usage', 'tables', 'schema'],
 )
 def test_a_problem_of_the_database_is_a_warning_or_a_failure(
     sound: str, statements: tuple[str, ...], check: str, result: int, text: str, capsys: pytest.CaptureFixture[str]
@@ -141,7 +142,7 @@ def test_a_problem_of_the_database_is_a_warning_or_a_failure(
     printed, details = _results(capsys, 2 if result == 2 else 0)[check]
     assert printed == result
     assert text in details
-    if check in ('Consumers', 'Provider trees', 'Usages'):
+    if check in ('Consumers', 'References', 'Provider trees', 'Usages'):
         assert 'placement-manage audit' in details
 
 
@@ -152,6 +153,6 @@ def test_a_database_without_our_schema_is_a_failure(
     results = _results(capsys, status.FAILED)
     assert results['Schema'][0] == 2
     assert 'placement-manage db sync' in results['Schema'][1]
-    assert [results[check][0] for check in CHECKS[1:]] == [1, 1, 1, 1]
+    assert [results[check][0] for check in CHECKS[1:]] == [1, 1, 1, 1, 1]
     legacy_database.build(url)
     assert _results(capsys, 2)['Schema'][1].endswith('Adopt it with: placement-manage db adopt')

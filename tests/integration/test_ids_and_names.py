@@ -60,7 +60,7 @@ def aggregate_id(context: RequestContext) -> int:
     id_ = newest(context, tables.placement_aggregates)
     set_aggregates(provider, [], increment_generation=False)
     for finding in audit.find(context.db, context.conf, 'orphaned_aggregate'):
-        audit.repair(context.db, finding)
+        audit.repair(context.db, context.conf, finding)
     return id_
 
 

@@ -285,7 +285,7 @@ def test_a_root_is_repaired_while_an_ancestor_becomes_a_root(service: Service) -
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         with service.lock('placement_resource_providers', 'uuid', root):
             moved = service.begin_blocked(*forest.translated(move('top', None)))
-            repaired = pool.submit(audit.repair, service.app.db, finding)
+            repaired = pool.submit(audit.repair, service.app.db, cfg.ConfigOpts(), finding)
         repaired.result()
     assert moved.result().status_int == 200, moved.result().text
     assert forest.links()['top'] == (None, 'top')

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import pathlib
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -55,15 +58,39 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
             states = [(finding['kind'], finding['repaired'], finding['needs_action']) for finding in findings]
             assert set(states) == {(planted.kind, False, planted.kind != 'unit_violation')}, name
         assert corruption.contents(database) == damaged, name
-        assert run('audit', '--repair') == (manage_audit.REPAIRED if planted.after else planted.code), name
+        announced = [finding['changes'] for finding in findings]
+        capsys.readouterr()
+        code = run('audit', '--repair', '--format', 'json')
+        assert code == (manage_audit.REPAIRED if planted.after else planted.code), name
+        findings = json.loads(capsys.readouterr().out)['findings']
+        assert [finding['changes'] for finding in findings] == announced, name
+        assert _changed_rows(damaged, corruption.contents(database)) == _number_of_rows(announced), name
         if planted.after:
             query, result = planted.after
             assert corruption.column(database, query) == result, name
             assert run('audit') == manage_audit.CLEAN, name
         else:
             verdict = 'for information' if planted.kind == 'unit_violation' else 'requires a decision'
+            run('audit', '--repair')
             assert f'({verdict})' in capsys.readouterr().out, name
             assert corruption.contents(database) == damaged, name
+
+
+def _changed_rows(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> collections.Counter[tuple[str, str]]:
+    """Return, for each table, how many rows are gone and how many are new; a changed row is both."""
+    rows: collections.Counter[tuple[str, str]] = collections.Counter()
+    for table in before.keys() - {'placement_change_log', 'placement_change_log_slots'}:
+        rows[table, 'gone'] = len(set(before[table]) - set(after[table]))
+        rows[table, 'new'] = len(set(after[table]) - set(before[table]))
+    return rows
+
+
+def _number_of_rows(announced: list[list[dict[str, Any]]]) -> collections.Counter[tuple[str, str]]:
+    rows: collections.Counter[tuple[str, str]] = collections.Counter()
+    for change in itertools.chain.from_iterable(announced):
+        rows[change['table'], 'gone'] += change['old'] is not None
+        rows[change['table'], 'new'] += change['new'] is not None
+    return rows
 
 
 @databases.ON_EACH

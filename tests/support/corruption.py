@@ -48,8 +48,14 @@ SOUND = (
 )
 
 
-#: Statements that delete all rows of the tables that ``SOUND`` fills.
-CLEAR = tuple(dict.fromkeys(f'DELETE FROM {statement.split()[2]}' for statement in reversed(SOUND)))
+#: Statements that delete what ``SOUND``, the damages and their repairs insert.
+CLEAR = (
+    *dict.fromkeys(f'DELETE FROM {statement.split()[2]}' for statement in reversed(SOUND)),
+    'DELETE FROM placement_resource_provider_traits',
+    'DELETE FROM placement_consumer_types',
+    'DELETE FROM placement_resource_classes WHERE id >= 10000',
+    'UPDATE placement_resource_class_sequence SET last = 9999',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +95,104 @@ def _wrong_owner(wrong: str, project: int, user: int) -> Damage:
     return Damage('allocation_owner_mismatch', (statement,), ({'consumer': HOLDER},), detail, after)
 
 
+def _missing(what: str, number: int, statements: tuple[str, ...], table: str, after: tuple[str, list[Any]]) -> Damage:
+    """The damage of rows with a number that a table lacks; by default, the statements find one row."""
+    subject, detail = {what: f'number {number}'}, f'1 row of placement_{table} with this id, which placement_'
+    return Damage('missing_reference', statements, (subject,), detail, after)
+
+
 ALL = {
+    'missing provider': dataclasses.replace(
+        _missing(
+            'resource_provider',
+            99,
+            (
+                _INVENTORY.format(9, 99, 8, 0),
+                _ALLOCATION.format(99, HOLDER, 0, 5),
+                # All that this consumer has are allocations of the provider.
+                _ALLOCATION.format(99, LOST_CONSUMER, 0, 5),
+                'INSERT INTO placement_resource_provider_traits (resource_provider_id, trait_id) VALUES (99, 1)',
+                (
+                    'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id)'
+                    ' VALUES (99, 501)'
+                ),
+            ),
+            'inventories',
+            (
+                (
+                    'SELECT resource_provider_id FROM placement_allocations UNION ALL'
+                    ' SELECT resource_provider_id FROM placement_inventories WHERE id = 9 UNION ALL'
+                    ' SELECT resource_provider_id FROM placement_resource_provider_traits UNION ALL'
+                    ' SELECT resource_provider_id FROM placement_resource_provider_aggregates'
+                ),
+                [1, 1],
+            ),
+        ),
+        subjects=({'resource_provider': 'number 99'},) * 4,
+    ),
+    'missing class': _missing(
+        'resource_class',
+        10007,
+        (
+            'UPDATE placement_resource_class_sequence SET last = 10007',
+            'UPDATE placement_inventories SET resource_class_id = 10007 WHERE id = 1',
+            'UPDATE placement_allocations SET resource_class_id = 10007',
+        ),
+        'inventories',
+        ('SELECT name FROM placement_resource_classes WHERE id = 10007', ['CUSTOM_LOST_CLASS_10007']),
+    ),
+    'missing trait': _missing(
+        'trait',
+        99999,
+        ('INSERT INTO placement_resource_provider_traits (resource_provider_id, trait_id) VALUES (1, 99999)',),
+        'resource_provider_traits',
+        ('SELECT trait_id FROM placement_resource_provider_traits', []),
+    ),
+    'missing aggregate': _missing(
+        'aggregate',
+        99,
+        ('INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (1, 99)',),
+        'resource_provider_aggregates',
+        ('SELECT aggregate_id FROM placement_resource_provider_aggregates', [501]),
+    ),
+    'missing parent': _missing(
+        'parent_provider',
+        98,
+        ('UPDATE placement_resource_providers SET parent_provider_id = 98 WHERE id = 3',),
+        'resource_providers',
+        ('SELECT parent_provider_id FROM placement_resource_providers ORDER BY id', [None, 1, None]),
+    ),
+    'missing project': _missing(
+        'project',
+        501,
+        ('DELETE FROM placement_projects',),
+        'consumers',
+        ('SELECT external_id FROM placement_projects', ['lost-project-501']),
+    ),
+    'missing user': _missing(
+        'user',
+        501,
+        ('DELETE FROM placement_users',),
+        'consumers',
+        ('SELECT external_id FROM placement_users', ['lost-user-501']),
+    ),
+    'missing type': _missing(
+        'consumer_type',
+        77,
+        ('UPDATE placement_consumers SET consumer_type_id = 77',),
+        'consumers',
+        ('SELECT name FROM placement_consumer_types', ['LOST_TYPE_77']),
+    ),
+    'outdated sequence': Damage(
+        'outdated_class_sequence',
+        ('UPDATE placement_resource_class_sequence SET last = 1',),
+        ({},),
+        'recorded as the largest id of a resource class: 1; in use: ',
+        (
+            'SELECT last - (SELECT MAX(id) FROM placement_resource_classes) FROM placement_resource_class_sequence',
+            [0],
+        ),
+    ),
     'usage too high': Damage(
         'usage_mismatch',
         ('UPDATE placement_inventories SET used = 7 WHERE id = 1',),
@@ -113,6 +216,28 @@ ALL = {
             f"""SELECT external_id FROM placement_projects p
             JOIN placement_consumers c ON c.project_id = p.id WHERE c.uuid = '{LOST_CONSUMER}'""",
             ['00000000-0000-0000-0000-000000000000'],
+        ),
+    ),
+    'consumer that only its allocations record': Damage(
+        'allocation_without_consumer',
+        (
+            "INSERT INTO placement_consumer_types (id, name) VALUES (7, 'INSTANCE')",
+            # The newest copies of the owner win.
+            _ALLOCATION.format(2, HOLDER, 0, 1),
+            'UPDATE placement_inventories SET used = 1 WHERE id = 2',
+            (
+                'UPDATE placement_allocations SET consumer_project_id = 501, consumer_user_id = 501,'
+                ' consumer_type_id = 7 WHERE resource_provider_id = 2'
+            ),
+            'DELETE FROM placement_consumers',
+        ),
+        ({'consumer': HOLDER},),
+        '2 allocations without a record of the consumer; its owner is recorded with them',
+        (
+            """SELECT external_id FROM placement_projects p
+            JOIN placement_consumers c ON c.project_id = p.id AND c.user_id = 501 AND c.consumer_type_id = 7
+            JOIN placement_allocations a ON a.consumer_project_id = p.id""",
+            ['project', 'project'],
         ),
     ),
     'project of an allocation': _wrong_owner('project', 502, 501),

@@ -251,7 +251,7 @@ def consumers(connection: sa.Connection, names: Names, project: str, user: str) 
     if number:
         sentence = (
             f'Create the missing records of {plural(number, "consumer")},'
-            f' with the project {project} and the user {user}.'
+            f' with the project {project} and the user {user} where their allocations record no owner.'
         )
         yield Step(sentence, functools.partial(_insert_consumers, project, user))
 
@@ -267,9 +267,25 @@ def _insert_consumers(project: str, user: str, connection: sa.Connection) -> Non
         if connection.scalar(query) is None:
             connection.execute(table.insert().values(external_id=external_id))
         owners.append(connection.execute(query).scalar_one())
-    unrecorded = ~_recorded(_allocations, _consumers)
-    uuids = connection.scalars(sa.select(_allocations.c.consumer_id).where(unrecorded).distinct()).all()
-    rows = [{'uuid': uuid, 'project_id': owners[0], 'user_id': owners[1], 'generation': 0} for uuid in uuids]
+    copies = _allocations.c
+    allocations = connection.execute(
+        sa.select(copies.consumer_id, tables.projects.c.id, tables.users.c.id, copies.consumer_type_id, copies.id)
+        # If this service wrote them before the database was returned, they have copies of the owner.
+        .outerjoin(tables.projects, tables.projects.c.id == copies.consumer_project_id)
+        .outerjoin(tables.users, tables.users.c.id == copies.consumer_user_id)
+        .where(~_recorded(_allocations, _consumers))
+        .order_by(copies.id)
+    )
+    recorded: dict[str, tuple[Any, ...]] = {}
+    for uuid, project_id, user_id, type_id, _ in allocations:
+        if project_id is None or user_id is None:
+            recorded.setdefault(uuid, (*owners, None))
+        else:
+            recorded[uuid] = project_id, user_id, type_id
+    rows = [
+        {'uuid': uuid, 'project_id': project_id, 'user_id': user_id, 'consumer_type_id': type_id, 'generation': 0}
+        for uuid, (project_id, user_id, type_id) in recorded.items()
+    ]
     connection.execute(_consumers.insert(), rows)
 
 

@@ -69,7 +69,7 @@ def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
             {
                 'subject': finding.subject,
                 'detail': finding.detail,
-                'repairable': finding.repair is not None,
+                'repairable': bool(finding.changes),
                 'needs_action': finding.needs_action,
             }
             for finding in findings[:_FINDINGS]

@@ -1,0 +1,82 @@
+"""The audit: checks that find rows that contradict one another, and the repairs of what they find.
+
+The number of statements of a check does not depend on the number of rows. Each repair is its own transaction, which
+runs the check of one subject again, under locks, and makes the changes that follow. So both are safe while the service
+runs, and a repair changes what its finding announces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from placement import exception
+from placement.db import tables
+from placement.db.api import Database
+from placement.ops.audit import checks, references
+from placement.ops.audit.findings import Check, Finding, RowChange
+
+__all__ = ['CHECKS', 'Finding', 'find', 'find_unchanged_trees', 'repair']
+
+#: All checks, in the order in which an audit runs them and their repairs. A check takes into account what the repairs
+#: before it change, so that an audit that repairs nothing finds the same.
+CHECKS: Mapping[str, Check] = {
+    'outdated_class_sequence': references.outdated_class_sequence,
+    'missing_reference': references.missing_reference,
+    'invalid_tree': checks.invalid_tree,
+    'allocation_without_consumer': checks.allocation_without_consumer,
+    'allocation_owner_mismatch': checks.allocation_owner_mismatch,
+    'consumer_without_allocations': functools.partial(
+        checks.unused,
+        'consumer',
+        'a consumer without allocations',
+        tables.consumers,
+        checks.CONSUMER_IS_USED,
+    ),
+    'allocation_without_inventory': checks.allocation_without_inventory,
+    'usage_mismatch': checks.usage_mismatch,
+    'over_committed': checks.over_committed,
+    'unit_violation': checks.unit_violation,
+    'orphaned_aggregate': functools.partial(
+        checks.unused,
+        'aggregate',
+        'an aggregate without providers',
+        tables.placement_aggregates,
+        checks.AGGREGATE_IS_USED,
+    ),
+}
+
+find_unchanged_trees = checks.find_unchanged_trees
+
+
+def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
+    """Run one check and return its findings.
+
+    :param kind: a key of ``CHECKS``.
+    """
+    with db.reader() as tx:
+        return [dataclasses.replace(finding, kind=kind) for finding in CHECKS[kind](tx, conf)]
+
+
+def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
+    """Repair a finding if it has changes, and replace these by the changes that were made.
+
+    Set ``repaired``, unless concurrent writes made all attempts fail. Data that have become consistent stay unchanged.
+    """
+
+    def repair_in(tx: sa.Connection) -> tuple[RowChange, ...]:
+        changes: list[RowChange] = []
+        for current in CHECKS[finding.kind](tx, conf, finding.key):
+            changes += [change for change in current.changes if change.apply(tx)]
+            current.record(tx)
+        return tuple(changes)
+
+    if finding.changes:
+        with contextlib.suppress(exception.ConcurrentProviderUpdate):
+            finding.changes = db.write(repair_in)
+            finding.repaired = True

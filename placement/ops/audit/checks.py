@@ -1,0 +1,318 @@
+"""The checks of the audit for rows that contradict one another."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import itertools
+import operator
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_utils import timeutils
+
+from placement import capacity, units
+from placement.db import change_log, errors, sql, tables
+from placement.db.api import Database
+from placement.ops.audit.findings import Finding, IdOf, RowChange, deletion
+from placement.ops.provider_roots import find_roots
+
+_allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
+_classes, _providers = tables.resource_classes, tables.resource_providers
+_projects, _users, _members = tables.projects, tables.users, tables.resource_provider_aggregates
+_PROVIDER_NAME = _providers.c.name.label('provider_name')
+
+
+def find_unchanged_trees(db: Database, age: dt.timedelta) -> list[Finding]:
+    """Return the roots of the trees in which nothing has changed for ``age``; trees without allocations come first.
+
+    Claims and writes to a provider or its inventories set ``updated_at`` of the provider. Deleting allocations does
+    not.
+    """
+    trees = _providers.alias('trees')
+    changed_at = sa.func.max(sa.func.coalesce(trees.c.updated_at, trees.c.created_at))
+    members = _providers.alias('members')
+    allocations = (
+        sa.select(sa.func.count())
+        .join_from(_allocations, members, members.c.id == _allocations.c.resource_provider_id)
+        .where(members.c.root_provider_id == _providers.c.id)
+        .scalar_subquery()
+    )
+    query = (
+        sa.select(
+            _providers.c.uuid, _providers.c.name, changed_at.label('changed_at'), allocations.label('allocations')
+        )
+        .join(trees, trees.c.root_provider_id == _providers.c.id)
+        .group_by(_providers.c.id, _providers.c.uuid, _providers.c.name)
+        .having(changed_at < timeutils.utcnow() - age)
+        .order_by('allocations', _providers.c.name)
+    )
+    with db.reader() as tx:
+        return [
+            Finding(
+                {'resource_provider': row.uuid, 'provider_name': row.name},
+                f'nothing has changed in its tree since {units.moment(sql.with_utc(row.changed_at))};'
+                f' {units.plural(row.allocations, "allocation") if row.allocations else "no allocations"}',
+                needs_action=False,
+                kind='unchanged_tree',
+            )
+            for row in tx.execute(query)
+        ]
+
+
+# The checks ----------------------------------------------------------------------------------------------
+
+
+def invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = None, /) -> Iterator[Finding]:
+    columns = _providers.c
+    query = sa.select(columns.id, columns.uuid, columns.name, columns.parent_provider_id, columns.root_provider_id)
+    if key is not None:
+        query = query.where(columns.id.in_(_locked_ancestors(tx, key)))
+    rows = {row.id: row for row in tx.execute(query.order_by(columns.id))}
+    parents: dict[int, int | None] = {id_: row.parent_provider_id for id_, row in rows.items()}
+    uuids = {None: None} | {id_: row.uuid for id_, row in rows.items()}
+    root_of = find_roots(parents)
+    for id_, row in rows.items():
+        root_id = root_of[id_]
+        if root_id == row.root_provider_id or key not in (None, id_):
+            continue
+        subject = {'resource_provider': row.uuid, 'provider_name': row.name}
+        if root_id is None:
+            detail = 'its parents form a loop: set parent_provider_id of one of them to NULL by hand'
+            yield Finding(subject, detail)
+        else:
+            # A root that does not exist was recorded while the database did not check foreign keys.
+            recorded = uuids.get(row.root_provider_id, f'id {row.root_provider_id}, which does not exist')
+            detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
+            old, new = {'root_provider_id': row.root_provider_id}, {'root_provider_id': root_id}
+            change = RowChange(_providers, {'id': id_}, old, new)
+            record = functools.partial(change_log.record_providers, provider_ids=[id_])
+            yield Finding(subject, detail, (change,), id_, record)
+
+
+def allocation_without_consumer(
+    tx: sa.Connection, conf: cfg.ConfigOpts, key: str | None = None, /
+) -> Iterator[Finding]:
+    """Find allocations whose consumer has no record.
+
+    Their newest copies of project, user and type are the owner (``tables``), or, if no allocation has copies, project
+    and user of ``[placement] incomplete_consumer_...``.
+    """
+    texts = conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id
+    incomplete_owner = [
+        sa.select(column.table.c.id).where(column == text).scalar_subquery().label(f'incomplete_{name}_id')
+        for name, column, text in zip(('project', 'user'), _EXTERNAL_IDS, texts, strict=True)
+    ]
+    query = (
+        sa.select(_allocations, _projects.c.id.label('project_id'), _users.c.id.label('user_id'), *incomplete_owner)
+        # Allocations of providers that do not exist are deleted (``references``).
+        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+        .outerjoin(_projects, _projects.c.id == _allocations.c.consumer_project_id)
+        .outerjoin(_users, _users.c.id == _allocations.c.consumer_user_id)
+        .where(_consumers.c.id.is_(None))
+        .order_by(_allocations.c.consumer_id, _allocations.c.id)
+    )
+    if key is not None:
+        query = query.where(_allocations.c.consumer_id == key)
+    for consumer, group in itertools.groupby(tx.execute(query), key=operator.attrgetter('consumer_id')):
+        rows = list(group)
+        owned = [row for row in rows if row.project_id is not None and row.user_id is not None]
+        new_rows: list[RowChange] = []
+        if owned:
+            owner = dict(zip(_OWNER, (getattr(owned[-1], name) for name in tables.CONSUMER_COPIES), strict=True))
+            origin = 'its owner is recorded with them'
+        else:
+            owner = dict.fromkeys(_OWNER)
+            for name, column, text in zip(_OWNER, _EXTERNAL_IDS, texts, strict=False):
+                owner[name] = getattr(rows[0], f'incomplete_{name}')
+                if owner[name] is None:
+                    owner[name] = IdOf(column, text)
+                    new_rows.append(RowChange(column.table, {}, None, {column.name: text}))
+            origin = 'nothing records its owner'
+        new_rows.append(RowChange(_consumers, {}, None, {'uuid': consumer, **owner, 'generation': 0}))
+        detail = f'{units.plural(len(rows), "allocation")} without a record of the consumer; {origin}'
+        copies = [change for row in rows for change in _copies(row, owner.values())]
+        yield Finding({'consumer': consumer}, detail, (*new_rows, *copies), consumer)
+
+
+def allocation_owner_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: str | None = None, /) -> Iterator[Finding]:
+    copies = _allocations.c
+    query = (
+        sa.select(_allocations, *(_consumers.c[name] for name in _OWNER))
+        .join(_consumers, copies.consumer_id == _consumers.c.uuid)
+        .join(_providers, _providers.c.id == copies.resource_provider_id)
+        .where(copies.consumer_project_id.is_not(None))
+        .where(
+            sa.or_(
+                copies.consumer_project_id != _consumers.c.project_id,
+                copies.consumer_user_id.is_distinct_from(_consumers.c.user_id),
+                copies.consumer_type_id.is_distinct_from(_consumers.c.consumer_type_id),
+            )
+        )
+        .order_by(copies.consumer_id, copies.id)
+    )
+    if key is not None:
+        # A claim updates the row of the consumer before it replaces the allocations, so under the lock both belong to
+        # the same claim.
+        tx.execute(sa.select(_consumers.c.id).where(_consumers.c.uuid == key).with_for_update())
+        query = query.where(copies.consumer_id == key)
+    for consumer, group in itertools.groupby(tx.execute(query), key=operator.attrgetter('consumer_id')):
+        rows = list(group)
+        detail = f'{units.plural(len(rows), "allocation")} with another project, user or type than the consumer'
+        changes = [change for row in rows for change in _copies(row, [getattr(row, name) for name in _OWNER])]
+        yield Finding({'consumer': consumer}, detail, tuple(changes), consumer)
+
+
+def allocation_without_inventory(
+    tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /
+) -> Iterator[Finding]:
+    for row in tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
+        detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
+        yield Finding(_subject(row), detail)
+
+
+def usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = None, /) -> Iterator[Finding]:
+    query = _select_inventories(tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
+    if key is not None:
+        # Each transaction that changes allocations of this inventory also updates its row. While the row is locked, no
+        # such transaction can be committed, so the sum of the committed allocations does not change.
+        tx.execute(sa.select(_inventories.c.id).where(_inventories.c.id == key).with_for_update())
+        query = query.where(_inventories.c.id == key)
+    for row in tx.execute(query):
+        detail = f'recorded as used: {row.used}; sum of the allocations: {row.allocated}'
+        change = RowChange(_inventories, {'id': row.id}, {'used': row.used}, {'used': int(row.allocated)})
+        record = functools.partial(change_log.record_usage, provider_ids=[row.resource_provider_id])
+        yield Finding(_subject(row), detail, (change,), row.id, record)
+
+
+def over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
+    inv = _inventories.c
+    limit = capacity.capacity_limit(inv)
+    for row in tx.execute(_select_inventories(limit.label('limit')).where(inv.used > limit, inv.used > 0)):
+        used = units.used_of_capacity(row.name, row.used, max(int(row.limit), 0))
+        detail = f'{used} used: raise the inventory or move consumers to other providers'
+        yield Finding(_subject(row), detail)
+
+
+def unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
+    inv = _inventories.c
+    used = _allocations.c.used
+    violated = sa.not_(capacity.satisfies_unit_constraints(inv, used, used, used))
+    # PostgreSQL fails on a division by 0, and only CASE guarantees the order of evaluation.
+    is_violated = sa.case((inv.step_size < 1, sa.true()), else_=violated)
+    for row in tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
+        rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
+        detail = f'allocation of {row.used} violates {rules}, which changed after the claim'
+        yield Finding(_subject(row), detail, needs_action=False)
+
+
+def unused(
+    noun: str,
+    detail: str,
+    table: sa.Table,
+    is_used: sa.ColumnElement[bool],
+    tx: sa.Connection,
+    _conf: cfg.ConfigOpts,
+    key: int | None = None,
+    /,
+) -> Iterator[Finding]:
+    """Find the rows that nothing refers to.
+
+    :param noun: what a row is.
+    :param is_used: the condition that something refers to a row.
+    """
+    query = sa.select(table).where(~is_used).order_by(table.c.id)
+    if key is not None:
+        # The lock prevents new references: a claim updates the row of the consumer before it inserts allocations.
+        tx.execute(sa.select(table.c.id).where(table.c.id == key).with_for_update())
+        query = query.where(table.c.id == key)
+    for row in tx.execute(query):
+        yield Finding({noun: row.uuid}, detail, (deletion(table, row),), row.id)
+
+
+# Queries and changes of the checks ------------------------------------------------------------------------
+
+
+#: The columns of the owner and the type of a consumer, in the order of ``tables.CONSUMER_COPIES``.
+_OWNER = ('project_id', 'user_id', 'consumer_type_id')
+_EXTERNAL_IDS = (_projects.c.external_id, _users.c.external_id)
+#: For ``unused``. Rows of providers that do not exist are deleted (``references``), so they do not count.
+CONSUMER_IS_USED, AGGREGATE_IS_USED = (
+    sa.exists().where(reference == key, provider == _providers.c.id)
+    for reference, key, provider in (
+        (_allocations.c.consumer_id, _consumers.c.uuid, _allocations.c.resource_provider_id),
+        (_members.c.aggregate_id, tables.placement_aggregates.c.id, _members.c.resource_provider_id),
+    )
+)
+
+
+def _select_inventories(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    return (
+        sa.select(_inventories, _providers.c.uuid, _PROVIDER_NAME, _class_name(_inventories), *columns)
+        .select_from(_inventories)
+        .join(_providers, _providers.c.id == _inventories.c.resource_provider_id)
+        .outerjoin(_classes, _classes.c.id == _inventories.c.resource_class_id)
+        .order_by(_inventories.c.id)
+    )
+
+
+def _select_allocations(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select the allocations, each with its inventory if there is one."""
+    return (
+        sa.select(_allocations, _providers.c.uuid, _PROVIDER_NAME, _class_name(_allocations), *columns)
+        .select_from(_allocations)
+        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
+        .outerjoin(_inventories, tables.ALLOCATION_OF_INVENTORY)
+        .order_by(_allocations.c.id)
+    )
+
+
+def _class_name(table: sa.Table) -> sa.ColumnElement[str]:
+    """Return the name of the class of an inventory or an allocation; its number if the class does not exist."""
+    number = sa.literal('number ', sa.String) + sa.cast(table.c.resource_class_id, sa.String(11))
+    return sa.func.coalesce(_classes.c.name, number).label('name')
+
+
+def _subject(row: Any) -> dict[str, Any]:
+    """Return the ``subject`` for the row of an inventory or an allocation."""
+    about = {'resource_provider': row.uuid, 'provider_name': row.provider_name, 'resource_class': row.name}
+    return about | ({'consumer': row.consumer_id} if hasattr(row, 'consumer_id') else {})
+
+
+def _copies(row: Any, owner: Iterable[Any]) -> Iterator[RowChange]:
+    """Yield the change of the copies of an allocation that differ from the columns of its consumer, if any.
+
+    :param row: has the columns of the allocation.
+    :param owner: the columns of the consumer in the order of ``tables.CONSUMER_COPIES``.
+    """
+    new = {
+        copy: value for copy, value in zip(tables.CONSUMER_COPIES, owner, strict=True) if value != getattr(row, copy)
+    }
+    if new:
+        yield RowChange(_allocations, {'id': row.id}, {copy: getattr(row, copy) for copy in new}, new)
+
+
+def _locked_ancestors(tx: sa.Connection, provider_id: int) -> list[int]:
+    """Lock a provider and its ancestors, and return their ids. Parents may form a loop.
+
+    :raises RetryTransaction: a parent changed before the lock.
+    """
+    start = sa.select(_providers.c.id, _providers.c.parent_provider_id).where(_providers.c.id == provider_id)
+    above = start.cte('above', recursive=True)
+    # UNION instead of UNION ALL, so that the query ends if the parents form a loop.
+    above = above.union(
+        sa.select(_providers.c.id, _providers.c.parent_provider_id).join(
+            above, _providers.c.id == above.c.parent_provider_id
+        )
+    )
+    parents = {row.id: row.parent_provider_id for row in tx.execute(sa.select(above))}
+    # While the rows are locked, no other transaction can change their parents.
+    locked = sa.select(_providers.c.id).where(_providers.c.id.in_(parents)).order_by(_providers.c.id)
+    tx.execute(locked.with_for_update())
+    if parents != {row.id: row.parent_provider_id for row in tx.execute(sa.select(above))}:
+        raise errors.RetryTransaction
+    return list(parents)

@@ -1,0 +1,125 @@
+"""What a check of the audit returns: findings, and the changes of rows that repair them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import exception as db_exc
+
+from placement.db import errors
+
+
+@dataclasses.dataclass(frozen=True)
+class IdOf:
+    """The id of a row that an earlier change of the same finding may insert."""
+
+    #: The unique column by which the row is found.
+    column: sa.Column[str]
+    #: Its value.
+    text: str
+
+    def __str__(self) -> str:
+        return f'the id of {self.text}'
+
+
+@dataclasses.dataclass(frozen=True)
+class RowChange:
+    """The change of one row."""
+
+    table: sa.Table
+    #: The primary key by column name; empty for a new row that gets its id from the database.
+    key: Mapping[str, Any]
+    #: The values before by column name: of the columns that change, or of all columns of a row to delete. None for a
+    #: new row.
+    old: Mapping[str, Any] | None
+    #: The values after; None if the row is deleted.
+    new: Mapping[str, Any] | None
+
+    def __str__(self) -> str:
+        key = ', '.join(f'{name} {value}' for name, value in self.key.items())
+        row = f'{self.table.name} {key}'.strip()
+        if self.old is None or self.new is None:
+            values = ', '.join(f'{name} {value}' for name, value in (self.old or self.new or {}).items())
+            return f'{row}: {"insert" if self.old is None else "delete"} {values}'
+        changes = (f'{name} {old} becomes {self.new[name]}' for name, old in self.old.items())
+        return f'{row}: {", ".join(changes)}'
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the change for a JSON document."""
+        new = self.new and {name: value if isinstance(value, int) else str(value) for name, value in self.new.items()}
+        return {'table': self.table.name, 'key': self.key, 'old': self.old, 'new': new}
+
+    def apply(self, tx: sa.Connection) -> bool:
+        """Make the change, unless the row to change is gone. Return whether a row was changed.
+
+        :raises RetryTransaction: another transaction inserted the new row at the same time.
+        """
+        condition = [self.table.c[name] == value for name, value in self.key.items()]
+        if self.new is None:
+            return bool(tx.execute(self.table.delete().where(*condition)).rowcount)
+        values = {
+            name: tx.scalar(sa.select(value.column.table.c.id).where(value.column == value.text))
+            if isinstance(value, IdOf)
+            else value
+            for name, value in self.new.items()
+        }
+        if self.old is not None:
+            # The times of rows are those of the writes of clients.
+            times = {name: self.table.c[name] for name in ('updated_at',) if name in self.table.c}
+            return bool(tx.execute(self.table.update().where(*condition).values(times | values)).rowcount)
+        try:
+            tx.execute(self.table.insert().values({**self.key, **values}))
+        except db_exc.DBDuplicateEntry as error:
+            raise errors.RetryTransaction from error
+        return True
+
+
+def _nothing(_tx: sa.Connection) -> None:
+    pass
+
+
+@dataclasses.dataclass
+class Finding:
+    """One inconsistency."""
+
+    #: Kinds of objects with the uuid or name of each; a provider has both.
+    subject: Mapping[str, Any]
+    #: What is wrong.
+    detail: str
+    #: The changes that repair it, in their order; none if an operator has to decide. After the repair, those made.
+    changes: tuple[RowChange, ...] = ()
+    #: With this argument the check finds only this inconsistency.
+    key: Any = None
+    #: Records the changes in the change log.
+    record: Callable[[sa.Connection], None] = _nothing
+    repaired: bool = False
+    #: False if the finding is for information only.
+    needs_action: bool = True
+    #: The key of the check in ``audit.CHECKS``, or ``unchanged_tree``.
+    kind: str = ''
+
+
+class Check(Protocol):
+    """A check of the whole database, or of one subject before its repair."""
+
+    def __call__(self, tx: sa.Connection, conf: cfg.ConfigOpts, key: Any = None, /) -> Iterator[Finding]:
+        """Yield the inconsistencies.
+
+        :param key: the ``key`` of a finding: check only its subject, and lock it until the end of the transaction; None
+            to check everything without locks.
+        """
+
+
+def deletion(table: sa.Table, row: Any) -> RowChange:
+    """Return the change that deletes a row.
+
+    :param row: has the columns of the table.
+    """
+    times = ('created_at', 'updated_at')
+    values = {column.name: getattr(row, column.name) for column in table.columns if column.name not in times}
+    key = {column.name: values.pop(column.name) for column in table.primary_key}
+    return RowChange(table, key, values, None)
