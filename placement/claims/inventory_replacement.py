@@ -26,7 +26,6 @@ _LOCK: sa.Select[Any] = (
     .where(_inventories.c.resource_provider_id.in_(sa.bindparam('providers', expanding=True)))
     .order_by(_inventories.c.resource_provider_id, _inventories.c.resource_class_id)
     .with_hint(_inventories, _INDEX, 'mysql')
-    .with_hint(_inventories, _INDEX, 'mariadb')
     .with_for_update(key_share=True)
 )
 

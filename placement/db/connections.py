@@ -66,7 +66,7 @@ class _Backend(NamedTuple):
 
 
 _POSTGRESQL = _Backend(('postgresql+psycopg',), 'psycopg[binary]')
-_MYSQL = _Backend(('mysql+pymysql', 'mysql+mysqldb', 'mariadb+pymysql', 'mariadb+mysqldb'), 'PyMySQL')
+_MYSQL = _Backend(('mysql+pymysql', 'mysql+mysqldb'), 'PyMySQL')
 #: The key is the part of the URL before the plus sign. Some programs accept "postgres"; our error says what to write.
 _BACKENDS = {
     'postgresql': _POSTGRESQL,
@@ -74,6 +74,14 @@ _BACKENDS = {
     'mysql': _MYSQL,
     'mariadb': _MYSQL,
     'sqlite': _Backend(('sqlite', 'sqlite+pysqlite'), ''),
+}
+#: Drivers of a URL that are replaced. The release of SQLAlchemy determines which driver "postgresql" means. With
+#: "mariadb", oslo.db would not translate the errors of the driver; SQLAlchemy makes the same statements with "mysql".
+_SYNONYMS = {
+    'postgresql': 'postgresql+psycopg',
+    'mariadb': 'mysql+mysqldb',
+    'mariadb+mysqldb': 'mysql+mysqldb',
+    'mariadb+pymysql': 'mysql+pymysql',
 }
 #: CLIENT_MULTI_STATEMENTS in MySQL's protocol: the connection may send several statements in one text.
 _MULTI_STATEMENTS = 1 << 16
@@ -123,8 +131,7 @@ def _parsed(text: str | None) -> sa.URL:
         ) from error
     except sa_exc.ArgumentError as error:
         raise _unusable(error) from error
-    # The release of SQLAlchemy determines which driver "postgresql" means.
-    return url.set(drivername='postgresql+psycopg') if url.drivername == 'postgresql' else url
+    return url.set(drivername=_SYNONYMS.get(url.drivername, url.drivername))
 
 
 def _reject_unsafe(url: sa.URL) -> None:
@@ -138,7 +145,7 @@ def _reject_unsafe(url: sa.URL) -> None:
     name, charset, safe = 'charset', 'utf8mb4', {'utf8mb4', 'utf8', 'utf8mb3'}
     if url.get_backend_name() == 'postgresql':
         name, charset, safe = 'client_encoding', 'utf8', {'utf8', 'utf-8'}
-    elif url.get_backend_name() not in ('mysql', 'mariadb'):
+    elif url.get_backend_name() != 'mysql':
         return
     for parameter in _OWN_PARAMETERS if name == 'charset' else ():
         if parameter in url.query:

@@ -35,12 +35,12 @@ _QUERIES = {
         " ('client backend', '') AND pid <> pg_backend_pid()"
         " AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
     ),
+    'mysql': (
+        "SELECT user AS account, host AS address, '' AS program, user = substring_index(user(), '@', 1) AS own"
+        ' FROM information_schema.processlist WHERE db = database() AND id <> connection_id()'
+        " AND coalesce(state, '') <> 'User lock'"
+    ),
 }
-_QUERIES['mysql'] = _QUERIES['mariadb'] = (
-    "SELECT user AS account, host AS address, '' AS program, user = substring_index(user(), '@', 1) AS own"
-    ' FROM information_schema.processlist WHERE db = database() AND id <> connection_id()'
-    " AND coalesce(state, '') <> 'User lock'"
-)
 
 
 def find_problem(db: Database) -> str | None:

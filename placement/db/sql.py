@@ -61,7 +61,6 @@ def _plain(type_: Text, _compiler: TypeCompiler, **_kw: Any) -> str:
 
 
 @compiles(Text, 'mysql')
-@compiles(Text, 'mariadb')
 def _mysql(type_: Text, compiler: TypeCompiler, **_kw: Any) -> str:
     # MariaDB and MySQL 8 have different names for the collation that compares all bytes, including trailing blanks.
     collation = 'utf8mb4_nopad_bin' if getattr(compiler.dialect, 'is_mariadb', False) else 'utf8mb4_0900_bin'
@@ -74,7 +73,6 @@ UTC_NOW = {
     'sqlite': 'CURRENT_TIMESTAMP',
     'postgresql': "timezone('utc', now())",
     'mysql': '(utc_timestamp())',
-    'mariadb': '(utc_timestamp())',
 }
 
 
@@ -212,7 +210,6 @@ SHARED_LOCKS = {
     'sqlite': '',
     'postgresql': ' FOR KEY SHARE',
     'mysql': ' LOCK IN SHARE MODE',
-    'mariadb': ' LOCK IN SHARE MODE',
 }
 
 
@@ -269,7 +266,7 @@ def joined(dialect: sa.Dialect, columns: Sequence[str]) -> str:
 
 def is_mysql(dialect: sa.Dialect) -> bool:
     """Return whether the database is MySQL or MariaDB."""
-    return dialect.name in ('mysql', 'mariadb')
+    return dialect.name == 'mysql'
 
 
 def new_id(inserted: sa.CursorResult[Any]) -> int:

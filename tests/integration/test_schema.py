@@ -108,6 +108,15 @@ def test_a_row_that_ends_too_early_is_read_again(engine: sa.Engine) -> None:
     assert migration.recorded_revision(engine) == migration.head()
 
 
+@databases.ON_MARIADB
+def test_mariadb_in_the_url_creates_the_same_schema_and_translates_errors(engine: sa.Engine) -> None:
+    with applications.application(engine.url.set(drivername='mariadb+pymysql')) as app:
+        body = {'name': 'host', 'uuid': corruption.ROOT}
+        statuses = [send_request(app, 'POST', '/resource_providers', body).status_int for _ in range(2)]
+    assert statuses == [200, 409]
+    assert differences(engine) == []
+
+
 @databases.EVERYWHERE
 def test_the_schema_of_the_first_release_is_upgraded(engine: sa.Engine) -> None:
     """Owners are copied to allocations, also after an interruption. Usages count allocations without copies."""

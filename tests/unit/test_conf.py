@@ -287,6 +287,14 @@ def test_url_forms_of_other_services_are_rejected_with_the_right_form(connection
     assert connection.partition('//')[0] in str(caught.value)
 
 
+@pytest.mark.parametrize('driver', ['pymysql', 'mysqldb'])
+def test_mariadb_in_a_url_means_the_same_as_mysql(driver: str) -> None:
+    """oslo.db translates the errors of a driver only if the URL says mysql."""
+    parsed = connections._parsed(f'mariadb+{driver}://u:p%40@h/d?ssl_ca=a')
+    assert parsed == sa.make_url(f'mysql+{driver}://u:p%40@h/d?ssl_ca=a')
+    assert connections._parsed('mariadb://u@h/d').drivername == 'mysql+mysqldb'
+
+
 class Counter(sa.CreateEnginePlugin):
     """Stands for the plugin with which devstack counts statements."""
 
