@@ -55,6 +55,15 @@ class ForeignSchema(WrongSchema):
     )
 
 
+class WrongEncoding(WrongSchema):
+    """A database of PostgreSQL that cannot store every character of a name."""
+
+    template = (
+        'The encoding of the database {database} is {encoding}, not UTF8. Create another database:'
+        " CREATE DATABASE {database}_utf8 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    )
+
+
 class SchemaLocked(exception.PlacementError):
     template = 'Another process has been changing the schema for {seconds} seconds. Retry when it is done.'
 
@@ -69,6 +78,7 @@ def sync(engine: sa.Engine) -> None:
 
     :raises ForeignSchema: there are tables but no revision of ours.
     :raises UnknownRevision: the schema belongs to a later release.
+    :raises WrongEncoding: on PostgreSQL, the encoding of the database is not UTF8.
     :raises SchemaLocked: another process has been changing the schema for two minutes.
     """
 
@@ -83,6 +93,7 @@ def sync(engine: sa.Engine) -> None:
 
 def _sync(engine: sa.Engine) -> None:
     with locked(engine) as connection:
+        check_encoding(connection)
         present = _settle_revision(connection)
         if present == head():
             return
@@ -125,11 +136,13 @@ def recorded_revision(engine: sa.Engine) -> str | None:
 def check_revision(engine: sa.Engine) -> None:
     """Make sure that the schema is at the revision of this code.
 
+    :raises WrongEncoding: on PostgreSQL, the encoding of the database is not UTF8.
     :raises ForeignSchema: the tables belong to another Placement service.
     :raises MissingSchema: there are no tables.
     :raises WrongSchema: the database has another revision.
     """
     with engine.connect() as connection:
+        check_encoding(connection)
         present = recorded_revision_on(connection)
         if present is None:
             _reject_foreign_tables(connection)
@@ -154,6 +167,17 @@ def foreign_tables(engine: sa.Engine) -> list[str]:
     """Return the names of the tables in the database that belong to another Placement service."""
     with engine.connect() as connection:
         return sorted(tables.FOREIGN & set(sa.inspect(connection).get_table_names()))
+
+
+def check_encoding(connection: sa.Connection) -> None:
+    """Make sure that the database can store every character. Tables of MySQL have their own character set.
+
+    :raises WrongEncoding: on PostgreSQL, the encoding of the database is not UTF8.
+    """
+    if connection.dialect.name == 'postgresql':
+        encoding = connection.scalar(sa.select(sa.func.current_setting('server_encoding')))
+        if encoding != 'UTF8':
+            raise WrongEncoding(database=connection.engine.url.database, encoding=encoding)
 
 
 def head() -> str:

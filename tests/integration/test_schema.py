@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +17,11 @@ import sqlalchemy as sa
 from alembic import autogenerate
 from alembic.migration import MigrationContext
 
+from placement.cmd import manage, status
 from placement.db import migration, sql, tables
 from tests.support import applications, corruption, databases
 from tests.support.event_hooks import listening
+from tests.support.fixtures import PointCommandsAt
 from tests.support.http_client import send_request
 
 FIRST = pathlib.Path(__file__).parent / 'schema_001'
@@ -115,6 +118,33 @@ def test_mariadb_in_the_url_creates_the_same_schema_and_translates_errors(engine
         statuses = [send_request(app, 'POST', '/resource_providers', body).status_int for _ in range(2)]
     assert statuses == [200, 409]
     assert differences(engine) == []
+
+
+@pytest.mark.postgresql
+def test_an_encoding_that_lacks_characters_is_refused(
+    point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message has the statement that creates a right database."""
+    options = "ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    with databases.fresh(databases.server_url('postgresql'), options) as url:
+        point_commands_at(url)
+        for command in (['db', 'sync'], ['db', 'adopt'], ['audit']):
+            assert manage.main(command) == manage.FAILED
+            (line,) = capsys.readouterr().err.splitlines()
+            assert line.startswith(
+                f'placement-manage: The encoding of the database {url.database} is LATIN1, not UTF8.'
+            )
+        assert status.main(['upgrade', 'check', '--json']) == status.FAILED
+        checks = {check['check']: check for check in json.loads(capsys.readouterr().out)['checks']}
+        assert (checks['Schema']['result'], checks['Schema']['details']) == (2, line.partition(': ')[2])
+        statement = line[line.index('CREATE DATABASE ') :]
+        databases.execute(url, statement)
+        right = url.set(database=f'{url.database}_utf8')
+        try:
+            point_commands_at(right)
+            assert manage.main(['db', 'sync']) == 0
+        finally:
+            databases.execute(url, f'DROP DATABASE {right.database} WITH (FORCE)')
 
 
 @databases.EVERYWHERE

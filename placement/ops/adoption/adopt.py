@@ -83,6 +83,7 @@ def adopt_database(
 
 
 def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
+    migration.check_encoding(connection)
     revision = migration.recorded_revision_on(connection)
     if revision is not None:
         raise AdoptedAlready(revision=revision)
