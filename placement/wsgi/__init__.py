@@ -5,23 +5,33 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+from wsgiref.types import WSGIApplication
 
 from oslo_log import log
+from webob import exc
 
 from placement import conf as configuration
 from placement import deploy, exception
+from placement.web import context, errors, request_log
 
 LOG = log.getLogger(__name__)
 
 
-def init_application() -> deploy.Application:
+def init_application() -> deploy.Application | WSGIApplication:
     """Load the configuration from the default places, set up logging, and build the application of this process.
+
+    uWSGI would start processes without an application again and again, and clients would get no response. There the
+    application responds with 500, if the configuration is invalid.
 
     :raises SystemExit: the application cannot be built. One line on standard error has the reason.
     """
+    has_log = False
     try:
         conf = configuration.load()
         configuration.set_up_log(conf)
+        has_log = True
         if conflict := configuration.package_conflict():
             LOG.warning(conflict)
         if (conf.metrics.bind or conf.metrics.page) and 'PROMETHEUS_MULTIPROC_DIR' not in os.environ:
@@ -33,9 +43,24 @@ def init_application() -> deploy.Application:
         LOG.info('%s, ready', configuration.describe(conf))
         return application
     except exception.PlacementError as error:
-        sys.exit(f'placement: {error.for_operators}')
+        line = f'placement: {error.for_operators}'
+        # The database may become available, so another start makes sense then.
+        if 'uwsgi' not in sys.modules or not isinstance(error, exception.ConfigurationInvalid):
+            sys.exit(line)
+    if has_log:
+        LOG.error(line)
+    else:
+        sys.stderr.write(f'{line}\n')
+    return context.with_request_id(request_log.RequestLog(_respond_500))
+
+
+def _respond_500(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Respond that the service could not be started."""
+    reason = 'The service cannot start with its configuration. The log of its start has the reason.'
+    return errors.respond(exc.HTTPInternalServerError(reason), environ, start_response)
 
 
 application = init_application()
-# This frees the slots of the change log for other processes.
-atexit.register(application.db.dispose)
+if isinstance(application, deploy.Application):
+    # This frees the slots of the change log for other processes.
+    atexit.register(application.db.dispose)

@@ -284,3 +284,29 @@ def test_wsgi_that_cannot_start_reports_it_in_one_line() -> None:
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
     assert line.startswith('placement: [placement_database] connection is not set')
+
+
+@pytest.mark.parametrize('has_log', [False, True])
+def test_wsgi_that_cannot_start_under_uwsgi_responds_with_500(tmp_path: pathlib.Path, has_log: bool) -> None:
+    """uWSGI's module exists only in its processes. test_deployment_tools.py has the real one."""
+    (tmp_path / 'uwsgi.py').touch()
+    option = 'connection = nonsense' if has_log else 'max_pool_size = many'
+    (tmp_path / 'placement.conf').write_text(f'[placement_database]\n{option}\n[DEFAULT]\nlog_file = {tmp_path}/log\n')
+    ended = _import_wsgi(
+        f'import sys; sys.path.append({str(tmp_path)!r}); import uwsgi, placement.wsgi.api, webob\n'
+        'for path in ("/", "/healthcheck", "/resource_providers"):\n'
+        '    response = webob.Request.blank(path).get_response(placement.wsgi.api.application)\n'
+        '    (error,) = response.json["errors"]\n'
+        '    assert error["request_id"] == response.headers["x-openstack-request-id"], response\n'
+        '    print(response.status_code, error["detail"].splitlines()[-1])\n',
+        OS_PLACEMENT_CONFIG_DIR=str(tmp_path),
+    )
+    assert (
+        ended.stdout.splitlines()
+        == ['500  The service cannot start with its configuration. The log of its start has the reason.'] * 3
+    )
+    reports = (tmp_path / 'log').read_text() if has_log else ended.stderr
+    problem = 'connection cannot be used' if has_log else f'max_pool_size in {tmp_path}/placement.conf'
+    assert reports.count(f'placement: [placement_database] {problem}') == 1
+    assert reports.count('\n') == (4 if has_log else 1)
+    assert ended.stderr == '' if has_log else reports
