@@ -72,6 +72,7 @@ _CORS_DEFAULTS: dict[str, Any] = {
 _REFERENCE = re.compile(r'\$\{?([_a-z][._a-z0-9]*)')
 
 _RETRIES = 'a request does not wait for an unavailable database: it gets 503, and the next request connects again'
+_STRATEGY = 'as with breadth-first, each host that has candidates provides one before any provides a second'
 _NO_PART = 'nothing here depends on it'
 _TOKENS = 'only validated tokens are cached outside of the processes: [keystone_authtoken] memcached_servers'
 #: Advice on common options of other services of this API, and on options that former releases had.
@@ -88,6 +89,7 @@ COUNTERPARTS = {
     ('placement_database', 'db_inc_retry_interval'): _RETRIES,
     ('placement_database', 'db_max_retry_interval'): _RETRIES,
     ('placement_database', 'mysql_sql_mode'): 'sessions always use TRADITIONAL',
+    ('placement_database', 'mysql_enable_ndb'): 'tables always use InnoDB',
     ('placement_database', 'connection_debug'): 'use [DEFAULT] default_log_levels = sqlalchemy.engine=INFO',
     ('placement_database', 'connection_trace'): _NO_PART,
     ('placement_database', 'sqlite_synchronous'): _NO_PART,
@@ -95,7 +97,13 @@ COUNTERPARTS = {
     ('placement_database', 'backend'): _NO_PART,
     ('placement_database', 'sqlite_busy_timeout'): 'use connection = sqlite:////file?timeout=SECONDS',
     ('placement', 'allocation_conflict_retry_count'): 'use [placement_database] max_transaction_retries',
-    ('placement', 'allocation_candidates_generation_strategy'): 'use [placement] randomize_allocation_candidates',
+    ('placement', 'allocation_candidates_generation_strategy'): _STRATEGY,
+    ('workarounds', 'optimize_for_wide_provider_trees'): _STRATEGY,
+    ('DEFAULT', 'log_options'): 'values of options are not logged',
+    ('DEFAULT', 'verbose'): 'the log has lines of level INFO, and with [DEFAULT] debug all lines',
+    ('DEFAULT', 'tempdir'): _NO_PART,
+    ('DEFAULT', 'bindir'): _NO_PART,
+    ('oslo_middleware', 'max_request_body_size'): 'use [api] max_request_body_size',
     ('metrics', 'inventory_refresh_interval'): 'a scrape reads inventories again after 60 seconds',
     ('server', 'socket_mode'): 'the mode is 0660; for another one, let a socket unit of systemd listen (SocketMode)',
     ('api', 'use_forwarded_for'): 'use [oslo_middleware] enable_proxy_headers_parsing',
@@ -196,7 +204,8 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
             names.setdefault(former.group or group, set()).add(_plain(former.name or option.name))
 
     def line(place: str, group: str, name: str) -> str:
-        similar = difflib.get_close_matches(name, sorted(names.get(group, ())), 1)
+        # A name that is less similar is rather an option of another service than a typing error.
+        similar = difflib.get_close_matches(name, sorted(names.get(group, ())), 1, 0.8)
         advice = COUNTERPARTS.get((group, name)) or ''.join(f'did you mean {option}?' for option in similar)
         return f'{place}: {advice}' if advice else place
 

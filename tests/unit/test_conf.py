@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 import sqlalchemy as sa
+from oslo_config import cfg
 
 from placement import conf as configuration
 from placement import exception
@@ -229,7 +230,7 @@ def test_unknown_options_are_reported_with_their_source(
     directory.mkdir()
     file.write_text(
         '[DEFAULT]\ndebug = false\nlog-dir = /tmp\nlogfile = x\ntempdir = /tmp\n'
-        '[placement_database]\nconnection = sqlite://\nslave_connection = sqlite://\nmax_retris = 3\n'
+        '[placement_database]\nconnection = sqlite://\nslave_connection = sqlite://\nmax_trans_retries = 3\n'
         '[keystone_authtoken]\nauth_section = credentials\nusername = placement\n'
         '[cors]\nallowed_origin = *\n[oslo_policy]\npolicy_file = x\n[oslo_middleware]\n'
         'enable_proxy_headers_parsing = true\n'
@@ -242,11 +243,48 @@ def test_unknown_options_are_reported_with_their_source(
     monkeypatch.setenv('OS_OTHER__THING', 'x')
     conf = configuration.load(['--config-file', str(file), '--config-dir', str(directory)])
     assert configuration.ignored(conf) == [
-        f'[DEFAULT] tempdir in {file}',
+        f'[DEFAULT] tempdir in {file}: nothing here depends on it',
         f'[placement_database] slave_connection in {file}: ' + COUNTERPARTS['placement_database', 'slave_connection'],
-        f'[placement_database] max_retris in {file}: did you mean max_transaction_retries?',
+        f'[placement_database] max_trans_retries in {file}: did you mean max_transaction_retries?',
         f'[profiler] enabled in {directory}/more.conf',
         'the variable OS_PLACEMENT_DATABASE__BACKEND: nothing here depends on it',
+    ]
+
+
+#: What deployment tools write into the file of the service, by group.
+OF_TOOLS = {
+    'DEFAULT': 'debug log_file log_dir log_config_append log_options log_rotation_type max_logfile_count'
+    ' max_logfile_size_mb state_path pybasedir auth_strategy use_journal use_syslog syslog_log_facility verbose'
+    ' logging_context_format_string logging_exception_prefix logging_debug_format_suffix fatal_deprecations',
+    'api': 'auth_strategy',
+    'cache': 'backend enabled memcache_servers',
+    'cors': 'allowed_origin allow_credentials expose_headers max_age allow_methods allow_headers',
+    'oslo_concurrency': 'lock_path',
+    'oslo_middleware': 'enable_proxy_headers_parsing max_request_body_size',
+    'oslo_policy': 'enforce_scope enforce_new_defaults policy_file policy_default_rule policy_dirs',
+    'placement': 'randomize_allocation_candidates allocation_conflict_retry_count max_allocation_candidates'
+    ' allocation_candidates_generation_strategy incomplete_consumer_project_id incomplete_consumer_user_id policy_file',
+    'placement_database': 'connection connection_parameters slave_connection mysql_sql_mode mysql_wsrep_sync_wait'
+    ' mysql_enable_ndb sqlite_synchronous connection_recycle_time max_pool_size max_overflow pool_timeout max_retries'
+    ' retry_interval connection_debug connection_trace use_db_reconnect db_retry_interval db_inc_retry_interval'
+    ' db_max_retry_interval db_max_retries synchronous_reader sqlite_busy_timeout backend sync_on_startup',
+    'workarounds': 'optimize_for_wide_provider_trees',
+}
+
+
+def test_options_that_tools_write_are_read_or_reported_with_advice(file: pathlib.Path) -> None:
+    """None is reported with the name of an option that is only similar."""
+    options = {
+        (former.group or str(group or 'DEFAULT'), (former.name or option.name).replace('-', '_'))
+        for group, members in configuration.list_opts()
+        for option in members
+        for former in (cfg.DeprecatedOpt(option.name), *option.deprecated_opts)
+    }
+    settings = [(group, name) for group, names in OF_TOOLS.items() for name in names.split()]
+    unread = [setting for setting in settings if setting not in options]
+    file.write_text(''.join(f'[{group}]\n{name} = 1\n' for group, name in unread))
+    assert configuration.ignored(configuration.load()) == [
+        f'[{group}] {name} in {file}: {COUNTERPARTS[group, name]}' for group, name in unread
     ]
 
 
