@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -106,6 +107,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (selected if not needs or needs & requested else deselected).append(item)
     config.hook.pytest_deselected(items=deselected)
     items[:] = selected
+
+
+@pytest.fixture(scope='session', autouse=True)
+def _nothing_of_this_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Run all tests in an empty directory, with an empty home and without a configuration of the machine.
+
+    Commands read the database of ``placement-api --dev`` in the working directory, and clients files there and in the
+    home. What was installed or cached stays in its place, because that costs minutes.
+    """
+    home = pathlib.Path.home()
+    empty = tmp_path_factory.mktemp('empty')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('XDG_CACHE_HOME', os.environ.get('XDG_CACHE_HOME') or str(home / '.cache'))
+        patch.setenv('GIT_CONFIG_GLOBAL', os.environ.get('GIT_CONFIG_GLOBAL') or str(home / '.gitconfig'))
+        for name in ('directory', 'home', 'configuration'):
+            (empty / name).mkdir()
+        patch.setenv('HOME', str(empty / 'home'))
+        patch.setenv('OS_PLACEMENT_CONFIG_DIR', str(empty / 'configuration'))
+        patch.chdir(empty / 'directory')
+        yield
 
 
 @pytest.fixture(scope='session', autouse=True)

@@ -15,5 +15,5 @@ def constraint(requirement: str) -> str:
 
 
 if __name__ == '__main__':
-    for requirement in importlib.metadata.requires('placement') or ():
+    for requirement in importlib.metadata.requires('placement-server') or ():
         print(constraint(requirement))

@@ -66,9 +66,12 @@ class ProviderCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._state = dataclasses.replace(state, refresh=0) if state else None
-        #: The number of refreshes that began, and the error of the last one if it failed.
+        #: The number of refreshes that began.
         self._refreshes = 0
+        #: The error of the last refresh if it failed, as long as threads wait for it.
         self._failure: Exception | None = None
+        #: The threads that refresh the cache or wait for it.
+        self._waiting: set[int] = set()
         self._older_since: float | None = None
         self._checked_at = -math.inf
 
@@ -134,19 +137,27 @@ class ProviderCache:
         :param refreshes: the number of refreshes that had begun when the call began.
         :param sums: the sums that the check read.
         """
-        with self._lock:
-            state = self._state
-            if state is not None and (state.refresh > refreshes or state.log_position.total == sums):
-                return state.snapshot
-            if self._failure is not None and self._refreshes > refreshes:
-                raise self._failure
-            self._refreshes += 1
-            self._failure = None
-            try:
-                return self._read(state)
-            except Exception as error:
-                self._failure = error
-                raise
+        thread = threading.get_ident()
+        self._waiting.add(thread)
+        try:
+            with self._lock:
+                state = self._state
+                if state is not None and (state.refresh > refreshes or state.log_position.total == sums):
+                    return state.snapshot
+                if self._failure is not None and self._refreshes > refreshes:
+                    raise self._failure
+                self._refreshes += 1
+                self._failure = None
+                try:
+                    return self._read(state)
+                except Exception as error:
+                    self._failure = error
+                    raise
+        finally:
+            self._waiting.discard(thread)
+            # The traceback of the error has frames, which have all that the failed refresh has read.
+            if not self._waiting:
+                self._failure = None
 
     def _read(self, state: CacheState | None) -> Snapshot:
         """Refresh the cache from ``state``, or load it."""

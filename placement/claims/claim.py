@@ -52,6 +52,7 @@ reshape          0 to 8. Step 4 and 5a are one batch; after 5b a second one has 
     inventory. If step 1 read such rows, an UPDATE subtracts their amounts from inventories that were inserted since
     (``db.inventory_rows``). A reshape then deletes the removed inventories, if they no longer have usage.
 8.  Increment a slot of the change log that no other transaction uses, and INSERT the entries (``db.change_log``).
+    ``Database.write`` appends these statements to the last batch, and sends it.
 
 The row counts of a ``StatementBatch`` are checked in the order of its statements, before COMMIT. The first wrong row
 count decides; ``db.batch`` says why this does not depend on the database.
@@ -79,11 +80,11 @@ Retries
 * another process takes the slot of step 8 first, or also uses it (``ChangeLogSlots.lease``, ``change_log.Slot.taken``);
 * the database reports a conflict, also at COMMIT: deadlock, lock timeout, serialization failure, a failed certification
   on Galera (``errors.is_conflict``);
-* COMMIT failed, and the change log shows that nothing was committed (``ChangeLogSlots.resolve_in_doubt``).
+* COMMIT failed, and the change log shows that nothing was committed (``ChangeLogSlots.settle``).
 
 If the connection is already closed at the first statement, or the database is read-only, the transaction starts again
-once on a new connection; this is not counted. Nothing else is retried: neither a wrong generation of a consumer nor a
-connection that breaks later.
+once on a new connection; this is not counted (``RetryPolicy``). Nothing else is retried: neither a wrong generation of
+a consumer nor a connection that breaks later.
 """
 
 from __future__ import annotations
@@ -92,7 +93,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.claims import consumers, diagnosis, inventory_replacement, usage
@@ -176,33 +176,30 @@ def _write(
     def rejection() -> RollbackAndDiagnose:
         return RollbackAndDiagnose(lambda after: diagnosis.diagnose(after, plan))
 
-    batch, present = StatementBatch(tx), dict[usage.InventoryKey, sa.Row[Any]]()
-    try:
-        # 4. Consumers.
-        consumers.add_statements(batch, desired, plan.current.consumers)
-        # 5. Generations of providers.
-        if reshaped:
-            inventory_replacement.add_increments(batch, plan)
-            batch.execute()
-            present = inventory_replacement.lock_inventories(tx, plan)
-            inventory_replacement.add_writes(batch, plan, present)
-        else:
-            generation.increment_all(batch, plan.incremented)
-        # 6. Usage.
-        usage.add_usage_statements(batch, plan.changes, rejection)
-        # 7. Allocations.
-        _delete_rows(batch, plan.current)
-        _insert_rows(batch, plan, desired)
-        if plan.orphaned:
-            usage.add_release_statements(batch, plan.orphaned)
-        if reshaped:
-            inventory_replacement.add_deletions(batch, plan, present, rejection)
-        # 8. Change log.
-        change_log.record_usage(tx, plan.incremented | plan.current.provider_ids())
-        batch.execute_final()
-    except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
-        # Since step 1 a consumer or one of its allocations was created, or a provider was deleted.
-        raise concurrent_update() from error
+    # A key is violated if, since step 1, a consumer or one of its allocations was created, or a provider was deleted.
+    batch, present = StatementBatch(tx, key_error=concurrent_update), dict[usage.InventoryKey, sa.Row[Any]]()
+    # 4. Consumers.
+    consumers.add_statements(batch, desired, plan.current.consumers)
+    # 5. Generations of providers.
+    if reshaped:
+        inventory_replacement.add_increments(batch, plan)
+        batch.execute()
+        present = inventory_replacement.lock_inventories(tx, plan)
+        inventory_replacement.add_writes(batch, plan, present)
+    else:
+        generation.increment_all(batch, plan.incremented)
+    # 6. Usage.
+    usage.add_usage_statements(batch, plan.changes, rejection)
+    # 7. Allocations.
+    _delete_rows(batch, plan.current)
+    _insert_rows(batch, plan, desired)
+    if plan.orphaned:
+        usage.add_release_statements(batch, plan.orphaned)
+    if reshaped:
+        inventory_replacement.add_deletions(batch, plan, present, rejection)
+    # 8. Change log. ``Database.write`` appends what is recorded here to the batch.
+    change_log.record_usage(tx, plan.incremented | plan.current.provider_ids())
+    batch.defer()
     return inventory_replacement.usage_after(plan, present) if reshaped else {}
 
 
@@ -223,7 +220,7 @@ def _release(tx: sa.Connection, consumer_uuid: str, claim: ConsumerClaim | None 
     amounts, orphaned = current.amounts()
     usage.add_release_statements(batch, amounts | orphaned)
     change_log.record_usage(tx, current.provider_ids())
-    batch.execute_final()
+    batch.defer()
 
 
 def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> CurrentState:

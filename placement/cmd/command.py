@@ -8,7 +8,6 @@ import pathlib
 import signal
 import sys
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any, NoReturn
 
 import shtab
@@ -19,7 +18,7 @@ from oslo_log import log
 from sqlalchemy import exc as sa_exc
 
 from placement import conf as placement_conf
-from placement import exception
+from placement import exception, release
 
 LOG = log.getLogger(__name__)
 
@@ -124,8 +123,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def add_information(self) -> None:
         """Add the options that only print something: ``--version`` and ``--print-completion``."""
-        release = f'placement {metadata.version("placement")}'
-        self.add_argument('--version', action='version', version=release, help='print the release and exit')
+        version = f'placement {release()}'
+        self.add_argument('--version', action='version', version=version, help='print the release and exit')
         shtab.add_argument_to(self, help='print the script with which this shell completes the command line, and exit')
 
     def add_command(

@@ -24,7 +24,7 @@ from oslo_log import log
 from oslo_middleware import cors, http_proxy_to_wsgi
 from oslo_policy import opts as policy_opts
 
-from placement import exception
+from placement import exception, release
 from placement.conf.options import GROUPS
 
 LOG = log.getLogger(__name__)
@@ -259,7 +259,7 @@ def directories(conf: cfg.ConfigOpts) -> list[str]:
 def describe(conf: cfg.ConfigOpts) -> str:
     """Return the installed release, and the files that ``conf`` was read from, for the log."""
     read = ', '.join(files(conf)) or 'none, only the environment'
-    return f'placement {metadata.version("placement")}, configuration: {read}'
+    return f'placement {release()}, configuration: {read}'
 
 
 def package_conflict() -> str | None:
@@ -290,7 +290,8 @@ def _registered() -> list[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]]:
         policy.append(('oslo_policy', [_ENFORCE_SCOPE]))
     return [
         *GROUPS,
-        ('cors', cors.OPTS),
+        # The name OPTS came with oslo.middleware 8.0; until 2025.2 is the oldest supported release.
+        ('cors', cors.CORS_OPTS),
         ('oslo_middleware', http_proxy_to_wsgi.OPTS),
         *policy,
         *log_opts.list_opts(),

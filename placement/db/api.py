@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -28,27 +26,21 @@ from placement.db import (
     errors,
     migration,
     name_cache,
+    process,
     tables,
 )
-from placement.db.change_log_slots import CommitUnknown
-from placement.db.errors import RetryTransaction
+from placement.db.change_log_slots import CommitUnknown, Outcome
+from placement.db.errors import RetryTransaction, StaleConnection
+from placement.db.retries import Attempt, RetryPolicy
 from placement.observability import DATABASE
 
 T = TypeVar('T')
-
-#: The mean delay before the first retry, and the maximum delay. Delays are random; their mean doubles with each retry.
-_MIN_RETRY_DELAY_SECONDS = 0.002
-_MAX_RETRY_DELAY_SECONDS = 0.25
 
 #: A statement on a connection that was already broken fails within this time. It is shorter than any timeout of a
 #: connection, which is at least one second.
 _MAX_STALE_SECONDS = 0.9
 #: Maximum number of retries of a single statement that only reads.
 _MAX_READ_RETRIES = 5
-
-
-class StaleConnection(exception.DatabaseUnavailable):
-    """The connection broke before the database answered the first statement of a transaction: nothing was written."""
 
 
 class RollbackAndDiagnose(Exception):
@@ -82,8 +74,9 @@ class Database:
         self.metrics = observability.create(conf)
         self.metrics.instrument(self._engine, self._options.max_pool_size + self._options.max_overflow)
         self.availability = availability.Availability()
-        #: The id of the process that owns the connections.
-        self._pid = os.getpid()
+        #: The process that owns the connections.
+        self._process = process.token()
+        self._retry_policy = RetryPolicy(self._options.max_transaction_retries)
         self._slots = change_log_slots.ChangeLogSlots(functools.partial(self._transaction, connections.WRITE_EAGER))
         self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
         self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
@@ -92,10 +85,10 @@ class Database:
 
     @property
     def engine(self) -> sa.Engine:
-        if self._pid != os.getpid():
+        if self._process is not process.token():
             # After a fork the connections belong to the parent process, so they are dropped without closing them.
             self._engine.dispose(close=False)
-            self._pid = os.getpid()
+            self._process = process.token()
         return self._engine
 
     def fetch_all(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
@@ -146,10 +139,11 @@ class Database:
 
         All writes use this, except changes of the schema (``migration.locked``) and maintenance of the change log.
 
-        :param work: takes the connection, and records what it changes (``placement.db.change_log``). It is called
-            again, in a new transaction, after a conflict with another transaction (``errors.is_conflict``), after it
-            raised ``RetryTransaction``, after a failed COMMIT that certainly did not happen, and once if the connection
-            is stale or the database is read-only. So it must not keep anything from one call to the next. It may raise
+        :param work: takes the connection, and records what it changes (``placement.db.change_log``). It may leave its
+            last statements to this method (``StatementBatch.defer``). It is called again, in a new transaction, after a
+            conflict with another transaction (``errors.is_conflict``), after it raised ``RetryTransaction``, after a
+            failed COMMIT that certainly did not happen, and once if the connection is stale or the database is
+            read-only (``RetryPolicy``). So it must not keep anything from one call to the next. It may raise
             ``RollbackAndDiagnose``.
         :raises ConcurrentProviderUpdate: the first attempt and all ``max_transaction_retries`` retries conflicted, or
             SQLite's lock was not released in time. After a ``RetryTransaction``, its ``error`` is raised instead.
@@ -159,47 +153,34 @@ class Database:
         :raises MissingLogEntry: ``work`` changed a table that searches read without recording it. Nothing was
             committed.
         """
-        retries, is_reconnected = 0, False
+        attempt = Attempt()
         with self.availability.observe(writes=True):
             while True:
                 try:
                     return self._attempt(work)
-                except (StaleConnection, exception.DatabaseReadOnly):
-                    # Nothing was written. SQLAlchemy has dropped all connections of the pool, so the next attempt uses
-                    # a new one, perhaps to another server.
-                    if is_reconnected:
-                        raise
-                    is_reconnected = True
                 except Exception as error:
-                    if not (isinstance(error, RetryTransaction) or errors.is_conflict(error)):
-                        raise
-                    self.metrics.transaction_retried(type(error).__name__)
-                    if retries == self._options.max_transaction_retries or errors.is_sqlite_busy(error):
-                        if isinstance(error, RetryTransaction):
-                            raise error.error from error
-                        canceled = errors.is_canceled(error)
-                        raise exception.SingleFailure if canceled else exception.ConcurrentProviderUpdate from error
-                    retries, is_reconnected = retries + 1, False
-                    max_delay = min(_MIN_RETRY_DELAY_SECONDS * 2**retries, _MAX_RETRY_DELAY_SECONDS)
-                    time.sleep(random.uniform(0, max_delay))  # noqa: S311
+                    attempt = self._retry_policy.next_attempt(attempt, error)
+                    if not attempt.is_reconnected:
+                        self.metrics.transaction_retried(type(error).__name__)
+                time.sleep(attempt.delay_seconds)
 
     def _attempt(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run ``work`` in one transaction, append to the change log unless its last batch did so, and commit."""
+        """Run ``work`` in one transaction, under a leased slot of the change log, and commit."""
+        slot = self._slots.lease()
         try:
-            with self._slots.lease() as slot, self._transaction(connections.WRITE) as tx:
-                pending, started = change_log.attach(tx, slot), time.monotonic()
-                try:
-                    result = work(tx)
-                except Exception as error:
-                    if not pending.answered:
-                        _raise_if_stale(error, started)
-                    raise
-                pending.verify_recorded()
-                if not pending.closed:
-                    batch.StatementBatch(tx).execute_final()
-        except RollbackAndDiagnose as rollback:
-            with self.reader() as tx:
-                raise rollback.explain(tx) from None
+            with self._transaction(connections.WRITE) as tx:
+                result = _run(work, tx, slot)
+        except BaseException as error:
+            outcome = self._slots.settle(slot, error)
+            if isinstance(error, RollbackAndDiagnose):
+                with self.reader() as tx:
+                    raise error.explain(tx) from None
+            if isinstance(error, CommitUnknown) and outcome is Outcome.NOT_COMMITTED:
+                raise RetryTransaction from error
+            if outcome is not Outcome.COMMITTED:
+                raise
+        else:
+            self._slots.settle(slot)
         return result
 
     @contextlib.contextmanager
@@ -290,6 +271,31 @@ class Database:
         """Free the slots of the change log, and close all pooled connections."""
         self._slots.release()
         self._engine.dispose()
+
+
+def _run(work: Callable[[sa.Connection], T], tx: sa.Connection, slot: change_log.Slot) -> T:
+    """Execute the statements of a transaction of ``Database.write``. Roll back on an error.
+
+    The last batch of ``work`` gets the statements that append the entries to the change log, so on MySQL they are one
+    text. After a ROLLBACK that succeeded, ``slot`` has no ``next_token``.
+    """
+    pending, started = change_log.attach(tx), time.monotonic()
+    try:
+        result = work(tx)
+        last = batch.deferred(tx)
+        if pending.changes:
+            for text, rows in slot.statements(tx.dialect.name, pending.changes):
+                last.add_statement(text, rows=rows, error=slot.taken)
+        last.execute()
+        pending.verify_recorded()
+    except BaseException as error:
+        tx.rollback()
+        if not tx.invalidated:
+            slot.next_token = None
+        if not pending.answered:
+            _raise_if_stale(error, started)
+        raise
+    return result
 
 
 def _raise_if_stale(error: BaseException, started: float) -> None:

@@ -20,9 +20,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
-from placement.db import change_log, connections, errors, sql
+from placement.db import connections, errors, sql
+
+#: Execution option of a connection: the batch that its transaction has deferred.
+_DEFERRED = 'placement_deferred_batch'
 
 
 class _Statement(NamedTuple):
@@ -40,10 +44,13 @@ class StatementBatch:
     """A list of statements that are executed in the order in which they were added.
 
     :param tx: the connection that ``Database.write`` passed to its ``work``.
+    :param key_error: makes the exception to raise if a statement violates a key, because another transaction has
+        inserted or deleted a row since it was read. Without it, the error of the database is raised.
     """
 
-    def __init__(self, tx: sa.Connection) -> None:
+    def __init__(self, tx: sa.Connection, key_error: Callable[[], Exception] | None = None) -> None:
         self.tx = tx
+        self._key_error = key_error
         self._statements: list[_Statement] = []
 
     def add_statement(
@@ -118,26 +125,28 @@ class StatementBatch:
         :raises DBError: a statement failed, and the row counts of the statements before it are as expected.
         """
         added, self._statements = self._statements, []
-        if not sql.is_mysql(self.tx.dialect) or self.tx.info[connections.GALERA]:
-            for statement in added:
-                statement.check(sql.execute_text(self.tx, statement.text, *statement.values).rowcount)
-        else:
-            self._send(added)
+        try:
+            if not sql.is_mysql(self.tx.dialect) or self.tx.info[connections.GALERA]:
+                for statement in added:
+                    statement.check(sql.execute_text(self.tx, statement.text, *statement.values).rowcount)
+            else:
+                self._send(added)
+        except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
+            if self._key_error is None:
+                raise
+            raise self._key_error() from error
 
-    def execute_final(self) -> None:
-        """Append the entries of the change log to the batch, and execute it. Then no change can be recorded.
+    def defer(self) -> None:
+        """Leave the statements to ``Database.write``.
 
-        ``Database.write`` calls this unless ``work`` did so.
+        After ``work`` it sends them together with the entries of the change log, as the last statements of the
+        transaction. They raise the same errors as in ``execute``.
 
-        :raises DBError: as for ``execute``.
-        :raises RetryTransaction: another process wrote under the slot of the change log.
+        :raises RuntimeError: a bug: the transaction has deferred another batch.
         """
-        pending = change_log.pending_changes(self.tx)
-        if pending.changes:
-            for text, rows in pending.slot.statements(self.tx.dialect.name, pending.changes):
-                self.add_statement(text, rows=rows, error=pending.slot.taken)
-        pending.closed = True
-        self.execute()
+        if _DEFERRED in self.tx.get_execution_options():
+            raise RuntimeError('A transaction can defer only one batch.')
+        self.tx.execution_options(**{_DEFERRED: self})
 
     def _send(self, statements: list[_Statement]) -> None:
         if not statements:
@@ -153,6 +162,12 @@ class StatementBatch:
                 _check(statements, counts)
             raise
         _check(statements, counts)
+
+
+def deferred(tx: sa.Connection) -> StatementBatch:
+    """Return the batch that the transaction has deferred, or an empty one."""
+    batch: StatementBatch | None = tx.get_execution_options().get(_DEFERRED)
+    return batch or StatementBatch(tx)
 
 
 def _check(statements: list[_Statement], counts: list[int]) -> None:

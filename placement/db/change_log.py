@@ -73,17 +73,15 @@ class MissingLogEntry(RuntimeError):
 
 @dataclasses.dataclass
 class Slot:
-    """A row of ``placement_change_log_slots``.
-
-    ``sequence`` and ``token`` belong to the newest committed transaction. ``next_token`` is the token of the running
-    one; it is None until the last statements of that transaction are made. ``is_taken`` tells whether another process
-    has written under the slot.
-    """
+    """A row of ``placement_change_log_slots``."""
 
     slot_id: int
+    #: The number and the token of the newest committed transaction.
     sequence: int = 0
     token: int = 0
+    #: The token of the running transaction; None until its last statements are made, and after it was rolled back.
     next_token: int | None = None
+    #: Whether another process has written under the slot.
     is_taken: bool = False
 
     def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[tuple[str, int]]:
@@ -127,17 +125,13 @@ class Slot:
 
 @dataclasses.dataclass(eq=False)
 class PendingChanges:
-    """The changes that one transaction recorded, and which tables its statements changed.
+    """The changes that one transaction recorded, and which tables its statements changed."""
 
-    ``answered`` tells whether the database has answered a statement of the transaction, and ``closed`` whether its last
-    statements, which have its entries, have begun, so that nothing more can be recorded. ``changes`` are the kinds of
-    change by provider id. ``tables`` are the changed tables that searches read.
-    """
-
-    slot: Slot
+    #: Whether the database has answered a statement of the transaction.
     answered: bool = False
-    closed: bool = False
+    #: The kinds of change by provider id.
     changes: dict[int, ChangeKind] = dataclasses.field(default_factory=dict)
+    #: The changed tables that searches read.
     tables: set[str] = dataclasses.field(default_factory=set)
 
     def verify_recorded(self) -> None:
@@ -231,22 +225,14 @@ def _record(tx: sa.Connection, provider_ids: Iterable[int], kind: ChangeKind) ->
     pending: PendingChanges | None = tx.get_execution_options().get(_PENDING)
     if pending is None:
         raise MissingLogEntry('Changes can be recorded only in a transaction of Database.write.')
-    if pending.closed:
-        raise MissingLogEntry('Changes cannot be recorded after the last statements of the transaction.')
     for id_ in provider_ids:
         pending.changes[id_] = max(kind, pending.changes.get(id_, kind))
 
 
-def attach(tx: sa.Connection, slot: Slot) -> PendingChanges:
+def attach(tx: sa.Connection) -> PendingChanges:
     """Attach empty ``PendingChanges`` to the transaction that begins on ``tx``, as an execution option."""
-    pending = PendingChanges(slot)
+    pending = PendingChanges()
     tx.execution_options(**{_PENDING: pending})
-    return pending
-
-
-def pending_changes(tx: sa.Connection) -> PendingChanges:
-    """Return the changes that a transaction of ``Database.write`` has recorded."""
-    pending: PendingChanges = tx.get_execution_options()[_PENDING]
     return pending
 
 

@@ -17,16 +17,15 @@ import contextlib
 import dataclasses
 import enum
 import math
-import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import sqlalchemy as sa
 from oslo_log import log
 
 from placement import exception
-from placement.db import errors, sql, tables
+from placement.db import errors, process, sql, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot
 from placement.db.errors import RetryTransaction
 
@@ -37,7 +36,7 @@ LOG = log.getLogger(__name__)
 TRIM_INTERVAL_TRANSACTIONS = 100
 KEPT_TRANSACTIONS = 5000
 
-#: How long ``resolve_in_doubt`` waits for a transaction that still locks its slot, and the interval of its attempts.
+#: How long ``_resolve_in_doubt`` waits for a transaction that still locks its slot, and the interval of its attempts.
 _SETTLE_SECONDS = 5.0
 _SETTLE_INTERVAL_SECONDS = 0.1
 
@@ -54,7 +53,7 @@ class CommitUnknown(exception.SingleFailure):
 
 
 class Outcome(enum.Enum):
-    """The outcome of a transaction whose COMMIT failed."""
+    """What became of a transaction."""
 
     COMMITTED = 'committed'
     NOT_COMMITTED = 'not committed'
@@ -63,11 +62,12 @@ class Outcome(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class _ProcessSlots:
-    """The slots of a process that no transaction uses. ``owner`` is a random number that identifies the process."""
+    """The slots of one process."""
 
+    #: A random number that identifies the process in the table.
     owner: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
-    # Threads share the list without a lock, because ``pop`` and ``append`` are atomic.
-    free: list[Slot] = dataclasses.field(default_factory=list)
+    #: The slots that no transaction uses. Threads share the list without a lock: ``pop`` and ``append`` are atomic.
+    idle: list[Slot] = dataclasses.field(default_factory=list)
 
 
 class ChangeLogSlots:
@@ -78,59 +78,65 @@ class ChangeLogSlots:
 
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
-        # The key is the process, so that a forked process does not use the slots of its parent.
-        self._processes: dict[tuple[int, int], _ProcessSlots] = {}
+        # By process, so that a forked process does not use the slots of its parent.
+        self._processes: dict[object, _ProcessSlots] = {}
 
-    @contextlib.contextmanager
-    def lease(self) -> Iterator[Slot]:
-        """Lease a slot to one transaction. It has to be committed, or rolled back on an exception, within the block.
+    @property
+    def _own(self) -> _ProcessSlots:
+        return self._processes.setdefault(process.token(), _ProcessSlots())
 
-        A successful COMMIT uses up the next number; after a rollback the number is used again. If the transaction may
-        have written to the slot and still be open in the server, this process gives up the slot.
+    def lease(self) -> Slot:
+        """Give a slot to one transaction. When the transaction has ended, call ``settle``.
 
-        If the transaction appended to the log and its COMMIT failed, the log decides: if the transaction was committed,
-        the block ends without an error.
-
-        :raises RetryTransaction: the log shows that it was not committed; or another process took the slot first, on a
-            database without SKIP LOCKED.
-        :raises CommitUnknown: the log does not show whether it was committed.
+        :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        slots = self._processes.setdefault(_process(), _ProcessSlots())
+        own = self._own
         try:
-            slot = slots.free.pop()
+            return own.idle.pop()
         except IndexError:
-            slot = self._take(slots.owner)
-        try:
-            yield slot
-        except BaseException as error:
-            # After other errors, the transaction may still be open in the server.
-            is_over = isinstance(error, Exception) and (
-                not isinstance(error, exception.DatabaseUnavailable) or errors.is_definitely_rolled_back(error)
-            )
-            if slot.is_taken:
-                # The other free slots have been idle for longer than this one, so they are probably also taken.
-                slots.free.clear()
-            elif slot.next_token is None or is_over:
-                slot.next_token = None
-                slots.free.append(slot)
-            elif isinstance(error, CommitUnknown):
-                outcome = self.resolve_in_doubt(slot)
-                if outcome is Outcome.COMMITTED:
-                    return
-                if outcome is Outcome.NOT_COMMITTED:
-                    raise RetryTransaction from error
-            raise
-        if slot.next_token is not None:
-            slot.sequence, slot.token, slot.next_token = slot.sequence + 1, slot.next_token, None
-        slots.free.append(slot)
-        oldest = slot.sequence - KEPT_TRANSACTIONS
-        if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and oldest > 0:
-            entries = tables.change_log.c
-            condition = (entries.slot_id == slot.slot_id) & (entries.sequence <= oldest)
-            self._maintain(tables.change_log.delete().where(condition))
+            return self._take(own.owner)
 
-    def resolve_in_doubt(self, slot: Slot) -> Outcome:
+    def settle(self, slot: Slot, error: BaseException | None = None) -> Outcome:
+        """Decide what became of a transaction that has ended, and what becomes of its slot.
+
+        ==================================================  ==============  =========================================
+        How it ended                                        Outcome         Its slot
+        ==================================================  ==============  =========================================
+        without an error                                    COMMITTED       is kept, at its next number if it has one
+        another process has written under the slot          NOT_COMMITTED   is another process's, like all idle ones,
+                                                                            which were not used for even longer
+        it was rolled back, or its error guarantees this    NOT_COMMITTED   is kept; its number is used again
+        COMMIT failed, entries were appended                what the slot   is free
+                                                            in the table
+                                                            says
+        COMMIT failed, no entries were appended             UNKNOWN         is kept
+        the connection broke before COMMIT                  NOT_COMMITTED   stays locked until the server notices, so
+                                                                            this process does not use it again
+        the process was interrupted in COMMIT               UNKNOWN         the same
+        ==================================================  ==============  =========================================
+
+        :param error: the error with which it ended.
+        """
+        idle = self._own.idle
+        if error is None:
+            if slot.next_token is not None:
+                slot.sequence, slot.token, slot.next_token = slot.sequence + 1, slot.next_token, None
+            self._trim(slot)
+            idle.append(slot)
+            return Outcome.COMMITTED
+        if slot.is_taken:
+            idle.clear()
+            return Outcome.NOT_COMMITTED
+        if slot.next_token is None or errors.is_definitely_rolled_back(error):
+            slot.next_token = None
+            idle.append(slot)
+            return Outcome.UNKNOWN if isinstance(error, CommitUnknown) else Outcome.NOT_COMMITTED
+        if isinstance(error, CommitUnknown):
+            return self._resolve_in_doubt(slot)
+        return Outcome.NOT_COMMITTED if isinstance(error, Exception) else Outcome.UNKNOWN
+
+    def _resolve_in_doubt(self, slot: Slot) -> Outcome:
         """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 
         ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open
@@ -156,10 +162,18 @@ class ChangeLogSlots:
 
     def release(self) -> None:
         """Free the slots of this process that no transaction uses. Ignore failures, because the slots expire anyway."""
-        slots = self._processes.pop(_process(), None)
-        if slots is not None and slots.free:
-            condition = _slots.c.id.in_([slot.slot_id for slot in slots.free]) & (_slots.c.owner == slots.owner)
-            self._maintain(_slots.update().where(condition).values(owner=None))
+        own = self._processes.pop(process.token(), None)
+        if own is not None and own.idle:
+            condition = _slots.c.id.in_([slot.slot_id for slot in own.idle]) & (_slots.c.owner == own.owner)
+            self._maintain(lambda tx: tx.execute(_slots.update().where(condition).values(owner=None)))
+
+    def _trim(self, slot: Slot) -> None:
+        """Delete old entries of a slot, if it is time. The slot is not in use."""
+        oldest = slot.sequence - KEPT_TRANSACTIONS
+        if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and oldest > 0:
+            entries = tables.change_log.c
+            condition = (entries.slot_id == slot.slot_id) & (entries.sequence <= oldest)
+            self._maintain(lambda tx: tx.execute(tables.change_log.delete().where(condition)))
 
     def _take(self, owner: int) -> Slot:
         """Take a free slot, or insert one. This is a separate transaction, before the one that needs the slot.
@@ -189,21 +203,16 @@ class ChangeLogSlots:
                 raise RetryTransaction
             return Slot(*row)
 
-    def _maintain(self, statement: sa.Executable) -> None:
-        """Execute a statement that is not urgent. Log unexpected failures, and raise none."""
+    def _maintain(self, work: Callable[[sa.Connection], object]) -> None:
+        """Run a transaction that is not urgent. Log unexpected failures, and raise none."""
         try:
             with self._begin() as tx:
-                tx.execute(statement)
+                work(tx)
         except exception.DatabaseUnavailable:
             pass
         except Exception as error:
             if not errors.is_conflict(error):
                 LOG.warning('Trimming the change log or freeing its slots failed.', exc_info=True)
-
-
-def _process() -> tuple[int, int]:
-    """Return a key that distinguishes this process from its ancestors, even if an id of a process is reused."""
-    return os.getpid(), os.getppid()
 
 
 def append_reload(connection: sa.Connection) -> None:

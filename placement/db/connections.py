@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import logging
 import pathlib
 import re
@@ -23,6 +24,7 @@ from oslo_db.sqlalchemy import exc_filters
 from oslo_log import log
 from sqlalchemy import event
 from sqlalchemy import exc as sa_exc
+from sqlalchemy.engine import default
 
 from placement import exception
 from placement.db import errors, sql
@@ -228,13 +230,15 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
             # again. Without any, reads would take a fifth longer.
             'cached_statements': 16,
         }
+    if 'skip_autocommit_rollback' in inspect.signature(default.DefaultDialect.__init__).parameters:
+        # Until no supported OpenStack release has SQLAlchemy 2.0.42 or older, which sends one ROLLBACK more.
+        arguments['skip_autocommit_rollback'] = True
     engine = sa.create_engine(
         url,
         poolclass=sa.QueuePool,
         isolation_level='AUTOCOMMIT',
         # ``_roll_back`` rolls back. To save round trips, a connection in autocommit is neither rolled back when it is
         # returned to the pool, nor tested when it is taken: its first statement shows whether it is open.
-        skip_autocommit_rollback=True,
         pool_reset_on_return=None,
         pool_size=options.max_pool_size,
         max_overflow=options.max_overflow,

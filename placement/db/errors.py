@@ -34,6 +34,10 @@ class SchemaMissing(exception.DatabaseUnavailable):
         return f'A table of the service is not in the database: {reason}'
 
 
+class StaleConnection(exception.DatabaseUnavailable):
+    """The connection broke before the database answered the first statement of a transaction: nothing was written."""
+
+
 class RetryTransaction(Exception):
     """Raised in a transaction of ``Database.write`` to roll it back and run it again.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
-from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
 from placement import exception
@@ -70,6 +69,10 @@ def replace(context: Context, provider_uuid: str, uuids: Iterable[str], expected
         _replace(tx, context.db.known_aggregates, provider_id, desired)
 
     context.db.write(work)
+    remembered = context.db.known_aggregates
+    if len(remembered) > _MAX_KNOWN:
+        remembered.clear()
+    remembered.update(desired)
 
 
 _LOCK = sa.select(_providers.c.id).where(_providers.c.uuid == sa.bindparam('sought')).with_for_update()
@@ -78,32 +81,25 @@ _LOCK = sa.select(_providers.c.id).where(_providers.c.uuid == sa.bindparam('soug
 def _replace(tx: sa.Connection, remembered: set[str], provider_id: int, uuids: Sequence[str]) -> None:
     """Replace the aggregates of a provider whose row is locked.
 
-    :param remembered: the uuids of aggregates that need no INSERT; ``uuids`` are added to it.
-    :raises RetryTransaction: an audit deleted one of the aggregates meanwhile.
+    :param remembered: the uuids of aggregates that need no INSERT. If one was deleted, ``uuids`` are removed from it.
     """
-    batch = StatementBatch(tx)
+
+    def deleted() -> errors.RetryTransaction:
+        # An audit, perhaps on another node of a cluster, deleted an aggregate that had no providers.
+        remembered.difference_update(uuids)
+        return errors.RetryTransaction()
+
+    batch = StatementBatch(tx, key_error=deleted)
     # This deletes all rows, not only rows that were read before: below microversion 1.19 a write does not increment the
     # generation, so nothing shows whether they have changed.
     batch.add_statement(_DELETION, provider_id)
     unknown = [(uuid,) for uuid in uuids if uuid not in remembered]
     batch.add_insert(_aggregates, 'uuid', unknown, unless_present=True)
 
-    def deleted() -> errors.RetryTransaction:
-        # An audit deleted an aggregate that had no providers.
-        remembered.difference_update(uuids)
-        return errors.RetryTransaction()
-
     # The shared locks prevent audits from deleting the aggregates.
     parts = {'members': _members, 'aggregates': _aggregates, 'lock': sql.SHARED_LOCKS[tx.dialect.name]}
     batch.add_for_ids(_INSERTION, uuids, provider_id, timeutils.utcnow(), error=deleted, **parts)
-    try:
-        batch.execute_final()
-    except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
-        # An audit on another node of a cluster deleted an aggregate that had no providers.
-        raise errors.RetryTransaction from error
-    if len(remembered) > _MAX_KNOWN:
-        remembered.clear()
-    remembered.update(uuids)
+    batch.defer()
 
 
 _DELETION = sql.statement('DELETE FROM {members} WHERE resource_provider_id = ?', members=_members)

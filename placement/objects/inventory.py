@@ -152,7 +152,7 @@ class Inventory(base.Timestamped):
             batch = StatementBatch(tx)
             generation.increment_one(batch, provider)
             _add_statements(batch, provider, replaced, desired)
-            batch.execute_final()
+            batch.defer()
 
         context.db.write(work)
         used = {row.resource_class: row.used for row in present}

@@ -49,19 +49,17 @@ class ResourceClass(named_resource.NamedResource):
                 raise exception.ResourceClassExists(resource_class=name)
             # No class ever had this id. ``largest`` exceeds ``last`` only if somebody inserted a row by hand.
             new_id: int = max(last, largest) + 1
-            batch = StatementBatch(tx)
+            batch = StatementBatch(tx, key_error=is_taken)
             batch.add_statement(_SET_SEQUENCE, new_id)
             batch.add_insert(_classes, 'id, name', [(new_id, name)])
             change_log.record_new_class(tx, new_id)
-            try:
-                batch.execute_final()
-            except db_exc.DBDuplicateEntry as error:
-                # The name was created while the query waited for the lock, or another class has been renamed to it
-                # since, or a transaction on another node of a cluster took the id.
-                raise errors.RetryTransaction(
-                    exception.MaxRetriesExceeded(action=f'create resource class {name}')
-                ) from error
+            batch.defer()
             return new_id
+
+        def is_taken() -> errors.RetryTransaction:
+            # The name was created while the query waited for the lock, or another class has been renamed to it since,
+            # or a transaction on another node of a cluster took the id.
+            return errors.RetryTransaction(exception.MaxRetriesExceeded(action=f'create resource class {name}'))
 
         return cls(context, id=context.db.write(work), name=name)
 

@@ -147,7 +147,7 @@ def _insert_root(tx: sa.Connection, row: dict[str, Any]) -> int:
     batch = StatementBatch(tx)
     # This does not set updated_at, because it is a part of the creation.
     batch.add_statement(_SET_OWN_ROOT, own_id)
-    batch.execute_final()
+    batch.defer()
     return own_id
 
 

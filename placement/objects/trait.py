@@ -86,7 +86,7 @@ class Trait(named_resource.NamedResource):
             batch.add_for_ids(_DELETE, removed, provider.id, table=_provider_traits)
             new_rows = [(provider.id, id_) for id_ in sorted((added | custom).values())]
             batch.add_insert(_provider_traits, 'resource_provider_id, trait_id', new_rows)
-            batch.execute_final()
+            batch.defer()
 
         if removed or added:
             context.db.write(work)

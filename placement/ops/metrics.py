@@ -10,7 +10,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from importlib import metadata
 from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
@@ -18,6 +17,7 @@ from oslo_log import log
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from placement import release
 from placement.cache.refresh import ProviderCache
 from placement.db import errors, migration, tables
 from placement.db.api import Database
@@ -197,7 +197,7 @@ class DatabaseCollector(Collector):
         if is_up:
             refresh(self._queries)
         samples: list[Sample] = [
-            ('placement_build_info', 1, (metadata.version('placement'), migration.head())),
+            ('placement_build_info', 1, (release(), migration.head())),
             ('placement_database_up', is_up, ()),
         ]
         for query in self._queries:

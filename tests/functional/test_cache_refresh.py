@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -334,6 +335,19 @@ def test_threads_that_wait_fail_with_the_refresh_for_which_they_wait(
             provider_cache.up_to_date()
         assert provider_cache.steps == 2
     assert name_in(provider_cache.up_to_date(), host) == 'renamed'
+
+
+def test_a_failed_refresh_keeps_nothing(
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    """The traceback of its error has frames, which have the rows that were read."""
+    rename(context, host, 'renamed')
+    with failing(context.db, 'placement_resource_providers'), pytest.raises(db_exc.DBError) as raised:
+        provider_cache.up_to_date()
+    error = weakref.ref(raised.value)
+    del raised
+    gc.collect()
+    assert error() is None
 
 
 def test_a_load_leaves_the_garbage_collector_on(db: Database) -> None:

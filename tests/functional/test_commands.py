@@ -9,12 +9,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from importlib.util import find_spec
 
 import pytest
 from oslo_config import cfg
 
+from placement import release
 from placement.cmd import api, manage, status
 from placement.cmd.command import OUTPUT_CLOSED, run_command
 from placement.db import migration
@@ -47,7 +47,7 @@ def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit) as ended:
         main(['--version'])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f'placement {metadata.version("placement")}\n'
+    assert capsys.readouterr().out == f'placement {release()}\n'
 
 
 def test_online_data_migrations_need_the_schema(
@@ -229,7 +229,7 @@ def test_the_log_may_be_asked_for_anywhere(
     }
     ended = preforked.run(program, arguments, os.environ | environ)
     assert (ended.returncode, ended.stderr) == (0, '')
-    assert f' DEBUG placement.cmd.command [-] placement {metadata.version("placement")}, ' in file.read_text()
+    assert f' DEBUG placement.cmd.command [-] placement {release()}, ' in file.read_text()
 
 
 def test_manage_finds_the_database_of_dev_in_its_directory(

@@ -12,6 +12,7 @@ from placement.claims.claim import delete_allocations
 from placement.db import change_log, tables
 from placement.db.api import Database
 from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation
+from placement.db.change_log_slots import Outcome
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import logs
@@ -213,15 +214,7 @@ def test_a_slot_that_a_restored_database_has_for_another_transaction(db: Databas
 
 def test_a_slot_whose_transaction_may_still_be_open_is_not_used_again(db: Database) -> None:
     """When the connection broke before COMMIT was sent, the server may not have noticed and still lock the row."""
-    used: list[int] = []
-
-    def break_down() -> None:
-        with db._slots.lease() as slot:
-            used.append(slot.slot_id)
-            list(slot.statements(db.engine.dialect.name, {1: ChangeKind.USAGE}))
-            raise exception.DatabaseUnavailable
-
-    with pytest.raises(exception.DatabaseUnavailable):
-        break_down()
-    with db._slots.lease() as following:
-        assert following.slot_id not in used
+    slot = db._slots.lease()
+    list(slot.statements(db.engine.dialect.name, {1: ChangeKind.USAGE}))
+    assert db._slots.settle(slot, exception.DatabaseUnavailable()) is Outcome.NOT_COMMITTED
+    assert logs.next_slot(db).slot_id != slot.slot_id

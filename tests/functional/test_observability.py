@@ -9,7 +9,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from placement import deploy, exception, observability
+from placement import deploy, exception, observability, release
 from placement.cache.refresh import ProviderCache
 from placement.cmd import exporter
 from placement.db import migration
@@ -193,7 +192,7 @@ def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) ->
     assert samples['placement_claims_total']['accepted',] == 1
     assert 'placement_inventory_units' not in samples
     assert samples['placement_collector_last_success_timestamp_seconds'] == {('allocation',): 0, ('inventory',): 0}
-    assert samples['placement_build_info'] == {(migration.head(), metadata.version('placement')): 1}
+    assert samples['placement_build_info'] == {(migration.head(), release()): 1}
 
 
 def test_other_paths_of_the_listener_are_404(app: deploy.Application) -> None:

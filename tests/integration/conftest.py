@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from tests.integration import locking
 from tests.support import applications, databases, logs, servers
-from tests.support.fixtures import app, conf, context, db, point_commands_at, queries
+from tests.support.fixtures import app, conf, context, db, failed, point_commands_at, printed, queries
 
-__all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
+__all__ = ['app', 'conf', 'context', 'db', 'failed', 'point_commands_at', 'printed', 'queries']
 
 
 @pytest.fixture(scope='module')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from placement import exception
 from placement.db import change_log, change_log_slots, connections, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
-from placement.db.change_log_slots import Outcome
+from placement.db.change_log_slots import CommitUnknown, Outcome
 from placement.db.errors import RetryTransaction
 from tests.integration import tcp_proxy
 from tests.support import logs
@@ -72,7 +73,6 @@ def test_only_what_is_committed_has_a_number(db: Database, providers: list[int])
 
     def fail(tx: sa.Connection) -> None:
         logs.move(tx, providers)
-        StatementBatch(tx).execute_final()
         raise ZeroDivisionError
 
     ((slot, number),) = newest(db).items()
@@ -118,15 +118,13 @@ def test_a_silent_process_with_many_slots_takes_one_new(
     db: Database, other: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it would try each of its slots in turn, and fail."""
-    with contextlib.ExitStack() as stack:
-        for _ in range(30):
-            stack.enter_context(db._slots.lease())
+    for slot in [db._slots.lease() for _ in range(30)]:
+        db._slots.settle(slot)
     logs.free_all(db)
-    with contextlib.ExitStack() as stack:
-        for _ in range(30):
-            slot = stack.enter_context(other._slots.lease())
-            with other._transaction(connections.WRITE) as tx:
-                logs.append(tx, slot)
+    for slot in [other._slots.lease() for _ in range(30)]:
+        with other._transaction(connections.WRITE) as tx:
+            logs.append(tx, slot)
+        other._slots.settle(slot)
     retried: list[str] = []
     monkeypatch.setattr(db.metrics, 'transaction_retried', retried.append)
     db.write(lambda tx: logs.move(tx, providers))
@@ -145,9 +143,10 @@ def test_processes_that_take_slots_at_once(url: sa.URL, db: Database, providers:
 
     def run(process: Database) -> int:
         barrier.wait()
-        with process._slots.lease() as slot:
-            barrier.wait(60)
-            return slot.slot_id
+        slot = process._slots.lease()
+        barrier.wait(60)
+        process._slots.settle(slot)
+        return slot.slot_id
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(run, opened))
@@ -157,6 +156,65 @@ def test_processes_that_take_slots_at_once(url: sa.URL, db: Database, providers:
     assert 9 <= count <= 12
     for process in opened:
         process.dispose()
+
+
+@everywhere
+def test_a_worker_whose_master_has_ended_frees_its_slots(db: Database, providers: list[int]) -> None:
+    """Its parent process is another one since then; its slots are the same."""
+    before = newest(db)
+    reader, writer = os.pipe()
+    master = os.fork()
+    if not master:
+        if os.fork():
+            # The worker writes before and after this process ends.
+            os.read(reader, 1)
+            os._exit(0)
+        with contextlib.suppress(BaseException):
+            _write_while_the_master_ends(db, providers, writer)
+        os._exit(0)
+    os.waitpid(master, 0)
+    # The end of the pipe that the worker has closes with it.
+    os.close(writer)
+    assert os.read(reader, 1) == b''
+    os.close(reader)
+    after = newest(db)
+    (added,) = after.keys() - before.keys()
+    assert after == {**before, added: 2}
+    assert owned(db) == before.keys()
+
+
+def _write_while_the_master_ends(db: Database, providers: list[int], pipe: int) -> None:
+    db.write(lambda tx: logs.move(tx, providers))
+    master = os.getppid()
+    os.write(pipe, b'1')
+    wait_until(lambda: os.getppid() != master)
+    db.write(lambda tx: logs.move(tx, providers))
+    db.dispose()
+
+
+#: A statement that the server cancels.
+CANCELED = {
+    'postgresql': 'SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)',
+    'mariadb': 'SET STATEMENT max_statement_time = 0.01 FOR SELECT SLEEP(5) FROM placement_resource_providers',
+}
+
+
+@on_servers
+def test_statements_that_the_server_cancels_cost_no_slot(server: str, db: Database, providers: list[int]) -> None:
+    """ROLLBACK succeeds, so the transaction is over."""
+
+    def work(tx: sa.Connection) -> None:
+        logs.move(tx, providers)
+        batch = StatementBatch(tx)
+        batch.add_statement(CANCELED[server])
+        batch.defer()
+
+    before = newest(db)
+    for _ in range(5):
+        with pytest.raises(exception.SingleFailure):
+            db.write(work)
+    db.write(lambda tx: logs.move(tx, providers))
+    assert newest(db) == {slot: number + 1 for slot, number in before.items()}
 
 
 @on_servers
@@ -288,11 +346,9 @@ def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
     url: sa.URL, db: Database, providers: list[int]
 ) -> None:
     """A session that has not reached its last statements yet finds that its slot has moved."""
-    with db._slots.lease() as slot:
-        pass
-    late = change_log.Slot(slot.slot_id, slot.sequence, slot.token)
+    late = logs.next_slot(db)
     list(late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE}))
-    assert db._slots.resolve_in_doubt(late) is Outcome.NOT_COMMITTED
+    assert db._slots.settle(late, CommitUnknown()) is Outcome.NOT_COMMITTED
     late.next_token = None
     with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
         (first, _rows), *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
@@ -305,9 +361,7 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     db: Database, other: Database, providers: list[int], is_own: bool
 ) -> None:
     """The entry with the number of the transaction tells whose it was; unless it was deleted."""
-    with db._slots.lease() as slot:
-        pass
-    mine = change_log.Slot(slot.slot_id, slot.sequence, slot.token)
+    mine = logs.next_slot(db)
     if is_own:
         with db.engine.begin() as tx:
             logs.append(tx, mine)
@@ -316,18 +370,17 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     logs.free_all(db)
     for _ in range(2):
         other.write(change_log.record_names)
-    assert logs.next_slot(other) == slot.slot_id
-    assert db._slots.resolve_in_doubt(mine) is (Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED)
+    assert logs.next_slot(other).slot_id == mine.slot_id
+    assert db._slots.settle(mine, CommitUnknown()) is (Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED)
     with db.engine.begin() as tx:
         tx.execute(tables.change_log.delete())
-    assert db._slots.resolve_in_doubt(mine) is Outcome.UNKNOWN
+    assert db._slots.settle(mine, CommitUnknown()) is Outcome.UNKNOWN
 
 
 @everywhere
 def test_a_node_that_lags_behind_a_slot_does_not_decide(db: Database, providers: list[int]) -> None:
-    with db._slots.lease() as slot:
-        pass
-    ahead = change_log.Slot(slot.slot_id, slot.sequence + 1, slot.token)
+    ahead = logs.next_slot(db)
+    ahead.sequence += 1
     with pytest.raises(RetryTransaction), db.engine.begin() as tx:
         change_log_slots._decide(tx, ahead)
 
@@ -351,7 +404,7 @@ def test_two_processes_forced_onto_one_slot_at_once(db: Database, other: Databas
             logs.free_all(db)
             for writer in (db, other):
                 for owner in list(writer._slots._processes.values()):
-                    owner.free.clear()
+                    owner.idle.clear()
             wait_until(lambda count=count: len(written) > count)  # type: ignore[misc]
 
     with concurrent.futures.ThreadPoolExecutor(7) as pool:

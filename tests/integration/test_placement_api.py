@@ -14,10 +14,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 
 import pytest
 
+from placement import release
 from tests.support import preforked, servers
 from tests.support.raw_http import request
 from tests.support.servers import SECONDS, Server
@@ -196,8 +196,8 @@ def test_a_unix_socket_is_for_the_user_and_the_group(tmp_path: pathlib.Path) -> 
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
         wait_until(lambda: len(service.workers()) == 2)
     text = service.log.read_text()
-    release = re.escape(f'placement {metadata.version("placement")}, configuration: {tmp_path}/placement.conf, ')
-    assert re.search(rf'INFO placement.cmd.api .*{release}ready on unix:{path}$', text, flags=re.MULTILINE), text
+    version = re.escape(f'placement {release()}, configuration: {tmp_path}/placement.conf, ')
+    assert re.search(rf'INFO placement.cmd.api .*{version}ready on unix:{path}$', text, flags=re.MULTILINE), text
     assert text.count('Booting worker') == 2
 
 

@@ -15,7 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cache.snapshot import Snapshot
-from placement.db import change_log, change_log_slots, tables
+from placement.db import change_log, tables
+from placement.db.change_log_slots import CommitUnknown, Outcome
 from placement.objects.resource_provider import ResourceProvider
 from tests.support import applications, databases, idle_processes, logs
 from tests.support.event_hooks import listening
@@ -95,7 +96,7 @@ def test_a_restored_database(start: Callable[[], Process], reader: Process, lost
     reader.check()
     before = reader.provider_cache._state
     assert before is not None
-    slot = logs.next_slot(writer.db)
+    slot = logs.next_slot(writer.db).slot_id
     writer.kill()
     idle_processes.restore(reader.db, backup)
     logs.free(reader.db, slot)
@@ -139,13 +140,12 @@ def test_a_late_commit_on_another_node_fails(nodes: list[sa.URL]) -> None:
     """The transaction counts as not committed, as another node wrote to its slot, although that saw no lock of it."""
     first, other = logs.opened(nodes[0]), logs.opened(nodes[1])
     first.write(change_log.record_names)
-    with first._slots.lease() as slot:
-        late = change_log.Slot(slot.slot_id, slot.sequence, slot.token)
-        with sa.create_engine(nodes[0], poolclass=sa.NullPool).connect() as connection:
-            logs.append(connection, late)
-            wait_until(lambda: other._slots.resolve_in_doubt(late) is change_log_slots.Outcome.NOT_COMMITTED)
-            with pytest.raises(sa.exc.OperationalError, match='1213'):
-                connection.commit()
+    late = logs.next_slot(first)
+    with sa.create_engine(nodes[0], poolclass=sa.NullPool).connect() as connection:
+        logs.append(connection, late)
+        wait_until(lambda: other._slots.settle(late, CommitUnknown()) is Outcome.NOT_COMMITTED)
+        with pytest.raises(sa.exc.OperationalError, match='1213'):
+            connection.commit()
     first.write(change_log.record_names)
     first.dispose()
     other.dispose()

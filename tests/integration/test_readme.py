@@ -49,11 +49,16 @@ def test_the_shell_commands_of_the_readme_have_the_stated_form() -> None:
     blocks = re.findall(r'^```sh\n(.*?)^```$', README, flags=re.MULTILINE | re.DOTALL)
     commands = [block.strip() for block in blocks if not block.startswith('curl')]
     assert commands == [
+        'git clone URL placement && cd placement',
         'python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/placement-api --dev',
         'python3 -m venv .venv && .venv/bin/pip install tox && .venv/bin/tox',
         '.venv/bin/placement-manage page',
     ]
-    # The checks of a change begin with the second one, word for word.
-    assert f'stage default env PATH="$path" bash -c \'{commands[1]}\'\n' in (ROOT / '.ci/run').read_text()
+    # The checks of a change begin with these: the first as it stands here, the second word for word.
+    checks = (ROOT / '.ci/run').read_text()
+    assert "command=$(grep -x 'python3 -m venv .*placement-api --dev' README.md)" in checks
+    assert checks.index('stage start start') < checks.index(
+        f'stage default env PATH="$path" bash -c \'{commands[2]}\'\n'
+    )
     assert f'http://{manage_page.DEFAULT_BIND}/' in README
     assert f'http://{ADDRESS}' in README

@@ -87,7 +87,9 @@ class Process:
         """Return a copy that believes to own the same slots, like a copy of the machine."""
         clone = Process(url)
         clone.now = self.now
-        clone.db._slots._processes.update(copy.deepcopy(self.db._slots._processes))
+        clone.db._slots._processes.update(
+            {process: copy.deepcopy(slots) for process, slots in self.db._slots._processes.items()}
+        )
         return clone
 
 

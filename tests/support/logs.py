@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime as dt
 import uuid
 from collections.abc import Iterator, Sequence
@@ -68,10 +69,11 @@ def append(tx: sa.Connection, slot: change_log.Slot) -> None:
             raise slot.taken()
 
 
-def next_slot(db: Database) -> int:
-    """Return the id of the slot that the next transaction of this process will use."""
-    with db._slots.lease() as slot:
-        return slot.slot_id
+def next_slot(db: Database) -> change_log.Slot:
+    """Return a copy of the slot that the next transaction of this process will use."""
+    slot = db._slots.lease()
+    db._slots.settle(slot)
+    return dataclasses.replace(slot)
 
 
 def free(db: Database, slot_id: int) -> None:

@@ -24,12 +24,15 @@ class Names(dict[sa.Table, sa.TableClause]):
     """Those of ``tables.SHARED`` that a database has, each with its name there, as something to select from.
 
     The name is ours, or the one that another service has for the table. ``present`` has the names of all tables of the
-    database.
+    database, ``views`` those of its views.
     """
 
     def __init__(self, connection: sa.Connection) -> None:
         super().__init__()
-        self.present = frozenset(sa.inspect(connection).get_table_names())
+        inspector = sa.inspect(connection)
+        self.present = frozenset(inspector.get_table_names())
+        materialized = inspector.get_materialized_view_names() if connection.dialect.name == 'postgresql' else ()
+        self.views = frozenset({*inspector.get_view_names(), *materialized})
         for table, upstream_name in tables.UPSTREAM_NAMES.items():
             name = upstream_name if upstream_name in self.present else table.name
             if name in self.present:
@@ -40,12 +43,14 @@ class Names(dict[sa.Table, sa.TableClause]):
         return next((table.name for table, present in self.items() if present.name == name), name)
 
     def problems(self) -> Iterator[str]:
-        """Yield tables that are missing, or that exist under both names."""
+        """Yield tables that are missing, or that exist under both names, and views that have the name of a table."""
         for table, name in tables.UPSTREAM_NAMES.items():
             if table not in self and table not in tables.ADDED:
                 yield f'There is no table {name}.'
             if name != table.name and {name, table.name} <= self.present:
                 yield f'There are both a table {name} and a table {table.name}: drop the one that is not in use.'
+            for view in sorted({name, table.name} & self.views):
+                yield f'There is a view {view}, which has the name of a table: drop the view.'
 
     def added(self) -> Iterator[Step]:
         """Yield a step for each table that the other service does not have."""

@@ -36,6 +36,8 @@ def problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable
         yield from _key_problems(existing, existing_tables)
         if connection.dialect.name == 'sqlite':
             yield from _sqlite_problems(connection, existing.name)
+        if connection.dialect.name == 'postgresql':
+            yield from _postgresql_problems(connection, existing)
         if existing.engine is not None:
             yield from _mysql_problems(connection, existing)
 
@@ -73,6 +75,21 @@ def _sqlite_problems(connection: sa.Connection, name: str) -> Iterator[str]:
     query = "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') AND sql LIKE ?"
     for row in sql.execute_text(connection, query, f'%{name}%'):
         yield f'The {row.type} {row.name} depends on the table {name}, which has to be rebuilt. Drop the {row.type}.'
+
+
+def _postgresql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator[str]:
+    """Yield the views that use a column whose type changes, which PostgreSQL does not allow."""
+    columns = {*existing.single_precision(), *existing.short_columns(), *existing.collated_columns}
+    query = (
+        'SELECT DISTINCT view.relname AS name, used.attname AS used_column FROM pg_depend'
+        ' JOIN pg_rewrite ON pg_rewrite.oid = pg_depend.objid JOIN pg_class AS view ON view.oid = pg_rewrite.ev_class'
+        ' JOIN pg_attribute AS used ON used.attrelid = pg_depend.refobjid AND used.attnum = pg_depend.refobjsubid'
+        ' WHERE pg_depend.refobjid = to_regclass(?) ORDER BY 1, 2'
+    )
+    for row in sql.execute_text(connection, query, existing.name):
+        if row.used_column in columns:
+            where = f'{existing.name}.{row.used_column}'
+            yield f'The view {row.name} uses the column {where}, whose type has to change. Drop the view.'
 
 
 def _mysql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator[str]:

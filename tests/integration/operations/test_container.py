@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 import yaml
 
@@ -21,6 +22,8 @@ from tests.support import servers
 from tests.support.pages import ROOT
 
 BUILD_SECONDS = 600
+#: With characters that have a meaning in a URL.
+PASSWORD = 'p@ss/w:rd'
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 
 #: What a container runtime does: the root file system read-only, an empty /tmp, and another user.
@@ -71,11 +74,11 @@ def _debian() -> pathlib.Path:
     """A small Debian with Python; made once, and kept beside the virtual environments of ``services.environment``."""
     cache = pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'placement-tests'
     cache.mkdir(parents=True, exist_ok=True)
-    archive = cache / 'debian-bookworm.tar'
+    archive = cache / 'debian-bookworm-git.tar'
     if not archive.exists():
         program = services.program('container', 'mmdebstrap')
         new = archive.with_name('new.tar')
-        command = [program, '--variant=minbase', '--include=python3-venv,ca-certificates', 'bookworm', str(new)]
+        command = [program, '--variant=minbase', '--include=git,python3-venv,ca-certificates', 'bookworm', str(new)]
         ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=BUILD_SECONDS)
         if ran.returncode:
             services.unavailable('container', f'mmdebstrap failed:\n{ran.stderr[-2000:]}')
@@ -110,6 +113,11 @@ def test_image_serves_without_root_and_without_writing(builder: Builder, tmp_pat
         script = ['unshare', '--mount', 'bash', '-euc', RUN, 'run', str(root), settings['User']]
         return [*script, *environ, *command]
 
+    # The commit is a part of the version, unless this tree is not a clone.
+    commit = subprocess.run(
+        ['git', 'rev-parse', '--short=8', 'HEAD'], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    assert f'+g{commit.stdout.strip()}' in services.run(inside('placement-api', '--version'))
     rejected = subprocess.run(inside('touch', '/opt/placement/x'), check=False, capture_output=True, text=True)
     if 'permission denied' in rejected.stderr.lower() and 'mount' in rejected.stderr:
         pytest.skip(f'not run, the kernel forbids to mount: {rejected.stderr}')
@@ -133,9 +141,12 @@ def test_compose_file_sets_options_that_exist(monkeypatch: pytest.MonkeyPatch) -
     assert service['read_only'] is True
     assert all(port.startswith('127.0.0.1:') for port in service['ports'])
     for name, value in service['environment'].items():
-        monkeypatch.setenv(name, value.replace('${POSTGRES_PASSWORD}', 'secret'))
+        monkeypatch.setenv(name, value.replace('${POSTGRES_PASSWORD}', PASSWORD))
     conf = configuration.load(config_files=[])
     assert [variable for variable in configuration.ignored(conf) if 'OS_' in variable] == []
     url = connections.engine_url(conf.placement_database)
     assert url.host == 'database'
     assert url.database == composed['database']['environment']['POSTGRES_DB']
+    assert url.password is None
+    defaults = {option.keyword: option.val for option in psycopg.pq.Conninfo.get_defaults()}
+    assert defaults[b'password'] == PASSWORD.encode()
