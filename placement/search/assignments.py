@@ -113,7 +113,7 @@ def find_assignments(
         conflict = infeasibility.find_conflict(unassigned, providers, counter)
         conflict = conflict or infeasibility.find_subtree_conflict(unassigned, providers, counter)
         if conflict is None:
-            partial = backtracking.PartialAssignment(compiled, search_unit, counter)
+            partial = backtracking.PartialAssignment(compiled, search_unit, unassigned, counter)
             yield from backtracking.backtrack(unassigned, partial, counter, rejections)
         elif rejections is not None:
             rejections[conflict] += 1

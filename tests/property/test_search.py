@@ -20,11 +20,13 @@ from placement.handlers import allocation_candidate as handler
 from placement.search import find_candidates
 from placement.search.budget import Limit, SearchBudget
 from placement.search.prefilter import Prefilter
-from placement.search.request import CandidateRequest
+from placement.search.request import CandidateRequest, RequestGroup
 from placement.search.requirements import compile_request
 from placement.search.search_units import CandidateSet
 from placement.search.selection import AllocationCandidates, ResponseSize, max_candidate_size, max_summary_size, select
 from placement.search.solver import backtracking
+from placement.search.solver.matching import Isolation
+from placement.search.solver.variables import Variable
 from tests.support import applications
 from tests.support.search.cached import entries, find, search, snapshot_of
 from tests.support.search.oracle import RP, SHARES, Entry, Oracle, Query, assert_candidates
@@ -68,8 +70,8 @@ def test_the_search_finds_what_the_oracle_finds(alike: bool, case: tuple[list[RP
 def test_requests_that_just_fit_are_not_rejected(
     monkeypatch: pytest.MonkeyPatch, steps: int, case: tuple[list[RP], Query]
 ) -> None:
-    # With 0 every partial assignment is checked as in a long search.
-    monkeypatch.setattr(backtracking, '_STEPS_BEFORE_PRUNING', steps)
+    # With 0 dead ends are remembered from the start.
+    monkeypatch.setattr(backtracking, '_STEPS_BEFORE_DEAD_ENDS', steps)
     topology, query = case
     bodies = find(snapshot_of(topology), query)
     assert_candidates(bodies, Oracle(topology).candidates(query))
@@ -144,6 +146,37 @@ def test_the_size_of_a_response_is_about_that_of_its_body(case: tuple[list[RP], 
     bound = len(candidates) * max_candidate_size(request)
     summaries_bound = sum(candidate.search_unit.tree_size for candidate in candidates) + len(topology)
     assert size.total <= bound + summaries_bound * max_summary_size(snapshot)
+
+
+@thorough(500)
+@given(st.lists(st.frozensets(st.integers(0, 5), min_size=1), min_size=1, max_size=6), st.data())
+def test_isolated_variables_are_assigned_exactly_if_all_can_get_different_providers(
+    domains: list[frozenset[int]], data: st.DataObject
+) -> None:
+    """At each choice the matching allows what brute force can complete, also after choices were taken back."""
+    requirement = RequestGroup('1', True, {'VCPU': 1})
+    [compiled] = compile_request(CandidateRequest((requirement,)), lambda _uuid: None).requirements
+    variables = [
+        Variable(compiled, tuple(sorted(domain)), index, True, False, (), ()) for index, domain in enumerate(domains)
+    ]
+    isolation = Isolation(variables, lambda _positions: None)
+    assignments = [list(chosen) for chosen in itertools.product(*domains) if len(set(chosen)) == len(chosen)]
+    chosen: list[int] = []
+    for _ in range(12):
+        depth = len(chosen)
+        if depth == len(domains) or (chosen and data.draw(st.integers(0, 3)) == 0):
+            chosen.pop()
+            continue
+        free = sorted(domains[depth] - set(chosen))
+        allowed = [position for position in free if isolation.reserve(variables[depth], position, chosen)]
+        completed = [assignment[: depth + 1] for assignment in assignments]
+        assert allowed == [position for position in free if [*chosen, position] in completed]
+        if not allowed:
+            break
+        position = data.draw(st.sampled_from(allowed))
+        assert isolation.reserve(variables[depth], position, chosen)
+        chosen.append(position)
+    event(f'possible: {bool(assignments)}')
 
 
 @thorough(300)

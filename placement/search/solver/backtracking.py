@@ -9,21 +9,22 @@ from placement.cache.providers import SHARING_TRAIT
 from placement.search.budget import StepCounter
 from placement.search.requirements import CompiledRequest
 from placement.search.search_units import Amounts, Assignment, Mappings, SearchUnit
-from placement.search.solver import infeasibility
+from placement.search.solver.matching import Isolation
 from placement.search.solver.variables import Reason, Rejections, Variable
 
 #: After this number of steps without an assignment, a search pauses, and the other equivalence classes continue.
 TIME_SLICE = 1000
 
-#: After this number of steps without an assignment, a search prunes more: at each choice it checks whether the isolated
-#: variables can still be assigned, and with mappings it remembers dead ends.
-_STEPS_BEFORE_PRUNING = 500
+#: After this number of steps without an assignment, a search with mappings remembers dead ends.
+_STEPS_BEFORE_DEAD_ENDS = 500
 
 
 class PartialAssignment:
     """The variables assigned so far at one search unit, and the resulting sums."""
 
-    def __init__(self, compiled: CompiledRequest, search_unit: SearchUnit, counter: StepCounter) -> None:
+    def __init__(
+        self, compiled: CompiledRequest, search_unit: SearchUnit, variables: Sequence[Variable], counter: StepCounter
+    ) -> None:
         self._counter = counter
         self._providers = search_unit.tree + search_unit.sharing
         self._tree_size = search_unit.tree_size
@@ -31,8 +32,10 @@ class PartialAssignment:
         self._nested_aware = compiled.request.nested_aware
         self._from_tree = 0
         self._amounts: dict[tuple[int, str], int] = {}
-        #: The positions of the isolated variables.
-        self.isolated: set[int] = set()
+        # The positions of the isolated variables.
+        self._isolated: set[int] = set()
+        isolated = [variable for variable in variables if variable.isolated]
+        self._isolation = Isolation(isolated, counter.count_steps)
         self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
         self._missing = [(1 << len(compiled.collective.sets)) - 1]
         self.with_mappings = compiled.request.with_mappings
@@ -41,7 +44,7 @@ class PartialAssignment:
 
     def rejection(self, variable: Variable, position: int) -> Reason | None:
         """Return the rule that assigning ``variable`` to ``position`` would violate; None if it violates none."""
-        if variable.isolated and position in self.isolated:
+        if variable.isolated and position in self._isolated:
             return Reason.ISOLATED
         provider = self._providers[position]
         for name, amount in variable.requirement.resources:
@@ -52,6 +55,10 @@ class PartialAssignment:
             of_tree = self._by_tree[provider.root_id]
             if of_tree and of_tree[-1] != position:
                 return Reason.SAME_TREE
+        return self._lookahead_rejection(variable, position)
+
+    def _lookahead_rejection(self, variable: Variable, position: int) -> Reason | None:
+        """Return the rule that the later variables could not satisfy if ``variable`` were assigned to ``position``."""
         if variable.collective and not variable.lookahead.can_provide(
             self._missing[-1] & ~variable.provided_traits[position], self._counter
         ):
@@ -66,6 +73,8 @@ class PartialAssignment:
         for subtree, later_domain in variable.subtrees:
             if not subtree.allows(position, later_domain):
                 return Reason.SUBTREE
+        if variable.isolated and not self._isolation.reserve(variable, position, self._isolated):
+            return Reason.TOO_FEW_PROVIDERS
         return None
 
     def assign(self, variable: Variable, position: int) -> None:
@@ -80,7 +89,7 @@ class PartialAssignment:
         if not self._nested_aware:
             self._by_tree[self._providers[position].root_id].append(position)
         if variable.isolated:
-            self.isolated.add(position)
+            self._isolated.add(position)
         if variable.collective:
             self._missing.append(self._missing[-1] & ~variable.provided_traits[position])
 
@@ -98,7 +107,7 @@ class PartialAssignment:
         if not self._nested_aware:
             self._by_tree[self._providers[position].root_id].pop()
         if variable.isolated:
-            self.isolated.discard(position)
+            self._isolated.discard(position)
         if variable.collective:
             self._missing.pop()
 
@@ -129,7 +138,7 @@ class PartialAssignment:
 
         If these are also equal, equal states lead to the same assignments.
         """
-        return frozenset(self._amounts.items()), frozenset(self.isolated), self._missing[-1], self._from_tree > 0
+        return frozenset(self._amounts.items()), frozenset(self._isolated), self._missing[-1], self._from_tree > 0
 
 
 def backtrack(
@@ -150,7 +159,7 @@ def backtrack(
     :param rejections: if given, counts the rejections by reason.
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
-    memory = _Memory(variables, partial, counter)
+    memory = _memory(variables, partial, counter)
     #: The index in the domain of each assigned variable: those before ``depth``.
     chosen = [0] * len(variables)
     last = len(variables) - 1
@@ -214,64 +223,97 @@ def _classes_overlap(variables: Sequence[Variable]) -> bool:
 
 
 class _Memory:
-    """Recognizes partial assignments that lead to nothing new, within the memory limit, and repeated assignments.
-
-    Without mappings, nothing new follows from a state that was searched before. With mappings there are many ways to
-    assign the same amounts; if one of them cannot be completed, none can. So the states that led to no assignment are
-    remembered, while the search finds nothing.
-    """
+    """Remembers nothing: without mappings and repeated classes, all choices lead to different assignments."""
 
     def __init__(self, variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> None:
-        self._variables = variables
-        self._partial_assignment = partial
+        self._partial = partial
         self._counter = counter
-        self._repeats = not partial.with_mappings and _classes_overlap(variables)
         self._subtrees = tuple(dict.fromkeys(condition for variable in variables for condition, _ in variable.subtrees))
-        self._searched: set[Hashable] = set()
-        self._complete: set[Amounts] = set()
-        self._found = 0
-        #: For each depth: the start and the state (None if not computed) at which it was entered, and ``_found``.
-        self._entered: list[tuple[int, Hashable, int]] = [(0, None, 0)] * len(variables)
+        self._remembered: set[Hashable] = set()
 
-    def is_new(self) -> bool:
-        """Return whether the current assignment, which is complete, was not found before."""
-        self._found += 1
-        if not self._repeats:
-            return True
-        self._counter.count_steps(2 * len(self._partial_assignment))
-        amounts, count = self._partial_assignment.amounts(), len(self._complete)
-        self._complete.add(amounts)
-        return len(self._complete) > count
-
-    def enter(self, depth: int, start: int) -> bool:
+    def enter(self, depth: int, start: int) -> bool:  # noqa: ARG002
         """Return whether assigning the variables from ``depth`` on may lead to something new.
 
         :param start: the first index in the domain of the variable at ``depth`` that will be tried.
         """
-        is_long = self._counter.since_candidate >= _STEPS_BEFORE_PRUNING
-        state = self._state(depth, start) if is_long or self._repeats else None
-        if state is not None and state in self._searched:
-            return False
-        self._entered[depth] = start, state, self._found
-        isolated = self._partial_assignment.isolated
-        if is_long and isolated and infeasibility.isolation_fails(self._variables[depth:], isolated, self._counter):
-            self.leave(depth)
-            return False
         return True
 
     def leave(self, depth: int) -> None:
-        """Remember that all assignments of the variables from ``depth`` on were tried."""
-        start, state, found_before = self._entered[depth]
-        is_dead_end = found_before == self._found and self._counter.since_candidate >= _STEPS_BEFORE_PRUNING
-        if self._repeats or is_dead_end:
-            state = state or self._state(depth, start)
-            if state is not None and self._counter.reserve(len(self._partial_assignment)):
-                self._searched.add(state)
+        """Note that all assignments of the variables from ``depth`` on were tried."""
+
+    def is_new(self) -> bool:
+        """Return whether the current assignment, which is complete, was not found before."""
+        return True
 
     def _state(self, depth: int, start: int) -> Hashable:
-        """Return all that the rest of the search depends on; None if it is not to be remembered."""
-        if not self._repeats and not self._partial_assignment.with_mappings:
-            return None
-        self._counter.count_steps(2 * len(self._partial_assignment) + len(self._subtrees) + 1)
-        subtrees = [condition.state() for condition in self._subtrees]
-        return (depth, start, *self._partial_assignment.state(), *subtrees)
+        """Return all that the rest of the search depends on."""
+        self._counter.count_steps(2 * len(self._partial) + len(self._subtrees) + 1)
+        return (depth, start, *self._partial.state(), *[condition.state() for condition in self._subtrees])
+
+    def _remember(self, state: Hashable) -> None:
+        if self._counter.reserve(len(self._partial)):
+            self._remembered.add(state)
+
+
+class VisitedStates(_Memory):
+    """Remembers the states from which the search has continued, and the assignments.
+
+    Without mappings, nothing new follows from a state that was visited before.
+    """
+
+    def __init__(self, variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> None:
+        super().__init__(variables, partial, counter)
+        self._complete: set[Amounts] = set()
+        #: For each depth, the state at which it was entered.
+        self._entered = [self._state(0, 0)] * len(variables)
+
+    def enter(self, depth: int, start: int) -> bool:
+        self._entered[depth] = state = self._state(depth, start)
+        return state not in self._remembered
+
+    def leave(self, depth: int) -> None:
+        self._remember(self._entered[depth])
+
+    def is_new(self) -> bool:
+        self._counter.count_steps(2 * len(self._partial))
+        amounts, count = self._partial.amounts(), len(self._complete)
+        self._complete.add(amounts)
+        return len(self._complete) > count
+
+
+class DeadEnds(_Memory):
+    """Remembers the states that led to no assignment, once the search has found nothing for a while.
+
+    With mappings there are many ways to assign the same amounts; if one of them cannot be completed, none can.
+    """
+
+    def __init__(self, variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> None:
+        super().__init__(variables, partial, counter)
+        self._found = 0
+        #: For each depth, the start and the state (None if not computed) at which it was entered, and ``_found``.
+        self._entered: list[tuple[int, Hashable, int]] = [(0, None, 0)] * len(variables)
+
+    def enter(self, depth: int, start: int) -> bool:
+        state = self._state(depth, start) if self._is_long else None
+        self._entered[depth] = start, state, self._found
+        return state is None or state not in self._remembered
+
+    def leave(self, depth: int) -> None:
+        start, state, found_before = self._entered[depth]
+        if found_before == self._found and self._is_long:
+            self._remember(state or self._state(depth, start))
+
+    def is_new(self) -> bool:
+        self._found += 1
+        return True
+
+    @property
+    def _is_long(self) -> bool:
+        return self._counter.since_candidate >= _STEPS_BEFORE_DEAD_ENDS
+
+
+def _memory(variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> _Memory:
+    """Return the memory with which a search recognizes partial assignments that lead to nothing new."""
+    if partial.with_mappings:
+        return DeadEnds(variables, partial, counter)
+    return (VisitedStates if _classes_overlap(variables) else _Memory)(variables, partial, counter)

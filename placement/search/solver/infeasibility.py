@@ -10,12 +10,13 @@ import itertools
 import operator
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from placement.search.budget import StepCounter
 from placement.search.search_units import Providers
 from placement.search.solver import subtree
+from placement.search.solver.matching import Matching
 from placement.search.solver.subtree import Domain, Subtree
 from placement.search.solver.variables import Reason, Variable
 
@@ -118,7 +119,7 @@ def _positions(bits: int) -> Iterator[int]:
 def _find_conflict(variables: Sequence[Variable], providers: Providers, limit: _PositionLimit) -> Reason | None:
     if not _may_exclude_each_other(variables):
         return None
-    isolated = [variable.domain for variable in variables if variable.isolated]
+    isolated = [variable for variable in variables if variable.isolated]
     contested = list(_contested(variables))
     max_increases: list[dict[int, int]] = []
     for name, demands in contested:
@@ -129,31 +130,13 @@ def _find_conflict(variables: Sequence[Variable], providers: Providers, limit: _
     for (_, demands), free in zip(contested, max_increases, strict=True):
         if sum(amount for amount, _ in demands) > sum(free.values()):
             return Reason.TOO_LITTLE_CAPACITY
-    if len(isolated) > 1 and not _matching_exists(isolated, dict.fromkeys(itertools.chain(*isolated), 1), limit):
+    one_each = dict.fromkeys(itertools.chain.from_iterable(variable.domain for variable in isolated), 1)
+    if len(isolated) > 1 and not _matching_exists(isolated, one_each, limit):
         return Reason.TOO_FEW_PROVIDERS
     for (_, demands), free in zip(contested, max_increases, strict=True):
         if not _large_amounts_fit(demands, free, limit):
             return Reason.TOO_FEW_WITH_CAPACITY
     return None
-
-
-def isolation_fails(variables: Sequence[Variable], taken: Collection[int], counter: StepCounter) -> bool:
-    """Return whether there are too few providers to give each isolated variable a different one.
-
-    :param taken: the positions of providers that are no longer free.
-    :raises StepLimitReached: the steps of the tree or of the request are used up.
-    """
-    limit = _PositionLimit(counter)
-    try:
-        free = {
-            id(variable.domain): tuple([position for position in variable.domain if position not in taken])
-            for variable in variables
-        }
-        isolated = [free[id(variable.domain)] for variable in variables if variable.isolated]
-        limit.count_positions(sum(map(len, free.values())))
-        return not _matching_exists(isolated, dict.fromkeys(itertools.chain(*isolated), 1), limit)
-    except _PositionLimitReached:
-        return False
 
 
 def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, _Demands]]:
@@ -185,63 +168,17 @@ def _large_amounts_fit(demands: _Demands, max_increases: Mapping[int, int], limi
             position: min(bisect_right(sums, sums[first] + free) - 1 - first, together)
             for position, free in max_increases.items()
         }
-        if not _matching_exists([variable.domain for variable in large], max_variables, limit):
+        if not _matching_exists(large, max_variables, limit):
             return False
     return True
 
 
-def _matching_exists(domains: Sequence[Domain], max_variables: Mapping[int, int], limit: _PositionLimit) -> bool:
-    """Return whether each variable can get a position of its domain, with at most ``max_variables`` per position.
-
-    This is a bipartite matching with augmenting paths.
-
-    :param domains: the domain of each variable.
-    :param max_variables: the maximum number of variables by position.
-    """
-    distinct = {id(domain): domain for domain in domains}.values()
+def _matching_exists(variables: Sequence[Variable], max_variables: Mapping[int, int], limit: _PositionLimit) -> bool:
+    """Return whether each variable can get a position of its domain, with at most ``max_variables`` per position."""
+    distinct = {id(variable.domain): variable.domain for variable in variables}.values()
     limit.count_positions(sum(map(len, distinct)))
-    if all(sum(max_variables[position] for position in domain) >= len(domains) for domain in distinct):
+    if all(sum(max_variables[position] for position in domain) >= len(variables) for domain in distinct):
         return True
-    if sum(max_variables[position] for position in set().union(*distinct)) < len(domains):
+    if sum(max_variables[position] for position in set().union(*distinct)) < len(variables):
         return False
-    matching = _Matching(domains, max_variables, limit)
-    return all(matching.serve(index) for index in range(len(domains)))
-
-
-class _Matching:
-    """A bipartite matching of variables, given by index, to positions."""
-
-    def __init__(self, domains: Sequence[Domain], max_variables: Mapping[int, int], limit: _PositionLimit) -> None:
-        self._domains = domains
-        self._max_variables = max_variables
-        self._limit = limit
-        self._position_of: dict[int, int] = {}
-        self._assigned: defaultdict[int, list[int]] = defaultdict(list)
-
-    def serve(self, start: int) -> bool:
-        """Assign variable ``start``, and move others along a shortest path. Return whether this is possible."""
-        came_from: dict[int, int] = {}
-        queue = [start]
-        for index in queue:
-            self._limit.count_positions(len(self._domains[index]))
-            for position in self._domains[index]:
-                if position in came_from:
-                    continue
-                came_from[position] = index
-                assigned = self._assigned[position]
-                if len(assigned) < self._max_variables[position]:
-                    self._move(came_from, position)
-                    return True
-                queue.extend(assigned)
-        return False
-
-    def _move(self, came_from: Mapping[int, int], free: int) -> None:
-        while True:
-            index = came_from[free]
-            self._assigned[free].append(index)
-            before = self._position_of.get(index)
-            self._position_of[index] = free
-            if before is None:
-                return
-            self._assigned[before].remove(index)
-            free = before
+    return all(map(Matching(max_variables, limit.count_positions).add, variables))

@@ -17,6 +17,7 @@ from placement.search.selection import ResponseSize, select
 from tests.support.search import hard
 from tests.support.search.cached import search, single_trees, snapshot_of
 from tests.support.search.hard import Case
+from tests.support.search.oracle import RP, Group, Query, record
 from tests.support.search.topologies import request_of
 
 
@@ -69,6 +70,48 @@ def test_isolated_groups_with_few_suitable_providers_are_decided() -> None:
     find(hard.tied(0, 30, 30, 'isolate'), budget)
     assert budget.reached == set()
     assert budget.steps_taken < 100_000
+
+
+def _isolated(children: dict[str, int], groups: list[str]) -> Case:
+    """Groups that require a trait each, and children of one tree by trait; no two groups may have the same child."""
+    topology = [RP('root')]
+    for trait, count in children.items():
+        device = {'VGPU': record(4)}
+        topology += [RP(f'{trait}{number}', 'root', device, {f'CUSTOM_{trait}'}) for number in range(count)]
+    suffixed = [Group(str(number), {'VGPU': 1}, {f'CUSTOM_{trait}'}) for number, trait in enumerate(groups, start=1)]
+    return topology, Query(suffixed, 'isolate', 1)
+
+
+@pytest.mark.parametrize('minor', [29, 36])
+@pytest.mark.parametrize(
+    ('children', 'groups'),
+    [
+        ({'A': 64, 'B': 64}, ['A', 'B'] * 48),
+        ({'A': 64, 'B': 64}, ['A', 'B'] * 64),
+        ({f'T{number}': 5 for number in range(40)}, [f'T{number}' for number in range(40)]),
+    ],
+)
+def test_many_isolated_groups_find_their_providers(children: dict[str, int], groups: list[str], minor: int) -> None:
+    topology, query = _isolated(children, groups)
+    query.minor, budget = minor, defaults()
+    (candidate,) = find((topology, query), budget)
+    assert len(candidate.amounts) == len(groups)
+    assert budget.steps_taken < 80_000
+
+
+def test_isolated_groups_for_which_most_first_choices_are_wrong_find_their_providers() -> None:
+    # Each of 100 children has 3 of 12 traits, and each of 96 groups requires a trait, or two, of a child of its own.
+    rng = random.Random(2)
+    traits = [f'CUSTOM_T{number}' for number in range(12)]
+    children = [set(rng.sample(traits, 3)) for _ in range(100)]
+    topology = [RP('root'), *(RP(f'c{n}', 'root', {'VGPU': record(4)}, names) for n, names in enumerate(children))]
+    groups = [
+        Group(str(number), {'VGPU': 1}, set(rng.sample(sorted(names), 1 + number % 2)))
+        for number, names in enumerate(rng.sample(children, 96), start=1)
+    ]
+    budget = defaults()
+    assert len(find((topology, Query(groups, 'isolate', 1)), budget)) == 1
+    assert budget.steps_taken < 80_000
 
 
 HARD: dict[str, Case] = {
