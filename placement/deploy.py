@@ -17,6 +17,7 @@ from placement import conf as configuration
 from placement import exception, handler, policies
 from placement.cache.background_refresh import BackgroundRefresh
 from placement.cache.refresh import CacheState, ProviderCache
+from placement.db import errors, migration
 from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.ops.explain.empty_searches import EmptySearches
@@ -81,7 +82,20 @@ def loadapp(conf: cfg.ConfigOpts, cache_state: CacheState | None = None) -> Appl
     if conf.placement_database.sync_on_startup:
         _sync(db)
     provider_cache.load()
+    if provider_cache.is_loaded:
+        _warn_of_other_schema(db)
     return Application(application, db, provider_cache, conf.placement.cache_refresh_interval)
+
+
+def _warn_of_other_schema(db: Database) -> None:
+    """Log once if the schema belongs to another release, because the service often works with it all the same."""
+    try:
+        migration.check_revision(db.engine)
+    except migration.WrongSchema as error:
+        configuration.log_once(LOG, log.WARNING, str(error))
+    except errors.DATABASE_ERRORS:
+        # The next request reports it.
+        pass
 
 
 def _sync(db: Database) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from oslo_config import cfg
 from rich.text import Text
 
-from placement import exception, units, validation
+from placement import exception, units
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.cmd.command import CommandParser
@@ -26,7 +26,7 @@ allocation can have (max allocatable), and on how many providers no allocation f
 fully reserved, or over-committed. Reads one state of the database and changes nothing."""
 _EPILOG = (
     'Example: placement-manage capacity --fit VCPU:4,MEMORY_MB:8192 --trait HW_CPU_X86_AVX2.'
-    ' Exit code: 0; 127 if a trait or resource class does not exist or the command failed.'
+    ' Exit code: 0; 127 if a trait, an aggregate or a resource class does not exist or the command failed.'
 )
 
 
@@ -34,7 +34,11 @@ def add_command(program: CommandParser) -> None:
     """Add ``capacity`` to the parser of ``placement-manage``."""
     summary = 'show the capacity and usage of all inventories, and how many more consumers of a size fit'
     parser = program.add_command('capacity', summary, _DESCRIPTION, _EPILOG, run=_run)
-    parser.add_argument('--aggregate', metavar='UUID', help='only trees with a provider in this aggregate')
+    parser.add_argument(
+        '--aggregate',
+        metavar='UUID',
+        help='only trees with a provider in this aggregate: its uuid, or its name in the names file',
+    )
     parser.add_argument(
         '--trait',
         metavar='NAME',
@@ -69,10 +73,12 @@ _SEARCHES = 1_000_000
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    scope, size = _scope_and_size(args)
+    names = DisplayNames(conf.placement.names_file)
+    scope, size = _scope_and_size(args, names)
     if args.by_aggregate and (size is None or size.aggregate):
         raise exception.BadQuery('--by-aggregate requires --fit, and excludes --aggregate.')
     snapshot = ProviderCache(db).up_to_date()
+    scope.raise_unless_aggregates_exist(snapshot)
     summary = capacity.summary(snapshot, scope)
     estimate = None
     if size is not None:
@@ -96,7 +102,6 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         return 0
     output.print_summary(summary)
     if estimate is not None:
-        names = DisplayNames(conf.placement.names_file)
         by_label = {names.label(aggregate): fit for aggregate, fit in (by_aggregate or {}).items()}
         _print_estimates(args.fit, estimate, by_label, bool(summary.classes))
     return 0
@@ -125,11 +130,9 @@ def _print_estimates(
         console.print(table)
 
 
-def _scope_and_size(args: argparse.Namespace) -> tuple[TreeFilter, Size | None]:
+def _scope_and_size(args: argparse.Namespace, names: DisplayNames) -> tuple[TreeFilter, Size | None]:
     """Read the arguments: the trees to include, and the size of a consumer if one is given."""
-    if args.aggregate is not None and not validation.is_uuid(args.aggregate):
-        raise exception.BadQuery(f'--aggregate takes the uuid of an aggregate, not {args.aggregate!r}.')
-    aggregate = None if args.aggregate is None else validation.canonical_uuid(args.aggregate)
+    aggregate = None if args.aggregate is None else names.aggregate_uuid(args.aggregate)
     roots = syntax.parse_traits(','.join(args.root_trait)) if args.root_trait else (frozenset(), frozenset())
     aggregates = frozenset(() if aggregate is None else (aggregate,))
     scope = TreeFilter(aggregates, frozenset(args.trait), *roots)

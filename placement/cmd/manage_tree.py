@@ -12,10 +12,9 @@ from typing import Any
 from oslo_config import cfg
 from rich import tree as rich_tree
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from placement import units, validation
+from placement import units
 from placement.cache.providers import Provider
 from placement.cmd import output
 from placement.cmd.command import CommandParser
@@ -33,8 +32,8 @@ providers of other trees that have an aggregate in common with the tree. Options
 for each condition, one of its providers satisfies the condition. On a terminal, a pager shows output that is longer
 than the screen. Reads one state of the database and changes nothing."""
 _EPILOG = (
-    'Exit code: 0, also when there are no trees; 127 when the provider, a trait or a resource class does not exist or'
-    ' the command failed.'
+    'Exit code: 0, also when there are no trees; 127 when the provider, a trait, an aggregate or a resource class does'
+    ' not exist or the command failed.'
 )
 
 #: The consumers of each provider, by its uuid.
@@ -59,14 +58,6 @@ def add_command(program: CommandParser) -> None:
     parser.add_argument(
         '--consumers', action='store_true', help='also print the consumers of each provider, and their owners'
     )
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument('--summary', action='store_true', help='print the sums over the trees instead of the trees')
-    instead.add_argument(
-        '--list',
-        action='store_true',
-        help='print one line for each tree, the fullest first, with the usage of the first --class or of its fullest'
-        ' class',
-    )
     parser.add_argument('--no-pager', action='store_true', help='do not use a pager')
     parser.add_names()
     parser.add_format()
@@ -76,7 +67,13 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     choice = parser.add_argument_group('which trees')
     choice.add_argument('--name', metavar='PATTERN', help='part of the name of a provider, or a pattern with * and ?')
     choice.add_argument('--trait', metavar='NAME', action='append', default=[], help='trait; may be repeated')
-    choice.add_argument('--aggregate', metavar='UUID', action='append', default=[], help='aggregate; may be repeated')
+    choice.add_argument(
+        '--aggregate',
+        metavar='AGGREGATE',
+        action='append',
+        default=[],
+        help='uuid of an aggregate, or its name in the names file; may be repeated',
+    )
     choice.add_argument('--class', metavar='NAME', action='append', default=[], help='resource class; may be repeated')
     for option, states, text in (
         ('--full', FULL, 'from which no allocation is possible'),
@@ -93,40 +90,36 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def _choice(args: argparse.Namespace) -> TreeFilter:
+def _choice(args: argparse.Namespace, names: DisplayNames) -> TreeFilter:
     return TreeFilter(
         name=args.name or '',
         traits=frozenset(args.trait),
-        aggregates=frozenset(map(validation.canonical_uuid, args.aggregate)),
+        aggregates=frozenset(map(names.aggregate_uuid, args.aggregate)),
         classes=frozenset(vars(args)['class']),
         states=args.states,
     )
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    choice, console = _choice(args), output.console()
+    names, console = DisplayNames(conf.placement.names_file), output.console()
+    choice = _choice(args, names)
     with output.waiting('Reading the resource providers ...'):
         stored, snapshot = provider_trees.load(db, args.provider)
+        if args.provider is None:
+            choice.raise_unless_aggregates_exist(snapshot)
         roots = {id_ for partition, flags in choice.select(snapshot) for id_ in partition.roots[flags].tolist()}
         trees = [tree for tree in stored if tree.root.id in roots]
         consumers: Consumers | None = None
         if args.consumers:
             consumers = consumers_by_provider(db, (provider.id for tree in trees for provider in tree.walk()))
-    resource_class = next(iter(vars(args)['class']), None)
-    order = resource_class or capacity.FULLEST
-    rows = capacity.list_trees(snapshot, choice, order, count=None).rows if args.list else None
-    summary = capacity.summary(snapshot, choice) if args.summary else None
     if args.format == 'json':
-        output.print_json(_document(summary, rows, trees, consumers))
-    elif summary is not None:
-        output.print_summary(summary)
+        output.print_json(_document(trees, consumers))
     elif not trees:
         print('No tree satisfies these conditions.' if stored else 'No resource providers are stored.')
     else:
-        names = DisplayNames(conf.placement.names_file)
         drawings = (_drawing(tree, consumers or {}, names, console) for tree in trees)
         with contextlib.nullcontext() if args.no_pager else output.paged(console, 'Drawing the trees ...'):
-            for drawing in drawings if rows is None else [_list(rows, resource_class, console)]:
+            for drawing in drawings:
                 console.print(drawing)
     output.warn_of_usage_mismatches(
         sum(
@@ -139,52 +132,10 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     return 0
 
 
-# As a list ------------------------------------------------------------------------------------------------
-
-
-def _list(rows: Iterable[capacity.TreeRow], resource_class: str | None, console: Console) -> Table:
-    """Make a table with one line for each tree: its usage of ``resource_class``, or of its fullest class if None."""
-    table = output.table('Host', 'Share', f'Used of\n{resource_class}' if resource_class else 'Used of capacity')
-    for row in rows:
-        classes = [name for name in row.utilizations if resource_class in (None, name)]
-        fullest = max(classes, key=lambda name: row.utilizations[name].share, default=None)
-        name = Text(output.printable(row.name, console))
-        if fullest is None:
-            table.add_row(name, '', 'no inventory', style='dim')
-            continue
-        utilization = row.utilizations[fullest]
-        used = units.used_of_capacity(fullest, utilization.used, utilization.capacity)
-        if utilization.over_committed:
-            used += f', over-committed by {units.amount(fullest, utilization.over_committed)}'
-        style = 'bold red' if utilization.over_committed else '' if utilization.used else 'dim'
-        share = units.percent(utilization.used, utilization.capacity)
-        table.add_row(name, share, used if resource_class else f'{fullest} {used}', style=style)
-    return table
-
-
 # As JSON -------------------------------------------------------------------------------------------------
 
 
-def _document(
-    summary: capacity.Summary | None,
-    rows: Iterable[capacity.TreeRow] | None,
-    trees: Iterable[ProviderTree],
-    consumers: Consumers | None,
-) -> dict[str, Any]:
-    """Return the summary, otherwise the lines of the list, otherwise the trees."""
-    if summary is not None:
-        return {'summary': dataclasses.asdict(summary)}
-    if rows is not None:
-        lines = []
-        for row in rows:
-            classes = [
-                {'resource_class': name, 'utilization': dataclasses.asdict(utilization)}
-                for name, utilization in row.utilizations.items()
-            ]
-            lines.append(
-                {'uuid': row.uuid, 'name': row.name, 'providers': row.providers, 'classes': classes, 'found': row.found}
-            )
-        return {'list': lines}
+def _document(trees: Iterable[ProviderTree], consumers: Consumers | None) -> dict[str, Any]:
     documents = []
     for tree in trees:
         # The list of providers is flat, since JSON parsers limit the depth of nesting.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from oslo_log import log
 
-from placement import exception
+from placement import exception, units
 
 LOG = log.getLogger(__name__)
 
@@ -74,7 +74,8 @@ class Availability:
             elif now - outage.reported_at >= _REPORT_INTERVAL_SECONDS:
                 outage.reported_at = now
                 seconds = now - outage.began_at
-                _log_error(f'{outage.failures} operations have failed in {seconds:.0f} s. {error.for_operators}')
+                failures = units.plural(outage.failures, 'failed operation')
+                _log_error(f'{failures} in {seconds:.0f} s. {error.for_operators}')
 
     def _succeeded(self, writes: bool) -> None:
         now = time.monotonic()
@@ -86,9 +87,9 @@ class Availability:
                 news = 'accepts changes' if kind is exception.DatabaseReadOnly else 'is available'
                 # The log of a command has no lines of level INFO.
                 LOG.warning(
-                    'The database %s again. %d operations failed in %.0f s.',
+                    'The database %s again after %s in %.0f s.',
                     news,
-                    outage.failures,
+                    units.plural(outage.failures, 'failed operation'),
                     outage.failed_at - outage.began_at,
                 )
 

@@ -41,6 +41,15 @@ class WrongSchema(exception.PlacementError):
     )
 
 
+class NewerSchema(WrongSchema):
+    """A later release has upgraded the schema. Nothing downgrades it."""
+
+    template = (
+        'The schema of the database is at revision {present}, which this release does not have (its newest is {head}):'
+        ' a later release has upgraded it. Install that release here, or restore a backup from before the upgrade.'
+    )
+
+
 class MissingSchema(WrongSchema):
     template = 'The database does not have the tables of this service. Create them with: placement-manage db sync'
 
@@ -77,7 +86,7 @@ def sync(engine: sa.Engine) -> None:
     """Create the schema, or upgrade it to the newest revision. Concurrent processes wait for one another.
 
     :raises ForeignSchema: there are tables but no revision of ours.
-    :raises UnknownRevision: the schema belongs to a later release.
+    :raises NewerSchema: the schema belongs to a later release.
     :raises WrongEncoding: on PostgreSQL, the encoding of the database is not UTF8.
     :raises SchemaLocked: another process has been changing the schema for two minutes.
     """
@@ -104,7 +113,7 @@ def _sync(engine: sa.Engine) -> None:
             command.ensure_version(_config(connection))
             _create_tables(connection)
         else:
-            _resolve(present)
+            _raise_if_newer(present)
         command.upgrade(_config(connection), 'head')
 
 
@@ -139,6 +148,7 @@ def check_revision(engine: sa.Engine) -> None:
     :raises WrongEncoding: on PostgreSQL, the encoding of the database is not UTF8.
     :raises ForeignSchema: the tables belong to another Placement service.
     :raises MissingSchema: there are no tables.
+    :raises NewerSchema: a later release has upgraded the schema.
     :raises WrongSchema: the database has another revision.
     """
     with engine.connect() as connection:
@@ -147,8 +157,21 @@ def check_revision(engine: sa.Engine) -> None:
         if present is None:
             _reject_foreign_tables(connection)
             raise MissingSchema
+    raise_unless_newest(present)
+
+
+def raise_unless_newest(present: str) -> None:
+    """Compare a recorded revision with the newest one that this code knows. Errors are as for ``check_revision``."""
+    _raise_if_newer(present)
     if present != head():
         raise WrongSchema(present=present, head=head())
+
+
+def _raise_if_newer(present: str) -> None:
+    try:
+        _resolve(present)
+    except UnknownRevision as error:
+        raise NewerSchema(present=present, head=head()) from error
 
 
 @errors.translated()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from oslo_log import log
 
-from placement import validation
+from placement import exception, validation
 
 LOG = log.getLogger(__name__)
 
@@ -41,6 +41,20 @@ class DisplayNames:
             self._checked_at = time.monotonic()
             self._read_if_changed(self._path)
         return self._names.get(validation.canonical_uuid(uuid))
+
+    def aggregate_uuid(self, text: str) -> str:
+        """Return the uuid of an aggregate that an operator wrote as its uuid or as its name in the file.
+
+        :raises BadQuery: it is no uuid, and not the name of exactly one uuid.
+        """
+        if validation.is_uuid(text):
+            return validation.canonical_uuid(text)
+        self.name(text)
+        uuids = [uuid for uuid, name in self._names.items() if name == text]
+        if len(uuids) == 1:
+            return uuids[0]
+        reason = f'the names file has {len(uuids)} uuids with this name' if uuids else 'the names file does not have it'
+        raise exception.BadQuery(f'{text!r} is not the uuid of an aggregate{f", and {reason}" if self._path else ""}.')
 
     def label(self, uuid: str) -> str:
         """Return ``az1 (7d2c5d6a-...)`` with the whole uuid; without a name, only the uuid."""

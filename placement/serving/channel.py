@@ -23,6 +23,7 @@ from waitress.parser import HTTPRequestParser, ParsingError, TransferEncodingNot
 from waitress.server import BaseWSGIServer
 from webob import exc
 
+from placement import units
 from placement.serving.socket_map import SocketMap
 from placement.serving.threads import Threads
 from placement.web import body_limits, context, errors, request_log
@@ -278,7 +279,8 @@ class ConnectionTable:
                 unsent -= channel.total_outbufs_len
                 self._evict(channel)
         if self._evicted:
-            LOG.warning('Closed %d idle or slow connections because a limit was reached', self._evicted)
+            closed = units.plural(self._evicted, 'idle or slow connection')
+            LOG.warning('Closed %s because a limit was reached', closed)
             self._evicted = 0
         for channel in channels:
             # A connection with a complete request does not wait for its client, but for this process.

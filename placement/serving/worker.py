@@ -15,6 +15,7 @@ from gunicorn.workers.base import Worker
 from oslo_log import log
 from waitress import wasyncore
 
+from placement import units
 from placement.serving.channel import ConnectionTable
 from placement.serving.master import WORKER_STOP_SIGNALS
 from placement.web.health import READY
@@ -93,7 +94,7 @@ class WaitressWorker(Worker):
         while connections.channels and time.monotonic() < deadline:
             self._run_once()
         if count := sum(len(channel.requests) for channel in connections.channels):
-            LOG.warning('Stopped before %d requests were answered: graceful_timeout is over', count)
+            LOG.warning('Stopped without a response to %s: graceful_timeout is over', units.plural(count, 'request'))
             self.log.info('Worker exiting (pid: %s)', self.pid)
             # A normal exit would let the threads run while the interpreter is being finalized.
             os._exit(0)

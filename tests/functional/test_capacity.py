@@ -120,7 +120,7 @@ def test_each_aggregate_has_the_figure_that_it_has_alone(printed: Printed) -> No
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
-        (['--aggregate', 'rack-a'], "--aggregate takes the uuid of an aggregate, not 'rack-a'."),
+        (['--aggregate', 'rack-a'], "'rack-a' is not the uuid of an aggregate."),
         (['--trait', 'CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
         (['--root-trait', '!CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
         (['--root-trait', 'in:CUSTOM_NOTHING'], "'in:' is not supported in a list of traits of a root."),

@@ -7,6 +7,7 @@ import gc
 import io
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -243,8 +244,9 @@ def test_an_invalid_database_url_stops_the_start(url: str | None) -> None:
 
 def test_a_file_that_is_no_database_stops_the_start(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement.sqlite').write_text('this is not a database, not at all' * 100)
-    with pytest.raises(exception.ConfigurationInvalid, match='database cannot be used'):
+    with pytest.raises(exception.DatabaseUnavailable) as stopped:
         deploy.loadapp(conf)
+    assert 'file is not a database' in stopped.value.for_operators
 
 
 def _faulty(fault: Exception) -> Operation:
@@ -285,10 +287,22 @@ def test_a_query_string_that_is_too_long_is_rejected(app: Any) -> None:
     assert 'Invalid query string parameters: longer than 65536 bytes.' in response.json['errors'][0]['detail']
 
 
-def test_a_schema_of_a_later_release_is_not_upgraded(tmp_path: pathlib.Path) -> None:
-    with applications.database(tmp_path / 'placement.sqlite') as db:
+def test_a_schema_of_a_later_release_is_not_upgraded_and_the_service_says_so_at_its_start(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / 'placement.sqlite'
+    problem = (
+        'The schema of the database is at revision 999, which this release does not have (its newest is'
+        f' {migration.head()}): a later release has upgraded it. Install that release here, or restore a backup from'
+        ' before the upgrade.'
+    )
+    with applications.database(file) as db:
         db.sync()
         with db.engine.begin() as connection:
             connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
-        with pytest.raises(migration.UnknownRevision, match='999'):
-            db.sync()
+        for call in (db.sync, lambda: migration.check_revision(db.engine)):
+            with pytest.raises(migration.NewerSchema, match=re.escape(problem)):
+                call()
+        options = {'sync_on_startup': False}
+        deploy.loadapp(applications.options(file, placement_database=options)).db.dispose()
+    assert [record.getMessage() for record in caplog.records if record.levelname == 'WARNING'] == [problem]

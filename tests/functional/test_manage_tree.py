@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import pathlib
@@ -125,9 +126,8 @@ def test_a_negative_usage_is_drawn_and_named(url: str, capsys: pytest.CaptureFix
     corruption.plant(url, *corruption.SOUND, 'UPDATE placement_inventories SET used = -8 WHERE id = 1')
     line = 'VCPU ░░░░░░░░░░░░░░░░░░░░ -8 of 8 used (total 8, ratio 1) WRONG: the allocations add up to 2\n'
     assert line in printed('tree')
-    for option in ('--list', '--summary'):
-        assert manage.main(['tree', option]) == 0
-        assert capsys.readouterr().err.startswith('Warning: the recorded usage')
+    assert manage.main(['tree']) == 0
+    assert capsys.readouterr().err.startswith('Warning: the recorded usage')
 
 
 @pytest.mark.parametrize(
@@ -154,28 +154,34 @@ def test_trees_are_chosen(url: str, options: list[str], roots: list[str], printe
         assert printed('tree', *options) == 'No tree satisfies these conditions.\n'
 
 
-def test_summary_is_that_of_capacity(url: str, printed: Printed) -> None:
-    """One figure by one definition, also where something is over-committed."""
-    corruption.plant(url, *corruption.SOUND, *SHARING, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
-    text = printed('tree', '--summary')
-    assert re.search(r'^VCPU +2 +0 +0 +1 by 1$', text, re.MULTILINE)
-    assert printed('capacity') == text
-    summary = json.loads(printed('tree', '--summary', '--format', 'json'))['summary']
-    assert {**summary, 'fit_estimate': None} == json.loads(printed('capacity', '--format', 'json'))
-    for choice in (['--name', 'flat'], ['flat']):
-        assert printed('tree', '--summary', *choice) == '1 resource provider in 1 tree\n'
+@pytest.mark.parametrize('command', ['tree', 'capacity'])
+@pytest.mark.parametrize(
+    ('aggregate', 'message'),
+    [
+        ('az1', "'az1' is not the uuid of an aggregate."),
+        (str(uuid.UUID(int=1)), f'No resource provider is in the aggregate {uuid.UUID(int=1)}.'),
+    ],
+)
+def test_an_aggregate_that_does_not_exist_is_an_error(
+    url: str, command: str, aggregate: str, message: str, failed: Printed
+) -> None:
+    corruption.plant(url, *corruption.SOUND, *SHARING)
+    assert failed(command, '--aggregate', aggregate) == f'placement-manage: {message}\n'
 
 
-def test_a_list_has_one_line_for_each_tree_the_fullest_first(url: str, printed: Printed) -> None:
-    corruption.plant(url, *corruption.SOUND, *SHARING, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
-    lines = [re.split('  +', line.strip()) for line in printed('tree', '--list').splitlines()]
-    assert lines[2:] == [
-        ['store', '100%', 'DISK_GB 1.32 of 1.32 TiB'],
-        ['root', '40%', 'VCPU 2 of 5, over-committed by 1'],
-        ['flat', 'no inventory'],
-    ]
-    (row,) = json.loads(printed('tree', '--list', '--class', 'VCPU', '--format', 'json'))['list']
-    assert (row['uuid'], row['name'], row['providers']) == (corruption.ROOT, 'root', 2)
+@pytest.mark.parametrize('command', ['tree', 'capacity'])
+def test_an_aggregate_can_be_named_as_in_the_names_file(
+    url: str, command: str, tmp_path: pathlib.Path, printed: Printed, failed: Printed
+) -> None:
+    corruption.plant(url, *corruption.SOUND, *SHARING)
+    file = tmp_path / 'names.json'
+    file.write_text(json.dumps({SHARED: 'az1', corruption.AGGREGATE: 'twice', STORE: 'twice'}))
+    options = ['--aggregate', 'az1', '--names', str(file), '--format', 'json']
+    assert printed(command, *options) == printed(command, '--aggregate', SHARED, '--format', 'json')
+    error = failed(command, '--aggregate', 'twice', '--names', str(file))
+    assert "'twice' is not the uuid of an aggregate, and the names file has 2 uuids with this name." in error
+    error = failed(command, '--aggregate', 'az2', '--names', str(file))
+    assert "'az2' is not the uuid of an aggregate, and the names file does not have it." in error
 
 
 BEFORE, AFTER = '2020-11-02 10:00:00', '2020-11-03 10:00:00.125'
@@ -208,7 +214,12 @@ def test_since_when_and_why_a_host_is_over_committed(
         times = f'({changed[:16]} UTC); allocations from {allocated[:16]} UTC to {allocated[:16]} UTC.'
         assert line.endswith(f' days ago {times}{cause}')
         root = json.loads(printed('tree', *arguments, '--format', 'json'))['trees'][-1]['providers'][0]
-        assert root['inventories']['VCPU']['over_commitment'] == line
+        changed_at, allocated_at = (
+            dt.datetime.fromisoformat(moment).replace(tzinfo=dt.UTC).isoformat() for moment in (changed, allocated)
+        )
+        assert root['inventories']['VCPU']['over_commitment'] == (
+            f'Inventory changed {changed_at}; allocations from {allocated_at} to {allocated_at}.{cause}'
+        )
 
 
 def test_allocations_from_before_a_change_are_its_cause_whatever_was_written_later(url: str, printed: Printed) -> None:

@@ -76,7 +76,7 @@ def test_clients_are_rejected_while_a_request_in_flight_is_finished(
         assert waiting.recv(1) == b''
         assert idle.recv(1) == b''
         assert service.process.wait(SECONDS) == 0
-    assert 'Stopped before' not in service.log.read_text()
+    assert 'Stopped without' not in service.log.read_text()
 
 
 @pytest.mark.parametrize('unix', [False, True], ids=['TCP', 'Unix socket'])

@@ -179,8 +179,7 @@ def _plan_of_return(connection: sa.Connection) -> Plan:
     revision = migration.recorded_revision_on(connection)
     if revision is None:
         raise NothingToLeave
-    if revision != migration.head():
-        raise migration.WrongSchema(present=revision, head=migration.head())
+    migration.raise_unless_newest(revision)
     names = Names(connection)
     problems = list(names.problems())
     if problems:

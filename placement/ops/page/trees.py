@@ -89,8 +89,8 @@ def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
         'depths': depths,
         'found': None if uuid == root.uuid else uuid,
         'problems': [
-            (provider['uuid'], inventory)
-            for provider in providers
+            (provider['uuid'], inventory, tree.explain_over_commitment(member, inventory['resource_class']))
+            for member, provider in zip(tree.walk(), providers, strict=True)
             for inventory in provider['inventories']
             if inventory['used'] > inventory['capacity'] or inventory['used'] != inventory['allocated']
         ],

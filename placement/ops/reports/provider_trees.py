@@ -96,10 +96,12 @@ class ProviderTree:
         mismatch = history.mismatch if history else None
         return provider.inventories[resource_class].used if mismatch is None else mismatch
 
-    def explain_over_commitment(self, provider: Provider, resource_class: str) -> str:
+    def explain_over_commitment(self, provider: Provider, resource_class: str, *, iso_times: bool = False) -> str:
         """Return sentences about when and why an inventory was over-committed, as far as the times show it.
 
         They are empty if it is not over-committed, or if the times are unknown.
+
+        :param iso_times: whether to write times in the format of ISO 8601, for JSON documents.
         """
         inventory = provider.inventories[resource_class]
         history = self.histories.get((provider.id, resource_class))
@@ -107,11 +109,14 @@ class ProviderTree:
             return ''
         if not history.updated_at or not history.allocations_from or not history.allocations_to:
             return ''
-        age = (timeutils.utcnow(with_timezone=True) - history.updated_at).total_seconds()
-        times = (
-            f'Inventory changed {units.ago(age)} ({units.moment(history.updated_at)}); allocations from'
-            f' {units.moment(history.allocations_from)} to {units.moment(history.allocations_to)}.'
-        )
+        moments = (history.updated_at, history.allocations_from, history.allocations_to)
+        if iso_times:
+            changed, earliest, latest = (moment.isoformat() for moment in moments)
+        else:
+            age = (timeutils.utcnow(with_timezone=True) - history.updated_at).total_seconds()
+            changed, earliest, latest = map(units.moment, moments)
+            changed = f'{units.ago(age)} ({changed})'
+        times = f'Inventory changed {changed}; allocations from {earliest} to {latest}.'
         # The inventory before its change, and allocations that were replaced, are not known. What follows is true
         # whatever they were.
         limit = max(inventory.capacity, 0)
@@ -141,7 +146,7 @@ class ProviderTree:
                     'updated_at': history.updated_at,
                     'allocations_from': history.allocations_from,
                     'allocations_to': history.allocations_to,
-                    'over_commitment': self.explain_over_commitment(provider, name),
+                    'over_commitment': self.explain_over_commitment(provider, name, iso_times=True),
                 }
         return {
             'uuid': provider.uuid,

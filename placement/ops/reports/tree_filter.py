@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placement import validation
+from placement import exception, validation
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import Partition, or_by_tree
 from placement.cache.providers import Provider
@@ -46,6 +46,10 @@ def inventory_states(columns: InventoryColumns) -> dict[InventoryState, Flags]:
         InventoryState.RESERVED: reserved,
         InventoryState.OVER_COMMITTED: over_committed,
     }
+
+
+class AggregateNotFound(exception.NotFound):
+    template = 'No resource provider is in the aggregate {uuid}.'
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,15 @@ class TreeFilter:
             if self.lacking:
                 included &= self._trees_lacking_capacity(partition, shared)
             yield partition, included
+
+    def raise_unless_aggregates_exist(self, snapshot: Snapshot) -> None:
+        """Raise for an aggregate without providers, which is probably mistyped. ``select`` just selects no tree.
+
+        :raises AggregateNotFound: no provider of ``snapshot`` is in one of ``aggregates``.
+        """
+        for uuid in sorted(self.aggregates):
+            if not TreeFilter(frozenset({uuid})).count(snapshot):
+                raise AggregateNotFound(uuid=uuid)
 
     def count(self, snapshot: Snapshot) -> int:
         """Return the number of the selected trees. Errors are as for ``select``."""
