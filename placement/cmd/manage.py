@@ -21,6 +21,7 @@ from placement.cmd import (
     manage_explain,
     manage_openapi,
     manage_page,
+    manage_plan,
     manage_tree,
 )
 from placement.db import migration
@@ -43,6 +44,7 @@ _COMMANDS = (
     manage_capacity,
     manage_explain,
     manage_page,
+    manage_plan,
     manage_openapi,
 )
 

@@ -111,7 +111,14 @@ def test_metrics_that_alerts_and_dashboard_name_are_documented() -> None:
 
 DOC = ROOT / 'doc'
 #: Commands with a page of their own; the others have a section in manage.md.
-PAGES = {'explain': 'explain.md', 'page': 'page.md', 'db adopt': 'adopt.md', 'upgrade check': 'status.md'}
+PAGES = {
+    'explain': 'explain.md',
+    'page': 'page.md',
+    'db adopt': 'adopt.md',
+    'upgrade check': 'status.md',
+    'plan drain': 'plan.md',
+    'plan failures': 'plan.md',
+}
 #: Options of every command, which the top of manage.md describes.
 COMMON = {
     *('--help', '--config-file', '--config-dir', '--debug', '--verbose'),

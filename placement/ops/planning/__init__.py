@@ -1,0 +1,14 @@
+"""Plans of operators: what fits if hosts are drained or fail.
+
+::
+
+    hosts        one state of the database -> matrices with a row for each provider, a column for each class
+    loads        allocations -> shapes: what one consumer has on one tree, without the name of the consumer
+    eligibility  which rows may take a shape
+    packing      places shapes by a policy, in an order; nested places those of several providers
+    exact        places few shapes by trying all ways, or proves that they cannot be placed
+    bounds       proves that shapes cannot be placed
+    drain, failures   the questions; sentences puts the answers into words
+
+doc/plan.md says what the answers mean.
+"""

@@ -1,0 +1,180 @@
+"""Could everything that is allocated on some hosts be placed on the others?"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from oslo_utils import timeutils
+
+from placement.db.api import Database
+from placement.ops.planning import bounds, exact, loads, packing
+from placement.ops.planning.bounds import Shortage
+from placement.ops.planning.eligibility import Eligibility
+from placement.ops.planning.hosts import Hosts, Matrix, read_state
+from placement.ops.planning.loads import Loads, PlanOptions, Role, Shape
+from placement.ops.planning.nested import TreeSolver
+from placement.ops.planning.packing import POLICIES, Fit, Packed
+
+#: How many orders and policies to try; fewer if it is impossible to place everything.
+_ATTEMPTS, _ATTEMPTS_IF_IMPOSSIBLE = 12, 3
+
+
+class Verdict(enum.Enum):
+    """Everything is placed; that is impossible; or no attempt placed everything, and nothing proves it impossible."""
+
+    FITS = 'fits'
+    CANNOT = 'cannot'
+    NOT_FOUND = 'no placement found'
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """Consumers of a shape that the best attempt left."""
+
+    shape: Shape
+    count: int
+    #: The number of trees that may take the shape by units, traits, aggregates and status, whatever is free.
+    eligible: int
+    #: The tree that lacks least after the moves, and what it lacks of each class; None if the shape has several roles.
+    closest: int | None
+    lacks: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Move:
+    """One consumer, from a tree to a row for each role that moves."""
+
+    consumer: str
+    source: int
+    allocations: Sequence[tuple[int, Role]]
+
+
+@dataclass(frozen=True)
+class DrainPlan:
+    """The answer. ``shortage`` proves ``CANNOT``, unless all ways were tried."""
+
+    #: When the state was read.
+    read_at: dt.datetime
+    options: PlanOptions
+    hosts: Hosts
+    trees: Sequence[int]
+    verdict: Verdict
+    consumers: int
+    #: How many of the loads have no place.
+    left_count: int
+    moves: Sequence[Move]
+    unplaced: Sequence[Unplaced]
+    shortage: Shortage | None
+    #: As in ``Loads``.
+    without_inventory: int
+    mismatches: int
+
+
+def plan_drain(db: Database, identifiers: Sequence[str], aggregate: str | None, options: PlanOptions) -> DrainPlan:
+    """Plan moves of all consumers of some hosts to the others.
+
+    :param identifiers: names or uuids of providers; their trees are drained.
+    :param aggregate: the uuid of an aggregate whose hosts are drained, too.
+    :raises UnknownProvider: there is no such provider.
+    :raises BadQuery: no host is selected.
+    """
+    read_at = timeutils.utcnow(with_timezone=True)
+    with db.reader() as tx:
+        hosts = read_state(tx)
+        trees = hosts.find_trees(identifiers, aggregate, options.move_shared)
+        hosts, grouped = loads.read_loads(tx, hosts, trees, options)
+        demand = Counter(grouped.shape.tolist())
+        eligibility = Eligibility(hosts, trees)
+        policies = (Fit.WORST if options.spread else Fit.FEWEST, *POLICIES)
+        verdict, packed, shortage = solve(
+            eligibility, grouped.shapes, demand, TreeSolver(hosts, options.isolate), policies
+        )
+        moves = list(_moves(grouped, packed))
+        uuids = loads.read_uuids(tx, {consumer for consumer, *_ in moves})
+    if verdict is Verdict.FITS and len(moves) < demand.total():
+        verdict = Verdict.NOT_FOUND
+    return DrainPlan(
+        read_at,
+        options,
+        hosts,
+        trees,
+        verdict,
+        len(set(grouped.consumer.tolist())),
+        len(grouped.tree) - len(moves),
+        [Move(uuids[consumer], source, allocations) for consumer, source, allocations in moves],
+        [
+            Unplaced(shape, count, eligibility.count(shape), *_closest(eligibility, shape, packed.free))
+            for number, count in sorted(packed.remaining.items(), key=lambda item: (-item[1], item[0]))
+            for shape in [grouped.shapes[number]]
+        ],
+        shortage,
+        grouped.without_inventory,
+        grouped.mismatches,
+    )
+
+
+def solve(
+    eligibility: Eligibility,
+    shapes: Sequence[Shape],
+    demand: Mapping[int, int],
+    solver: TreeSolver,
+    policies: Sequence[Fit] = POLICIES,
+) -> tuple[Verdict, Packed, Shortage | None]:
+    """Place a demand: by one policy, then by several, then by trying all ways. Stop where it is proved impossible."""
+    packed = packing.pack(eligibility, shapes, demand, solver, policies, 1)
+    if not packed.remaining:
+        return Verdict.FITS, packed, None
+    shortage = bounds.find_shortage(eligibility, shapes, demand)
+    attempts = _ATTEMPTS if shortage is None else _ATTEMPTS_IF_IMPOSSIBLE
+    packed = packing.pack(eligibility, shapes, demand, solver, policies, attempts)
+    if shortage is not None:
+        return Verdict.CANNOT, packed, shortage
+    if not packed.remaining:
+        return Verdict.FITS, packed, None
+    try:
+        placement = exact.find_placement(eligibility, shapes, demand)
+    except exact.NotSearched:
+        return Verdict.NOT_FOUND, packed, None
+    return (Verdict.CANNOT, packed, None) if placement is None else (Verdict.FITS, placement, None)
+
+
+def _moves(grouped: Loads, packed: Packed) -> Iterator[tuple[int, int, list[tuple[int, Role]]]]:
+    """Yield consumer, tree and new allocations. Give the places of each shape to its consumers in order of the trees.
+
+    A consumer with loads on several drained trees gets a place only where it has none yet: allocations that come
+    together might exceed ``max_unit``.
+    """
+    places: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for placement in packed.placements:
+        places[placement.shape] += [placement.rows] * placement.count
+    taken: defaultdict[int, set[int]] = defaultdict(set)
+    columns = (grouped.tree.tolist(), grouped.shape.tolist(), grouped.consumer.tolist())
+    for tree, number, consumer in zip(*columns, strict=True):
+        shape = grouped.shapes[number]
+        free = places[number]
+        index = next((i for i, rows in enumerate(free) if taken[consumer].isdisjoint(rows)), None)
+        if index is not None:
+            rows = free.pop(index)
+            taken[consumer].update(rows)
+            yield consumer, tree, list(zip(rows, shape.roles + shape.shared, strict=False))
+
+
+def _closest(eligibility: Eligibility, shape: Shape, free: Matrix | None) -> tuple[int | None, Mapping[str, int]]:
+    """Return the tree that lacks the smallest share of a mean provider; the first uuid decides between equals."""
+    hosts = eligibility.hosts
+    [role, *further_roles] = shape.roles
+    rows = np.flatnonzero(eligibility.rows(shape, role))
+    if further_roles or not len(rows):
+        return None, {}
+    amounts = np.array([amount for _, amount in role])
+    columns = np.array([column for column, _ in role])
+    present = np.maximum((hosts.free if free is None else free)[np.ix_(rows, columns)], 0)
+    lacking = np.maximum(amounts - present, 0)
+    best = int(np.argmin(lacking @ hosts.weights[columns]))
+    lacks = {hosts.classes[column]: n for column, n in zip(columns.tolist(), lacking[best].tolist(), strict=True) if n}
+    return int(hosts.tree_of[rows[best]]), lacks

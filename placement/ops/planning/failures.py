@@ -1,0 +1,350 @@
+"""Failover capacity: does the load of each host fit on the others, and how many may fail together?"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from oslo_utils import timeutils
+
+from placement.cache.inventory_columns import Flags, Integers
+from placement.db.api import Database
+from placement.ops.planning import bounds, drain, loads
+from placement.ops.planning.bounds import RoleGroup
+from placement.ops.planning.drain import Verdict
+from placement.ops.planning.eligibility import Eligibility
+from placement.ops.planning.hosts import Hosts, read_state
+from placement.ops.planning.loads import Loads, PlanOptions
+from placement.ops.planning.nested import TreeSolver, candidate_trees
+from placement.ops.planning.packing import size_of
+
+#: How many rows to look at first for a shape; doubled when they do not suffice.
+_FIRST_ROWS = 128
+#: Maximum number of candidates to remember for all shapes.
+_MAX_CANDIDATES = 1_000_000
+#: Maximum number of hosts for which all policies are tried.
+_MAX_THOROUGH = 200
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FailedHost:
+    """A host whose load does not fit on the others."""
+
+    tree: int
+    verdict: Verdict
+    #: How many consumers it has, how many of them were left, and what these have, by class.
+    consumers: int
+    left_count: int
+    left_amounts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class FailureReport:
+    """The answer. Any ``guaranteed`` hosts may fail together, and ``at_most + 1`` certain hosts may not."""
+
+    #: When the state was read.
+    read_at: dt.datetime
+    hosts: Hosts
+    #: How many hosts were checked, because they have a load, and how many consumers they have.
+    checked: int
+    consumers: int
+    #: The hosts that do not fit, those that leave most consumers first.
+    failed: Sequence[FailedHost]
+    #: None if a consumer has allocations of several providers of a tree: no bound is known for these.
+    guaranteed: int | None
+    at_most: int
+    #: As in ``Loads``.
+    without_inventory: int
+    mismatches: int
+
+    @property
+    def tolerated(self) -> int:
+        """The number of simultaneous failures that is known to be survivable."""
+        return 0 if self.failed else min(max(self.guaranteed or 0, 1), self.checked)
+
+
+def check_failures(
+    db: Database,
+    options: PlanOptions,
+    aggregate: str | None = None,
+    progress: Callable[[list[int]], Iterable[int]] = iter,
+) -> FailureReport:
+    """Check each host with a load alone, and bound the number of hosts that may fail together.
+
+    :param aggregate: the uuid of an aggregate, whose hosts are checked; None for all hosts.
+    :param progress: yields the trees that are checked.
+    :raises BadQuery: no host is in ``aggregate``.
+    """
+    read_at = timeutils.utcnow(with_timezone=True)
+    with db.reader() as tx:
+        hosts = read_state(tx)
+        trees = None if aggregate is None else hosts.find_trees((), aggregate)
+        hosts, grouped = loads.read_loads(tx, hosts, trees, options)
+    solver = TreeSolver(hosts, options.isolate)
+    eligibility = Eligibility(hosts)
+    attempt = _Attempt(eligibility, grouped, solver)
+    remaining_of = {tree: attempt.fail(tree) for tree in progress(sorted(grouped.counts))}
+    demand = Counter(grouped.shape.tolist())
+    impossible, at_most = _bound(hosts, grouped, bounds.necessary_conditions(eligibility, grouped.shapes, demand))
+    failed: list[FailedHost] = []
+    thorough = 0
+    for tree in [tree for tree, remaining in remaining_of.items() if remaining]:
+        verdict = Verdict.CANNOT if impossible[tree] else Verdict.NOT_FOUND
+        attempts = [remaining_of[tree]]
+        if verdict is Verdict.NOT_FOUND and thorough < _MAX_THOROUGH:
+            thorough += 1
+            survivors = Eligibility(hosts, [tree])
+            verdict, packed, _ = drain.solve(survivors, grouped.shapes, dict(grouped.counts[tree]), solver)
+            attempts.append(packed.remaining)
+        if verdict is not Verdict.FITS:
+            fewest = min(attempts, key=lambda remaining: sum(remaining.values()))
+            failed.append(_failed_host(hosts, grouped, tree, verdict, fewest))
+    failed.sort(key=lambda host: (-host.left_count, host.tree))
+    return FailureReport(
+        read_at,
+        hosts,
+        len(grouped.counts),
+        len(grouped.tree),
+        failed,
+        guaranteed_failures(eligibility, grouped),
+        0 if any(host.verdict is Verdict.CANNOT for host in failed) else at_most,
+        grouped.without_inventory,
+        grouped.mismatches,
+    )
+
+
+def _failed_host(hosts: Hosts, grouped: Loads, tree: int, verdict: Verdict, unplaced: Mapping[int, int]) -> FailedHost:
+    amounts: Counter[str] = Counter()
+    for number, count in unplaced.items():
+        for role in grouped.shapes[number].roles:
+            for column, amount in role:
+                amounts[hosts.classes[column]] += count * amount
+    consumers = sum(count for _, count in grouped.counts[tree])
+    return FailedHost(tree, verdict, consumers, sum(unplaced.values()), dict(sorted(amounts.items())))
+
+
+@dataclass
+class _Candidates:
+    """The rows, or trees, that may take a shape, of those before ``end`` in the order; ``size`` more are next."""
+
+    end: int
+    size: int = _FIRST_ROWS
+    positions: list[int] = field(default_factory=list)
+
+
+class _Attempt:
+    """Places the load of one host at a time by best fit. What is free is copied only for the rows that it uses.
+
+    The rows are sorted once, by what is left without any failure.
+    """
+
+    def __init__(self, eligibility: Eligibility, grouped: Loads, solver: TreeSolver) -> None:
+        self._hosts = hosts = eligibility.hosts
+        self._eligibility = eligibility
+        self._grouped = grouped
+        self._shapes = grouped.shapes
+        self._solver = solver
+        self._free = hosts.free
+        self._tree_of = hosts.tree_of.tolist()
+        room = np.maximum(hosts.free, 0) @ hosts.weights
+        self._order = np.argsort(room, kind='stable')
+        self._ordered_left = room[self._order]
+        self._ordered_free = hosts.free[self._order]
+        self._tree_order = np.argsort(np.add.reduceat(room, hosts.starts[:-1]), kind='stable') if len(room) else room
+        self._candidates_of: dict[int, _Candidates] = {}
+        self._candidate_count = 0
+        self._size = [sum(size_of(shape, hosts.weights).values()) for shape in self._shapes]
+
+    def fail(self, tree: int) -> dict[int, int]:
+        """Return how many consumers of each shape are left if a tree fails."""
+        changed: dict[int, list[int]] = {}
+        unplaced: dict[int, int] = {}
+        for number, count in sorted(self._grouped.counts[tree], key=self._rank):
+            place = self._place if self._shapes[number].is_simple else self._place_in_trees
+            if remaining := place(number, count, tree, changed):
+                unplaced[number] = remaining
+        return unplaced
+
+    def _rank(self, item: tuple[int, int]) -> tuple[object, ...]:
+        number = item[0]
+        return self._shapes[number].is_simple, -self._size[number], self._shapes[number].roles
+
+    def _place(self, number: int, count: int, failed: int, changed: dict[int, list[int]]) -> int:
+        """Place consumers of a shape, and return how many are left.
+
+        :param changed: what is free in the rows that this failure uses.
+        """
+        [role] = self._shapes[number].roles
+        for row in self._candidates(number):
+            if self._tree_of[row] == failed:
+                continue
+            free = changed.get(row)
+            if free is None:
+                free = changed[row] = self._free[row].tolist()
+            taken = min(count, *[free[column] // amount for column, amount in role])
+            if taken <= 0:
+                continue
+            for column, amount in role:
+                free[column] -= taken * amount
+            count -= taken
+            if not count:
+                break
+        return count
+
+    def _place_in_trees(self, number: int, count: int, failed: int, changed: dict[int, list[int]]) -> int:
+        shape = self._shapes[number]
+        for tree in self._candidates(number):
+            while tree != failed and count:
+                rows = self._hosts.rows(tree)
+                part = np.ascontiguousarray(self._free[rows])
+                touched = [row for row in range(rows.start, rows.stop) if row in changed]
+                if touched:
+                    part = part.copy()
+                    for row in touched:
+                        part[row - rows.start] = changed[row]
+                assigned = self._solver.assign(shape, tree, part)
+                if assigned is None:
+                    break
+                for role, row in zip(shape.roles, assigned, strict=True):
+                    free = changed.setdefault(row, self._free[row].tolist())
+                    for column, amount in role:
+                        free[column] -= amount
+                count -= 1
+            if not count:
+                break
+        return count
+
+    def _candidates(self, number: int) -> Iterator[int]:
+        """Yield the rows, or trees, that may take a shape, those with least left first."""
+        candidates = self._candidates_of.get(number)
+        if candidates is None:
+            if self._candidate_count > _MAX_CANDIDATES:
+                self._candidates_of.clear()
+                self._candidate_count = 0
+            # Where less is left than its size, it does not fit.
+            end = np.searchsorted(self._ordered_left, self._size[number] * (1 - 1e-9))
+            candidates = self._candidates_of[number] = _Candidates(int(end))
+        position = 0
+        while position < len(candidates.positions) or self._extend(number, candidates):
+            for candidate in candidates.positions[position:]:
+                yield candidate
+                position += 1
+
+    def _extend(self, number: int, candidates: _Candidates) -> bool:
+        """Look at the next rows in the order. Return whether there were any."""
+        shape = self._shapes[number]
+        if candidates.end == len(self._order):
+            return False
+        if shape.is_simple:
+            chunk = slice(candidates.end, min(candidates.end + candidates.size, len(self._order)))
+            candidates.end, candidates.size = chunk.stop, 2 * candidates.size
+            rows = self._order[chunk]
+            fits = self._eligibility.rows(shape, shape.roles[0])[rows]
+            for column, amount in shape.roles[0]:
+                fits &= self._ordered_free[chunk, column] >= amount
+            if shape.elsewhere:
+                fits &= ~np.isin(self._hosts.tree_of[rows], list(shape.elsewhere))
+            added = rows[fits].tolist()
+        else:
+            candidates.end = len(self._order)
+            is_candidate = np.zeros(len(self._hosts.trees), np.bool_)
+            is_candidate[candidate_trees(self._eligibility, shape, self._free)] = True
+            added = self._tree_order[is_candidate[self._tree_order]].tolist()
+        candidates.positions += added
+        self._candidate_count += len(added)
+        return True
+
+
+# Bounds ----------------------------------------------------------------------------------------------------------
+
+
+def _needed(hosts: Hosts, grouped: Loads, of_shape: Floats) -> Floats:
+    """Return what the load of each tree needs, if one consumer of each shape needs ``of_shape``."""
+    tree, shape, count = grouped.pairs
+    return np.bincount(tree, weights=of_shape[shape] * count, minlength=len(hosts.trees)).astype(np.float64)
+
+
+def _by_tree(hosts: Hosts, rows: Integers, supply: NDArray[Any]) -> Floats:
+    return np.bincount(hosts.tree_of[rows], weights=supply, minlength=len(hosts.trees)).astype(np.float64)
+
+
+def _bound(hosts: Hosts, grouped: Loads, conditions: Iterable[bounds.Bound]) -> tuple[Flags, int]:
+    """Return the trees whose load cannot be placed on the others, and how many hosts may fail together at most.
+
+    For each bound, the worst hosts are those that need and supply most together: if the ``k`` worst violate it, these
+    cannot fail together.
+    """
+    impossible = np.zeros(len(hosts.trees), np.bool_)
+    at_most = len(grouped.counts)
+    for bound in conditions:
+        needed = _needed(hosts, grouped, bound.needs)
+        lost = needed + _by_tree(hosts, bound.rows, bound.supply)
+        total = float(bound.supply.sum())
+        impossible |= (lost > total) & (needed > 0)
+        # An empty host that fails costs its supply, but only hosts with a load count as failures here.
+        worst = np.sort(lost[needed > 0])[::-1]
+        violated = np.flatnonzero(np.cumsum(worst) > total)
+        at_most = min(at_most, int(violated[0])) if len(violated) else at_most
+    return impossible, at_most
+
+
+def guaranteed_failures(eligibility: Eligibility, grouped: Loads) -> int | None:
+    """Return a number of hosts any of which may fail together; None if there is no bound for the shapes.
+
+    Any order that uses every row before it gives up fails only if on each surviving row, for some class, less is left
+    than the largest amount. Then at least ``absorbed`` was placed there. So if all that failed is less than the sum of
+    ``absorbed`` over the survivors, nothing is left. The worst hosts are those with the largest sum of load and
+    ``absorbed``.
+    """
+    if any(len(shape.roles) > 1 or shape.elsewhere for shape in grouped.shapes):
+        return None
+    guaranteed = len(grouped.counts)
+    amounts = grouped.amounts(len(eligibility.hosts.classes))
+    for component in bounds.components(eligibility, grouped.shapes, range(len(grouped.shapes))):
+        for group in component:
+            # What may be placed on the rows of the group.
+            rivals = np.zeros(len(grouped.shapes), np.bool_)
+            for other in component:
+                if other is group or (other.rows & group.rows).any():
+                    rivals[[number for number, _ in other.members]] = True
+            rival_amounts = amounts * rivals[:, np.newaxis]
+            guaranteed = min(guaranteed, _guaranteed(eligibility.hosts, grouped, group, amounts, rival_amounts))
+    return guaranteed
+
+
+def _guaranteed(hosts: Hosts, grouped: Loads, group: RoleGroup, amounts: Integers, rivals: Integers) -> int:
+    """Return the guaranteed number of failures for the shapes of a group.
+
+    :param amounts: what each shape has of each class.
+    :param rivals: the same, 0 for shapes that cannot be placed on the rows of the group.
+    """
+    rows = np.flatnonzero(group.rows)
+    largest = amounts[[number for number, _ in group.members]].max(axis=0)
+    used = np.flatnonzero(largest)
+    room = np.maximum(hosts.free[rows][:, used] - largest[used] + 1, 0)
+    best = 0
+    for weights in _weights(hosts, rows, used):
+        absorbed = (room * weights).min(axis=1) if len(used) else np.zeros(len(rows))
+        lost = _needed(hosts, grouped, rivals[:, used] @ weights) + _by_tree(hosts, rows, absorbed)
+        # Only trees with a load fail.
+        worst = np.sort(lost[sorted(grouped.counts)])[::-1]
+        best = max(best, int((np.cumsum(worst) <= absorbed.sum() * (1 - 1e-9)).sum()))
+    return best
+
+
+def _weights(hosts: Hosts, rows: Integers, used: Integers) -> Iterator[Floats]:
+    """Yield weights of the classes. Each gives a valid bound; which is best depends on which class is scarce."""
+    free = np.maximum(np.maximum(hosts.free[rows][:, used], 0).sum(axis=0), 1)
+    for base in (1.0 / free, hosts.weights[used]):
+        yield base
+        for index in range(len(used)):
+            raised = base.copy()
+            raised[index] *= 4
+            yield raised

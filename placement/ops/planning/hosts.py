@@ -1,0 +1,174 @@
+"""All trees as matrices: a row for each provider, in order of the uuids of the roots, and a column for each class."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import os_traits
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from placement import exception, validation
+from placement.cache import loader
+from placement.cache.inventory_columns import Flags, Integers
+from placement.cache.providers import SHARING_TRAIT, Provider
+from placement.cache.snapshot import Snapshot
+from placement.ops.reports.provider_trees import UnknownProvider
+
+#: Amounts by row and class.
+Matrix = NDArray[np.int64]
+
+#: The maximum of capacities and usages, so that sums fit 64 bits.
+_LARGEST = 2**48
+
+
+@dataclass(frozen=True, eq=False)
+class Hosts:
+    """Rows of the same tree are neighbors, the root first."""
+
+    snapshot: Snapshot
+    #: The names of the columns, in order of the ids of the classes.
+    classes: Sequence[str]
+    trees: Sequence[Sequence[Provider]]
+    #: The id of the provider of each row.
+    ids: Integers
+    #: The first row of each tree and, at the end, the number of rows.
+    starts: Integers
+    tree_of: Integers
+    #: The capacity; 0 without inventory.
+    limit: Matrix
+    used: Matrix
+    min_unit: Matrix
+    #: 0 without inventory.
+    max_unit: Matrix
+    step_size: Matrix
+    #: Which rows are no sharing providers.
+    is_own: Flags
+    #: Which trees may take more: the root is present, shares nothing and has not the trait COMPUTE_STATUS_DISABLED.
+    is_destination: Flags
+    #: The traits and aggregates of all providers of a tree.
+    traits: Sequence[frozenset[str]]
+    aggregates: Sequence[frozenset[str]]
+
+    @functools.cached_property
+    def free(self) -> Matrix:
+        """The free capacity; below 0 if over-committed, -1 without inventory."""
+        return np.where(self.max_unit > 0, self.limit - self.used, -1)
+
+    @functools.cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """For each class the inverse of the mean capacity of a provider that has it, which makes amounts comparable."""
+        counts = np.maximum((self.limit > 0).sum(axis=0), 1)
+        weights: NDArray[np.float64] = 1.0 / np.maximum(np.maximum(self.limit, 0).sum(axis=0) / counts, 1e-9)
+        return weights
+
+    @functools.cached_property
+    def trivial_amounts(self) -> list[int]:
+        """For each class, the largest amount that the units of every inventory allow, if they allow all up to it."""
+        smallest = np.where(self.max_unit > 0, self.max_unit, _LARGEST).min(axis=0, initial=_LARGEST)
+        trivial = ((self.min_unit <= 1) & (self.step_size == 1)).all(axis=0)
+        amounts: list[int] = np.where(trivial, smallest, 0).tolist()
+        return amounts
+
+    def rows(self, tree: int) -> slice:
+        """Return the rows of a tree."""
+        return slice(int(self.starts[tree]), int(self.starts[tree + 1]))
+
+    def provider(self, row: int) -> Provider:
+        """Return the provider of a row."""
+        tree = int(self.tree_of[row])
+        return self.trees[tree][row - int(self.starts[tree])]
+
+    def row_of(self, id_: int) -> int:
+        """Return the row of the provider with an id."""
+        return int(np.flatnonzero(self.ids == id_)[0])
+
+    def column_of(self, class_ids: Integers) -> Integers:
+        """Return the columns of classes by id."""
+        ids = np.array([self.snapshot.names.class_ids[name] for name in self.classes], np.int64)
+        return np.searchsorted(ids, class_ids)
+
+    def find_trees(self, identifiers: Iterable[str], aggregate: str | None, with_pools: bool = False) -> list[int]:
+        """Return the trees of the providers with these names or uuids, and the hosts in an aggregate.
+
+        :param with_pools: whether sharing providers are selected, too.
+        :raises UnknownProvider: there is no such provider.
+        :raises BadQuery: no tree is selected, or ``aggregate`` is no uuid.
+        """
+        positions = {
+            name: tree for tree, members in enumerate(self.trees) for p in members for name in (p.name, p.uuid)
+        }
+        selected = set()
+        for identifier in identifiers:
+            if identifier not in positions:
+                raise UnknownProvider(identifier=identifier)
+            selected.add(positions[identifier])
+        uuid = validation.canonical_uuid(aggregate) if aggregate and validation.is_uuid(aggregate) else ''
+        selected.update(tree for tree, aggregates in enumerate(self.aggregates) if uuid in aggregates)
+        if not with_pools:
+            selected = {tree for tree in selected if self.is_own[self.starts[tree]]}
+        if not selected:
+            raise exception.BadQuery(f'No host is in aggregate {aggregate}.' if aggregate else 'No host is selected.')
+        return sorted(selected)
+
+
+def read_state(tx: sa.Connection) -> Hosts:
+    """Read all providers, in the transaction that also reads the allocations: so both are of one state."""
+    names = loader.load_names(tx)
+    return build_hosts(Snapshot.build(names, loader.read_providers(tx, names.classes)))
+
+
+def build_hosts(snapshot: Snapshot, class_ids: Collection[int] = ()) -> Hosts:
+    """Make the matrices of a snapshot.
+
+    :param class_ids: classes that have a column even if no provider has inventory of them.
+    """
+    names = {name for partition in snapshot.partitions for name in partition.inventory_columns}
+    names.update(snapshot.names.classes[id_] for id_ in class_ids)
+    classes = sorted(names, key=snapshot.names.class_ids.__getitem__)
+    places = [(partition, number) for partition in snapshot.partitions for number in range(len(partition.roots))]
+    places.sort(key=lambda place: place[0].providers[int(place[0].starts[place[1]])].uuid)
+    trees = [partition.tree(number) for partition, number in places]
+    starts = np.cumsum([0, *map(len, trees)]).astype(np.int64)
+    first_rows = {partition: np.zeros(len(partition.roots), np.int64) for partition in snapshot.partitions}
+    for (partition, number), row in zip(places, starts.tolist(), strict=False):
+        first_rows[partition][number] = row
+    shape = int(starts[-1]), len(classes)
+    limit, used, max_unit = (np.zeros(shape, np.int64) for _ in range(3))
+    min_unit, step_size = (np.ones(shape, np.int64) for _ in range(2))
+    for partition, firsts in first_rows.items():
+        rows = (firsts - partition.starts[:-1])[partition.tree_numbers] + np.arange(len(partition.providers))
+        for name, inventories in partition.inventory_columns.items():
+            place = rows[inventories.positions], classes.index(name)
+            limit[place] = np.clip(inventories.capacity_limit, -_LARGEST, _LARGEST)
+            used[place] = np.clip(inventories.used, 0, _LARGEST)
+            min_unit[place], max_unit[place] = inventories.min_unit, inventories.max_unit
+            # A database that was not repaired may have a step_size of 0.
+            step_size[place] = np.maximum(inventories.step_size, 1)
+    is_own = np.array([SHARING_TRAIT not in provider.traits for tree in trees for provider in tree], np.bool_)
+    is_enabled = np.array([os_traits.COMPUTE_STATUS_DISABLED not in tree[0].traits for tree in trees], np.bool_)
+    has_root = np.array([partition.has_root[number] for partition, number in places], np.bool_)
+    return Hosts(
+        snapshot=snapshot,
+        classes=classes,
+        trees=trees,
+        ids=np.array([provider.id for tree in trees for provider in tree], np.int64),
+        starts=starts,
+        tree_of=np.repeat(np.arange(len(trees)), np.diff(starts)),
+        limit=limit,
+        used=used,
+        min_unit=min_unit,
+        max_unit=max_unit,
+        step_size=step_size,
+        is_own=is_own,
+        is_destination=has_root & is_enabled & is_own[starts[:-1]] if trees else has_root,
+        traits=[_union([provider.traits for provider in tree]) for tree in trees],
+        aggregates=[_union([provider.aggregates for provider in tree]) for tree in trees],
+    )
+
+
+def _union(sets: Sequence[frozenset[str]]) -> frozenset[str]:
+    return sets[0] if len(sets) == 1 else frozenset().union(*sets)

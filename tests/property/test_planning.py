@@ -1,0 +1,151 @@
+"""Plans for small random clouds, against exhaustive search, and executed with real claims."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import pathlib
+import random
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from placement.claims.claim import replace_allocations
+from placement.claims.request import ConsumerClaim
+from placement.db.api import Database
+from placement.ops import audit
+from placement.ops.planning.drain import DrainPlan, Verdict, plan_drain
+from placement.ops.planning.failures import check_failures
+from placement.ops.planning.loads import PlanOptions
+from tests.support import applications
+from tests.support.clouds import Cloud, create_cloud, uuid_of
+from tests.support.fixtures import prepare
+from tests.support.search.topologies import thorough
+from tests.support.small_clouds import KINDS, Model, random_cloud
+
+seeds = st.integers(0, 2**32)
+kinds = st.sampled_from(KINDS)
+flags = st.sampled_from([(), (), ('isolate',), ('keep_traits',), ('keep_aggregates',), ('spread',)])
+
+
+class Stored:
+    """A cloud in a database of its own."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+
+    def __enter__(self) -> Database:
+        self._directory = tempfile.TemporaryDirectory()
+        file = pathlib.Path(self._directory.name, 'placement.sqlite')
+        prepare(file)
+        self._database = applications.database(file)
+        db = self._database.__enter__()
+        create_cloud(db, self.cloud)
+        return db
+
+    def __exit__(self, *error: object) -> None:
+        self._database.__exit__(None, None, None)
+        self._directory.cleanup()
+
+
+def hosts_of(cloud: Cloud) -> list[str]:
+    return [provider.name for provider in cloud.providers if provider.name.startswith('host') and not provider.parent]
+
+
+@thorough(800)
+@given(kinds, seeds, flags)
+def test_a_drain_is_planned_exactly_if_there_is_a_placement(kind: str, seed: int, names: tuple[str, ...]) -> None:
+    cloud = random_cloud(kind, seed)
+    rng = random.Random(seed)
+    hosts = hosts_of(cloud)
+    drained = set(rng.sample(hosts, rng.choice([1, 1, 2, len(hosts)][: len(hosts)])))
+    options = dict.fromkeys(names, True)
+    model = Model(cloud, **options)
+    loads = model.loads(cloud, drained)
+    with Stored(cloud) as db:
+        plan = plan_drain(db, sorted(drained), None, PlanOptions(**options))
+        assert plan.consumers == len({load.consumer for load in loads})
+        assert plan.left_count + len(plan.moves) == len(loads)
+        event(f'{plan.verdict.value}, {kind}')
+        if plan.verdict is not Verdict.NOT_FOUND:
+            is_possible = model.fits(loads, drained)
+            assert is_possible == (plan.verdict is Verdict.FITS)
+        execute(db, cloud, plan)
+        assert not list(all_findings(db))
+        if plan.verdict is Verdict.FITS:
+            again = plan_drain(db, sorted(drained), None, PlanOptions())
+            assert (again.consumers, again.left_count) == (0, 0)
+
+
+def execute(db: Database, cloud: Cloud, plan: DrainPlan) -> None:
+    """Claim what a plan says: what it moves leaves its tree, and all else of the consumer stays."""
+    names = {uuid_of(name): name for name in cloud.allocations}
+    trees = {provider.name: cloud_root(cloud, provider.name) for provider in cloud.providers}
+    shares = {provider.name for provider in cloud.providers if 'MISC_SHARES_VIA_AGGREGATE' in provider.traits}
+    current = {consumer: dict(by_provider) for consumer, by_provider in cloud.allocations.items()}
+    for move in plan.moves:
+        allocations = current[names[move.consumer]]
+        source = plan.hosts.trees[move.source][0].name
+        moves_pools = len(move.allocations) == len(allocations) and plan.options.move_shared
+        for provider in list(allocations):
+            if (trees[provider] == source and provider not in shares) or (moves_pools and provider in shares):
+                del allocations[provider]
+        for row, role in move.allocations:
+            provider = plan.hosts.provider(row).name or ''
+            present = dict(allocations.get(provider, {}))
+            for column, amount in role:
+                present[plan.hosts.classes[column]] = present.get(plan.hosts.classes[column], 0) + amount
+            allocations[provider] = present
+        claims = {uuid_of(provider): amounts for provider, amounts in allocations.items()}
+        replace_allocations(db, [ConsumerClaim(move.consumer, 'project-blue', 'user-ada', claims)])
+
+
+def cloud_root(cloud: Cloud, name: str) -> str:
+    parents = {provider.name: provider.parent for provider in cloud.providers}
+    while (parent := parents[name]) is not None:
+        name = parent
+    return name
+
+
+def all_findings(db: Database) -> Iterator[audit.Finding]:
+    conf = applications.options('sqlite://')
+    for kind in audit.CHECKS:
+        yield from audit.find(db, conf, kind)
+
+
+@thorough(500)
+@given(kinds, seeds)
+def test_hosts_that_fail_alone_and_together(kind: str, seed: int) -> None:
+    cloud = random_cloud(kind, seed)
+    model = Model(cloud)
+    with Stored(cloud) as db:
+        report = check_failures(db, PlanOptions())
+    hosts = [host for host in hosts_of(cloud) if model.loads(cloud, {host})]
+    fits = functools.cache(lambda failed: model.fits(model.loads(cloud, failed), failed))
+    verdicts = {report.hosts.trees[host.tree][0].name: host.verdict for host in report.failed}
+    assert report.checked == len(hosts)
+    for host in hosts:
+        verdict = verdicts.get(host, Verdict.FITS)
+        event(f'{verdict.value}, {kind}')
+        assert verdict is Verdict.NOT_FOUND or fits(frozenset({host})) == (verdict is Verdict.FITS)
+    event(f'guaranteed: {report.guaranteed}, at most: {report.at_most}')
+    for failed in itertools.combinations(hosts, report.guaranteed or 0):
+        assert fits(frozenset(failed))
+    if hosts and report.at_most < len(hosts):
+        assert not all(fits(frozenset(failed)) for failed in itertools.combinations(hosts, report.at_most + 1))
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_few_feasible_drains_have_no_plan(kind: str) -> None:
+    """At most three in a thousand; the exhaustive search of the plan covers small clouds without nested trees."""
+    not_found = 0
+    for seed in range(20):
+        cloud = random_cloud(kind, seed, hosts=5)
+        with Stored(cloud) as db:
+            plan = plan_drain(db, [hosts_of(cloud)[0]], None, PlanOptions())
+        model, drained = Model(cloud), {hosts_of(cloud)[0]}
+        not_found += plan.verdict is Verdict.NOT_FOUND and model.fits(model.loads(cloud, drained), drained)
+    assert not_found == 0
