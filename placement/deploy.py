@@ -123,7 +123,7 @@ def _pipeline(
         db=db,
         policy=enforcer,
         provider_cache=provider_cache,
-        explain_empty=EmptySearches(conf.placement).explain,
+        explain_empty=EmptySearches(conf, db.metrics).add,
     )
     pipeline: list[Middleware | None] = [
         context.with_request_id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,13 +19,14 @@ from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops import audit
+from placement.ops.display_names import DisplayNames
 from placement.ops.explain import explanation, searches_in_text, sentences
 from placement.search.budget import Limit, SearchBudget, describe_limits
 
 _DESCRIPTION = """\
 Run a search for allocation candidates and print why it finds nothing, or what it finds. Then show how
-many providers and trees remain after each rule, in the order in which the rules are applied; how many candidates there
-would be without each rule; and which providers only one rule excludes. Changes nothing."""
+many provider trees remain after each rule, in the order of the request; what keeps trees from serving it, with the
+providers that are closest to it; and the sharing providers that are out of their reach. Changes nothing."""
 _EPILOG = (
     "Example: placement-manage explain 'resources=VCPU:4,MEMORY_MB:8192&required=HW_CPU_X86_AVX2&limit=10'."
     ' Exit code: 0, also when nothing is found; 127 when the query is not valid or the database does not answer.'
@@ -54,6 +54,7 @@ def add_command(program: CommandParser) -> None:
         help='microversion of the request, from 1.10 (default: the one in the log line, or else'
         ' [placement] max_microversion)',
     )
+    parser.add_names()
     parser.add_format()
 
 
@@ -67,7 +68,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     budget = SearchBudget.for_search(conf.placement)
     with output.waiting('Reading the resource providers ...'):
         result = explanation.explain(ProviderCache(db).up_to_date(), pasted.request, budget)
-    document = sentences.explanation_document(result)
+    document = sentences.Writer(DisplayNames(conf.placement.names_file)).document(result)
     if args.format == 'json':
         output.print_json({'query': pasted.query, 'microversion': pasted.microversion, **document})
     else:
@@ -79,10 +80,8 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 def _print(document: Mapping[str, Any], conf: cfg.ConfigOpts) -> None:
     """Print the document of an explanation."""
     console = output.console()
-    _print_line(console, document['sentence'])
-    for note in itertools.chain.from_iterable(blocker['notes'] for blocker in document['blockers']):
-        _print_line(console, f'Note: {note}')
-    console.print(_stages(document['stages'], console))
+    _print_line(console, ' '.join(document['sentences']))
+    console.print(_stages(document, console))
     limit = '' if document['limit'] is None else f' (limit={document["limit"]})'
     _print_line(console, f'Candidates: {document["candidates"]:,}{limit}')
     if document['limits_reached']:
@@ -94,43 +93,44 @@ def _print(document: Mapping[str, Any], conf: cfg.ConfigOpts) -> None:
     remaining = document['candidates'] - len(document['first_candidates'])
     if remaining:
         _print_line(console, f'And {remaining:,} more candidates')
-    for conflict in document['conflicting_groups']:
+    for conflict in document['conflicts']:
         where = f'one of {conflict["trees"]} trees where'
         for tree in conflict['examples']:
             _print_line(console, f'Conflict: {tree["name"]} ({tree["uuid"]}), {where} {tree["detail"]}')
-    if document['what_if']:
-        console.print(_what_ifs(document, console))
-    for near in document['near_misses']:
-        _print_line(console, f'Near miss: {near["name"]} ({near["uuid"]}) {near["missing"]}.')
+    if document['states'] or document['blocked']:
+        console.print(_blocked(document, console))
+    for pool in document['pools']:
+        _print_line(console, f'Pool: {pool["name"]} ({pool["uuid"]}) {pool["text"]}')
 
 
 def _print_line(console: Console, text: str) -> None:
     console.print(Text(output.printable(text, console)))
 
 
-def _stages(stages: Sequence[Mapping[str, Any]], console: Console) -> Table:
+def _stages(document: Mapping[str, Any], console: Console) -> Table:
     table = Table()
-    rules = [stage['text'] + (f' (for {stage["serving"]})' if stage['serving'] else '') for stage in stages]
-    cells = _add_rule_column(table, 'Rule', rules, console)
-    for heading in ('Providers', 'Trees left', 'Rejected inventories'):
+    cells = _add_rule_column(table, 'Rule', [stage['text'] for stage in document['stages']], console)
+    for heading in ('Trees left', 'Excluded'):
         table.add_column(heading, overflow='fold')
     style = None
-    for rule, stage in zip(cells, stages, strict=True):
-        counts = Text('\n'.join(sentences.rejection_texts(stage['rejected'])))
-        table.add_row(rule, f'{stage["providers"]:,}', f'{stage["trees"]:,}', counts, style=style)
+    for rule, stage in zip(cells, document['stages'], strict=True):
+        excluded = ', '.join(sentences.excluded_texts(stage['excluded']))
+        table.add_row(rule, f'{stage["trees"]:,}', excluded, style=style)
         # After a rule that leaves no tree, the other rules do not matter.
         style = style if stage['trees'] else 'dim'
     return table
 
 
-def _what_ifs(document: Mapping[str, Any], console: Console) -> Table:
+def _blocked(document: Mapping[str, Any], console: Console) -> Table:
+    """Return the table of what keeps trees from serving the request."""
     table = Table()
-    rules = _add_rule_column(table, 'Without', [what_if['text'] for what_if in document['what_if']], console)
-    table.add_column('Candidates', overflow='fold')
-    for rule, what_if in zip(rules, document['what_if'], strict=True):
-        table.add_row(rule, sentences.what_if_text(what_if['candidates'], what_if['lower_bound']))
-    if document['rules_not_tried']:
-        table.add_row(f'{document["rules_not_tried"]} more', 'not tried')
+    table.add_column('Trees')
+    rows = {fact['text']: fact for fact in [*document['states'], *document['blocked']]}
+    cells = _add_rule_column(table, 'that', list(rows), console)
+    table.add_column('for example', overflow='fold')
+    for cell, fact in zip(cells, rows.values(), strict=True):
+        examples = ', '.join(root['name'] for root in fact['examples'])
+        table.add_row(f'{fact["trees"]:,}', cell, output.printable(examples, console))
     return table
 
 

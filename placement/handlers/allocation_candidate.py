@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -53,23 +53,31 @@ def list_allocation_candidates(req: Request, context: RequestContext, request: C
     metrics.search_finished(count, time.monotonic() - started)
     for limit in candidates.limits_reached:
         metrics.search_truncated(limit.value)
-    _log(req.query_string, candidates, context)
+    query = request_log.quote(req.query_string)
+    if candidates.limits_reached:
+        limits = describe_limits(candidates.limits_reached, options)
+        LOG.warning('Stopped at [placement] %s for %s', limits, query)
     members = {
         'allocation_requests': ('[]', _allocation_requests(candidates, as_list=version < (1, 12))),
         'provider_summaries': ('{}', _summaries(candidates, version)),
     }
-    return util.fragments_response(req, members, last_modified=util.now())
+    response = util.fragments_response(req, members, last_modified=util.now())
+    if not count:
+        length = response.content_length
+        response.app_iter = _Body(response.app_iter, functools.partial(context.explain_empty, query, candidates))
+        response.content_length = length
+    return response
 
 
-def _log(query: str, candidates: AllocationCandidates, context: RequestContext) -> None:
-    """Log that the search reached a limit, or why it found nothing: the response does not contain this."""
-    if candidates.limits_reached:
-        limits = describe_limits(candidates.limits_reached, context.conf.placement)
-        LOG.warning('Stopped at [placement] %s for %s', limits, request_log.quote(query))
-    if not candidates.candidate_sets and LOG.isEnabledFor(log.INFO):
-        explanation = context.explain_empty(query, candidates)
-        if explanation is not None:
-            LOG.info('No allocation candidates for %s: %s', request_log.quote(query), explanation)
+class _Body:
+    """The body of a response, which calls ``after`` when the server has sent it."""
+
+    def __init__(self, chunks: Iterable[bytes], after: Callable[[], None]) -> None:
+        self._chunks = chunks
+        self.close = after
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._chunks)
 
 
 # A response may have many thousand similar entries, so it is joined from fragments of JSON. The candidates of a set

@@ -155,6 +155,9 @@ class Metrics:
         self._searches_truncated = counter(
             'placement_allocation_candidates_truncated', 'Searches for candidates that reached a limit.', ('limit',)
         )
+        self._explanations_dropped = counter(
+            'placement_explanations_dropped', 'Searches without candidates that the log does not explain.'
+        )
         self._cache_updates = counter(
             'placement_cache_updates', 'Changed resource providers read by refreshes of caches.'
         )
@@ -301,6 +304,10 @@ class Metrics:
     def search_truncated(self, limit: str) -> None:
         """Count a search that reached a limit. ``limit`` is the value of a ``Limit``."""
         self._searches_truncated.labels(limit).inc()
+
+    def explanation_dropped(self) -> None:
+        """Count a search without candidates that is not explained, because too many others wait for it."""
+        self._explanations_dropped.inc()
 
     def cache_checked(self) -> None:
         """Set the time at which this process compared its provider cache with the change log to the current time."""

@@ -10,6 +10,9 @@ Conditions and requirements are evaluated in two ways:
 * ``accepts(provider, root)`` returns whether one provider satisfies them.
 * ``matches(partition)`` returns one flag for each provider of a partition of the cache.
 
+A condition also says how a query has it (``parameter`` and ``subject``), and ``parts()`` divides it into conditions
+that a provider can violate one by one: that is all that ``ops/explain`` needs to explain it.
+
 Conditions and requirements are immutable and comparable, so ``dataclasses.replace`` on ``Requirement.conditions`` makes
 "the request without this rule" or "all rules up to this one".
 """
@@ -19,8 +22,8 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
 
 from placement.cache.providers import Provider
 from placement.search.request import CandidateRequest
@@ -31,16 +34,41 @@ if TYPE_CHECKING:
     from placement.cache.partition import Partition
 
 
-@dataclass(frozen=True)
-class ResourceCondition:
-    """The provider can allocate ``amount`` (1 or more) of a resource class.
+class ProviderCondition:
+    """A rule about a single provider.
 
     Every condition has the methods ``accepts`` and ``matches``. ``root`` is the root of the provider's tree; None for a
     sharing provider that serves another tree. ``matches`` returns which providers are accepted in their own trees.
+    ``parameter`` is the name of the query parameter, and ``subject`` the text that a query has for the condition.
     """
+
+    @property
+    def parameter(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def subject(self) -> str:
+        raise NotImplementedError
+
+    def parts(self) -> Sequence[Self]:
+        """Divide the condition into those that a provider can violate one by one."""
+        return (self,)
+
+
+@dataclass(frozen=True)
+class ResourceCondition(ProviderCondition):
+    """The provider can allocate ``amount`` (1 or more) of a resource class."""
 
     resource_class: str
     amount: int
+
+    @property
+    def parameter(self) -> str:
+        return 'resources'
+
+    @property
+    def subject(self) -> str:
+        return f'{self.resource_class}:{self.amount}'
 
     def accepts(self, provider: Provider, _root: Provider | None) -> bool:
         inventory = provider.inventories.get(self.resource_class)
@@ -51,11 +79,16 @@ class ResourceCondition:
 
 
 @dataclass(frozen=True)
-class NameCondition:
+class NameCondition(ProviderCondition):
     """The provider has at least one name of each set; if ``forbidden``, none of the names of the only set."""
 
     sets: tuple[frozenset[str], ...]
     forbidden: bool = False
+
+    def parts(self) -> Sequence[Self]:
+        """Divide the condition by sets, or by forbidden names."""
+        sets = [frozenset({name}) for name in sorted(self.sets[0])] if self.forbidden else self.sets
+        return tuple(replace(self, sets=(names,)) for names in sets)
 
     @functools.cached_property
     def _bits(self) -> Mapping[str, int]:
@@ -81,6 +114,14 @@ class NameCondition:
 class TraitCondition(NameCondition):
     """A condition on the traits of the provider."""
 
+    @property
+    def parameter(self) -> str:
+        return 'forbidden' if self.forbidden else 'required'
+
+    @property
+    def subject(self) -> str:
+        return ' '.join(f'{"in:" if len(names) > 1 else ""}{",".join(sorted(names))}' for names in self.sets)
+
     def accepts(self, provider: Provider, _root: Provider | None) -> bool:
         return self.accepts_names(provider.traits)
 
@@ -97,6 +138,14 @@ class AggregateCondition(NameCondition):
 
     or_root: bool = False
 
+    @property
+    def parameter(self) -> str:
+        return 'member_of'
+
+    @property
+    def subject(self) -> str:
+        return ' '.join(f'{"!" if self.forbidden else ""}{",".join(sorted(names))}' for names in self.sets)
+
     def accepts(self, provider: Provider, root: Provider | None) -> bool:
         return self.accepts_names(provider.aggregates) or (
             self.or_root and root is not None and self.accepts_names(root.aggregates)
@@ -108,7 +157,7 @@ class AggregateCondition(NameCondition):
 
 
 @dataclass(frozen=True)
-class TreeCondition:
+class TreeCondition(ProviderCondition):
     """The provider is in the tree of ``root_id``, which is None if there is no such tree.
 
     Without ``sharing``, this must also be the tree of the search unit: with ``in_tree`` the unsuffixed group uses no
@@ -118,6 +167,14 @@ class TreeCondition:
     root_id: int | None
     sharing: bool
     uuid: str = field(compare=False)
+
+    @property
+    def parameter(self) -> str:
+        return 'in_tree'
+
+    @property
+    def subject(self) -> str:
+        return self.uuid
 
     def accepts(self, provider: Provider, root: Provider | None) -> bool:
         return provider.root_id == self.root_id and (self.sharing or root is not None)

@@ -24,8 +24,7 @@ class RequestContext(context.RequestContext):
 
     :param policy: the policy that ``can`` enforces.
     :param provider_cache: the providers in memory, for searches.
-    :param explain_empty: returns for a query string and its result why a search found nothing; None if it was logged
-        recently.
+    :param explain_empty: lets the log explain why a search found nothing, for a quoted query string and its result.
     :param identity: arguments of ``oslo_context.context.RequestContext``: ``user_id``, ``project_id``, ``roles``, ...
     """
 
@@ -36,7 +35,7 @@ class RequestContext(context.RequestContext):
         db: Database,
         policy: Enforcer,
         provider_cache: ProviderCache,
-        explain_empty: Callable[[str, AllocationCandidates], str | None],
+        explain_empty: Callable[[str, AllocationCandidates], None],
         **identity: Any,
     ) -> None:
         super().__init__(**identity)

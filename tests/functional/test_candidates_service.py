@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import tracemalloc
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import orjson
 import pytest
 from oslo_config import cfg
+from oslo_context import context as oslo_context
 
-from placement.ops.explain import empty_searches, searches_in_text
+from placement import deploy, observability
+from placement.ops.explain import empty_searches, explanation, searches_in_text, sentences
+from placement.search import find_candidates, parsing
+from placement.search.budget import SearchBudget
+from tests.support.http_client import send_request
 from tests.support.search import hard
 from tests.support.search.examples import TOPOLOGIES
 from tests.support.search.oracle import RP, flat, record, rp
 from tests.support.search.query_strings import uuid_of
 from tests.support.search.store import Stored
+from tests.support.waiting import wait_until
 
 
 def test_capacity_beyond_64_bits(app: Any) -> None:
@@ -78,6 +87,12 @@ def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
+def _empty(caplog: pytest.LogCaptureFixture, count: int = 1) -> list[str]:
+    """The lines about empty searches, when there are ``count``."""
+    wait_until(lambda: len(_logged(caplog, 'No allocation candidates')) >= count)
+    return _logged(caplog, 'No allocation candidates')
+
+
 def _logged(caplog: pytest.LogCaptureFixture, word: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if word in record.getMessage()]
 
@@ -133,8 +148,9 @@ def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     assert stored.candidates(query)['allocation_requests'] == []
     [line] = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert 'Stopped at [placement] max_search_steps_per_tree = 1000 for resources1=' in line.getMessage()
-    [empty] = _logged(caplog, 'No allocation candidates')
-    assert 'limit reached: tree_steps' in empty
+    [empty] = _empty(caplog)
+    assert ': The search reached a limit before it found a candidate, so candidates may exist. ' in empty
+    assert empty.endswith(' Limits reached: tree_steps.')
     assert all(len(line) < 2300 for line in _logged(caplog, 'Stopped at'))
     caplog.clear()
     conf.set_override('max_search_steps', 3000, 'placement')
@@ -150,22 +166,124 @@ def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: p
     for _ in range(2):
         stored.candidates('resources=VCPU:5,MEMORY_MB:5000')
     stored.candidates('resources=VCPU:1')
-    [line] = _logged(caplog, 'No allocation candidates')
-    assert 'resources VCPU:5: 1 tree, 1 provider, 1 with too little total capacity, 1 full; ' in line
-    assert 'resources MEMORY_MB:5000: 0 trees' in line
+    [line] = _empty(caplog)
+    assert line == (
+        'No allocation candidates for resources=VCPU%3A5%2CMEMORY_MB%3A5000: No host large enough for VCPU:5 has'
+        ' MEMORY_MB:5000: max_unit is 2048, requested 5000 (1 provider).'
+    )
 
 
-def test_the_same_empty_search_is_explained_once_per_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_has_the_sentences_of_the_command_and_the_id_of_the_request(
+    app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Stored(app, TOPOLOGIES['X1'])
+    ids = set()
+
+    def note_id(_record: logging.LogRecord) -> bool:
+        current = oslo_context.get_current()
+        ids.add(current and current.request_id)
+        return True
+
+    monkeypatch.setattr(caplog.handler, 'filter', note_id)
+    response = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:500', version='1.29')
+    # The server closes the body when it has sent it.
+    assert response.json['allocation_requests'] == []
+    [line] = _empty(caplog)
+    request = parsing.parse('resources=VCPU:500', (1, 29))
+    result = explanation.explain(app.provider_cache.up_to_date(), request, SearchBudget())
+    assert line.endswith(f': {" ".join(sentences.Writer().sentences(result))}')
+    assert ids == {response.headers['x-openstack-request-id']}
+
+
+def test_an_exception_of_an_explanation_is_one_error_line_and_the_next_search_is_explained(
+    app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = Stored(app, TOPOLOGIES['X1'])
+    with monkeypatch.context() as patch:
+        patch.setattr(empty_searches, 'explain', lambda *_arguments: 1 // 0)
+        assert stored.candidates('resources=VCPU:500')['allocation_requests'] == []
+        wait_until(lambda: _logged(caplog, 'cannot be explained'))
+    [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert record.getMessage().endswith(
+        'resources=VCPU%3A500 cannot be explained: ZeroDivisionError: integer division or modulo by zero'
+    )
+    assert record.exc_info is None
+    stored.candidates('resources=VCPU:501')
+    assert len(_empty(caplog)) == 1
+
+
+def test_searches_that_find_the_queue_full_are_counted(
+    conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search does not wait for the explanations of others, and the line is made after the response."""
+    conf.set_override('bind', '127.0.0.1:0', 'metrics')
+    app = deploy.loadapp(conf)
+    Stored(app, TOPOLOGIES['X1'])
+    explaining, go_on = threading.Event(), threading.Event()
+
+    def explain(*_arguments: Any) -> Any:
+        explaining.set()
+        go_on.wait()
+        return explanation.Explanation(0)
+
+    monkeypatch.setattr(empty_searches, '_MAX_WAITING', 2)
+    monkeypatch.setattr(empty_searches, 'explain', explain)
+    searches = empty_searches.EmptySearches(conf, app.db.metrics)
+    candidates = find_candidates(
+        app.provider_cache.up_to_date(), parsing.parse('resources=VCPU:500', (1, 29)), SearchBudget()
+    )
+    searches.add('resources=VCPU:0', candidates)
+    assert explaining.wait(10)
+    for number in range(1, 6):
+        searches.add(f'resources=VCPU:{number}', candidates)
+    assert _empty(caplog, 0) == []
+    go_on.set()
+    assert len(_empty(caplog, 3)) == 3
+    [family] = [
+        family for family in app.db.metrics.registry.collect() if family.name == 'placement_explanations_dropped'
+    ]
+    assert family.samples[0].value == 3
+    app.db.dispose()
+
+
+def test_a_forked_process_explains_its_own_empty_searches(app: Any, conf: cfg.ConfigOpts, tmp_path: Path) -> None:
+    """A thread does not survive a fork, and a lock that it held stays locked."""
+    candidates = find_candidates(
+        app.provider_cache.up_to_date(), parsing.parse('resources=VCPU:5', (1, 29)), SearchBudget()
+    )
+    searches = empty_searches.EmptySearches(conf, app.db.metrics)
+    searches.add('resources=VCPU:1', candidates)
+    with searches._lock:
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                handler = logging.FileHandler(tmp_path / 'log')
+                empty_searches.LOG.logger.addHandler(handler)
+                searches.add('resources=VCPU:1', candidates)
+                wait_until((tmp_path / 'log').read_text)
+                status = 0
+            finally:
+                os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (
+        tmp_path / 'log'
+    ).read_text() == 'No allocation candidates for resources=VCPU:1: No resource providers are stored.\n'
+
+
+def test_the_same_empty_search_is_explained_once_per_interval(
+    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For as many queries as are remembered."""
     monkeypatch.setattr(empty_searches, '_MAX_QUERIES', 2)
-    searches = empty_searches.EmptySearches(None)
+    searches = empty_searches.EmptySearches(conf, observability.create(conf))
     assert [searches.count_search(query) for query in ('a', 'b', 'c', 'c', 'c', 'a')] == [0, 0, 0, None, None, 0]
     monkeypatch.setattr(empty_searches, 'LOG_INTERVAL_SECONDS', 0)
     assert searches.count_search('c') == 2
 
 
-def test_long_queries_of_empty_searches_do_not_stay_in_memory() -> None:
-    searches = empty_searches.EmptySearches(None)
+def test_long_queries_of_empty_searches_do_not_stay_in_memory(conf: cfg.ConfigOpts) -> None:
+    searches = empty_searches.EmptySearches(conf, observability.create(conf))
     tracemalloc.start()
     try:
         for number in range(100):
@@ -178,6 +296,7 @@ def test_long_queries_of_empty_searches_do_not_stay_in_memory() -> None:
 def test_the_explain_command_accepts_lines_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     stored = Stored(app, TOPOLOGIES['X1'])
     stored.candidates('resources=VCPU:100&member_of=in:x,y&limit=5')
+    _empty(caplog)
     searches = {searches_in_text.find_query(record.getMessage()) for record in caplog.records}
     [query] = {query for query, _ in searches}
     assert parse_qsl(query)[0] == ('resources', 'VCPU:100')

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,43 +61,40 @@ def test_the_first_candidates_are_printed(context: RequestContext, printed: Prin
     assert 'Candidate: host6 VCPU:2\nAnd 2 more candidates\n' in text
 
 
-def test_json_has_the_parts_of_the_explanation(printed: Printed) -> None:
+def test_json_has_the_facts(printed: Printed) -> None:
     result = explained(printed, 'resources=VCPU:5&required=HW_CPU_X86_VMX&limit=7')
-    assert result['stages'][0]['rejected'] == {'step_size': 1, 'total_capacity': 1, 'free_capacity': 1}
-    trait = {'rule': 'required', 'groups': [''], 'subject': 'HW_CPU_X86_VMX', 'providers': 1, 'trees': 0}
-    assert result['stages'][1].items() >= trait.items()
     assert (result['limit'], result['candidates'], result['first_candidates']) == (7, 0, [])
-    assert [(what_if['text'], what_if['candidates'], what_if['lower_bound']) for what_if in result['what_if']] == [
-        ('resources VCPU:5', None, False),
-        ('required HW_CPU_X86_VMX', 0, False),
-    ]
-    shortfalls = result['blockers'][0]['shortfalls']
-    assert [(shortfall['kind'], shortfall['value'], shortfall['providers']) for shortfall in shortfalls] == [
-        ('step_size', 2, 1),
-        ('total_capacity', 4, 1),
-        ('free_capacity', 2, 1),
-    ]
+    assert (result['trees'], result['examined'], result['suitable'], result['placeable']) == (3, 3, 0, 0)
+    amount = {'rule': 'resources', 'groups': [''], 'subject': 'VCPU:5', 'text': 'resources VCPU:5'}
+    assert result['stages'][0] == {**amount, 'trees': 0, 'excluded': {'too_small': 2, 'full': 1}}
+    [small] = [fact for fact in result['blocked'] if fact['examples'][0]['name'] == 'small']
+    assert small['checks'] == [{**amount, 'fault': 'too_small'}]
+    capacity = {'kind': 'capacity', 'requested': 5, 'value': 4, 'max_value': None, 'providers': 1}
+    assert (small['trees'], small['shortfalls']) == (1, [capacity])
     # Freeing capacity does not help if the total capacity is too small, or the step size is another one.
-    [near_miss] = explained(printed, 'resources=VCPU:5')['near_misses']
-    assert (near_miss['name'], near_miss['requested'], near_miss['free']) == ('full', 5, 2)
+    [state] = explained(printed, 'resources=VCPU:5')['states']
+    assert (state['closest']['name'], state['closest']['free'], state['trees']) == ('full', 2, 1)
     explanation = explained(printed, 'resources=VCPU:3&limit=1')
-    assert explanation['sentence'] == 'Found 1 candidate, as many as the limit allows.'
+    assert explanation['sentences'] == ['Found 1 candidate, as many as the limit allows.']
     [[supply]] = explanation['first_candidates']
     assert (supply['name'], supply['resources'], supply['root'] == supply['uuid']) == ('small', {'VCPU': 3}, True)
 
 
-def test_text_output_is_a_sentence_and_tables(printed: Printed) -> None:
+def test_text_output_is_sentences_and_tables(printed: Printed) -> None:
     text = printed('explain', '?resources=VCPU:5')
-    assert text.startswith(
-        'No provider can allocate VCPU:5: step_size is 2, requested 5: 1 provider; total capacity below 5 (max 4):'
-        ' 1 provider; free capacity below 5 (max 2): 1 provider.\n'
-    )
-    for words in ('resources VCPU:5', '1 full', '1 with too little total capacity', '1 limited by step_size'):
+    assert text.startswith('1 host has VCPU:5. 1 lacks VCPU:5 (closest: full, 2 free).\n')
+    for words in ('resources VCPU:5', '2 too small, 1 full', 'lacks VCPU:5 (closest: full, 2 free)'):
         assert words in text
     assert 'Candidates: 0\n' in text
-    assert 'has 2 VCPU free, 3 less than the 5 requested.' in text
     isolated = printed('explain', 'resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate')
-    assert re.search(r'Conflict: small \(.*groups 1, 2 need 2 different providers, but only 1 can serve', isolated)
+    assert re.search(r'Conflict: small \(.*groups 1 and 2 need 2 providers, and 1 fit', isolated)
+
+
+def test_aggregates_have_the_names_of_the_file(printed: Printed, tmp_path: Path) -> None:
+    aggregate = str(uuid.uuid4())
+    (tmp_path / 'names.json').write_text(json.dumps({aggregate: 'az2'}))
+    text = printed('explain', f'resources=VCPU:2&member_of={aggregate}', '--names', str(tmp_path / 'names.json'))
+    assert text.startswith(f'No provider is in az2 (aggregate {aggregate}). ')
 
 
 def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
@@ -105,7 +103,8 @@ def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
     assert max(map(len, lines)) <= 80
     assert '…' not in ''.join(lines)
     for aggregate in aggregates:
-        assert sum(aggregate in line for line in lines) == 2
+        # In the sentences and in both tables.
+        assert sum(aggregate in line for line in lines) == 3
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_settings_of_the_service_limit_what_is_explained(
     assert 'in: in required_B requires microversion 1.39, and the request has 1.35.' in earlier
     result = explained(printed, query)
     assert (result['microversion'], result['candidates']) == ('1.39', 1)
-    assert 'group _B without resources' in printed('explain', query)
+    assert 'required_B in:HW_CPU_X86_AVX2,HW_CPU_X86_VMX' in printed('explain', query)
 
 
 LINE = 'req-1 caf\xe9 "GET /allocation_candidates?resources=VCPU%3A5" status: 200 microversion: 1.17\n'

@@ -1,141 +1,207 @@
-"""Explanations of searches are right: their numbers against the brute-force oracle, over random topologies."""
+"""Explanations of searches are right: their facts against brute force, over random topologies.
+
+The model here evaluates the checks of one provider at a time and tries every choice of providers. It shares only the
+names of rules with the service.
+"""
 
 from __future__ import annotations
 
 import copy
+import itertools
+from collections.abc import Iterable, Set
 from dataclasses import replace
 
 import orjson
 from hypothesis import event, given
 
-from placement.ops.explain.explanation import Explanation, explain
-from placement.ops.explain.rules import Kind, Rule
-from placement.ops.explain.sentences import explanation_document, rule_text, what_if_text
+from placement.ops.explain.checks import Check, Fault, Rule
+from placement.ops.explain.explanation import Blocked, Explanation, explain
+from placement.ops.explain.sentences import Writer
 from placement.search.budget import SearchBudget
 from tests.support.search.cached import snapshot_of
-from tests.support.search.oracle import RP, Group, Oracle, Query, record
+from tests.support.search.oracle import RP, Group, Oracle, Query
 from tests.support.search.random_queries import queries
-from tests.support.search.topologies import TRAITS, request_of, thorough, tight_topologies, topologies
+from tests.support.search.topologies import request_of, thorough, tight_topologies, topologies
+
+#: A check in the model: the parameter, the groups, the subject and the fault.
+Key = tuple[str, tuple[str, ...], str, Fault]
 
 
 def explained(topology: list[RP], query: Query) -> Explanation:
     return explain(snapshot_of(topology, 3), request_of(query), SearchBudget())
 
 
-def without(query: Query, rules: list[Rule]) -> Query | None:
-    """The query without some of its rules, removed as a person would edit it."""
-    groups = copy.deepcopy(query.groups)
-    policy, minor, removed = query.policy, query.minor, set()
-    root_required, root_forbidden = set(query.root_required), set(query.root_forbidden)
-    subtrees = list(query.same_subtree)
-    for rule in rules:
-        if rule.kind is Kind.GROUP_POLICY:
-            policy = 'none'
-        elif rule.kind is Kind.ROOT_REQUIRED:
-            (root_forbidden if rule.subject[0] == '!' else root_required).discard(rule.subject.removeprefix('!'))
-        elif rule.kind is Kind.SAME_SUBTREE:
-            subtrees = [subtree for subtree in subtrees if subtree != set(rule.subject.split(','))]
-        elif rule.kind is Kind.MICROVERSION:
-            minor = 29
-        elif rule.kind is Kind.GROUP:
-            removed.add([suffix for suffix in rule.suffixes if suffix not in removed][-1])
-        else:
-            for group in groups:
-                if group.number in rule.suffixes:
-                    _edit(group, rule)
-    bare = {group.number for group in query.groups if not group.resources}
-    remaining = [group for group in groups if (group.resources or group.number in bare) and group.number not in removed]
-    if not any(group.resources for group in remaining):
-        return None
-    suffixes = {group.number for group in remaining}
-    return replace(
-        query,
-        groups=remaining,
-        policy=policy,
-        minor=minor,
-        root_required=root_required,
-        root_forbidden=root_forbidden,
-        same_subtree=[subtree & suffixes for subtree in subtrees if subtree & suffixes],
-    )
+def key_of(check: Check) -> Key:
+    return check.rule.parameter, check.rule.suffixes, check.rule.subject, check.fault
 
 
-def _edit(group: Group, rule: Rule) -> None:
-    if rule.kind is Kind.RESOURCES:
-        group.resources.pop(rule.subject.split(':')[0], None)
-    elif rule.kind is Kind.REQUIRED:
-        traits = set(rule.subject.removeprefix('in:').split(','))
-        group.required = group.required - traits if len(traits) == 1 else group.required
-        group.any_of = [any_of for any_of in group.any_of if any_of != traits]
-    elif rule.kind is Kind.FORBIDDEN:
-        group.forbidden = group.forbidden - {rule.subject}
-    elif rule.kind is Kind.IN_TREE:
-        group.in_tree = None
-    elif rule.subject[0] == '!':
-        group.not_member_of = group.not_member_of - {rule.subject[1:]}
-    else:
-        group.member_of = [any_of for any_of in group.member_of if ','.join(sorted(any_of)) != rule.subject]
+class Model:
+    """Which trees can serve each part of a query alone if some checks are waived."""
+
+    def __init__(self, topology: list[RP], query: Query, stages: Iterable[Rule]) -> None:
+        self.oracle = Oracle(topology)
+        self.query = query
+        #: The groups with equal requirements, by group.
+        self.suffixes = {suffix: rule.suffixes for rule in stages for suffix in rule.suffixes}
+
+    def roots(self) -> list[str]:
+        return [rp.name for rp in self.oracle.rps.values() if rp.parent is None]
+
+    def serves(self, root: str, waived: Set[Key]) -> bool:
+        """Each group alone has providers in a tree, or shared with it, that fail only checks in ``waived``."""
+        return self.failed_by_root(root) <= waived and all(
+            any(self.options(group, root, waived)) for group in self.query.groups
+        )
+
+    def options(self, group: Group, root: str, waived: Set[Key]) -> Iterable[bool]:
+        if group.number:
+            yield from (
+                failed <= waived
+                for name in {*self.oracle.tree(root), *self.oracle.reaching(root)}
+                for failed in self.failed(name, group, group.resources, root)
+            )
+            return
+        pools = [
+            {
+                name
+                for name in {*self.oracle.tree(root), *self.oracle.reaching(root)}
+                for failed in self.failed(name, group, [rc], root)
+                if failed <= waived
+            }
+            for rc in group.resources
+        ]
+        for names in itertools.product(*pools):
+            traits = set().union(*(self.oracle.rps[name].traits for name in names))
+            yield self.lacking(traits, group) <= waived
+
+    def suffixes_of(self, group: Group) -> tuple[str, ...]:
+        return self.suffixes.get(group.number, (group.number,))
+
+    def lacking(self, traits: set[str], group: Group) -> set[Key]:
+        sets = [*({name} for name in group.required), *group.any_of]
+        subjects = [('in:' if len(names) > 1 else '') + ','.join(sorted(names)) for names in sets if not names & traits]
+        return {('required', self.suffixes_of(group), subject, Fault.VIOLATED) for subject in subjects}
+
+    def failed(self, name: str, group: Group, classes: Iterable[str], root: str) -> Iterable[set[Key]]:
+        """The checks that a provider fails, with each way to satisfy ``member_of``."""
+        suffixes, rp, own = self.suffixes_of(group), self.oracle.rps[name], self.oracle.root(name) == root
+        failed: set[Key] = set()
+        for rc in classes:
+            faults = self.faults(name, rc, group.resources[rc])
+            if Fault.ABSENT in faults and not own:
+                # Nobody would add inventory of the class to a pool.
+                return
+            failed |= {('resources', suffixes, f'{rc}:{group.resources[rc]}', fault) for fault in faults}
+        if group.number:
+            failed |= self.lacking(rp.traits, group)
+        failed |= {('forbidden', suffixes, trait, Fault.VIOLATED) for trait in group.forbidden & rp.traits}
+        failed |= {('member_of', suffixes, f'!{name}', Fault.VIOLATED) for name in group.not_member_of & rp.aggregates}
+        if group.in_tree and not (self.oracle.there(name, group) and (group.number or own)):
+            failed.add(('in_tree', suffixes, f'uuid of {group.in_tree}', Fault.VIOLATED))
+        members = [name, root] if own and not group.number else [name]
+        for member in members:
+            outside = [names for names in group.member_of if not names & self.oracle.rps[member].aggregates]
+            yield failed | {('member_of', suffixes, ','.join(sorted(names)), Fault.VIOLATED) for names in outside}
+
+    def faults(self, name: str, rc: str, amount: int) -> set[Fault]:
+        record = self.oracle.rps[name].inventory.get(rc)
+        if record is None:
+            return {Fault.ABSENT, Fault.TOO_SMALL, Fault.FULL}
+        if self.oracle.can_allocate(name, rc, amount):
+            return set()
+        empty = RP(name, inventory={rc: {**record, 'used': 0}})
+        return {Fault.FULL} if Oracle([empty]).can_allocate(name, rc, amount) else {Fault.TOO_SMALL, Fault.FULL}
+
+    def failed_by_root(self, root: str) -> set[Key]:
+        traits, aggregates, query = self.oracle.rps[root].traits, self.oracle.rps[root].aggregates, self.query
+        failed: set[Key] = {('root_required', (), name, Fault.VIOLATED) for name in query.root_required - traits}
+        failed |= {('root_required', (), f'!{name}', Fault.VIOLATED) for name in query.root_forbidden & traits}
+        for group in query.groups:
+            if not group.number:
+                forbidden = group.not_member_of & aggregates
+                failed |= {('member_of', ('',), f'!{name}', Fault.VIOLATED) for name in forbidden}
+        return failed
+
+
+def waivers(checks: Iterable[Check]) -> set[Key]:
+    """The checks with the better faults of each amount, which a worse one includes."""
+    better = {Fault.ABSENT: [Fault.TOO_SMALL, Fault.FULL], Fault.TOO_SMALL: [Fault.FULL]}
+    return {
+        key_of(replace(check, fault=fault)) for check in checks for fault in [check.fault, *better.get(check.fault, [])]
+    }
+
+
+def smaller(checks: Iterable[Check]) -> Iterable[set[Key]]:
+    """The sets without one check, or with a better fault in its place."""
+    whole = waivers(checks)
+    return [whole - {key_of(check)} for check in checks]
 
 
 def check(topology: list[RP], query: Query) -> Explanation:
     result = explained(topology, query)
-    oracle = Oracle(topology)
-    candidates = len(oracle.entries(query))
+    candidates = len(Oracle(topology).entries(query))
     assert result.candidates == (candidates if query.limit is None else min(candidates, query.limit))
-    assert not candidates or all(stage.trees for stage in result.stages)
-    document = explanation_document(result)
-    assert document['sentence'].endswith('.')
-    assert '\n' not in document['sentence']
-    orjson.dumps(document)
-    for what_if in result.what_ifs:
-        rest = without(query, list(what_if.left_out))
-        possible = None if rest is None else len(oracle.entries(rest))
-        if what_if.lower_bound:
-            assert possible is not None
-            assert what_if.candidates is not None
-            assert 100 <= what_if.candidates < possible, what_if
-        else:
-            assert what_if.candidates == possible, what_if
-    if not result.candidates:
-        check_blocking_rules(topology, query, result)
-        check_near_misses(topology, query, result)
+    orjson.dumps(Writer().document(result))
+    model = Model(topology, query, [stage.rule for stage in result.stages])
+    assert result.trees == result.examined == len(model.roots())
+    assert result.placeable == sum(model.serves(root, set()) for root in model.roots())
+    check_stages(model, result)
+    if not result.placeable:
+        check_blocked(model, result)
     return result
 
 
-def check_blocking_rules(topology: list[RP], query: Query, result: Explanation) -> None:
-    assert result.blocking_rules
-    event(f'{len(result.blocking_rules)} blocking: {result.blocking_rules[0].kind.value}')
-    rest = without(query, list(result.blocking_rules))
-    assert rest is None or Oracle(topology).candidates(rest)
-    if len(result.blocking_rules) > 1 and rest is not None:
-        for rule in result.blocking_rules:
-            fewer = without(query, [other for other in result.blocking_rules if other is not rule])
-            assert fewer is not None
-            assert not Oracle(topology).candidates(fewer), rule
+def check_stages(model: Model, result: Explanation) -> None:
+    """The number of trees that pass the rules up to each one."""
+    rules = [stage.rule for stage in result.stages]
+    for number, stage in enumerate(result.stages):
+        later = {key for rule in rules[number + 1 :] for key in waivers([Check(rule, Fault.ABSENT), Check(rule)])}
+        assert stage.trees == sum(model.serves(root, later) for root in model.roots()), stage
+        before = result.stages[number - 1].trees if number else result.examined
+        assert stage.trees == before - sum(stage.excluded.values())
 
 
-def check_near_misses(topology: list[RP], query: Query, result: Explanation) -> None:
-    oracle = Oracle(topology)
-    for near in result.near_misses:
-        if near.resource_class is not None:
-            event('near_misses: full')
-            assert near.requested is not None
-            assert near.free is not None
-            changed = copy.deepcopy(topology)
-            record = next(rp for rp in changed if rp.name == near.provider.display_name).inventory[near.resource_class]
-            assert (
-                near.free
-                == int(oracle.capacity(near.provider.display_name, near.resource_class)) - record['used']
-                < near.requested
-            )
-            record['used'] -= near.requested - near.free
-            assert record['used'] >= 0
-            assert Oracle(changed).candidates(query), near
-        else:
-            event('near_misses: tree')
-            rest = without(query, list(near.without))
-            assert rest is not None, near
-            reached = {oracle.root(name) for body in oracle.candidates(rest) for name, _, _ in body}
-            assert near.provider.display_name in reached
+def check_blocked(model: Model, result: Explanation) -> None:
+    assert result.blocked
+    for blocked in result.blocked:
+        event(f'{len(blocked.checks)} block')
+        rescued = [root for root in model.roots() if model.serves(root, waivers(blocked.checks))]
+        assert blocked.trees == len(rescued) > 0, blocked
+        assert {root.name for root in blocked.examples} <= set(rescued)
+        for fewer in smaller(blocked.checks):
+            assert not any(model.serves(root, fewer) for root in model.roots()), blocked
+        check_closest(model, blocked)
+    states = {
+        key_of(check)
+        for stage in result.stages
+        for check in [Check(stage.rule), Check(stage.rule, Fault.FULL)]
+        if check.is_state
+    }
+    suitable = [root for root in model.roots() if model.serves(root, states)]
+    assert result.suitable == len(suitable) == sum(state.trees for state in result.states)
+    for state in result.states:
+        assert all(check.is_state for check in state.checks)
+        for root in state.examples:
+            assert model.serves(root.name or '', waivers(state.checks))
+            assert not any(model.serves(root.name or '', fewer) for fewer in smaller(state.checks))
+        check_closest(model, state)
+
+
+def check_closest(model: Model, blocked: Blocked) -> None:
+    """With the amount that is named, there is a tree that the provider serves."""
+    if blocked.closest is None or not blocked.closest.free:
+        return
+    event('closest')
+    [check] = blocked.checks
+    name, free = blocked.closest
+    query = copy.deepcopy(model.query)
+    for group in query.groups:
+        if group.number in check.rule.suffixes:
+            group.resources[check.resource_class] = free
+    changed = Model([*model.oracle.rps.values()], query, [])
+    changed.suffixes = model.suffixes
+    roots = [root for root in model.roots() if name.name in {*model.oracle.tree(root), *model.oracle.reaching(root)}]
+    assert any(changed.serves(root, set()) for root in roots), blocked
 
 
 @thorough(1400)
@@ -150,52 +216,8 @@ def test_numbers_and_names_are_true(topology: list[RP], query: Query) -> None:
 def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
     topology, query = case
     result = check(topology, query)
-    if not result.candidates and result.stages[-1].trees:
+    if not result.candidates and result.placeable:
         event('together')
-        assert result.combination_failures
-        root, _ = result.combination_failures[0].examples[0]
+        assert result.conflicts
+        root, _ = result.conflicts[0].examples[0]
         assert root.display_name == 'root'
-
-
-@thorough(200)
-@given(topologies(), queries((21, 24, 29)))
-def test_each_condition_is_counted_like_the_oracle(topology: list[RP], query: Query) -> None:
-    """The providers that pass the conditions of a group up to each one; ``member_of`` by aggregates of the root too."""
-    result = explained(topology, query)
-    oracle = Oracle(topology)
-    for group in query.groups:
-        stages = [stage for stage in result.stages if stage.rule.suffixes == (group.number,)]
-        passing = set(oracle.rps)
-        member_of: list[set[str]] = []
-        for stage in stages:
-            kind, subject = stage.rule.kind, stage.rule.subject
-            if kind is Kind.RESOURCES:
-                rc, amount = subject.split(':')
-                passing = passing if group.number else set(oracle.rps)
-                member_of = member_of if group.number else []
-                passing = {name for name in passing if oracle.can_allocate(name, rc, int(amount))}
-            elif kind is Kind.REQUIRED and not group.number:
-                assert stage.providers == sum(subject in rp.traits for rp in topology)
-                continue
-            elif kind is Kind.REQUIRED:
-                passing = {name for name in passing if subject in oracle.rps[name].traits}
-            elif kind is Kind.FORBIDDEN:
-                passing = {name for name in passing if subject not in oracle.rps[name].traits}
-            else:
-                member_of.append(set(subject.split(',')))
-                judged = {name: [name] if group.number else [name, oracle.root(name)] for name in passing}
-                passing = {n for n in passing if any(oracle.inside(member, member_of) for member in judged[n])}
-            assert stage.providers == len(passing), stage
-
-
-def test_a_bound_that_was_reached_is_reported() -> None:
-    topology = [RP(f'host{n}', inventory={'VCPU': record(4)}) for n in range(1001)]
-    query = Query([Group('', {'VCPU': 1}, {TRAITS[0]})])
-    result = explain(snapshot_of(topology, 3), request_of(query), SearchBudget())
-    assert [
-        (rule_text(*what_if.left_out), what_if_text(what_if.candidates, what_if.lower_bound))
-        for what_if in result.what_ifs
-    ] == [
-        ('resources VCPU:1', 'nothing else is requested'),
-        (f'required {TRAITS[0]}', 'at least 1,000'),
-    ]

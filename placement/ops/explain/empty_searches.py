@@ -1,46 +1,78 @@
-"""Explains for the log why a search found nothing, once per interval for each query."""
+"""Explains in the log why searches found nothing, once per interval for each query, in a background thread."""
 
 from __future__ import annotations
 
+import os
+import queue
 import threading
 import time
-from typing import Any
+import weakref
+from typing import TYPE_CHECKING, Any
 
-from placement import units
-from placement.ops.explain.combination_failures import combination_failures
-from placement.ops.explain.sentences import rejection_texts, rule_text, tree_conflict_text
-from placement.ops.explain.stages import stages
+from oslo_config import cfg
+from oslo_context import context
+from oslo_log import log
+
+from placement.ops.display_names import DisplayNames
+from placement.ops.explain.explanation import explain
+from placement.ops.explain.sentences import Writer
 from placement.search.budget import Limit, SearchBudget
-from placement.search.prefilter import Prefilter
 from placement.search.selection import AllocationCandidates
 
-#: Maximum number of characters of a rule.
-_MAX_RULE_LENGTH = 200
+if TYPE_CHECKING:
+    from placement.observability.metrics import Metrics
+
+LOG = log.getLogger(__name__)
+
 #: Seconds between two lines of the log about the same empty search.
 LOG_INTERVAL_SECONDS = 60.0
 #: Maximum number of queries to remember. If there are more, the query with the oldest log line is forgotten.
 _MAX_QUERIES = 1000
+#: Maximum number of searches that wait for their explanation. Each keeps a snapshot in memory.
+_MAX_WAITING = 20
 
 
 class EmptySearches:
-    """The empty searches of one process: which of them were logged, and how many were not.
+    """The empty searches of one process: which of them were logged, how many were not, and those to explain.
 
-    :param options: the configuration group ``placement``.
+    The first search starts the thread, because a forked process does not have threads from before the fork.
+
+    :param metrics: counts the searches that find the queue full.
     """
 
-    def __init__(self, options: Any) -> None:
-        self._options = options
+    def __init__(self, conf: cfg.ConfigOpts, metrics: Metrics) -> None:
+        self._options = conf.placement
+        self._metrics = metrics
+        self._writer = Writer(DisplayNames(conf.placement.names_file))
+        self._reset()
+        reset = weakref.WeakMethod(self._reset)
+        os.register_at_fork(after_in_child=lambda: (method := reset()) and method())
+
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         #: By hash of the query, oldest line first: when it was last logged, and the searches not logged since then.
         self._logged: dict[int, tuple[float, int]] = {}
+        self._waiting: queue.Queue[tuple[Any, str, AllocationCandidates, int]] = queue.Queue(_MAX_WAITING)
+        self._thread: threading.Thread | None = None
 
-    def explain(self, query: str, candidates: AllocationCandidates) -> str | None:
-        """Explain in one line why a search found nothing; None if it must not be logged, as for ``count_search``."""
+    def add(self, query: str, candidates: AllocationCandidates) -> None:
+        """Let the thread explain a search that found nothing, unless the query was logged recently.
+
+        :param query: the query string, quoted for the log.
+        """
+        if not LOG.isEnabledFor(log.INFO):
+            return
         suppressed = self.count_search(query)
         if suppressed is None:
-            return None
-        explanation = explain_empty(candidates, SearchBudget.for_explanation(self._options))
-        return explanation + (f' ({suppressed} more since the last such line)' if suppressed else '')
+            return
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name='empty searches', daemon=True)
+                self._thread.start()
+        try:
+            self._waiting.put_nowait((context.get_current(), query, candidates, suppressed))
+        except queue.Full:
+            self._metrics.explanation_dropped()
 
     def count_search(self, query: str) -> int | None:
         """Count a search that found nothing.
@@ -62,28 +94,22 @@ class EmptySearches:
                 del self._logged[next(iter(self._logged))]
             return suppressed
 
+    def _run(self) -> None:
+        while True:
+            request_context, query, candidates, suppressed = self._waiting.get()
+            if request_context is not None:
+                # The line has the id of the request.
+                request_context.update_store()
+            try:
+                note = f' ({suppressed} more since the last such line)' if suppressed else ''
+                LOG.info('No allocation candidates for %s: %s%s', query, self._text(candidates), note)
+            except Exception as error:
+                LOG.error('The search %s cannot be explained: %s: %s', query, type(error).__name__, error)
+            # The next search may come much later, and this one keeps a snapshot.
+            del request_context, candidates
 
-def explain_empty(candidates: AllocationCandidates, budget: SearchBudget) -> str:
-    """Explain in one line, for the log, why a search found nothing.
-
-    This takes much less time than ``explanation.explain``, because it makes no search with a changed request.
-
-    :param budget: limits the repeated search of trees.
-    """
-    snapshot, request = candidates.snapshot, candidates.request
-    counted = stages(Prefilter.for_request(snapshot, request))
-    failures = combination_failures(snapshot, request, budget) if counted and counted[-1].trees else ()
-    parts = []
-    for stage in counted:
-        rule = rule_text(stage.rule)
-        rule = rule if len(rule) <= _MAX_RULE_LENGTH else f'{rule[:_MAX_RULE_LENGTH]}...'
-        serving = f' (for {stage.serving})' if stage.serving else ''
-        counts = [
-            units.plural(stage.trees, 'tree'),
-            units.plural(stage.providers, 'provider'),
-            *rejection_texts(stage.rejected),
-        ]
-        parts.append(f'{rule}{serving}: {", ".join(counts)}')
-    parts += [f'conflicting groups: {tree_conflict_text(failure)}' for failure in failures]
-    parts += [f'limit reached: {limit.value}' for limit in Limit if limit in candidates.limits_reached]
-    return '; '.join(parts)
+    def _text(self, candidates: AllocationCandidates) -> str:
+        budget = SearchBudget.for_explanation(self._options)
+        result = explain(candidates.snapshot, candidates.request, budget, candidates.limits_reached)
+        reached = ', '.join(limit.value for limit in Limit if limit in result.limits_reached)
+        return ' '.join([*self._writer.sentences(result), *([f'Limits reached: {reached}.'] if reached else [])])

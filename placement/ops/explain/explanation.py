@@ -1,238 +1,356 @@
-"""The explanation of a search for candidates: facts about its result and about the rules of the request."""
+"""The explanation of a search for candidates: facts about its result, and about what keeps trees from serving it."""
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import functools
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+import numpy as np
+
+from placement.cache.inventory_columns import Flags, Integers
+from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
-from placement.ops.explain.blockers import Blocker, NearMiss, find_blocker
-from placement.ops.explain.combination_failures import CombinationFailure, combination_failures
-from placement.ops.explain.rules import Kind, Rule, rules, without
-from placement.ops.explain.stages import Stage, count_flags, stages
-from placement.search import find_candidates
+from placement.ops.explain.between import BlockingRule, Conflict, blocking_rules, find_conflicts
+from placement.ops.explain.checks import HOST_CLASSES, Check, Fault, Rule
+from placement.ops.explain.matrix import Matrix
 from placement.search.assignments import find_candidate_sets
-from placement.search.budget import Limit, SearchBudget
+from placement.search.budget import Limit, SearchBudget, StepLimitReached
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
+from placement.search.requirements import (
+    CompiledRequest,
+    Requirement,
+    TraitCondition,
+    compile_request,
+)
 from placement.search.search_units import CandidateSet
 
-#: Maximum numbers of rules to leave out one at a time, and of rules to leave out together.
-_MAX_RULES, _MAX_BLOCKING_RULES = 50, 20
-#: Maximum numbers of candidates to count in one search without a rule, and in all of them together.
-_MAX_CANDIDATES, _MAX_TOTAL_CANDIDATES = 1000, 5000
-#: Maximum numbers of trees to name for each rule, and of candidates to show.
-_MAX_NAMED, _MAX_SHOWN = 3, 10
+#: Maximum numbers of providers to name for each fact, of facts of each kind, and of candidates to show.
+_MAX_NAMED, _MAX_FACTS, _MAX_SHOWN = 3, 20, 10
+#: Maximum numbers of rules to count, of checks in a set, unless all sets have more, and of values of units to list.
+_MAX_RULES, _MAX_CHECKS, _MAX_VALUES = 50, 4, 3
+#: How similar names have to be to be mistaken for each other.
+_SIMILARITY = 0.8
+
+
+class Near(NamedTuple):
+    """A provider that lacks capacity, and the largest amount that it could allocate."""
+
+    provider: Provider
+    free: int
 
 
 @dataclass(frozen=True)
-class WhatIf:
-    """A search without the rules in ``left_out``, and the ``first_candidates`` that it finds.
+class Stage:
+    """What remains of the trees after one rule and all rules before it."""
 
-    They are None when the request would be empty without these rules. With ``lower_bound`` there may be more.
-    """
+    rule: Rule
+    trees: int
+    #: How many trees this rule excluded, by fault; for an amount by the fault of the provider that has least.
+    excluded: Mapping[Fault, int]
 
-    left_out: Sequence[Rule]
-    first_candidates: Sequence[CandidateSet] | None = None
-    lower_bound: bool = False
 
-    @property
-    def candidates(self) -> int | None:
-        """The number of the candidates."""
-        return None if self.first_candidates is None else len(self.first_candidates)
+@dataclass(frozen=True)
+class Shortfall:
+    """Why providers that pass all other checks could never allocate an amount."""
+
+    #: ``max_unit``, ``min_unit``, ``step_size`` or ``capacity``: the first of them that is violated.
+    kind: str
+    requested: int
+    #: For ``capacity`` the largest one. Otherwise the value of all of them, or with ``max_value`` the smallest one.
+    value: int
+    providers: int
+    max_value: int | None = None
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Trees that could serve each part of the request if they did not fail ``checks``, but not with fewer of these."""
+
+    checks: Sequence[Check]
+    trees: int
+    #: The roots of some of them.
+    examples: Sequence[Provider] = ()
+    #: For a single amount that is in use: the provider, of the trees or a pool, that could allocate most.
+    closest: Near | None = None
+    #: For a single amount that is too large: the reasons.
+    shortfalls: Sequence[Shortfall] = ()
+    #: The pools of these trees that fail, if no provider of the trees themselves does.
+    pools: int = 0
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A provider that could supply trees that lack nothing else, if they could use it."""
+
+    provider: Provider
+    #: The largest amount of the class that it could allocate; 0 for a group without resources.
+    free: int
+    trees: int
+    #: The checks on aggregates that it fails.
+    missing: Sequence[Check] = ()
+    #: Whether it has an aggregate in common with the trees. If not, ``aggregates`` has those that all of them are in.
+    reaches: bool = True
+    aggregates: Sequence[str] = ()
+    #: Whether it has the trait for sharing.
+    shares: bool = True
+
+
+@dataclass(frozen=True)
+class PoolShortage:
+    """What ``trees`` trees lack that pools out of their reach could supply."""
+
+    #: The amount that they lack.
+    rule: Rule
+    trees: int
+    #: The largest pools out of reach, and how many there are at most.
+    pools: Sequence[Pool]
+    pool_count: int
+    #: The pools that the trees can use, but that lack only free capacity, and the closest one.
+    full: int
+    closest: Near | None
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation of one request.
+    """The explanation of one request. All numbers of trees are about those that were examined."""
 
-    ``trees`` counts the stored trees. ``candidates`` counts the candidates that the search finds before it stops at the
-    ``limit`` of the request or at one of the ``limits_reached``; ``first_candidates`` shows the first of them.
-    ``stages`` tell what remains after each rule. ``what_ifs`` are searches without one rule, in the order of the
-    stages; ``rules_not_tried`` counts the rules that were not left out.
-
-    The other fields are for requests that find nothing. Without all of ``blocking_rules`` there would be
-    candidates; if leaving out one rule is enough, this is the only one. ``blockers`` explain such rules.
-    ``combination_failures`` say why groups that can be placed alone cannot be placed together. ``near_misses`` names
-    providers and trees that would be in a candidate without one rule, without all ``blocking_rules``, or with a little
-    more capacity.
-    """
-
+    #: How many trees are stored.
     trees: int
-    candidates: int
-    limit: int | None
-    limits_reached: frozenset[Limit]
-    stages: Sequence[Stage]
-    what_ifs: Sequence[WhatIf] = ()
-    rules_not_tried: int = 0
+    #: How many trees the matrix has: fewer if the budget did not suffice.
+    examined: int = 0
+    #: Whether a class of hosts is requested, so that people call the trees hosts.
+    about_hosts: bool = False
+    #: Whether there are several groups.
+    several_groups: bool = False
+    limit: int | None = None
+    #: The candidates found before the ``limit`` of the request or one of ``limits_reached``.
+    candidates: int = 0
     first_candidates: Sequence[CandidateSet] = ()
-    blocking_rules: Sequence[Rule] = ()
-    blockers: Sequence[Blocker] = ()
-    combination_failures: Sequence[CombinationFailure] = ()
-    near_misses: Sequence[NearMiss] = ()
+    limits_reached: frozenset[Limit] = frozenset()
+    stages: Sequence[Stage] = ()
+    #: The trees that are what the request asks for, whatever their state.
+    suitable: int = 0
+    #: What keeps these trees from serving it. Each tree counts once.
+    states: Sequence[Blocked] = ()
+    #: The checks about what a provider is that exclude trees, those that exclude most first.
+    selective: Sequence[Check] = ()
+    #: The smallest sets of checks of which one excludes each tree. Those of one check are near misses.
+    blocked: Sequence[Blocked] = ()
+    #: The checks that no provider passes, or no root, each with a similar name that providers have, or an empty text.
+    nowhere: Mapping[Check, str] = field(default_factory=dict)
+    shortages: Sequence[PoolShortage] = ()
+    #: The trees that can serve each part alone.
+    placeable: int = 0
+    #: The rules between groups that block the request alone, and why trees cannot serve all parts.
+    between: Sequence[BlockingRule] = ()
+    conflicts: Sequence[Conflict] = ()
 
-    @property
-    def satisfiable(self) -> bool:
-        """Whether each part of the request can be satisfied alone; False if some rules were not tried."""
-        return self.stages[-1].trees > 0 and self.rules_not_tried == 0
 
+def explain(
+    snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, empty: frozenset[Limit] | None = None
+) -> Explanation:
+    """Explain what a request finds, or why it finds nothing.
 
-def explain(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget) -> Explanation:
-    """Search for the candidates of a request and explain the result.
-
-    :param budget: the budget of this search. The searches without a rule may together take as many steps again, and
-        each of them at most a tenth.
+    :param budget: limits the matrix, the search and the searches without a rule between groups, all together.
+    :param empty: the limits that a search reached that found nothing; None to search.
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """
-    # What the search finds.
-    candidates = list(itertools.chain.from_iterable(find_candidates(snapshot, request, budget).candidate_sets))
-    # What it would find without each rule.
-    prefilter = Prefilter.for_request(snapshot, request)
-    all_rules = list(rules(prefilter.compiled))
-    trials = _Trials(snapshot, request, budget, min(len(all_rules), _MAX_RULES))
-    what_ifs = [trials.search_without([rule]) for rule in all_rules[:_MAX_RULES]]
-    # What remains after each rule (``stages``).
+    classes = [name for group in request.groups for name in group.resources]
+    snapshot.names.raise_unless_known(classes, request.trait_names)
+    return explain_compiled(snapshot, compile_request(request, snapshot.root_id_of), budget, empty)
+
+
+def explain_compiled(
+    snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget, empty: frozenset[Limit] | None = None
+) -> Explanation:
+    """Explain a request that is compiled for a snapshot, as ``explain`` does."""
+    request, trees = compiled.request, sum(int(partition.has_root.sum()) for partition in snapshot.partitions)
     result = Explanation(
-        trees=count_flags(partition.has_root for partition in snapshot.partitions),
-        candidates=len(candidates),
+        trees,
+        about_hosts=not HOST_CLASSES.isdisjoint(request.classes),
+        several_groups=len(request.groups) > 1,
         limit=request.limit,
-        limits_reached=frozenset(budget.reached),
-        stages=stages(prefilter),
-        what_ifs=what_ifs,
-        rules_not_tried=len(all_rules) - len(what_ifs),
-        first_candidates=candidates[:_MAX_SHOWN],
     )
-    # If nothing is found: which rules block the request, and why.
-    return result if candidates or not snapshot.partitions else _complete_empty(result, trials)
+    if not trees:
+        return result
+    # The matrix gets half of the steps, so that a search is made in any case.
+    of_matrix = replace(budget, max_steps=budget.max_steps // 2, reached=set())
+    matrix = None
+    with contextlib.suppress(StepLimitReached):
+        matrix = Matrix(snapshot, compiled, of_matrix)
+        examined, placeable = int(matrix.has_root.sum()), int(matrix.without(0).sum())
+        result = replace(result, examined=examined, placeable=placeable, stages=_stages(matrix))
+    result = replace(result, limits_reached=frozenset(of_matrix.reached))
+    budget.steps_taken = of_matrix.steps_taken
+    if result.placeable or result.examined < trees:
+        result = _searched(snapshot, compiled, result, budget, empty)
+    if result.candidates or matrix is None:
+        return result
+    if not result.placeable:
+        return _with_blocked(matrix, result)
+    rules = blocking_rules(snapshot, compiled, budget)
+    return replace(result, between=rules, conflicts=find_conflicts(snapshot, compiled, budget))
 
 
-class _Trials:
-    """Searches without some rules of a request. Together they may take the steps of one search.
-
-    :param budget: the budget of the search with all rules.
-    :param count: the number of searches without one rule.
-    """
-
-    def __init__(self, snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, count: int) -> None:
-        self.snapshot = snapshot
-        self.request = request
-        self._total = budget
-        self._max_candidates = min(_MAX_CANDIDATES, _MAX_TOTAL_CANDIDATES // max(count, 1))
-        self._used: list[SearchBudget] = []
-
-    def next_budget(self) -> SearchBudget:
-        """Return the budget of the next search: the remaining steps, but at most a tenth of all."""
-        remaining = self._total.max_steps - sum(budget.steps_taken for budget in self._used)
-        steps = max(min(remaining, self._total.max_steps // 10), 0)
-        self._used.append(SearchBudget(self._max_candidates, steps, self._total.max_tree_steps // 10))
-        return self._used[-1]
-
-    def search_without(self, left_out: Sequence[Rule]) -> WhatIf:
-        """Search for the first candidates without some rules, and without regard to the request's limit."""
-        request = without(self.request, *left_out)
-        if request is None:
-            return WhatIf(left_out)
-        budget, prefilter = self.next_budget(), Prefilter.for_request(self.snapshot, request)
-        candidate_sets = find_candidate_sets(prefilter.search_units(), prefilter.compiled, budget)
-        return WhatIf(left_out, list(itertools.chain.from_iterable(candidate_sets)), bool(budget.reached))
+def _searched(
+    snapshot: Snapshot,
+    compiled: CompiledRequest,
+    result: Explanation,
+    budget: SearchBudget,
+    empty: frozenset[Limit] | None,
+) -> Explanation:
+    """Add the candidates, and the limits that were reached."""
+    if empty is not None:
+        return replace(result, limits_reached=result.limits_reached | empty)
+    # A third of the steps that are left is for the reasons why nothing is found.
+    steps = budget.steps_taken + (budget.max_steps - budget.steps_taken) * 2 // 3
+    of_search = replace(budget, max_steps=steps, reached=set())
+    units = Prefilter(snapshot, compiled, of_search).search_units()
+    candidates = itertools.chain.from_iterable(find_candidate_sets(units, compiled, of_search))
+    first = list(itertools.islice(candidates, compiled.request.limit))
+    budget.steps_taken = of_search.steps_taken
+    limits = frozenset(of_search.reached) if first else result.limits_reached | of_search.reached
+    return replace(result, candidates=len(first), first_candidates=first[:_MAX_SHOWN], limits_reached=limits)
 
 
-# If nothing is found ---------------------------------------------------------------------------------------------
+def _stages(matrix: Matrix) -> list[Stage]:
+    """Apply the rules one after the other, and count what each leaves."""
+    remaining = int(matrix.has_root.sum())
+    excluded: defaultdict[Rule, dict[Fault, int]] = defaultdict(dict)
+    counts = np.bincount(matrix.first_failed[matrix.has_root], minlength=len(matrix.checks)).tolist()
+    for check, count in zip(matrix.checks, counts, strict=False):
+        excluded[check.rule] |= {check.fault: count} if count else {}
+    stages = []
+    for rule, by_fault in itertools.islice(excluded.items(), _MAX_RULES):
+        remaining -= sum(by_fault.values())
+        stages.append(Stage(rule, remaining, by_fault))
+    return stages
 
-#: If each part of the request can be served alone, the kinds of rules to name as blocking first, in this order.
-_BETWEEN_GROUPS = (Kind.GROUP_POLICY, Kind.SAME_SUBTREE, Kind.MICROVERSION, Kind.GROUP)
+
+def _with_blocked(matrix: Matrix, result: Explanation) -> Explanation:
+    """Add what each tree lacks: first the trees that are suitable, then the smallest sets of checks, then pools."""
+    counts = matrix.trees_by_mask()
+    failing: Counter[Check] = Counter()
+    for mask, count in counts.items():
+        failing.update(dict.fromkeys(matrix.checks_in(mask & ~matrix.state), count))
+    states = sorted((mask for mask in counts if not mask & ~matrix.state), key=lambda mask: -counts[mask])
+    minimal = matrix.minimal(counts)
+    few = [mask for mask in minimal if len(matrix.checks_in(mask)) <= _MAX_CHECKS]
+    sets = dict.fromkeys(matrix.smallest(mask) for mask in (few[:_MAX_FACTS] or minimal[:1]))
+    blocked = [_blocked(matrix, mask, matrix.without(mask)) for mask in sets]
+    shortages = [_shortage(matrix, requirement) for requirement in matrix.compiled.distinct]
+    return replace(
+        result,
+        suitable=sum(counts[mask] for mask in states),
+        states=[_blocked(matrix, mask, matrix.trees_with(mask)) for mask in states[:_MAX_FACTS]],
+        selective=[check for check, _ in failing.most_common()],
+        blocked=sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees)),
+        nowhere={check: _similar(matrix, check) for check in failing if matrix.passed_nowhere(check)},
+        shortages=sorted(filter(None, shortages), key=lambda shortage: -shortage.trees),
+    )
 
 
-def _complete_empty(result: Explanation, trials: _Trials) -> Explanation:
-    """Complete the explanation of a request that finds nothing."""
-    snapshot, request = trials.snapshot, trials.request
-    if result.satisfiable:
-        failures = combination_failures(snapshot, request, trials.next_budget())
-        result = replace(result, combination_failures=failures)
-    helping = [what_if for what_if in _most_helpful_first(result) if what_if.first_candidates][:_MAX_NAMED]
-    what_ifs = helping or [_blocking_together(trials)]
-    blocking = what_ifs[0].left_out
-    blockers = []
-    for what_if in what_ifs[:1] if result.satisfiable else what_ifs:
-        for rule in what_if.left_out:
-            if rule.condition:
-                # As if the others that block the request together with this rule were left out.
-                base = without(request, *(other for other in what_if.left_out if other != rule)) or request
-                blockers.append(find_blocker(snapshot, base, rule, trials.next_budget()))
-    # Trees that lack a class or an amount are not named, unless the blocker names them.
-    naming = [
-        what_if
-        for what_if in helping
-        if (rule := what_if.left_out[0]).kind is not Kind.RESOURCES and (rule.condition or rule in blocking)
+def _blocked(matrix: Matrix, mask: int, trees: Flags) -> Blocked:
+    checks, count = matrix.checks_in(mask), int(trees.sum())
+    fact = Blocked(checks, count, matrix.roots(trees, _MAX_NAMED))
+    if len(checks) > 1:
+        return fact
+    [check] = checks
+    direct, pools = matrix.failing_only(check, mask, trees)
+    fact = replace(fact, pools=0 if len(direct) else len(pools))
+    positions = np.concatenate([direct, pools])
+    if check.fault is Fault.FULL:
+        return replace(fact, closest=_closest(matrix, check.resource_class, positions))
+    if check.fault is Fault.TOO_SMALL:
+        return replace(fact, shortfalls=_shortfalls(matrix, check, positions))
+    return fact
+
+
+def _closest(matrix: Matrix, resource_class: str, positions: Integers) -> Near | None:
+    """Return which of some providers could allocate most."""
+    if not len(positions):
+        return None
+    free = matrix.allocatable(resource_class)[positions]
+    return Near(matrix.provider(int(positions[free.argmax()])), int(free.max()))
+
+
+def _shortfalls(matrix: Matrix, check: Check, positions: Integers) -> list[Shortfall]:
+    """Count inventories by the first reason for which they could never allocate an amount."""
+    values: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for columns in matrix.inventories_at(check.resource_class, positions):
+        violated = replace(columns, used=np.zeros_like(columns.used)).first_violations(check.amount)
+        limits = (columns.max_unit, columns.min_unit, columns.step_size, columns.capacity_limit)
+        for kind, flags, limit in zip(('max_unit', 'min_unit', 'step_size', 'capacity'), violated, limits, strict=True):
+            values[kind].update(limit[flags].tolist())
+    facts = []
+    for kind, counted in values.items():
+        if kind == 'capacity' and counted:
+            facts.append(Shortfall(kind, check.amount, max(counted), counted.total()))
+        elif len(counted) > _MAX_VALUES:
+            facts.append(Shortfall(kind, check.amount, min(counted), counted.total(), max(counted)))
+        else:
+            facts += [Shortfall(kind, check.amount, value, counted[value]) for value in sorted(counted)]
+    return facts
+
+
+def _similar(matrix: Matrix, check: Check) -> str:
+    """Return the trait or class in use whose name is most similar to one that no provider has; empty if none is."""
+    condition = check.rule.condition
+    if isinstance(condition, TraitCondition) and not condition.forbidden and check.rule.suffixes:
+        names = {name for partition in matrix.partitions for traits in partition.traits.values for name in traits}
+        return next(iter(difflib.get_close_matches(min(condition.sets[0]), sorted(names), 1, _SIMILARITY)), '')
+    if check.fault is Fault.ABSENT:
+        names = {name for partition in matrix.partitions for name in partition.inventory_columns}
+        return next(iter(difflib.get_close_matches(check.resource_class, sorted(names), 1, _SIMILARITY)), '')
+    return ''
+
+
+def _shortage(matrix: Matrix, requirement: Requirement) -> PoolShortage | None:
+    """Return which pools out of reach could supply a requirement of trees that lack nothing else; None if none can."""
+    checks = matrix.checks_of[requirement]
+    full = next((check for check in checks if check.fault is Fault.FULL), None)
+    if full is None or not HOST_CLASSES.isdisjoint(name for name, _ in requirement.resources):
+        return None
+    free, served = matrix.allocatable(full.resource_class), matrix.without(0)
+    # By the mask that is left if the aggregates are right: the trees that lack nothing but such a provider.
+    blocked = functools.cache(lambda mask: matrix.with_provider(requirement, mask & matrix.together) & ~served)
+    membership = matrix.mask(check for check in checks if check.is_membership)
+    candidates = [
+        (position, mask, shares)
+        for position, mask, shares in matrix.pool_candidates(requirement, membership)
+        if blocked(mask).any()
     ]
-    near_misses = [near for what_if in (naming if helping else what_ifs) for near in _trees(what_if)]
-    if len(blocking) == 1:
-        near_misses = [near for blocker in blockers for near in blocker.near_misses] + near_misses
-    return replace(result, blocking_rules=blocking, blockers=blockers, near_misses=near_misses)
+    pools = []
+    for position, mask, shares in sorted(candidates, key=lambda candidate: -free[candidate[0]]):
+        pool = _pool(matrix, matrix.provider(position), blocked(mask), matrix.checks_in(mask & membership), shares)
+        pools += [replace(pool, free=int(free[position]))] if pool else []
+        if len(pools) == _MAX_NAMED:
+            break
+    if not pools:
+        return None
+    trees = blocked(0)
+    _, reaching = matrix.failing_only(full, matrix.mask([full]), trees)
+    near = _closest(matrix, full.resource_class, reaching)
+    return PoolShortage(full.rule, int(trees.sum()), pools, len(candidates), len(reaching), near)
 
 
-def _most_helpful_first(result: Explanation) -> list[WhatIf]:
-    """Sort the searches without one rule by how well these rules explain why nothing is found.
-
-    If each part of the request can be served alone, rules between groups come first, otherwise the rule after which no
-    tree is left in the stages. Then come conditions on providers, then rules between groups. Among equal rules, the one
-    without which most candidates are found is first.
-    """
-    ranks = {kind: rank for rank, kind in enumerate(_BETWEEN_GROUPS if result.satisfiable else ())}
-    emptying = _emptying_rule(result.stages)
-
-    def rank(what_if: WhatIf) -> tuple[int, bool, bool, int]:
-        [rule] = what_if.left_out
-        return ranks.get(rule.kind, len(ranks)), rule != emptying, rule.condition is None, -(what_if.candidates or 0)
-
-    return sorted(result.what_ifs, key=rank)
-
-
-def _emptying_rule(counted: Iterable[Stage]) -> Rule | None:
-    """Return the rule after which no tree is left; None when some trees are left."""
-    return next((stage.rule for stage in counted if not stage.trees), None)
-
-
-def _trees(what_if: WhatIf) -> list[NearMiss]:
-    """Return the first trees that have candidates without some rules."""
-    roots = (
-        candidate.search_unit.tree[0]
-        for candidate in what_if.first_candidates or ()
-        # A tree whose providers serve only groups without resources is not named: sharing providers supply all amounts.
-        if any(position < candidate.search_unit.tree_size for position, _, _ in candidate.assignment.amounts)
-    )
-    named = {root.uuid: NearMiss(root, what_if.left_out) for root in itertools.islice(roots, 20 * _MAX_NAMED)}
-    return list(named.values())[:_MAX_NAMED]
-
-
-def _blocking_together(trials: _Trials) -> WhatIf:
-    """Leave out one rule after another until something is found, then put back the rules that make no difference.
-
-    :returns: the search without the rules that block the request; no rules when no search finds anything.
-    """
-    blocking: list[Rule] = []
-    rest: CandidateRequest | None = trials.request
-    while rest and len(blocking) < _MAX_BLOCKING_RULES:
-        prefilter = Prefilter.for_request(trials.snapshot, rest)
-        candidate_rules = list(itertools.islice(rules(prefilter.compiled), _MAX_RULES))
-        emptying = _emptying_rule(stages(prefilter))
-        between_groups = (rule for rule in reversed(candidate_rules) if rule.condition is None)
-        blocking.append(emptying if emptying in candidate_rules else next(between_groups, candidate_rules[0]))
-        rest = without(rest, blocking[-1])
-        what_if = trials.search_without(blocking)
-        if what_if.first_candidates:
-            return _minimal(trials, what_if)
-    return WhatIf(() if rest else blocking)
-
-
-def _minimal(trials: _Trials, what_if: WhatIf) -> WhatIf:
-    """Put back each rule with which something is still found. Return the search without the others."""
-    minimal = what_if
-    for rule in what_if.left_out:
-        fewer = [other for other in minimal.left_out if other != rule]
-        again = trials.search_without(fewer) if fewer else minimal
-        minimal = again if again.first_candidates else minimal
-    # A same_subtree may be harder to satisfy without one of its groups. So a rule may need others put back before it.
-    return minimal if minimal is what_if else _minimal(trials, minimal)
+def _pool(matrix: Matrix, provider: Provider, trees: Flags, missing: Sequence[Check], shares: bool) -> Pool | None:
+    """Return what keeps a provider from serving the flagged trees; None if nobody would change that."""
+    reached = matrix.reached(provider) & trees
+    if not shares and not reached.any():
+        return None
+    common: frozenset[str] = frozenset()
+    if not reached.any():
+        sets = [partition.tree_aggregates for partition in matrix.partitions]
+        names = [column.values[code] for column in sets for code in column.codes]
+        common = frozenset.intersection(*(names[number] for number in np.flatnonzero(trees).tolist()))
+    count = int((reached if reached.any() else trees).sum())
+    return Pool(provider, 0, count, missing, bool(reached.any()), sorted(common)[:_MAX_NAMED], shares)

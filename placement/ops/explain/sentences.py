@@ -1,284 +1,365 @@
-"""Writes explanations for users: as sentences, and as a JSON document.
-
-There is a template of a whole sentence for each kind of cause. It takes numbers, names and the text of rules.
-"""
+"""Writes explanations for users: as sentences, and as a JSON document."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from placement import units
-from placement.cache.providers import Provider
-from placement.ops.explain.blockers import Cause, CauseKind, NearMiss
-from placement.ops.explain.combination_failures import CombinationFailure, Contention
-from placement.ops.explain.explanation import Explanation
-from placement.ops.explain.rules import Kind, Rule
-from placement.ops.explain.stages import Shortfall, ShortfallKind
+from placement.cache.providers import SHARING_TRAIT, Provider
+from placement.ops.display_names import DisplayNames
+from placement.ops.explain.between import Conflict, Contention
+from placement.ops.explain.checks import GROUP_POLICY, HOST_CLASSES, MICROVERSION, SAME_SUBTREE, Check, Fault, Rule
+from placement.ops.explain.explanation import Blocked, Explanation, Near, Pool, PoolShortage, Shortfall
 from placement.search.budget import Limit
-from placement.search.requirements import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
 from placement.search.search_units import CandidateSet
 from placement.search.solver.variables import Reason
 
-#: Maximum numbers of rules to name, and of groups to name.
-_MAX_RULES, _MAX_GROUPS = 3, 4
+#: Maximum numbers of sentences, of sets of checks in one of them, of checks in a set, and of groups.
+_MAX_SENTENCES, _MAX_SETS, _MAX_CHECKS, _MAX_GROUPS = 5, 3, 3, 4
 
-_LIMIT_REACHED = (
-    'The search reached a limit before it found a candidate, so candidates may exist. In the part that was searched: '
-)
-_CAUSES = {
-    CauseKind.NONE_EXISTS: 'No provider {satisfies}.',
-    CauseKind.NONE_LEFT: 'No provider satisfies the other rules of {group}.',
-    CauseKind.REJECTED: 'Each provider that satisfies the other rules of {group} {violates}: {providers}.',
-    CauseKind.ROOTS_REJECTED: 'The root of each tree that satisfies the other rules {violates}: {trees}.',
-    CauseKind.NOT_TOGETHER: (
-        'Providers that satisfy the other rules of {group} also satisfy {rule}, but not together with the rest of the'
-        ' request: {satisfying} of {providers}.'
+
+class Words(NamedTuple):
+    """What people say of trees that pass a check, and of those that fail it.
+
+    ``{subject}`` is the text of the query without ``!``, ``{name}`` the class of an amount.
+    """
+
+    #: Predicates in the plural.
+    passes: str
+    fails: str
+    #: The same after a noun.
+    passing: str
+    failing: str
+
+
+#: By the parameter of a rule, or by fault. A rule that forbids has a ``!`` before its parameter.
+WORDS: dict[str, Words] = {
+    Fault.ABSENT: Words('have {name}', 'have no {name}', 'with {name}', 'without {name}'),
+    Fault.TOO_SMALL: Words(
+        'have {subject}', 'are too small for {subject}', 'large enough for {subject}', 'too small for {subject}'
     ),
-    CauseKind.ROOTS_NOT_TOGETHER: (
-        'Roots of trees that satisfy the other rules also satisfy {rule}, but not together with the rest of the'
-        ' request: {satisfying} of {trees}.'
+    Fault.FULL: Words('have {subject} free', 'lack {subject}', 'with {subject} free', 'without {subject} free'),
+    'required': Words('have {subject}', 'lack {subject}', 'with {subject}', 'without {subject}'),
+    'forbidden': Words('lack {subject}', 'have the forbidden {subject}', 'without {subject}', 'with {subject}'),
+    'member_of': Words('are in {place}', 'are not in {place}', 'in {place}', 'in other aggregates'),
+    '!member_of': Words('are outside {place}', 'are in the forbidden {place}', 'outside {place}', 'in {place}'),
+    'in_tree': Words('are in the tree {subject}', 'are in other trees', 'in the tree {subject}', 'in other trees'),
+    'root_required': Words(
+        'have {subject} on the root', 'lack {subject} on the root', 'with {subject} on the root', 'without {subject}'
     ),
-    CauseKind.NOT_IN_TREES: (
-        '{trees} can satisfy the other rules, but cannot supply {name}, because no own or shared provider of it'
-        ' satisfies them.'
-    ),
-    CauseKind.INSUFFICIENT: 'No provider that satisfies the other rules can allocate {subject}: {shortfalls}.',
-    CauseKind.INSUFFICIENT_ANYWHERE: 'No provider can allocate {subject}: {shortfalls}.',
-    CauseKind.UNSHARED_WITHOUT_TRAIT: '{names} could provide {subject} with the trait MISC_SHARES_VIA_AGGREGATE.',
-    CauseKind.UNSHARED_WITHOUT_AGGREGATE: (
-        '{names} could provide {subject} with an aggregate in common with the trees that satisfy the other rules.'
+    '!root_required': Words(
+        'lack {subject} on the root', 'have the forbidden {subject}', 'without {subject}', 'with {subject} on the root'
     ),
 }
-_BLOCKED = {
-    Kind.MICROVERSION: (
-        'The resources would come from several providers of one tree, which needs microversion 1.29 or later.'
-    ),
-    Kind.SAME_SUBTREE: (
-        'No tree has a provider for one of the groups {subject} at or above providers for the others;'
-        ' there would be candidates without {rule}.'
-    ),
-}
-_BLOCKED_OTHERWISE = 'No tree has an own or shared provider that satisfies {rule}; the other rules can be satisfied.'
-_BLOCKED_TOGETHER = '{count} rules block the request together. {causes}'
-_MANY_BLOCK_TOGETHER = '{count} rules block the request together. These are the causes for {shown} of them: {causes}'
-_CONFLICT = (
-    'Each part of the request can be satisfied, but not all parts together{conflict}; there would be candidates'
-    ' without {rules}.'
-)
+_DISABLED = Words('are enabled', 'are disabled', 'that are enabled', 'that are disabled')
+_SINGULAR = {'have': 'has', 'do': 'does', 'are': 'is', 'lack': 'lacks', 'fit': 'fits'}
 
 
-def explanation_sentence(explanation: Explanation) -> str:
-    """Return the sentence that says what a search finds, or why it finds nothing."""
-    if explanation.candidates:
-        note = ', as many as the limit allows' if explanation.candidates == explanation.limit else ''
-        note = ', and there may be more: the search reached a limit' if explanation.limits_reached else note
-        return f'Found {units.plural(explanation.candidates, "candidate")}{note}.'
-    if not explanation.trees:
-        return 'No resource providers are stored.'
-    return (_LIMIT_REACHED if explanation.limits_reached else '') + _blocked_sentence(explanation)
+class Writer:
+    """Writes the explanations of one program.
 
+    :param names: the names of aggregates.
+    """
 
-def _blocked_sentence(explanation: Explanation) -> str:
-    blocking, failures = explanation.blocking_rules, explanation.combination_failures
-    causes = {blocker.rule: causes_text(blocker.causes) for blocker in explanation.blockers}
-    if not blocking:
-        return 'No candidate was found. The search reached its limits before it found the rule that blocks the request.'
-    if len(blocking) > 1 and causes:
-        shown = [causes.get(rule, f'The rules include {rule_text(rule)}.') for rule in blocking[:_MAX_RULES]]
-        sentence = _MANY_BLOCK_TOGETHER if len(blocking) > _MAX_RULES else _BLOCKED_TOGETHER
-        return sentence.format(count=len(blocking), shown=len(shown), causes=' '.join(shown))
-    if explanation.satisfiable or len(blocking) > 1:
-        conflict = f': {tree_conflict_text(failures[0])}' if failures else ''
-        return _CONFLICT.format(conflict=conflict, rules=_rules_text(blocking))
-    [rule] = blocking
-    if rule in causes:
-        return causes[rule]
-    return _BLOCKED.get(rule.kind, _BLOCKED_OTHERWISE).format(subject=rule.subject, rule=rule_text(rule))
+    def __init__(self, names: DisplayNames | None = None) -> None:
+        self._names = names or DisplayNames()
+
+    def sentences(self, explanation: Explanation) -> list[str]:
+        """Return at most five sentences that say what a search finds, or why it finds nothing."""
+        if explanation.candidates:
+            note = ', as many as the limit allows' if explanation.candidates == explanation.limit else ''
+            note = ', and there may be more: the search reached a limit' if explanation.limits_reached else note
+            return [f'Found {units.plural(explanation.candidates, "candidate")}{note}.']
+        if not explanation.trees:
+            return ['No resource providers are stored.']
+        texts = []
+        if 0 < explanation.examined < explanation.trees:
+            trees = units.plural(explanation.trees, _noun(explanation))
+            texts = [f'This is about the first {explanation.examined:,} of {trees}, because a limit was reached.']
+        elif explanation.limits_reached:
+            texts = ['The search reached a limit before it found a candidate, so candidates may exist.']
+        if explanation.placeable:
+            texts += self._conflict(explanation)
+        elif explanation.shortages:
+            texts += self._shortage(explanation)
+        elif explanation.suitable:
+            texts += self._hosts_first(explanation)
+        elif explanation.blocked:
+            texts += self._none_suitable(explanation)
+        return texts[:_MAX_SENTENCES]
+
+    def _hosts_first(self, explanation: Explanation) -> list[str]:
+        """Return what keeps the trees that are what was asked for from serving the request."""
+        checks = _selective(explanation)
+        checks = [check for check in checks if check.fault is Fault.VIOLATED] or checks
+        have = _joined(self.words(check).passes for check in checks[:_MAX_CHECKS]) or 'have what was asked for'
+        states = '; '.join(f'{state.trees:,} {self.blocked_text(state)}' for state in explanation.states[:_MAX_SETS])
+        rest = sum(state.trees for state in explanation.states[_MAX_SETS:])
+        return [
+            f'{_counted(explanation, explanation.suitable, have)}.',
+            f'{states}{f"; {rest:,} for other reasons" if rest else ""}.',
+        ]
+
+    def _none_suitable(self, explanation: Explanation) -> list[str]:
+        """Return the rule, or the smallest set of rules, that excludes most trees."""
+        missing = [self._nowhere(check, similar) for check, similar in explanation.nowhere.items()][:_MAX_SETS]
+        near = [fact for fact in explanation.blocked if len(fact.checks) == 1]
+        near = [fact for fact in near if not _of_no_host(fact.checks[0])] or near
+        # Where a tree has to be is known to who asks, so what no tree there has comes first.
+        near.sort(key=lambda fact: (fact.checks[0].is_place, -fact.trees))
+        if missing:
+            fit = [fact for fact in near if fact.checks[0] in explanation.nowhere]
+            missing += [f'{_counted(explanation, fact.trees, "fit")} except for {self._subject(fact)}.' for fact in fit]
+            return missing
+        if not near:
+            closest = explanation.blocked[0]
+            return [
+                f'No {_noun(explanation)} has all of it.',
+                f'The closest {closest.trees:,} {self.blocked_text(closest)}.',
+            ]
+        head, *alternatives = near
+        [check] = head.checks
+        context = [other for other in _selective(explanation) if other.rule != check.rule]
+        context.sort(key=lambda other: other.is_place)
+        where = ' '.join(['', *(self.words(other).passing for other in context[:_MAX_CHECKS])])
+        passes = self.words(check).passes
+        reasons = '; '.join(_shortfall_text(shortfall) for shortfall in head.shortfalls)
+        texts = [f'No {_noun(explanation)}{where} {_singular(passes)}{f": {reasons}" if reasons else ""}.']
+        verb = passes.partition(' ')[0].replace('lack', 'do')
+        for other in alternatives[:_MAX_SETS]:
+            noun = f'{_noun(explanation, other.trees)} {self.words(other.checks[0]).failing}'
+            texts.append(f'{other.trees:,} {noun} {verb if other.trees > 1 else _singular(verb)}.')
+        return texts
+
+    def _nowhere(self, check: Check, similar: str) -> str:
+        hint = f' The closest name in use is {similar}.' if similar else ''
+        return f'No provider {_singular(self.words(check).passes)}.{hint}'
+
+    def _shortage(self, explanation: Explanation) -> list[str]:
+        """Return what trees lack that pools out of their reach could supply."""
+        shortage = explanation.shortages[0]
+        text = f'{_counted(explanation, shortage.trees, "fit")} except for {shortage.rule.subject}'
+        texts = [f'{text}: {self._largest_pool(shortage)}.']
+        if shortage.full:
+            pools = f'The {shortage.full:,} pools in them are' if shortage.full > 1 else 'The pool in them is'
+            texts.append(f'{pools} full{_closest_text(shortage.closest)}.')
+        states = [state for state in explanation.states if all(check.rule != shortage.rule for check in state.checks)]
+        texts += [f'{state.trees:,} others {self.blocked_text(state)}.' for state in states[:_MAX_SETS]]
+        return texts
+
+    def _conflict(self, explanation: Explanation) -> list[str]:
+        """Return why trees that can serve each part alone cannot serve all parts together."""
+        between = {fact.rule.parameter: fact for fact in explanation.between}
+        if MICROVERSION in between:
+            fact = between[MICROVERSION]
+            fit = _counted(explanation, fact.trees, 'fit')
+            return [
+                "Without microversion 1.29, all of a host's resources come from one provider.",
+                f'{"At least " if fact.at_least else ""}{fit} from 1.29 on.',
+            ]
+        part = 'Each group' if explanation.several_groups else 'Each part of the request'
+        texts = [f'{part} fits alone in {units.plural(explanation.placeable, _noun(explanation))}.']
+        if not explanation.conflicts:
+            return texts
+        conflict = explanation.conflicts[0]
+        root, contention = conflict.examples[0]
+        if contention and contention.groups:
+            groups = _listed(contention.groups)
+            number = units.plural(contention.requested, 'provider')
+            return [*texts, f'With group_policy=isolate, none has {number} for groups {groups}.']
+        texts.append(f'None fits all of them: in {root.display_name}, {conflict_text(conflict.reason, contention)}.')
+        for fact in explanation.between[:_MAX_SETS]:
+            fit = _counted(explanation, fact.trees, 'fit')
+            texts.append(f'{"At least " if fact.at_least else ""}{fit} without {rule_text(fact.rule)}.')
+        return texts
+
+    # Parts of sentences --------------------------------------------------------------------------------------
+
+    def words(self, check: Check) -> Words:
+        """Return the words for a check."""
+        rule = check.rule
+        forbids = rule.subject.startswith('!')
+        words = WORDS[check.fault if check.fault is not Fault.VIOLATED else f'{"!" if forbids else ""}{rule.parameter}']
+        subject = rule.subject.removeprefix('!')
+        if check.is_state and check.fault is Fault.VIOLATED and (forbids or rule.parameter == 'forbidden'):
+            words = _DISABLED
+        values = {'subject': subject, 'name': subject.partition(':')[0], 'place': self._place(subject)}
+        group = f' for group {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
+        passes, fails, passing, failing = (word.format(**values) for word in words)
+        return Words(passes + group, fails + group, passing, failing)
+
+    def _place(self, subject: str) -> str:
+        """Return aggregates with their names, if they have any."""
+        uuids = subject.split(',')
+        texts = []
+        for uuid in uuids[:_MAX_GROUPS]:
+            name = self._names.name(uuid)
+            texts.append(f'{name} (aggregate {uuid})' if name else f'aggregate {uuid}')
+        rest = f' or {len(uuids) - _MAX_GROUPS} others' if len(uuids) > _MAX_GROUPS else ''
+        return ' or '.join(texts) + rest
+
+    def _subject(self, fact: Blocked) -> str:
+        return ' and '.join(check.rule.subject.removeprefix('!') for check in fact.checks)
+
+    def blocked_text(self, blocked: Blocked) -> str:
+        """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
+        if blocked.pools and blocked.checks[0].is_membership:
+            return f'reach only pools outside {self._place(blocked.checks[0].rule.subject)}'
+        hidden = len(blocked.checks) - _MAX_CHECKS
+        text = _joined(self.words(check).fails for check in blocked.checks[:_MAX_CHECKS])
+        text += f' and fail {units.plural(hidden, "more check")}' if hidden > 0 else ''
+        text = _singular(text) if blocked.trees == 1 else text
+        if blocked.pools:
+            text += ' in their pool' if blocked.pools == 1 else f' in their {blocked.pools:,} pools'
+        shortfalls = '; '.join(map(_shortfall_text, blocked.shortfalls))
+        return text + _closest_text(blocked.closest) + (f' ({shortfalls})' if shortfalls else '')
+
+    def _largest_pool(self, shortage: PoolShortage) -> str:
+        """Return the largest pool out of reach, with what keeps trees from using it."""
+        pool = shortage.pools[0]
+        noun = 'pool' if pool.shares else 'provider'
+        return f'the {noun} {pool.provider.display_name} {self.pool_text(pool)}'
+
+    def pool_text(self, pool: Pool) -> str:
+        """Return what a pool has free, and what keeps trees from using it."""
+        lacks = [f'is not in {self._place(check.rule.subject)}' for check in pool.missing]
+        lacks += [] if pool.reaches else ['is in none of their aggregates']
+        lacks += [] if pool.shares else [f'lacks {SHARING_TRAIT}']
+        return f'has {pool.free:,} free, but {" and ".join(lacks)}'
+
+    # The JSON document ---------------------------------------------------------------------------------------
+
+    def document(self, explanation: Explanation) -> dict[str, Any]:
+        """Return an explanation in JSON types."""
+        return {
+            'sentences': self.sentences(explanation),
+            **_members(explanation, 'trees', 'examined', 'candidates', 'limit', 'suitable', 'placeable'),
+            'first_candidates': list(map(_supplies, explanation.first_candidates)),
+            'limits_reached': [limit.value for limit in Limit if limit in explanation.limits_reached],
+            'stages': [
+                {
+                    **_rule(stage.rule),
+                    'trees': stage.trees,
+                    'excluded': {fault.value: count for fault, count in stage.excluded.items()},
+                }
+                for stage in explanation.stages
+            ],
+            'states': list(map(self._blocked, explanation.states)),
+            'blocked': list(map(self._blocked, explanation.blocked)),
+            'nowhere': [{**_check(check), 'similar': similar} for check, similar in explanation.nowhere.items()],
+            'pools': [
+                {
+                    **_name_and_uuid(pool.provider),
+                    **_members(pool, 'free', 'trees', 'reaches', 'aggregates', 'shares'),
+                    'for': shortage.rule.subject,
+                    'text': self.pool_text(pool),
+                    'missing': list(map(_check, pool.missing)),
+                }
+                for shortage in explanation.shortages
+                for pool in shortage.pools
+            ],
+            'between': [{**_rule(fact.rule), **_members(fact, 'trees', 'at_least')} for fact in explanation.between],
+            'conflicts': list(map(_conflict, explanation.conflicts)),
+        }
+
+    def _blocked(self, blocked: Blocked) -> dict[str, Any]:
+        near = blocked.closest
+        return {
+            **_members(blocked, 'trees', 'pools'),
+            'text': self.blocked_text(blocked),
+            'checks': list(map(_check, blocked.checks)),
+            'examples': list(map(_name_and_uuid, blocked.examples)),
+            'closest': near and {**_name_and_uuid(near.provider), 'free': near.free},
+            'shortfalls': [
+                _members(shortfall, 'kind', 'requested', 'value', 'max_value', 'providers')
+                for shortfall in blocked.shortfalls
+            ],
+        }
 
 
 def rule_text(rule: Rule) -> str:
     """Return a rule as in a query, such as ``resources1 VCPU:4``."""
-    long = len(rule.suffixes) > _MAX_GROUPS
-    suffixes = ','.join((*rule.suffixes[:2], '...', rule.suffixes[-1]) if long else rule.suffixes)
-    if rule.kind is Kind.GROUP:
-        name = f'group {suffixes} {rule.subject}' if rule.subject else f'resources{suffixes}'
-        return f'one of {name}' if len(rule.suffixes) > 1 else name
-    if rule.kind is Kind.MICROVERSION:
-        return 'the rule of one provider per tree (below 1.29)'
-    return 'group_policy=isolate' if rule.kind is Kind.GROUP_POLICY else f'{rule.kind.value}{suffixes} {rule.subject}'
+    if rule.parameter == MICROVERSION:
+        return 'one provider per tree (below 1.29)'
+    if rule.parameter in {GROUP_POLICY, SAME_SUBTREE}:
+        return f'{rule.parameter}={rule.subject}'
+    return f'{rule.parameter}{_suffixes(rule)} {rule.subject}'
 
 
-def _rules_text(rules: Sequence[Rule]) -> str:
-    all_groups = len(rules) > 1 and all(rule.kind is Kind.GROUP for rule in rules)
-    return f'{len(rules)} of the groups' if all_groups else ' and without '.join(map(rule_text, rules))
-
-
-def rejection_texts(rejected: Mapping[str, int]) -> list[str]:
-    """Return counts of rejected inventories, by the value of ``ShortfallKind``, in words; the largest first."""
-    words = {'total_capacity': 'with too little total capacity', 'free_capacity': 'full'}
-    counts = sorted(rejected.items(), key=operator.itemgetter(1), reverse=True)
-    return [f'{count:,} {words.get(kind, f"limited by {kind}")}' for kind, count in counts]
-
-
-def causes_text(causes: Sequence[Cause]) -> str:
-    """Return the causes for which a rule blocks a request, a sentence for each."""
-    return ' '.join(map(cause_text, causes))
-
-
-def cause_text(cause: Cause) -> str:
-    """Return one cause as a sentence."""
-    rule = cause.rule
-    satisfies, violates = _predicates(rule)
-    return _CAUSES[cause.kind].format(
-        satisfies=satisfies,
-        violates=violates,
-        rule=rule_text(rule),
-        subject=rule.subject,
-        name=rule.subject.partition(':')[0],
-        group=f'group {rule.suffix}' if rule.suffix else 'the request',
-        providers=units.plural(cause.providers, 'provider'),
-        trees=units.plural(cause.providers, 'tree'),
-        satisfying=cause.satisfying,
-        shortfalls='; '.join(map(_shortfall_text, cause.shortfalls)),
-        names=_listing(cause.names, cause.providers),
-    )
-
-
-def _predicates(rule: Rule) -> tuple[str, str]:
-    """Return predicates for a provider that satisfies a rule, and for one that violates it.
-
-    Examples are ``has the trait CUSTOM_RED`` and ``lacks the trait CUSTOM_RED``.
-    """
-    match rule.condition:
-        case ResourceCondition(name):
-            return f'has inventory of {name}', f'has no inventory of {name} itself'
-        case TraitCondition((traits,), forbidden=True):
-            return f'lacks the forbidden trait {min(traits)}', f'has the forbidden trait {min(traits)}'
-        case TraitCondition((traits,)) if len(traits) == 1:
-            return f'has the trait {min(traits)}', f'lacks the trait {min(traits)}'
-        case TraitCondition((traits,)):
-            names = ', '.join(sorted(traits))
-            return f'has any of the traits {names}', f'has none of the traits {names}'
-        case AggregateCondition((aggregates,), forbidden=True):
-            name = f'the forbidden aggregate {min(aggregates)}'
-            return f'is not in {name}', f'is in {name}{"" if rule.suffix else ", or its root is"}'
-        case AggregateCondition((aggregates,)):
-            count = len(aggregates)
-            name = f'aggregate {min(aggregates)}' if count == 1 else f'any of the {count} requested aggregates'
-            return f'is in {name}', f'is not in {name}'
-        case TreeCondition():
-            return f'has the uuid {rule.subject} of in_tree', f'is not in the tree of {rule.subject}'
-    return f'satisfies {rule_text(rule)}', f'violates {rule_text(rule)}'
-
-
-def _shortfall_text(shortfall: Shortfall) -> str:
-    values = (shortfall.value,) if shortfall.max_value is None else (shortfall.value, shortfall.max_value)
-    requested, *texts = _amounts(shortfall.resource_class, shortfall.requested, *values)
-    kind, value, providers = shortfall.kind, ' to '.join(texts), units.plural(shortfall.providers, 'provider')
-    if kind in {ShortfallKind.TOTAL_CAPACITY, ShortfallKind.FREE_CAPACITY}:
-        return f'{kind.replace("_", " ")} below {requested} (max {value}): {providers}'
-    return f'{kind} is {value}, requested {requested}: {providers}'
-
-
-def near_miss_text(near_miss: NearMiss) -> str:
-    """Return what a near miss lacks, as a predicate."""
-    if near_miss.resource_class is None or near_miss.requested is None or near_miss.free is None:
-        return f'would be a candidate without {_rules_text(near_miss.without)}'
-    name, missing = near_miss.resource_class, near_miss.requested - near_miss.free
-    free, lacks, requested = _amounts(name, near_miss.free, missing, near_miss.requested)
-    return f'has {free} {name} free, {lacks} less than the {requested} requested'
+def excluded_texts(excluded: Mapping[str, int]) -> list[str]:
+    """Return how many trees a rule excludes, by fault, for a table."""
+    words = {Fault.ABSENT: 'without inventory', Fault.TOO_SMALL: 'too small', Fault.FULL: 'full'}
+    return [f'{count:,} {words.get(Fault(fault), "")}'.strip() for fault, count in excluded.items()]
 
 
 def conflict_text(reason: Reason, contention: Contention | None) -> str:
     """Return why a tree cannot serve all groups together, as a clause."""
     if contention is None:
         return reason.value
-    requested, available = _amounts(contention.resource_class, contention.requested, contention.available)
     if contention.resource_class:
-        return f'{requested} {contention.resource_class} requested in total, {available} free on the eligible providers'
-    groups = _listing(contention.groups[:_MAX_GROUPS], len(contention.groups))
-    return f'groups {groups} need {requested} different providers, but only {available} can serve them'
+        name = contention.resource_class
+        return f'{contention.requested} {name} are requested in total, and {max(contention.available, 0)} are free'
+    return f'groups {_listed(contention.groups)} need {contention.requested} providers, and {contention.available} fit'
 
 
-def tree_conflict_text(failure: CombinationFailure) -> str:
-    """Return in which trees the groups conflict, and why in the first of them, as a clause."""
-    root, contention = failure.examples[0]
-    tree = _listing([root.display_name], failure.trees)
-    return f'in the tree of {tree} {conflict_text(failure.reason, contention)}'
+def _shortfall_text(shortfall: Shortfall) -> str:
+    if shortfall.kind == 'capacity':
+        return f'the largest has a capacity of {shortfall.value}'
+    values = f'{shortfall.value}' if shortfall.max_value is None else f'{shortfall.value} to {shortfall.max_value}'
+    providers = units.plural(shortfall.providers, 'provider')
+    return f'{shortfall.kind} is {values}, requested {shortfall.requested} ({providers})'
 
 
-def what_if_text(candidates: int | None, lower_bound: bool) -> str:
-    """Return in words how many candidates a search without a rule finds, as in ``WhatIf``."""
-    if candidates is None:
-        return 'nothing else is requested'
-    if lower_bound and not candidates:
-        return 'unknown: the search reached a limit'
-    return f'{"at least " if lower_bound else ""}{candidates:,}'
+def _closest_text(closest: Near | None) -> str:
+    # The amount has no commas, so that it can be compared with the one of the query.
+    return f' (closest: {closest.provider.display_name}, {closest.free} free)' if closest else ''
 
 
-def _listing(names: Sequence[str], total: int) -> str:
-    return ', '.join(names) + (f' (and {total - len(names):,} more)' if total > len(names) else '')
+def _selective(explanation: Explanation) -> list[Check]:
+    """Return the checks that tell suitable trees from others; that a host has the classes of hosts is no news."""
+    return [check for check in explanation.selective if not _of_no_host(check)]
 
 
-def _amounts(resource_class: str, *values: int) -> list[str]:
-    """Return amounts of a class with their units, or as plain numbers if different ones would look the same."""
-    positive = [max(value, 0) for value in values]
-    texts = [units.amount(resource_class, value) for value in positive]
-    return texts if len(set(texts)) == len(set(positive)) else [f'{value:,}' for value in positive]
+def _of_no_host(check: Check) -> bool:
+    return check.fault is Fault.ABSENT and check.resource_class in HOST_CLASSES
 
 
-# The JSON document --------------------------------------------------------------------------------------------
+def _noun(explanation: Explanation, count: int = 1) -> str:
+    return ('host' if explanation.about_hosts else 'tree') + ('' if count == 1 else 's')
 
 
-def explanation_document(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation in JSON types."""
-    return {
-        'sentence': explanation_sentence(explanation),
-        **_members(explanation, 'candidates', 'limit', 'rules_not_tried'),
-        'first_candidates': list(map(_supplies, explanation.first_candidates)),
-        'limits_reached': [limit.value for limit in Limit if limit in explanation.limits_reached],
-        'stages': [
-            {**_rule(stage.rule), **_members(stage, 'serving', 'providers', 'trees', 'rejected')}
-            for stage in explanation.stages
-        ],
-        'what_if': [
-            {**_rule(*what_if.left_out), **_members(what_if, 'candidates', 'lower_bound')}
-            for what_if in explanation.what_ifs
-        ],
-        'blocking_rules': list(map(rule_text, explanation.blocking_rules)),
-        'blockers': [
-            {
-                'rule': rule_text(blocker.rule),
-                'cause': causes_text(blocker.causes),
-                'trees': blocker.trees,
-                'shortfalls': [asdict(shortfall) for cause in blocker.causes for shortfall in cause.shortfalls],
-                'notes': list(map(cause_text, blocker.notes)),
-            }
-            for blocker in explanation.blockers
-        ],
-        'conflicting_groups': [
-            {
-                'reason': failure.reason.name.lower(),
-                'trees': failure.trees,
-                'examples': [
-                    {**_name_and_uuid(root), 'detail': conflict_text(failure.reason, contention)}
-                    for root, contention in failure.examples
-                ],
-            }
-            for failure in explanation.combination_failures
-        ],
-        'near_misses': [
-            {
-                **_name_and_uuid(near_miss.provider),
-                **_members(near_miss, 'resource_class', 'requested', 'free'),
-                'missing': near_miss_text(near_miss),
-            }
-            for near_miss in explanation.near_misses
-        ],
-    }
+def _counted(explanation: Explanation, count: int, predicate: str) -> str:
+    """Return how many trees do something, such as ``12 hosts have CUSTOM_GPU``."""
+    return f'{count:,} {_noun(explanation, count)} {_singular(predicate) if count == 1 else predicate}'
+
+
+def _singular(predicate: str) -> str:
+    """Return a predicate in the singular."""
+    verb, space, rest = predicate.partition(' ')
+    rest = rest.replace(' and are ', ' and is ').replace(' and lack ', ' and lacks ').replace(' and have ', ' and has ')
+    return _SINGULAR.get(verb, verb) + space + rest
+
+
+def _joined(predicates: Iterable[str]) -> str:
+    """Join predicates: ``have A and B and are disabled``."""
+    by_verb: dict[str, list[str]] = {}
+    for predicate in dict.fromkeys(predicates):
+        verb, _, rest = predicate.partition(' ')
+        by_verb.setdefault(verb, []).append(rest)
+    return ' and '.join(f'{verb} {" and ".join(rests)}' for verb, rests in by_verb.items())
+
+
+def _listed(groups: Sequence[str]) -> str:
+    shown = list(groups[:_MAX_GROUPS])
+    hidden = len(groups) - len(shown)
+    last = f'{hidden:,} more' if hidden else shown.pop()
+    return f'{", ".join(shown)} and {last}' if shown else last
+
+
+def _suffixes(rule: Rule) -> str:
+    long = len(rule.suffixes) > _MAX_GROUPS
+    return ','.join((*rule.suffixes[:2], '...', rule.suffixes[-1]) if long else rule.suffixes)
 
 
 def _supplies(candidate: CandidateSet) -> list[dict[str, Any]]:
@@ -289,6 +370,14 @@ def _supplies(candidate: CandidateSet) -> list[dict[str, Any]]:
         supply = {'root': provider.root_provider_uuid or provider.uuid, 'resources': {}}
         supplies.setdefault(provider.uuid, _name_and_uuid(provider) | supply)['resources'][name] = amount
     return list(supplies.values())
+
+
+def _conflict(conflict: Conflict) -> dict[str, Any]:
+    examples = [
+        {**_name_and_uuid(root), 'detail': conflict_text(conflict.reason, contention)}
+        for root, contention in conflict.examples
+    ]
+    return {'reason': conflict.reason.name.lower(), 'trees': conflict.trees, 'examples': examples}
 
 
 def _name_and_uuid(provider: Provider) -> dict[str, Any]:
@@ -302,4 +391,8 @@ def _members(fact: Any, *names: str) -> dict[str, Any]:
 def _rule(rule: Rule) -> dict[str, Any]:
     """Return a rule in JSON types; ``groups`` lists suffixes, with an empty text for the unsuffixed group."""
     text = rule_text(rule)
-    return {'rule': rule.kind.value, 'groups': list(rule.suffixes), 'subject': rule.subject, 'text': text}
+    return {'rule': rule.parameter, 'groups': list(rule.suffixes), 'subject': rule.subject, 'text': text}
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {**_rule(check.rule), 'fault': check.fault.value}

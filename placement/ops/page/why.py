@@ -40,7 +40,7 @@ def why_view(sources: Sources, parameters: Parameters) -> View:
             data |= {
                 'query': pasted.query,
                 'microversion': pasted.microversion,
-                'explanation': sentences.explanation_document(result),
+                'explanation': sentences.Writer(sources.names).document(result),
             }
             extra |= {'trees': result.trees, 'sentences': sentences}
     if sources.log is not None:

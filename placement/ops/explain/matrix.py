@@ -1,0 +1,511 @@
+"""The matrix of a request: which checks each provider fails, and which checks keep each tree from serving the request.
+
+It is made once, for all providers at the same time, and does not stop at the first failed check::
+
+    provider   tree | failed checks of group 1 | minimal choices of the tree | mask of the tree
+    host1       0   | 011                      | 001 (by numa1)              | 001 | those of the other groups
+    numa1       0   | 001                      |                             |
+    host2       1   | 100                      | 100, or less by a pool      | ...
+
+A *mask* is a set of checks: an integer with bit n for check n. A *part* of the request is a suffixed group, or the
+unsuffixed group as a whole with the conditions on roots. A *pool* is a sharing provider; it is a choice of each tree
+that has an aggregate in common with it, unless it has no inventory of the class: nobody would add that to it.
+
+The choices of a tree for a part are the minimal masks of providers for it. So a tree can serve a part without the
+checks in a set S exactly if S contains one of the choices. The mask of a tree has, for each part, the choice with the
+fewest checks about what a provider is, then with the fewest about its state.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
+from placement.cache.partition import Partition
+from placement.cache.providers import Provider
+from placement.cache.snapshot import Snapshot
+from placement.ops.explain.checks import HOST_CLASSES, Check, Fault, checks_of, never_by_sharing
+from placement.search.budget import Limit, SearchBudget, StepLimitReached
+from placement.search.requirements import CompiledRequest, Condition, NameCondition, Requirement
+
+Value = TypeVar('Value', bound=Hashable)
+Other = TypeVar('Other', bound=Hashable)
+Result = TypeVar('Result', bound=Hashable)
+
+#: The choices of a tree for a part.
+Masks = tuple[int, ...]
+
+#: Maximum numbers of choices of a part that are compared, and of different masks of one requirement: those of the
+#: closest providers. All others count as failing every check of the requirement.
+_MAX_CHOICES, _MAX_MASKS = 64, 1024
+#: The number of flags that are combined in one word, and the size up to which codes are renumbered with a table.
+_WORD_BITS, _MAX_TABLE = 12, 1 << 16
+
+
+class Column(NamedTuple, Generic[Value]):
+    """A dictionary-encoded column: item i has the value ``values[codes[i]]``. Values are distinct."""
+
+    values: Sequence[Value]
+    codes: Integers
+
+    @classmethod
+    def of_values(cls, values: Sequence[Value], codes: Integers) -> Column[Value]:
+        """Return the column of values of which several may be equal."""
+        number_of = {value: number for number, value in enumerate(dict.fromkeys(values))}
+        if len(number_of) == len(values):
+            return cls(values, codes)
+        return cls(list(number_of), np.array([number_of[value] for value in values], np.intp)[codes])
+
+    def mapped(self, change: Callable[[Value], Result]) -> Column[Result]:
+        """Return the column with each distinct value changed."""
+        return Column.of_values(list(map(change, self.values)), self.codes)
+
+    def where(self, predicate: Callable[[Value], bool]) -> Flags:
+        """Return for each item whether its value satisfies ``predicate``."""
+        flags: Flags = np.fromiter(map(predicate, self.values), np.bool_, len(self.values))[self.codes]
+        return flags
+
+    def joined(self, other: Column[Other], join: Callable[[Value, Other], Result]) -> Column[Result]:
+        """Return ``join`` of the values of both columns. It is called once for each distinct pair."""
+        width = len(other.values)
+        codes, present = _renumbered(self.codes * width + other.codes, len(self.values) * width)
+        return Column.of_values(
+            [join(self.values[code // width], other.values[code % width]) for code in present], codes
+        )
+
+
+class Part(NamedTuple):
+    """A part of the request, and the choices of each tree for it."""
+
+    requirements: Sequence[Requirement]
+    choices: Column[Masks]
+
+
+class Matrix:
+    """The failed checks of the providers and trees of a snapshot for one request.
+
+    Trees are numbered in the order of the snapshot, and a position is the index of a provider in this order. If the
+    steps of the budget do not suffice for all partitions, the last ones are left out.
+
+    :raises StepLimitReached: they do not suffice for any.
+    """
+
+    def __init__(self, snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> None:
+        self.compiled = compiled
+        self._budget = budget
+        of_roots = list(
+            itertools.chain.from_iterable(checks_of(condition, ()) for condition in compiled.root.conditions)
+        )
+        together = dict.fromkeys(checks_of(compiled.collective, ('',)))
+        self.checks_of: dict[Requirement, list[Check]] = {}
+        for requirement, suffixes in compiled.distinct.items():
+            checks = [check for condition in requirement.conditions for check in checks_of(condition, suffixes)]
+            self.checks_of[requirement] = checks if requirement.use_same_provider else [*checks, *together]
+        #: The check of each bit, in the order of the request.
+        of_providers = dict.fromkeys(itertools.chain.from_iterable(self.checks_of.values()))
+        alone = [check for check in of_providers if check not in together]
+        self.checks = list(dict.fromkeys([*of_roots, *alone, *together]))
+        self._number_of = {check: number for number, check in enumerate(self.checks)}
+        #: The checks about states, and the traits that the providers of the unsuffixed group have together.
+        self.state = self.mask(check for check in self.checks if check.is_state)
+        self.together = self.mask(together)
+        # The bit of a worse fault of an amount is followed by that of the next better one.
+        self._absent = self.mask(check for check in self.checks if check.fault is Fault.ABSENT)
+        self._implying = self._absent | self._absent << 1
+        self._flags: dict[tuple[Condition | None, Fault], Flags] = {}
+        self._columns: dict[Requirement, tuple[list[Column[int]], Column[int]]] = {}
+        self._load(snapshot)
+        self._roots = self._packed(
+            [(check, self._failing(check)[self._starts]) for check in of_roots], len(self._starts)
+        )
+        unsuffixed = [requirement for requirement in compiled.distinct if not requirement.use_same_provider]
+        self.parts = [Part(unsuffixed, self._choices_together(unsuffixed))]
+        self.parts += [
+            Part([requirement], self._choices(requirement))
+            for requirement in compiled.distinct
+            if requirement.use_same_provider
+        ]
+
+    def _load(self, snapshot: Snapshot) -> None:
+        """Take the partitions for which the steps suffice.
+
+        :raises StepLimitReached: there are none.
+        """
+        self.partitions: list[Partition] = []
+        conditions = {check.rule.condition for check in self.checks}
+        names = sum(isinstance(condition, NameCondition) for condition in conditions)
+        for partition in snapshot.partitions:
+            # A condition on names takes a call for each distinct set of them.
+            steps = len(self.checks) * (4 + partition.size // 64) + names * partition.distinct_sets
+            if self._budget.steps_taken + steps > self._budget.max_steps:
+                self._budget.reached.add(Limit.REQUEST_STEPS)
+                break
+            self._budget.steps_taken += steps
+            self.partitions.append(partition)
+        if not self.partitions:
+            raise StepLimitReached
+        self._offsets = np.cumsum([0, *(partition.size for partition in self.partitions)])
+        #: The position of the first provider of each tree.
+        self._starts: Integers = np.concatenate(
+            [partition.starts[:-1] + first for partition, first in zip(self.partitions, self._offsets, strict=False)]
+        )
+        #: For each tree whether it has its root; others are in no search.
+        self.has_root: Flags = np.concatenate([partition.has_root for partition in self.partitions])
+        self.tree_numbers = np.repeat(np.arange(len(self._starts)), np.diff(self._starts, append=self._offsets[-1]))
+        self.pools = Pools(self.partitions, self._offsets)
+
+    def _count_steps(self, steps: int) -> bool:
+        """Count steps. Return whether the budget has enough."""
+        self._budget.steps_taken += steps
+        if self._budget.steps_exhausted:
+            self._budget.reached.add(Limit.REQUEST_STEPS)
+        return not self._budget.steps_exhausted
+
+    # Masks ---------------------------------------------------------------------------------------------------
+
+    def mask(self, checks: Iterable[Check]) -> int:
+        """Return the set of some checks."""
+        return functools.reduce(operator.or_, [1 << self._number_of[check] for check in checks], 0)
+
+    def worst(self, mask: int) -> int:
+        """Return the mask with only the worst fault of each amount."""
+        return mask & ~((mask & self._implying) << 1)
+
+    def checks_in(self, mask: int) -> tuple[Check, ...]:
+        """Return the checks of a mask, with only the worst fault of each amount."""
+        return tuple(self.checks[number] for number in bit_numbers(self.worst(mask)))
+
+    def cost(self, mask: int) -> tuple[int, ...]:
+        """Return the order of masks, the closest first. It grows with each check that is added."""
+        worst = self.worst(mask)
+        # Among equal ones, a provider that has inventory of the class is closer than another one.
+        absent = (worst & self._absent).bit_count()
+        return (worst & ~self.state).bit_count(), worst.bit_count(), absent, mask.bit_count(), mask
+
+    def minimal(self, masks: Iterable[int]) -> Masks:
+        """Return the masks that contain none of the others, the closest first, at most ``_MAX_CHOICES``."""
+        ordered = sorted(set(masks), key=self.cost)
+        minimal = ordered[:1]
+        # After the last step only the closest mask counts.
+        if len(ordered) > 1 and self._count_steps(len(ordered)):
+            for mask in ordered[1:]:
+                if len(minimal) < _MAX_CHOICES and not any(other & mask == other for other in minimal):
+                    minimal.append(mask)
+        return tuple(minimal)
+
+    def _both(self, mask: int, other: int) -> int:
+        """Return what two providers of the unsuffixed group fail together: a trait is missing if both lack it."""
+        return (mask | other) & ~self.together | mask & other & self.together
+
+    # Providers -----------------------------------------------------------------------------------------------
+
+    def _failing(self, check: Check) -> Flags:
+        """Return for each provider whether it fails a check."""
+        key = (check.rule.condition, check.fault)
+        if key not in self._flags:
+            self._flags[key] = np.concatenate([check.failing(partition) for partition in self.partitions])
+        return self._flags[key]
+
+    def columns(self, requirement: Requirement) -> tuple[list[Column[int]], Column[int]]:
+        """Return the masks of all providers in their own trees, and those of the pools in other trees.
+
+        If there are several columns, a provider may choose between them.
+        """
+        if requirement not in self._columns:
+            checks = self.checks_of[requirement]
+            failing = [(check, self._failing(check)) for check in checks]
+            direct = [self._packed(failing, len(self.tree_numbers))]
+            if not requirement.use_same_provider and any(check.is_membership for check in checks):
+                # The root may satisfy ``member_of`` instead of the provider, but only the whole of it.
+                roots = self._starts[self.tree_numbers]
+                by_root = [(check, flags[roots] if check.is_membership else flags) for check, flags in failing]
+                direct.append(self._packed(by_root, len(self.tree_numbers)))
+            positions = self.pools.positions
+            shared = [(check, flags[positions] | never_by_sharing(check)) for check, flags in failing]
+            self._columns[requirement] = direct, self._packed(shared, len(positions))
+        return self._columns[requirement]
+
+    def _packed(self, failing: Iterable[tuple[Check, Flags]], size: int) -> Column[int]:
+        """Return the masks of items.
+
+        :param failing: which items fail each check.
+        """
+        column: Column[int] = Column([0], np.zeros(size, np.intp))
+        for batch in _batched(failing):
+            words = np.zeros(size, np.intp)
+            for number, (_, flags) in enumerate(batch):
+                words |= flags.astype(np.intp) << number
+            codes, present = _renumbered(words, 1 << len(batch))
+            masks = [self.mask(batch[number][0] for number in bit_numbers(word)) for word in present]
+            column = column.joined(Column(masks, codes), operator.or_)
+        return column
+
+    # Trees ---------------------------------------------------------------------------------------------------
+
+    def _choices(self, requirement: Requirement) -> Column[Masks]:
+        """Return the choices of each tree for one requirement."""
+        direct, shared = self.columns(requirement)
+        useful = [mask if not mask & self._absent else -1 for mask in shared.values]
+        masks = {mask for column in direct for mask in column.values}.union(mask for mask in useful if mask >= 0)
+        closest = sorted(masks, key=self.cost)[:_MAX_MASKS]
+        if len(closest) < len(masks):
+            self._budget.reached.add(Limit.REQUEST_STEPS)
+        every = (self.mask(self.checks_of[requirement]),)
+        choices: Column[Masks] = Column([()], np.zeros(len(self._starts), np.intp))
+        for batch in _batched(closest):
+            bit_of = {mask: 1 << number for number, mask in enumerate(batch)}
+            words = self.pools.combined(np.array([bit_of.get(mask, 0) for mask in useful], np.intp)[shared.codes])
+            for column in direct:
+                bits = np.array([bit_of.get(mask, 0) for mask in column.values], np.intp)
+                words |= np.bitwise_or.reduceat(bits[column.codes], self._starts)
+            codes, present = _renumbered(words, 1 << len(batch))
+            sets = [tuple([batch[number] for number in bit_numbers(word)]) for word in present]
+            choices = choices.joined(Column(sets, codes), operator.add)
+        return choices.mapped(lambda masks: self.minimal(masks or every))
+
+    def _choices_together(self, requirements: Iterable[Requirement]) -> Column[Masks]:
+        """Return the choices of each tree for the root and some requirements of the unsuffixed group.
+
+        They share checks, so the closest provider of each is not enough.
+        """
+        together = self.together if self.compiled.distinct else 0
+        choices: Column[Masks] = self._roots.mapped(lambda mask: (mask | together,))
+        for requirement in requirements:
+            choices = choices.joined(
+                self._choices(requirement),
+                lambda masks, rest: self.minimal(self._both(mask, other) for mask in masks for other in rest),
+            )
+        return choices
+
+    @functools.cached_property
+    def trees(self) -> Column[int]:
+        """The mask of each tree."""
+        columns = [part.choices.mapped(operator.itemgetter(0)) for part in self.parts]
+        # Pairs of pairs have fewest distinct masks on the way.
+        while len(columns) > 1:
+            pairs = zip(columns[::2], columns[1::2], strict=False)
+            columns = [first.joined(second, operator.or_) for first, second in pairs] + columns[len(columns) & ~1 :]
+        return columns[0]
+
+    @functools.cached_property
+    def first_failed(self) -> Integers:
+        """For each tree the number of the first check that it cannot pass, if it passes all before."""
+
+        def first(masks: Masks) -> int:
+            return max((mask & -mask).bit_length() - 1 if mask else len(self.checks) for mask in masks)
+
+        numbers = [np.array(list(map(first, part.choices.values)))[part.choices.codes] for part in self.parts]
+        lowest: Integers = functools.reduce(np.minimum, numbers)
+        return lowest
+
+    def without(self, waived: int) -> Flags:
+        """Return which trees can serve each part of the request if the checks in ``waived`` do not count."""
+        flags = self.has_root
+        for part in self.parts:
+            flags = flags & part.choices.where(lambda masks: any(not mask & ~waived for mask in masks))
+        return flags
+
+    def with_provider(self, requirement: Requirement, mask: int) -> Flags:
+        """Return which trees could serve each part if a provider with this mask was a choice for a requirement."""
+        flags = self.has_root
+        for part in self.parts:
+            if requirement not in part.requirements:
+                flags = flags & part.choices.where(lambda masks: 0 in masks)
+            elif requirement.use_same_provider:
+                flags = flags & (mask == 0)
+            else:
+                rest = self._choices_together(other for other in part.requirements if other != requirement)
+                flags = flags & rest.where(lambda masks: any(not self._both(mask, other) for other in masks))
+        return flags
+
+    def trees_by_mask(self) -> dict[int, int]:
+        """Return how many trees have each mask."""
+        counted = np.bincount(self.trees.codes[self.has_root], minlength=len(self.trees.values)).tolist()
+        return {mask: count for mask, count in zip(self.trees.values, counted, strict=True) if count}
+
+    def trees_with(self, mask: int) -> Flags:
+        """Return which trees have a mask."""
+        return self.has_root & self.trees.where(lambda other: other == mask)
+
+    def smallest(self, mask: int) -> int:
+        """Remove checks from the mask of a tree until without each smaller set no tree can serve each part."""
+        for number in bit_numbers(mask):
+            # The worst fault of an amount is removed first; as long as it is there, the better ones have to stay.
+            worse = self._implying & mask & 1 << number - 1 if number else 0
+            if not worse and self.without(mask & ~(1 << number)).any():
+                mask &= ~(1 << number)
+        return mask
+
+    def passed_nowhere(self, check: Check) -> bool:
+        """Return whether no provider passes a check, or no root; false for an amount that all are too small for."""
+        if check.fault is Fault.TOO_SMALL:
+            return False
+        flags = self._failing(check)
+        return bool(flags.all() if check.rule.suffixes else flags[self._starts].all())
+
+    def failing_only(self, check: Check, waived: int, trees: Flags) -> tuple[Integers, Integers]:
+        """Return the positions of the providers of the flagged trees, and of the pools that reach these, that fail a
+        check and nothing outside of ``waived``."""
+        bit, allowed = self.mask([check]), waived | self.together
+        direct, shared = np.zeros(len(self.tree_numbers), np.bool_), np.zeros(len(self.pools.positions), np.bool_)
+        for requirement in (requirement for requirement, checks in self.checks_of.items() if check in checks):
+            columns, of_pools = self.columns(requirement)
+            for column in columns:
+                direct |= column.where(lambda mask: bool(mask & bit) and not mask & ~allowed)
+            shared |= of_pools.where(lambda mask: bool(mask & bit) and not mask & ~allowed)
+        return np.flatnonzero(direct & trees[self.tree_numbers]), self.pools.positions[
+            shared & self.pools.reaching(trees)
+        ]
+
+    # What explanations name ----------------------------------------------------------------------------------
+
+    def pool_candidates(self, requirement: Requirement, membership: int) -> Iterator[tuple[int, int, bool]]:
+        """Yield providers that could serve a requirement of other trees if they were in other aggregates, or shared.
+
+        :param membership: the checks on aggregates.
+        :returns: the position of each, its mask, and whether it has the trait for sharing. Others are in an aggregate.
+        """
+        [direct, *_], shared = self.columns(requirement)
+        close = shared.where(lambda mask: not mask & ~(membership | self.together))
+        for position, code in zip(self.pools.positions[close].tolist(), shared.codes[close].tolist(), strict=True):
+            yield position, shared.values[code], True
+        if not any(map(never_by_sharing, self.checks_of[requirement])):
+            unshared = direct.where(lambda mask: not mask & ~self.together)
+            unshared &= np.concatenate([partition.aggregates.where(bool) for partition in self.partitions])
+            unshared[self.pools.positions] = False
+            for name in HOST_CLASSES:
+                unshared &= self.allocatable(name) < 0
+            for position in np.flatnonzero(unshared).tolist():
+                yield position, direct.values[direct.codes[position]], False
+
+    def reached(self, provider: Provider) -> Flags:
+        """Return which other trees have an aggregate in common with a provider."""
+        sets = [partition.tree_aggregates for partition in self.partitions]
+        flags = np.concatenate(
+            [column.where(lambda names: not names.isdisjoint(provider.aggregates)) for column in sets]
+        )
+        ids = np.concatenate([partition.roots for partition in self.partitions])
+        reached: Flags = flags & (ids != provider.root_id)
+        return reached
+
+    def allocatable(self, resource_class: str) -> Integers:
+        """Return the largest amount of a class that each provider could allocate; -1 without inventory of the class."""
+        amounts = np.full(len(self.tree_numbers), -1, np.int64)
+        for partition, first in zip(self.partitions, self._offsets.tolist(), strict=False):
+            if columns := partition.inventory_columns.get(resource_class):
+                amounts[columns.positions + first] = columns.max_allocatable
+        return amounts
+
+    def inventories_at(self, resource_class: str, positions: Integers) -> Iterator[InventoryColumns]:
+        """Yield the inventories of a class that the providers at some positions have."""
+        selected = np.zeros(len(self.tree_numbers), np.bool_)
+        selected[positions] = True
+        for partition, first in zip(self.partitions, self._offsets.tolist(), strict=False):
+            if columns := partition.inventory_columns.get(resource_class):
+                flags = selected[columns.positions + first]
+                yield InventoryColumns(*(getattr(columns, field.name)[flags] for field in fields(columns)))
+
+    def provider(self, position: int) -> Provider:
+        """Return the provider at a position."""
+        number = int(np.searchsorted(self._offsets, position, 'right')) - 1
+        return self.partitions[number].providers[position - int(self._offsets[number])]
+
+    def roots(self, trees: Flags, count: int) -> list[Provider]:
+        """Return the roots of the first ``count`` of the flagged trees."""
+        return [self.provider(position) for position in self._starts[np.flatnonzero(trees)[:count]].tolist()]
+
+
+class Pools:
+    """The sharing providers, also those without aggregates, and the trees that they reach.
+
+    ``positions`` has the position of each. Many trees have the same aggregates with pools: ``_sets`` has the distinct
+    sets of these, and ``_codes`` the index of the set of each tree. Values of pools reach trees in two steps, because
+    an aggregate may have thousands of both.
+    """
+
+    def __init__(self, partitions: Sequence[Partition], offsets: Integers) -> None:
+        positions = [np.flatnonzero(partition.has_sharing_trait) for partition in partitions]
+        self.positions: Integers = np.concatenate(
+            [part + first for part, first in zip(positions, offsets, strict=False)]
+        )
+        self._members: defaultdict[str, list[int]] = defaultdict(list)
+        self._aggregates = [
+            partition.aggregates.values[code]
+            for partition, part in zip(partitions, positions, strict=True)
+            for code in partition.aggregates.codes[part].tolist()
+        ]
+        for number, names in enumerate(self._aggregates):
+            for name in names:
+                self._members[name].append(number)
+        number_of = {name: number for number, name in enumerate(self._members)}
+        shared_names = frozenset(self._members)
+        sets: dict[frozenset[str], int] = {}
+        codes = []
+        for partition in partitions:
+            column = partition.tree_aggregates
+            table = [sets.setdefault(names & shared_names, len(sets)) for names in column.values]
+            codes.append(np.array(table, np.intp)[column.codes])
+        self._sets, self._codes = list(sets), np.concatenate(codes)
+        self._of_aggregates = _concatenated(self._members.values())
+        # Each set also has the number of no aggregate, so that none is empty.
+        self._of_sets = _concatenated([*map(number_of.__getitem__, names), len(number_of)] for names in sets)
+
+    def combined(self, words: Integers) -> Integers:
+        """Return for each tree the bits of all pools that reach it.
+
+        :param words: the bits of each pool.
+        """
+        pools, starts = self._of_aggregates
+        of_aggregates = np.bitwise_or.reduceat(words[pools], starts) if len(pools) else pools
+        aggregates, starts = self._of_sets
+        of_sets: Integers = np.bitwise_or.reduceat(np.append(of_aggregates, 0)[aggregates], starts)
+        return of_sets[self._codes]
+
+    def reaching(self, trees: Flags) -> Flags:
+        """Return which pools reach any of the flagged trees."""
+        names = frozenset().union(*(self._sets[code] for code in np.unique(self._codes[trees]).tolist()))
+        return np.array([not names.isdisjoint(aggregates) for aggregates in self._aggregates], np.bool_)
+
+
+def bit_numbers(mask: int) -> list[int]:
+    """Return the numbers of the bits of a mask, ascending."""
+    numbers = []
+    while mask:
+        numbers.append((mask & -mask).bit_length() - 1)
+        mask &= mask - 1
+    return numbers
+
+
+def _concatenated(lists: Iterable[Sequence[int]]) -> tuple[Integers, Integers]:
+    """Return the items of all lists, none of which is empty, and where each list begins."""
+    lists = list(lists)
+    ends = np.cumsum([0, *map(len, lists)])
+    return np.fromiter(itertools.chain.from_iterable(lists), np.intp), ends[:-1]
+
+
+def _batched(items: Iterable[Value]) -> Iterator[list[Value]]:
+    iterator = iter(items)
+    while batch := list(itertools.islice(iterator, _WORD_BITS)):
+        yield batch
+
+
+def _renumbered(codes: Integers, size: int) -> tuple[Integers, list[int]]:
+    """Return codes without gaps, and the previous code of each.
+
+    :param codes: are below ``size``.
+    """
+    if size <= _MAX_TABLE:
+        present = np.flatnonzero(np.bincount(codes, minlength=size))
+        table = np.zeros(size, np.intp)
+        table[present] = np.arange(len(present))
+        return table[codes], present.tolist()
+    present, inverse = np.unique(codes, return_inverse=True)
+    return inverse.reshape(-1), present.tolist()

@@ -1,0 +1,89 @@
+"""A new kind of condition is explained as soon as it has its texts and its words (CONTRIBUTING.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placement.cache.inventory_columns import Flags
+from placement.cache.partition import Partition
+from placement.cache.providers import Provider
+from placement.ops.explain import sentences
+from placement.ops.explain.explanation import Explanation, explain_compiled
+from placement.ops.explain.sentences import Words, Writer
+from placement.search import parsing
+from placement.search.budget import SearchBudget
+from placement.search.requirements import ProviderCondition, Requirement, compile_request
+from tests.support.search.cached import snapshot_of
+from tests.support.search.oracle import RP, rp
+
+
+@dataclass(frozen=True)
+class NameSuffixCondition(ProviderCondition):
+    """The name of the provider ends with a text, as if a query had ``name_suffix=a``."""
+
+    suffix: str
+
+    @property
+    def parameter(self) -> str:
+        return 'name_suffix'
+
+    @property
+    def subject(self) -> str:
+        return self.suffix
+
+    def accepts(self, provider: Provider, _root: Provider | None) -> bool:
+        return provider.display_name.endswith(self.suffix)
+
+    def matches(self, partition: Partition) -> Flags:
+        return np.array([self.accepts(provider, None) for provider in partition.providers], np.bool_)
+
+
+@pytest.fixture(autouse=True)
+def _words(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = Words('are called {subject}', 'are called otherwise', 'called {subject}', 'called otherwise')
+    monkeypatch.setitem(sentences.WORDS, 'name_suffix', words)
+
+
+def explained(topology: list[RP], query: str) -> Explanation:
+    """Explain a query whose groups also have the new condition."""
+    snapshot = snapshot_of(topology)
+    compiled = compile_request(parsing.parse(query, (1, 39)), snapshot.root_id_of)
+    condition: Any = NameSuffixCondition('-a')
+
+    def with_condition(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+        return tuple(
+            replace(requirement, conditions=(*requirement.conditions, condition)) for requirement in requirements
+        )
+
+    compiled = replace(compiled, requirements=with_condition(compiled.requirements))
+    return explain_compiled(snapshot, compiled, SearchBudget())
+
+
+def test_it_is_a_near_miss_and_has_a_row() -> None:
+    topology = [rp('host-a', VCPU=4), *(rp(f'host-b{number}', VCPU=64) for number in range(3))]
+    result = explained(topology, 'resources=VCPU:32')
+    assert [(stage.rule.parameter, stage.rule.subject, stage.trees) for stage in result.stages] == [
+        ('resources', 'VCPU:32', 3),
+        ('name_suffix', '-a', 0),
+    ]
+    assert Writer().sentences(result) == [
+        'No host large enough for VCPU:32 is called -a.',
+        '1 host too small for VCPU:32 is.',
+    ]
+
+
+def test_suitable_hosts_are_told_apart_by_it() -> None:
+    topology = [rp('host-a', VCPU={'total': 8, 'used': 6}), rp('host-b', VCPU=8)]
+    assert Writer().sentences(explained(topology, 'resources1=VCPU:4')) == [
+        '1 host is called -a for group 1.',
+        '1 lacks VCPU:4 for group 1 (closest: host-a, 2 free).',
+    ]
+
+
+def test_a_search_with_it_finds_what_satisfies_it() -> None:
+    assert explained([rp('host-a', VCPU=8), rp('host-b', VCPU=8)], 'resources=VCPU:4').candidates == 1

@@ -1,0 +1,86 @@
+"""Why a search finds nothing: scenarios, each with a cloud, a query and the sentences."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import os_resource_classes
+import os_traits
+import pytest
+import yaml
+
+from placement.cache.snapshot import KnownNames, Snapshot
+from placement.ops.explain.explanation import Explanation, explain
+from placement.ops.explain.sentences import Writer
+from placement.search import parsing
+from placement.search.budget import SearchBudget
+from tests.support.search.cached import records_of
+from tests.support.search.oracle import RP, rp
+from tests.support.search.query_strings import uuid_of, with_uuids
+
+DIRECTORY = Path(__file__).parent / 'why'
+EXPLAIN = Path(__file__).parents[2] / 'doc' / 'explain.md'
+SCENARIOS = {
+    f'{path.stem}: {scenario["title"]}': scenario
+    for path in sorted(DIRECTORY.glob('*.yaml'))
+    for scenario in yaml.safe_load(path.read_text())
+}
+
+
+def cloud(entries: list[dict[str, Any]]) -> list[RP]:
+    topology = []
+    for entry in entries:
+        count, name, parent = entry.pop('count', None), entry.pop('name'), entry.pop('parent', None)
+        aggregates = ' '.join(uuid_of(aggregate) for aggregate in entry.pop('aggregates', []))
+        suffixes = [f'-{number}' for number in range(1, count + 1)] if count else ['']
+        topology += [rp(f'{name}{suffix}', parent and f'{parent}{suffix}', aggregates, **entry) for suffix in suffixes]
+    return topology
+
+
+def snapshot(scenario: dict[str, Any]) -> Snapshot:
+    """The cloud, with all standard classes and traits; the uuids are those that ``with_uuids`` has."""
+    topology = cloud(copy.deepcopy(scenario['cloud']))
+    classes = list(dict.fromkeys([*os_resource_classes.STANDARDS, *(name for rp in topology for name in rp.inventory)]))
+    traits = {*os_traits.get_traits(), *scenario.get('traits', []), *itertools.chain(*(rp.traits for rp in topology))}
+    providers = [
+        dataclasses.replace(provider, uuid=uuid_of(provider.display_name)) for provider in records_of(topology, classes)
+    ]
+    return Snapshot.build(KnownNames(dict(enumerate(classes)), frozenset(traits)), providers, 10)
+
+
+def explained(scenario: dict[str, Any]) -> Explanation:
+    minor = int(scenario.get('microversion', '1.39').partition('.')[2])
+    request = parsing.parse(with_uuids(scenario['query']), (1, minor))
+    return explain(snapshot(scenario), request, SearchBudget())
+
+
+@pytest.mark.parametrize('title', SCENARIOS)
+def test_the_sentences_name_what_has_to_change(title: str) -> None:
+    scenario = SCENARIOS[title]
+    shown = Writer().sentences(explained(scenario))
+    expected = scenario.get('sentences') or [scenario['sentence']]
+    # Aggregates and providers are given by name.
+    expected = [re.sub(r'{([\w-]+)}', lambda match: uuid_of(match[1]), sentence) for sentence in expected]
+    assert shown[: len(expected)] == expected if 'sentence' in scenario else shown == expected
+
+
+def test_each_recorded_explanation_of_the_documentation_is_a_scenario() -> None:
+    recorded = re.findall(
+        r"^    \$ placement-manage explain (?:--microversion ([0-9.]+) )?'([^']+)'\n    (.+)$",
+        EXPLAIN.read_text(),
+        re.MULTILINE,
+    )
+    assert len(recorded) > 8
+    for version, query, text in recorded:
+        texts = [
+            ' '.join(Writer().sentences(explained(scenario)))
+            for scenario in SCENARIOS.values()
+            if unquote(with_uuids(scenario['query'])) == query and (not version or scenario['microversion'] == version)
+        ]
+        assert text in texts, query
