@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.types import WSGIApplication
@@ -136,6 +137,7 @@ def _pipeline(
         if conf.healthcheck.path
         else None,
         functools.partial(request_log.RequestMetrics, metrics=db.metrics) if conf.metrics.bind else None,
+        _profiler_middleware(conf, db),
         functools.partial(http_proxy_to_wsgi.HTTPProxyToWSGI, conf=conf)
         if conf.oslo_middleware.enable_proxy_headers_parsing
         else None,
@@ -149,6 +151,30 @@ def _pipeline(
         functools.partial(body_limits.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]
     return [middleware for middleware in pipeline if middleware is not None]
+
+
+def _profiler_middleware(conf: cfg.ConfigOpts, db: Database) -> Middleware | None:
+    """Set up osprofiler if it is enabled. Return its middleware, which traces requests that are signed with a key."""
+    if 'profiler' not in conf or not conf.profiler.enabled:
+        return None
+    import osprofiler.initializer
+    import osprofiler.notifier
+    import osprofiler.sqlalchemy
+    import osprofiler.web
+
+    # A process that was forked makes connections of its own.
+    osprofiler.notifier.clear_notifier_cache()
+    try:
+        osprofiler.initializer.init_from_conf(
+            conf, {}, project='placement', service='placement', host=socket.gethostname()
+        )
+    except Exception as error:  # Each driver of osprofiler raises its own exceptions.
+        LOG.warning('Requests are not traced, because [profiler] connection_string cannot be used: %s', error)
+        return None
+    if conf.profiler.trace_sqlalchemy:
+        osprofiler.sqlalchemy.add_tracing(sa, db.engine, 'db')
+    middleware: Middleware = osprofiler.web.WsgiMiddleware.factory(None, **dict(conf.profiler))
+    return middleware
 
 
 class _Preflight:

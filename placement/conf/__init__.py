@@ -207,6 +207,8 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
         # A name that is less similar is rather an option of another service than a typing error.
         similar = difflib.get_close_matches(name, sorted(names.get(group, ())), 1, 0.8)
         advice = COUNTERPARTS.get((group, name)) or ''.join(f'did you mean {option}?' for option in similar)
+        if group.startswith('profiler') and group not in names:
+            advice = 'it needs the package osprofiler, which the extra "profiler" installs'
         return f'{place}: {advice}' if advice else place
 
     settings_by_file = {path: _settings(path) for path in files(conf)}
@@ -288,8 +290,15 @@ def _registered() -> list[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]]:
     if not any(option.name == _ENFORCE_SCOPE.name for _, opts in policy for option in opts):
         # Since release 6, oslo.policy does not have this option.
         policy.append(('oslo_policy', [_ENFORCE_SCOPE]))
+    try:
+        from osprofiler import opts as profiler_opts
+    except ImportError:
+        profiler: list[tuple[str, list[cfg.Opt]]] = []
+    else:
+        profiler = profiler_opts.list_opts()
     return [
         *GROUPS,
+        *profiler,
         # The name OPTS came with oslo.middleware 8.0; until 2025.2 is the oldest supported release.
         ('cors', cors.CORS_OPTS),
         ('oslo_middleware', http_proxy_to_wsgi.OPTS),

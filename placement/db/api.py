@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -72,7 +73,9 @@ class Database:
         sa.event.listen(self._engine, 'after_cursor_execute', change_log.observe)
         #: Counts retries, claims and searches; does nothing unless metrics are configured.
         self.metrics = observability.create(conf)
-        self.metrics.instrument(self._engine, self._options.max_pool_size + self._options.max_overflow)
+        is_limited = self._options.max_pool_size > 0 and self._options.max_overflow >= 0
+        limit = self._options.max_pool_size + self._options.max_overflow if is_limited else math.inf
+        self.metrics.instrument(self._engine, limit)
         self.availability = availability.Availability()
         #: The process that owns the connections.
         self._process = process.token()

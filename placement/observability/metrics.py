@@ -118,7 +118,7 @@ class Metrics:
         self.waiting_threads = ThreadCount()
         self._busy_threads = ThreadCount()
         self._engine: sa.Engine | None = None
-        self._max_connections = 0
+        self._max_connections = 0.0
         self._updating = False
         self._lock = threading.Lock()
         self._phase_times = PhaseTimes()
@@ -248,10 +248,10 @@ class Metrics:
         """Set the number of requests that wait for a thread of this process."""
         self._requests_waiting.set(count)
 
-    def instrument(self, engine: sa.Engine, limit: int) -> None:
+    def instrument(self, engine: sa.Engine, limit: float) -> None:
         """Measure the connections of ``engine``, and the time that its statements take, from now on.
 
-        :param limit: the maximum number of connections that it opens.
+        :param limit: the maximum number of connections that it opens; infinity if there is none.
         """
         time_statements(engine, self._phase_times)
         self._engine, self._max_connections = engine, limit

@@ -252,9 +252,10 @@ def _main_files(conf: cfg.ConfigOpts) -> list[str]:
 def _policy_files(conf: cfg.ConfigOpts) -> list[str]:
     """Return the policy files in the order in which they are read: the main file, then those of policy_dirs."""
     files = _main_files(conf)
-    places = [*configuration.directories(conf), *map(os.path.dirname, files)] or ['/']
+    places = [*configuration.directories(conf), *map(os.path.dirname, files)]
     for name in conf.oslo_policy.policy_dirs:
-        directory = next((path for place in places if os.path.isdir(path := os.path.join(place, name))), None)
+        paths = [name] if os.path.isabs(name) else [os.path.join(place, name) for place in places]
+        directory = next(filter(os.path.isdir, paths), None)
         if directory is not None:
             visible = sorted(entry for entry in os.listdir(directory) if not entry.startswith('.'))
             files += [path for entry in visible if os.path.isfile(path := os.path.join(directory, entry))]

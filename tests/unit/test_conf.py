@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import re
+import sys
 import time
 from typing import cast
 
@@ -236,7 +237,7 @@ def test_unknown_options_are_reported_with_their_source(
         'enable_proxy_headers_parsing = true\n'
     )
     (directory / 'more.conf').write_text(
-        '[profiler]\nenabled = true\n[api]\nauth-strategy = noauth2\n[credentials]\npassword = secret\n'
+        '[profile]\nenabled = true\n[api]\nauth-strategy = noauth2\n[credentials]\npassword = secret\n'
     )
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__MAX_POOL_SIZE', '3')
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__BACKEND', 'sqlalchemy')
@@ -246,8 +247,17 @@ def test_unknown_options_are_reported_with_their_source(
         f'[DEFAULT] tempdir in {file}: nothing here depends on it',
         f'[placement_database] slave_connection in {file}: ' + COUNTERPARTS['placement_database', 'slave_connection'],
         f'[placement_database] max_trans_retries in {file}: did you mean max_transaction_retries?',
-        f'[profiler] enabled in {directory}/more.conf',
+        f'[profile] enabled in {directory}/more.conf',
         'the variable OS_PLACEMENT_DATABASE__BACKEND: nothing here depends on it',
+    ]
+
+
+def test_options_of_the_profiler_need_its_package(file: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('[profiler]\nenabled = true\n')
+    for name in ('osprofiler', 'osprofiler.opts'):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert configuration.ignored(configuration.load()) == [
+        f'[profiler] enabled in {file}: it needs the package osprofiler, which the extra "profiler" installs'
     ]
 
 
