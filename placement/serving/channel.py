@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import functools
 import logging
 import re
 import socket
 import sys
+import termios
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -304,9 +306,11 @@ class Channel(HTTPChannel):
     def __init__(self, connections: ConnectionTable, *args: Any, **kwargs: Any) -> None:
         self.connections = connections
         connections.evict_idle()
-        #: Start of the current wait: the time at which the client connected, a request or response began, or discarding
-        #: received data began.
+        #: Start of the current wait: the time at which the client connected, a request or response began, a client had
+        #: received more of a response, or discarding received data began.
         self.since = time.monotonic()
+        #: The numbers of bytes that this process, and that the kernel, had not sent at the last check.
+        self._unsent = (0, 0)
         #: Whether an error response to an unreadable request was sent.
         self.error_sent = False
         self._responded = False
@@ -394,12 +398,26 @@ class Channel(HTTPChannel):
             self.request.close()
         super().handle_close()
 
+    def _note_progress(self) -> None:
+        """Start the timeout again if the client has received a part of the response since the last check.
+
+        The kernel may buffer some megabytes, and accepts more only when a third of them is sent, so a slow client makes
+        progress long before this process can send again. The peer acknowledges what it has received.
+        """
+        if not self.total_outbufs_len:
+            return
+        # On a socket, this is SIOCOUTQ: what the kernel has not sent, or the peer not acknowledged.
+        queued = fcntl.ioctl(self.socket.fileno(), termios.TIOCOUTQ, bytes(4))
+        unsent = self.total_outbufs_len, int.from_bytes(queued, sys.byteorder)
+        if unsent != self._unsent:
+            self._unsent, self.since = unsent, time.monotonic()
+
     def close_if_timed_out(self) -> None:
         """Close the connection if its timeout is over. First respond to an incomplete request with 408."""
+        self._note_progress()
         waited = time.monotonic() - self.since
         if self.total_outbufs_len:
-            # waitress sets ``last_activity`` whenever it has sent something.
-            timed_out = time.time() - self.last_activity > self.connections.request_read_timeout
+            timed_out = waited > self.connections.request_read_timeout
         elif self._draining:
             timed_out = waited > _DRAIN_SECONDS
         elif self.request is not None:

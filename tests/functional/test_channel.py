@@ -290,6 +290,34 @@ def test_a_client_that_does_not_read_its_answer_is_closed(services: Any) -> None
         service.turn_until(lambda: not service.connections.channels)
 
 
+def test_a_client_that_reads_slowly_is_not_closed(services: Any) -> None:
+    """Although the kernel accepts nothing for longer than the time limit, because it has buffered megabytes."""
+    service = services(request_read_timeout=0.5)
+    with service.connect(LARGE, SO_RCVBUF=4096) as connection:
+        (connected,) = service.connections.channels
+        service.turn_until(lambda: connected.total_outbufs_len and not connected.requests)
+        unsent, deadline = connected.total_outbufs_len, time.monotonic() + 1.5
+        while time.monotonic() < deadline:
+            with contextlib.suppress(BlockingIOError):
+                assert connection.recv(4096)
+            service.turn()
+        assert service.connections.channels == [connected]
+        assert connected.total_outbufs_len == unsent
+        # It reads no more.
+        service.turn_until(lambda: not service.connections.channels)
+
+
+def test_a_step_of_the_clock_closes_no_connection(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = services(request_read_timeout=LONG)
+    with service.connect(LARGE, SO_RCVBUF=4096), service.connect(WHOLE), service.connect(HALF):
+        service.turn_until(lambda: any(channel.total_outbufs_len for channel in service.connections.channels))
+        tomorrow = time.time() + 86400
+        monkeypatch.setattr(time, 'time', lambda: tomorrow)
+        for _ in range(3):
+            service.turn()
+        assert len(service.connections.channels) == 3
+
+
 def test_closed_connections_leave_no_temporary_files(services: Any) -> None:
     """Of a response that is not sent, and a body that has not arrived, both too large for memory."""
     service = services(inbuf_overflow=100)
