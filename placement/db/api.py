@@ -76,7 +76,7 @@ class Database:
         is_limited = self._options.max_pool_size > 0 and self._options.max_overflow >= 0
         limit = self._options.max_pool_size + self._options.max_overflow if is_limited else math.inf
         self.metrics.instrument(self._engine, limit)
-        self.availability = availability.Availability()
+        self.availability = availability.Availability(self.metrics.set_read_only)
         #: The process that owns the connections.
         self._process = process.token()
         self._retry_policy = RetryPolicy(self._options.max_transaction_retries)

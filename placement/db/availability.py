@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from oslo_log import log
 
@@ -34,9 +34,13 @@ class Availability:
     """The outages of one database, as the operations of this process see them.
 
     The first failure is logged with its reason; then the number of failures, every minute and at the end.
+
+    :param report_read_only: called with True when a change is rejected because the database is read-only, and with
+        False when this has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, report_read_only: Callable[[bool], object]) -> None:
+        self._report_read_only = report_read_only
         self._lock = threading.Lock()
         self._outages: dict[type[exception.DatabaseUnavailable], _Outage] = {}
 
@@ -69,6 +73,8 @@ class Availability:
         with self._lock:
             outage = self._outages.setdefault(kind, _Outage(now, now))
             outage.failures, outage.failed_at = outage.failures + 1, now
+            if is_read_only:
+                self._report_read_only(True)
             if outage.failures == 1:
                 _log_error(error.for_operators)
             elif now - outage.reported_at >= _REPORT_INTERVAL_SECONDS:
@@ -84,6 +90,8 @@ class Availability:
                 if now - outage.failed_at < _QUIET_SECONDS or (kind is exception.DatabaseReadOnly and not writes):
                     continue
                 del self._outages[kind]
+                if kind is exception.DatabaseReadOnly:
+                    self._report_read_only(False)
                 news = 'accepts changes' if kind is exception.DatabaseReadOnly else 'is available'
                 # The log of a command has no lines of level INFO.
                 LOG.warning(

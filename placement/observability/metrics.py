@@ -181,6 +181,12 @@ class Metrics:
             'Whether the configuration was valid when it was last loaded.',
             multiprocess_mode='mostrecent',
         )
+        # Each process notices only by its own changes, so the last one to notice decides.
+        self._read_only = gauge(
+            'placement_database_read_only',
+            'Whether the database rejects changes, as far as the processes know.',
+            multiprocess_mode='mostrecent',
+        )
         self._threads = gauge('placement_threads', 'Threads that process requests.')
         self._threads_busy = gauge('placement_threads_busy', 'Threads that are processing a request.')
         self._requests_waiting = gauge('placement_requests_waiting', 'Requests that wait for a thread.')
@@ -207,6 +213,7 @@ class Metrics:
             self._claims.labels(result)
         for reason in RETRY_REASONS:
             self._retries.labels(reason)
+        self.set_read_only(False)
 
     def request_started(self) -> None:
         """Count the start of a request in this thread."""
@@ -325,6 +332,10 @@ class Metrics:
         self._cache_updates.inc(changes)
         self._cache_reloads.inc(reloaded)
         self._refresh_duration.observe(seconds)
+
+    def set_read_only(self, is_read_only: bool) -> None:
+        """Set whether the database rejects changes because it is read-only."""
+        self._read_only.set(is_read_only)
 
     def config_reloaded(self, success: bool) -> None:
         """Set whether the configuration was valid at its last load. If not, the previous one stays in use."""

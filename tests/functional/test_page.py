@@ -161,6 +161,7 @@ def db_with_problems(db: Database) -> Database:
 def test_the_overview_leads_with_hosts_that_have_problems(page: Page) -> None:
     data = json(page, '/')
     assert data['problems'] == {
+        'database_read_only': False,
         'over_committed': 1,
         'reserved': 1,
         'without_capacity': {'hosts': 2, 'size': {'VCPU': 4, 'MEMORY_MB': 8192}},

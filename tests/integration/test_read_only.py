@@ -12,8 +12,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
+import webob
 
 from placement import deploy
+from placement.cache.refresh import ProviderCache
+from placement.db.health import TimedCheck
+from placement.observability.metrics import Metrics
+from placement.ops.page.application import Page
+from placement.ops.page.view import Sources
 from tests.integration import races
 from tests.support import applications, databases, local_servers
 from tests.support.event_hooks import listening
@@ -90,15 +96,34 @@ def readiness(app: deploy.Application) -> tuple[int, str]:
     return response.status_int, response.text.strip()
 
 
+def shown_as_read_only(app: deploy.Application) -> tuple[float | None, bool, bool]:
+    """Return the metric, and whether the views Health and Overview of a page with the metrics of the service say it.
+
+    The page has a database of its own, which has changed nothing.
+    """
+    assert isinstance(app.db.metrics, Metrics)
+    registry = app.db.metrics.registry
+    conf = applications.options(app.db.engine.url)
+    with applications.database(app.db.engine.url) as db:
+        page = Page(Sources(conf, db, ProviderCache(db), TimedCheck(db), metrics=registry))
+        health, overview = (
+            webob.Request.blank(f'{path}?format=json').get_response(page).json for path in ('/health', '/')
+        )
+    shown = (health['database']['read_only'], overview['problems']['database_read_only'])
+    return registry.get_sample_value('placement_database_read_only'), *shown
+
+
 @databases.EVERYWHERE
 def test_a_read_only_database_rejects_writes_and_answers_reads(
     demotable: Demotable, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A successful read does not end the outage, whenever it happens."""
+    """A successful read does not end the outage, whenever it happens. The metrics and the page show it."""
     monkeypatch.setattr('placement.db.availability._QUIET_SECONDS', 0.0)
-    with applications.application(demotable.url, healthcheck={'path': '/healthcheck'}) as app:
+    options = {'healthcheck': {'path': '/healthcheck'}, 'metrics': {'bind': '127.0.0.1:9178'}}
+    with applications.application(demotable.url, **options) as app:
         host = create_provider(app, VCPU=100)
         assert claim(app, host) == (204, None)
+        assert shown_as_read_only(app) == (0, False, False)
         demotable.demote()
         # A connection from before that would not know.
         app.db.engine.dispose()
@@ -112,6 +137,8 @@ def test_a_read_only_database_rejects_writes_and_answers_reads(
         assert len(lines) == 1, lines
         assert lines[0].startswith(READ_ONLY)
         assert not [record for record in caplog.records if record.exc_info]
+        # After the log was read, because the database of the page has an outage of its own.
+        assert shown_as_read_only(app) == (1, True, True)
         demotable.promote()
         # A success directly after a failure does not end the outage either.
         monkeypatch.setattr('placement.db.availability._QUIET_SECONDS', 3600.0)
@@ -120,6 +147,7 @@ def test_a_read_only_database_rejects_writes_and_answers_reads(
         monkeypatch.setattr('placement.db.availability._QUIET_SECONDS', 0.0)
         assert claim(app, host) == (204, None)
         assert readiness(app) == (200, 'OK')
+        assert shown_as_read_only(app) == (0, False, False)
 
 
 @databases.EVERYWHERE

@@ -101,6 +101,16 @@ def test_alerts_are_documented() -> None:
     assert first_cells(section('observability.md', 'Alerts')) == alerts
 
 
+def test_each_alert_links_to_its_row() -> None:
+    rules = yaml.safe_load((ROOT / 'etc' / 'prometheus' / 'placement-rules.yaml').read_text())
+    for rule in (rule for group in rules['groups'] for rule in group['rules']):
+        page, _, anchor = rule['annotations']['runbook_url'].rpartition('/')[2].partition('#')
+        rows = [
+            line for line in (DOC / page.replace('.html', '.md')).read_text().splitlines() if f'id="{anchor}"' in line
+        ]
+        assert [row.startswith(f'| `{rule["alert"]}` | <a id=') for row in rows] == [True]
+
+
 def test_metrics_that_alerts_and_dashboard_name_are_documented() -> None:
     documented = set(first_cells(section('observability.md', 'Metrics')))
     for file in ('prometheus/placement-rules.yaml', 'grafana/placement.json'):

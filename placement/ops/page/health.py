@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from placement.db import health as database_health
 from placement.observability import ACCEPTED
 from placement.ops import audit
-from placement.ops.page.view import Parameters, Sources, View
+from placement.ops.page.view import Parameters, Sources, View, is_read_only
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -41,6 +41,7 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
             'seconds_since_change': changed,
             'service_checked_seconds_ago': max(time.time() - checked, 0.0) if checked else None,
         },
+        'database': {'read_only': is_read_only(sources)},
         'audit': results,
         'activity': activity,
         'connections': connections and connections[:_CONNECTIONS],

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from placement.cache.snapshot import Snapshot
-from placement.ops.page.view import Pagination, Parameters, Sources, View
+from placement.ops.page.view import Pagination, Parameters, Sources, View, is_read_only
 from placement.ops.reports import capacity, consumers
 from placement.ops.reports.fit_estimate import FitEstimate, Size, estimate_fit
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
@@ -60,12 +60,16 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
 
 
 def _problems(sources: Sources, snapshot: Snapshot, trees: TreeFilter) -> Mapping[str, Any]:
-    """Return how many hosts have each problem; ``without_capacity`` is None if no consumer has allocations."""
+    """Return how many hosts have each problem, and whether the database is read-only.
+
+    ``without_capacity`` is None if no consumer has allocations.
+    """
     size = consumers.most_common_size(sources.db, _SIZED_CONSUMERS)
     over_committed, reserved = (
         replace(trees, states=frozenset({state})) for state in (InventoryState.OVER_COMMITTED, InventoryState.RESERVED)
     )
     return {
+        'database_read_only': is_read_only(sources),
         'over_committed': over_committed.count(snapshot),
         'reserved': reserved.count(snapshot),
         'without_capacity': size and {'hosts': replace(trees, lacking=size).count(snapshot), 'size': size},

@@ -48,6 +48,12 @@ class Sources:
     names: DisplayNames = field(default_factory=DisplayNames)
 
 
+def is_read_only(sources: Sources) -> bool:
+    """Return whether the database rejects changes, as far as this process or a process of the service has noticed."""
+    noticed = sources.metrics and sources.metrics.get_sample_value('placement_database_read_only')
+    return sources.db.availability.is_read_only or bool(noticed)
+
+
 def log_file(conf: cfg.ConfigOpts) -> pathlib.Path | None:
     """Return the log file in the configuration of the service; None if it does not log to a file."""
     return pathlib.Path(conf.log_dir or '', conf.log_file) if conf.log_file else None
