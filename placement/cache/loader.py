@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import sqlalchemy as sa
 
+from placement import exception
 from placement.cache.inventory_columns import Integers, UsageColumns
 from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames
@@ -67,6 +68,41 @@ _USED = ('resource_provider_id', 'resource_class_id', 'used')
 _MAX_SPARSENESS = 2
 #: Maximum length of a range that one statement reads. Its rows come as one text, whose length the database limits.
 _MAX_RANGE = 10_000
+
+
+class IncompleteDatabase(exception.DatabaseUnavailable):
+    """The tables cannot be read as a whole. ``reason`` says why."""
+
+    template = 'The database is not available at the moment.'
+    details = ' The cache cannot be loaded: {reason}.'
+
+    @property
+    def for_operators(self) -> str:
+        return f'{self}{self.details.format(**self.data)}'
+
+
+def raise_unless_restored(tx: sa.Connection) -> None:
+    """Make sure that no backup is being restored, by a condition that is true only after the last rows of a backup.
+
+    Tools of PostgreSQL create the keys of a table after its rows. Those of MariaDB and MySQL restore tables in order of
+    their names, each with its rows.
+
+    :raises IncompleteDatabase: a key is missing.
+    :raises DBError: a table is missing.
+    """
+    if tx.dialect.name == 'postgresql':
+        count = sql.execute_text(tx, _COUNT_OF_KEYS).scalar_one()
+        if count != len(tables.metadata.tables):
+            raise IncompleteDatabase(reason='tables have no primary key, as while a backup is restored')
+    elif sql.is_mysql(tx.dialect):
+        sql.execute_text(tx, _LAST_TABLE)
+
+
+_COUNT_OF_KEYS = sql.statement(
+    'SELECT COUNT(*) FROM pg_index WHERE indisprimary AND indrelid IN ({tables})',
+    tables=', '.join(f"'{name}'::regclass" for name in tables.metadata.tables),
+)
+_LAST_TABLE = sql.statement('SELECT 1 FROM {table} WHERE 1 = 0', table=max(tables.metadata.tables))
 
 
 def load_names(
@@ -153,9 +189,11 @@ def load_providers(tx: sa.Connection, ids: Collection[int], classes: ClassNames)
 
 
 def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> UsageColumns | None:
-    """Read the generations and usages of the providers with these ids. Ignore unknown ids; return None for no ids.
+    """Read the generations and usages of the providers with these ids. Return None for no ids.
 
     One statement reads up to 900 providers, or 10,000 if their ids are close together.
+
+    :raises KeyError: a provider does not exist.
     """
     if not ids:
         return None
@@ -186,9 +224,12 @@ def usage_queries(tx: sa.Connection, condition: str) -> tuple[sql.IntegerQuery, 
 def usages_of(ids: Sequence[int], providers: Integers, used: Integers, classes: ClassNames) -> UsageColumns:
     """Make the columns of the providers with these ids. The rows may also be about others.
 
-    :raises KeyError: as ``UsageColumns.build``.
+    :raises KeyError: a provider is missing, or as ``UsageColumns.build``.
     """
-    return UsageColumns.build(providers[np.isin(providers[:, 0], ids)], used[np.isin(used[:, 0], ids)], classes)
+    chosen = providers[np.isin(providers[:, 0], ids)]
+    if len(chosen) != len(ids):
+        raise KeyError(sorted(set(ids) - set(chosen[:, 0].tolist())))
+    return UsageColumns.build(chosen, used[np.isin(used[:, 0], ids)], classes)
 
 
 def _inventories_of(
@@ -203,7 +244,11 @@ def _inventories_of(
         entries.sort()
         key = tuple(entries)
         if key not in distinct:
-            distinct[key] = {classes[class_id]: inventory for class_id, inventory in entries}
+            try:
+                distinct[key] = {classes[class_id]: inventory for class_id, inventory in entries}
+            except KeyError as error:
+                reason = f'an inventory of provider {id_} has the resource class {error}, which does not exist'
+                raise IncompleteDatabase(reason=reason) from error
         by_provider[id_] = distinct[key]
     return by_provider
 

@@ -11,11 +11,13 @@ between searches.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import gc
 import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 import sqlalchemy as sa
 from oslo_log import log
@@ -40,14 +42,27 @@ SLOW_LOAD_SECONDS = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class CacheState:
-    """A snapshot, and its position in the change log.
-
-    ``refresh`` is the number of the refresh that read the snapshot.
-    """
+    """A snapshot, and its position in the change log."""
 
     snapshot: Snapshot
     log_position: LogPosition
+    #: The number of the refresh that read the snapshot.
     refresh: int = 0
+    #: The number of providers that this refresh found changed; 0 if it read all.
+    changed: int = 0
+
+
+class _Need(enum.Enum):
+    """What a refresh has to read next."""
+
+    #: The changes, in a transaction.
+    CHANGES = 'changes'
+    #: All tables.
+    TABLES = 'tables'
+
+
+class _ReloadNeeded(Exception):
+    """Anything may have changed; the message says why."""
 
 
 class ProviderCache:
@@ -56,7 +71,8 @@ class ProviderCache:
     :param db: the database. Nothing is read before the first call of a method.
     :param clock: a monotonic clock, in seconds.
     :param state: the state of the cache in the process from which this one was forked. It may be old, because it is
-        refreshed before its first use.
+        refreshed before its first use. If the database is older, a backup was restored: this process has not seen
+        anything newer.
     """
 
     def __init__(
@@ -72,7 +88,10 @@ class ProviderCache:
         self._failure: Exception | None = None
         #: The threads that refresh the cache or wait for it.
         self._waiting: set[int] = set()
-        self._older_since: float | None = None
+        #: Since when the database has been older than the cache; None if it is not.
+        self._older_since: float | None = None if state is None else -math.inf
+        #: The reason of a reload that was logged, until a load succeeds.
+        self._reload_reason: str | None = None
         self._checked_at = -math.inf
 
     def up_to_date(self) -> Snapshot:
@@ -161,16 +180,16 @@ class ProviderCache:
 
     def _read(self, state: CacheState | None) -> Snapshot:
         """Refresh the cache from ``state``, or load it."""
-        started = time.monotonic()
-        newest, recent = self._read_claims(state, self._db.read) if state else (None, None)
-        count, reloaded = len(recent.changed) if recent else 0, False
-        if newest is not None:
+        started, reloads = time.monotonic(), False
+        newest, recent = self._read_claims(state, self._db.read) if state else (_Need.TABLES, None)
+        if isinstance(newest, CacheState):
             self._state = dataclasses.replace(newest, refresh=self._refreshes)
         else:
             with self._db.reader() as tx:
-                newest, count = self._refresh(tx, state, recent) if state else (None, 0)
-                reloaded = newest is None and state is not None
-                if newest is None:
+                if state is not None:
+                    newest = self._refresh(tx, state, recent)
+                    reloads = newest is _Need.TABLES
+                if not isinstance(newest, CacheState):
                     newest = self._load(tx)
                 # Set this before the transaction ends. Even if the end fails, the data are valid, and the next snapshot
                 # has to follow from them.
@@ -178,10 +197,14 @@ class ProviderCache:
         self._db.metrics.cache_checked()
         if newest is not state:
             seconds = time.monotonic() - started
-            self._db.metrics.cache_refreshed(newest.snapshot.provider_count, count, seconds, reloaded)
+            self._db.metrics.cache_refreshed(newest.snapshot.provider_count, newest.changed, seconds, reloads)
         return newest.snapshot
 
     def _load(self, tx: sa.Connection) -> CacheState:
+        """Read all tables.
+
+        :raises IncompleteDatabase: a backup is being restored, or the tables contradict each other.
+        """
         started = time.monotonic()
 
         def report(table: str) -> None:
@@ -194,6 +217,8 @@ class ProviderCache:
         collects = gc.isenabled()
         gc.disable()
         try:
+            # This comes first, so that the transaction sees all rows of tables that are complete here.
+            loader.raise_unless_restored(tx)
             log_position = change_log.read_log_position(tx)
             names = loader.load_names(tx)
             snapshot = Snapshot.build(names, loader.read_providers(tx, names.classes, report=report))
@@ -205,92 +230,113 @@ class ProviderCache:
         gc.freeze()
         level = log.INFO if seconds > SLOW_LOAD_SECONDS else log.DEBUG
         LOG.log(level, 'Cache loaded: %d resource providers in %.1f s', snapshot.provider_count, seconds)
-        self._older_since = None
+        self._older_since = self._reload_reason = None
         return CacheState(snapshot, log_position)
 
     def _read_claims(
         self, state: CacheState, read: Callable[[Callable[[sa.Connection], _Rows]], _Rows]
-    ) -> tuple[CacheState | None, RecentChanges | None]:
+    ) -> tuple[CacheState | _Need, RecentChanges | None]:
         """Read what claims changed since ``state``, in one statement, which needs no transaction to see one state.
 
         :param read: ``Database.read``.
-        :returns: the new state, None if a transaction has to read the changes; and what changed, None if it is unknown.
+        :returns: the new state, or that a transaction has to read the changes; and what changed, None if it is unknown.
         """
-        position = state.log_position
+        position, recent = state.log_position, None
         if position.total.slots > change_log.MAX_SLOTS_PER_STATEMENT:
-            return None, None
-        common, *log_queries = change_log.recent_log(position)
+            return _Need.CHANGES, None
 
         def execute(tx: sa.Connection) -> _Rows:
+            common, *log_queries = change_log.recent_log(tx.dialect, position)
             usage_queries = loader.usage_queries(tx, change_log.IN_RECENT_CLAIMS)
             return sql.fetch_integers(tx, *log_queries, *usage_queries, common=common)
 
-        slots, entries, providers, used = read(execute)
-        recent = change_log.recent_changes(position, slots, entries)
-        if recent is None or set(recent.changed.values()) != {ChangeKind.USAGE}:
-            return None, recent
         try:
+            slots, entries, providers, used = read(execute)
+            recent = change_log.recent_changes(position, slots, entries)
+            if recent is None or set(recent.changed.values()) != {ChangeKind.USAGE}:
+                return _Need.CHANGES, recent
             usages = loader.usages_of(list(recent.changed), providers, used, state.snapshot.names.classes)
             snapshot = state.snapshot.next(Changes({}, usages))
-        except KeyError:
+        except (KeyError, sql.TruncatedResult):
             # The transaction finds the same, and reports it.
-            return None, recent
+            return _Need.CHANGES, recent
         self._older_since = None
-        return dataclasses.replace(state, snapshot=snapshot, log_position=recent.position), recent
+        return CacheState(snapshot, recent.position, changed=len(recent.changed)), recent
 
     def _refresh(
         self, tx: sa.Connection, state: CacheState, recent: RecentChanges | None
-    ) -> tuple[CacheState | None, int]:
+    ) -> CacheState | Literal[_Need.TABLES]:
         """Read what changed between ``state`` and the state that ``tx`` sees.
 
         :param recent: what changed up to a position, perhaps up to the position of ``tx``.
-        :returns: the state of ``tx``, or None if everything has to be reloaded; and the number of changed providers.
+        :returns: the state of ``tx``; ``state`` itself if that is the same, or an older one for now; or that everything
+            has to be reloaded.
         """
         log_position = change_log.read_log_position(tx)
         relation = state.log_position.relation(log_position)
         if relation is Relation.OLDER:
-            now = self._clock()
-            if self._older_since is None:
-                self._older_since = now
-            if now - self._older_since < STALE_READ_GRACE_SECONDS:
-                return state, 0
-            return _reload(f'the database has been older than the cache for {STALE_READ_GRACE_SECONDS} seconds')
+            if self._may_lag():
+                return state
+            return self._reload(f'the database has been older than the cache for {STALE_READ_GRACE_SECONDS} seconds')
         self._older_since = None
         if relation is Relation.SAME:
-            return state, 0
-        if relation is Relation.DIVERGED:
-            return _reload('the change log is partly older and partly newer than the cache')
+            return state
+        if relation in _RELOADS:
+            return self._reload(_RELOADS[relation])
         try:
             changed = (
                 recent.changed
                 if recent is not None and recent.position == log_position
                 else change_log.read_since(tx, state.log_position, log_position)
             )
-        except change_log.LogTruncated:
-            return _reload('the change log does not have all entries since the cache was last refreshed')
-        if ChangeKind.RELOAD in changed.values():
-            return _reload('a command requested it')
-        changes = _read_changes(tx, state.snapshot, changed)
-        if changes is None:
-            return _reload('a resource class was renamed')
-        try:
-            snapshot = state.snapshot.next(changes)
+            snapshot = state.snapshot.next(_read_changes(tx, state.snapshot, changed))
+        except (change_log.LogTruncated, _ReloadNeeded) as error:
+            return self._reload(str(error))
+        except errors.DATABASE_ERRORS:
+            raise
         except Exception:
             # This is a bug, or a write to the tables that is not in the log. Without a reload, searches would fail
             # until a restart.
-            LOG.exception('The cache could not be refreshed')
-            return _reload('the refresh failed')
-        return dataclasses.replace(state, snapshot=snapshot, log_position=log_position), len(changed)
+            return self._reload('the refresh failed', is_bug=True)
+        return CacheState(snapshot, log_position, changed=len(changed))
+
+    def _reload(self, reason: str, *, is_bug: bool = False) -> Literal[_Need.TABLES]:
+        """Return the result for ``_refresh``. Log why everything has to be reloaded, once until that has succeeded.
+
+        :param is_bug: whether to log the exception that is being handled.
+        """
+        if reason != self._reload_reason:
+            self._reload_reason = reason
+            if is_bug:
+                LOG.exception('The cache could not be refreshed')
+            LOG.info('Reloading the cache: %s', reason)
+        return _Need.TABLES
+
+    def _may_lag(self) -> bool:
+        """Return whether a database that is older than the cache may be a node of a cluster that will soon catch up.
+
+        A new process, whose cache is that of its parent, does not wait for it.
+        """
+        now = self._clock()
+        if self._older_since is None:
+            self._older_since = now
+        return now - self._older_since < STALE_READ_GRACE_SECONDS
 
 
-def _reload(reason: str) -> tuple[None, int]:
-    """Log why everything has to be reloaded. Return the result for ``_refresh``."""
-    LOG.info('Reloading the cache: %s', reason)
-    return None, 0
+#: Why the cache is reloaded if the database is neither newer nor older.
+_RELOADS = {
+    Relation.DIVERGED: 'the change log is partly older and partly newer than the cache',
+    Relation.REPLACED: 'the tables were created again, as when a backup is restored',
+}
 
 
-def _read_changes(tx: sa.Connection, snapshot: Snapshot, changed: Mapping[int, int]) -> Changes | None:
-    """Read what changed; None if a resource class was renamed, because this may affect every provider."""
+def _read_changes(tx: sa.Connection, snapshot: Snapshot, changed: Mapping[int, int]) -> Changes:
+    """Read what changed.
+
+    :raises _ReloadNeeded: anything may have changed.
+    """
+    if ChangeKind.RELOAD in changed.values():
+        raise _ReloadNeeded('a command requested it')
     by_kind: dict[int, list[int]] = {kind: [] for kind in ChangeKind}
     for id_, kind in changed.items():
         by_kind[kind].append(id_)
@@ -300,7 +346,7 @@ def _read_changes(tx: sa.Connection, snapshot: Snapshot, changed: Mapping[int, i
         new = change_log.new_names(entries) if len(entries) <= sql.MAX_VALUES_PER_STATEMENT else None
         names = loader.load_names(tx) if new is None else snapshot.names.with_names(loader.load_names(tx, *new))
         if snapshot.names.renames_class(names):
-            return None
+            raise _ReloadNeeded('a resource class was renamed')
     classes = (names or snapshot.names).classes
     return Changes(
         loader.load_providers(tx, by_kind[ChangeKind.PROVIDER], classes),

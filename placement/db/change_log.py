@@ -41,6 +41,8 @@ class ChangeKind(enum.IntEnum):
     NAMES = 3
     #: Anything may have changed. ``provider_id`` is ``NO_PROVIDER``.
     RELOAD = 4
+    #: A slot that was not in use was deleted. ``provider_id`` is the id of the slot. Readers of the log see no change.
+    SLOT_DELETED = 0
 
 
 #: The ``provider_id`` of entries that are not about a provider. The ids of providers begin at 1.
@@ -61,7 +63,7 @@ _MAX_RECENT_ENTRIES = 300
 class LogTruncated(exception.PlacementError):
     """The log lacks entries after the reader's position, so the reader has to read all tables."""
 
-    template = 'The change log does not continue from number {sequence} of slot {slot}.'
+    template = 'the change log does not have all entries since number {sequence} of slot {slot}'
 
 
 class MissingLogEntry(RuntimeError):
@@ -83,6 +85,11 @@ class Slot:
     next_token: int | None = None
     #: Whether another process has written under the slot.
     is_taken: bool = False
+
+    def advance(self) -> None:
+        """Count the transaction that was committed, if it has written under the slot."""
+        if self.next_token is not None:
+            self.sequence, self.token, self.next_token = self.sequence + 1, self.next_token, None
 
     def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[tuple[str, int]]:
         """Yield the last statements of a transaction, which increment the slot and insert its entries.
@@ -255,9 +262,32 @@ _CHANGE = re.compile(r'(?:WITH .*\) )?(?:INSERT (?:IGNORE )?INTO|UPDATE|DELETE F
 # These statements are text, because every search waits for them, and building and compiling them would take longer than
 # running them.
 
-#: The check before each search: the number of slots, and the sums of their sequence numbers and tokens, in one row.
-CHECK = sql.statement('SELECT COUNT(*), SUM(sequence), SUM(token) FROM {slots}', slots=tables.change_log_slots)
-_SLOTS = (('id', 'sequence', 'token'), tables.change_log_slots.name)
+#: By name of the dialect, the SQL for the id of the table of slots, another one after it was created again; by default
+#: the constant 0.
+_TABLE_ID = {'postgresql': 'CAST(tableoid AS BIGINT)'}
+
+
+def check_statement(dialect: sa.Dialect) -> str:
+    """Return the check before each search: the number of slots, the sums of their sequence numbers and tokens, and the
+    id of the table, in one row.
+    """
+    return _CHECK_ON_POSTGRESQL if dialect.name == 'postgresql' else _CHECK
+
+
+_CHECK, _CHECK_ON_POSTGRESQL = (
+    sql.statement(
+        'SELECT COUNT(*), SUM(sequence), SUM(token), MAX({id}) FROM {slots}',
+        id=_TABLE_ID.get(dialect, '0'),
+        slots=tables.change_log_slots,
+    )
+    for dialect in ('', 'postgresql')
+)
+
+
+def _slots_query(dialect: sa.Dialect) -> sql.IntegerQuery:
+    return ('id', 'sequence', 'token', _TABLE_ID.get(dialect.name, '0')), tables.change_log_slots.name
+
+
 _ENTRIES = ('slot_id', 'sequence', 'token', 'provider_id', 'kind')
 _NO_ENTRIES = np.empty((0, len(_ENTRIES)), np.int64)
 
@@ -270,14 +300,17 @@ class Position(NamedTuple):
 
 
 _UNUSED = Position(0, 0)
+#: A position after all others.
+_LAST = Position(2**63 - 1, 0)
 
 
 class Sums(NamedTuple):
-    """The number of all slots, and the sums of their sequence numbers and of their tokens."""
+    """The number of all slots, the sums of their sequence numbers and of their tokens, and the id of their table."""
 
     slots: int
     sequences: int
     tokens: int
+    table_id: int
 
 
 class Relation(enum.Enum):
@@ -289,20 +322,25 @@ class Relation(enum.Enum):
     OLDER = 'older'
     #: The database was restored from a backup, and written to since then.
     DIVERGED = 'diverged'
+    #: The tables were created again, as when a backup is restored.
+    REPLACED = 'replaced'
 
 
 @dataclasses.dataclass(frozen=True)
 class LogPosition:
-    """The position of each slot, by slot id."""
+    """What a reader of the log knows of it."""
 
+    #: The position of each slot, by slot id.
     slots: Mapping[int, Position] = dataclasses.field(default_factory=dict)
+    #: The id of the table of slots; 0 if there are no slots, or the database does not tell it.
+    table_id: int = 0
 
     @functools.cached_property
     def total(self) -> Sums:
         """The sums of all slots."""
         positions = self.slots.values()
         sequences = sum(position.sequence for position in positions)
-        return Sums(len(positions), sequences, sum(position.token for position in positions))
+        return Sums(len(positions), sequences, sum(position.token for position in positions), self.table_id)
 
     def changed_slots(self, other: LogPosition) -> Iterator[tuple[int, Position | None, Position | None]]:
         """Yield each slot whose position differs in ``other``, with both positions; None if the slot is missing."""
@@ -312,41 +350,51 @@ class LogPosition:
                 yield slot_id, mine, theirs
 
     def relation(self, other: LogPosition) -> Relation:
-        """Return how ``other``, the position of the database, compares to this one."""
-        newer = older = False
+        """Return how ``other``, the position of the database, compares to this one.
+
+        If some slots are missing and others newer, it is newer: the missing ones may have been deleted.
+        """
+        # No service deletes all slots.
+        if self.slots and (other.table_id != self.table_id or not other.slots):
+            return Relation.REPLACED
+        newer = older = missing = False
         for _, mine, theirs in self.changed_slots(other):
             if theirs is not None and mine is not None and theirs.sequence == mine.sequence:
                 return Relation.DIVERGED
-            if theirs is None or (mine is not None and theirs.sequence < mine.sequence):
+            if theirs is None:
+                missing = True
+            elif mine is not None and theirs.sequence < mine.sequence:
                 older = True
             else:
                 newer = True
-        if newer and older:
-            return Relation.DIVERGED
-        if older:
-            return Relation.OLDER
-        return Relation.NEWER if newer else Relation.SAME
+        if newer:
+            return Relation.DIVERGED if older else Relation.NEWER
+        return Relation.OLDER if older or missing else Relation.SAME
 
 
 def read_sums(tx: sa.Connection) -> Sums:
     """Read the sums of all slots, in one statement."""
-    slots, sequences, tokens = sql.execute_text(tx, CHECK).one()
+    slots, sequences, tokens, table_id = sql.execute_text(tx, check_statement(tx.dialect)).one()
     # Databases return decimals, and None for the sums of no rows.
-    return Sums(slots, int(sequences or 0), int(tokens or 0))
+    return Sums(slots, int(sequences or 0), int(tokens or 0), table_id or 0)
 
 
 def read_log_position(tx: sa.Connection) -> LogPosition:
     """Read the position of the log that ``tx`` sees, in one statement."""
-    [slots] = sql.fetch_integers(tx, _SLOTS)
+    [slots] = sql.fetch_integers(tx, _slots_query(tx.dialect))
     return _log_position(slots)
 
 
 def _log_position(slots: NDArray[np.int64]) -> LogPosition:
-    return LogPosition({id_: Position(sequence, token) for id_, sequence, token in slots.tolist()})
+    positions = {id_: Position(sequence, token) for id_, sequence, token, _ in slots.tolist()}
+    return LogPosition(positions, int(slots[0, 3]) if positions else 0)
 
 
 def read_since(tx: sa.Connection, reader_position: LogPosition, upto: LogPosition) -> dict[int, int]:
     """Read the entries after ``reader_position``, up to and including ``upto``, in one statement for every 64 slots.
+
+    A slot that is missing in ``upto`` has to be deleted according to these entries, and must have no entries after the
+    known one. The last entries of a deleted slot stay in the log for this.
 
     :param tx: the transaction that read ``upto``.
     :param upto: a position that is not older than ``reader_position``.
@@ -355,11 +403,19 @@ def read_since(tx: sa.Connection, reader_position: LogPosition, upto: LogPositio
     :raises LogTruncated: entries are missing, or the entry with a known number belongs to another transaction.
     """
     slots = _used_slots(reader_position, upto)
-    entries = [_read_entries(tx, chunk) for chunk in sql.chunks(slots, MAX_SLOTS_PER_STATEMENT)]
-    return _changes(slots, np.concatenate([_NO_ENTRIES, *entries]))
+    missing = {id_: position for id_, position in reader_position.slots.items() if id_ not in upto.slots}
+    known = [(id_, position, _LAST) for id_, position in missing.items()]
+    chunks = sql.chunks([*slots, *known], MAX_SLOTS_PER_STATEMENT)
+    entries = np.concatenate([_NO_ENTRIES, *(_read_entries(tx, chunk) for chunk in chunks)])
+    deleted = set(entries[entries[:, 4] == ChangeKind.SLOT_DELETED, 3].tolist())
+    for id_, position in missing.items():
+        stored = {Position(*row) for row in entries[entries[:, 0] == id_, 1:3].tolist()}
+        if id_ not in deleted or stored != ({position} if position.sequence else set()):
+            raise LogTruncated(slot=id_, sequence=position.sequence)
+    return _changes(slots, entries)
 
 
-def recent_log(reader_position: LogPosition) -> tuple[str, sql.IntegerQuery, sql.IntegerQuery]:
+def recent_log(dialect: sa.Dialect, reader_position: LogPosition) -> tuple[str, sql.IntegerQuery, sql.IntegerQuery]:
     """Return a common table expression and two queries for ``sql.fetch_integers``. ``recent_changes`` takes their rows.
 
     The table is ``recent``. It has the entries of each slot from the number in ``reader_position`` on.
@@ -374,7 +430,7 @@ def recent_log(reader_position: LogPosition) -> tuple[str, sql.IntegerQuery, sql
         ranges=' OR '.join(ranges) or '1 = 0',
         limit=_MAX_RECENT_ENTRIES,
     )
-    return common, _SLOTS, (_ENTRIES, 'recent')
+    return common, _slots_query(dialect), (_ENTRIES, 'recent')
 
 
 #: A condition on an id: it is the id of a provider that has claims in ``recent``.
@@ -398,6 +454,8 @@ def recent_changes(
     """
     upto = _log_position(slots)
     if len(entries) == _MAX_RECENT_ENTRIES or reader_position.relation(upto) is not Relation.NEWER:
+        return None
+    if reader_position.slots.keys() - upto.slots.keys():
         return None
     try:
         return RecentChanges(upto, _changes(_used_slots(reader_position, upto), entries))
@@ -426,7 +484,7 @@ def _changes(slots: Iterable[tuple[int, Position, Position]], entries: NDArray[n
         is_complete = len(tokens) == new.sequence - first + 1
         if not is_complete or tokens.get(new.sequence) != new.token or tokens.get(old.sequence, 0) != old.token:
             raise LogTruncated(slot=slot_id, sequence=first)
-        changes.append(of_slot[of_slot[:, 0] > old.sequence, 2:])
+        changes.append(of_slot[(of_slot[:, 0] > old.sequence) & (of_slot[:, 3] != ChangeKind.SLOT_DELETED), 2:])
     by_provider = np.concatenate(changes)
     # The order by kind makes the largest of several kinds of one provider win.
     return dict(by_provider[by_provider[:, 1].argsort()].tolist())

@@ -1,7 +1,8 @@
 """The slots of the change log. Each write transaction appends its entries under a slot of its own.
 
 If a process needs one more slot, it takes a free one or inserts one. It keeps its slots until it stops, and then frees
-them. So it has at most as many slots as it ever had write transactions at the same time. Rows are never deleted.
+them. So it has at most as many slots as it ever had write transactions at the same time. A process that takes a slot
+deletes those that many processes had once and none has used for an hour.
 
 A slot is also free if its owner has been silent for an hour by the clock of the database. Even if two processes use one
 slot, nothing goes wrong: the UPDATE of each transaction matches only the sequence number and token that its process
@@ -16,10 +17,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import functools
 import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import sqlalchemy as sa
 from oslo_log import log
@@ -39,6 +41,9 @@ KEPT_TRANSACTIONS = 5000
 #: How long ``_resolve_in_doubt`` waits for a transaction that still locks its slot, and the interval of its attempts.
 _SETTLE_SECONDS = 5.0
 _SETTLE_INTERVAL_SECONDS = 0.1
+
+#: The number of slots without an owner that are kept for other processes.
+MAX_IDLE_SLOTS = 16
 
 #: A slot is free if its owner has been silent for longer than this.
 _MAX_SILENCE_MICROSECONDS = 3600 * 10**6
@@ -120,8 +125,7 @@ class ChangeLogSlots:
         """
         idle = self._own.idle
         if error is None:
-            if slot.next_token is not None:
-                slot.sequence, slot.token, slot.next_token = slot.sequence + 1, slot.next_token, None
+            slot.advance()
             self._trim(slot)
             idle.append(slot)
             return Outcome.COMMITTED
@@ -173,10 +177,13 @@ class ChangeLogSlots:
         if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and oldest > 0:
             entries = tables.change_log.c
             condition = (entries.slot_id == slot.slot_id) & (entries.sequence <= oldest)
-            self._maintain(lambda tx: tx.execute(tables.change_log.delete().where(condition)))
+            self._maintain(functools.partial(_delete_entries, condition=condition))
 
     def _take(self, owner: int) -> Slot:
         """Take a free slot, or insert one. This is a separate transaction, before the one that needs the slot.
+
+        It also deletes surplus slots: all but 16 of those that were not used for an hour, 900 at most. The log says so
+        under the slot that is taken.
 
         ``Database.write`` counts a conflict here as a conflict of the transaction that needs the slot. So the limit of
         retries also limits how often a request waits for a lock here.
@@ -197,11 +204,22 @@ class ChangeLogSlots:
                 query = query.with_for_update(skip_locked=True)
             row = tx.execute(query.limit(1)).first()
             if row is None:
-                return Slot(sql.new_id(tx.execute(_slots.insert().values(sequence=0, token=0, owner=owner))))
-            take = _slots.update().where(_slots.c.id == row.id, is_free).values(owner=owner, updated_at=sql.UtcNow())
-            if not tx.execute(take).rowcount:
-                raise RetryTransaction
-            return Slot(*row)
+                slot = Slot(sql.new_id(tx.execute(_slots.insert().values(sequence=0, token=0, owner=owner))))
+            else:
+                slot = Slot(*row)
+                take = (
+                    _slots.update().where(_slots.c.id == row.id, is_free).values(owner=owner, updated_at=sql.UtcNow())
+                )
+                if not tx.execute(take).rowcount:
+                    raise RetryTransaction
+            is_silent = silence > _MAX_SILENCE_MICROSECONDS
+            ids = sa.select(_slots.c.id).where(is_silent).order_by(_slots.c.id)
+            first = tx.scalar(ids.limit(1).offset(MAX_IDLE_SLOTS))
+            if first is not None:
+                surplus = query.with_only_columns(_slots.c.id).where(is_silent, _slots.c.id >= first)
+                _delete_slots(tx, slot, tx.scalars(surplus.limit(sql.MAX_VALUES_PER_STATEMENT)).all(), is_silent)
+        slot.advance()
+        return slot
 
     def _maintain(self, work: Callable[[sa.Connection], object]) -> None:
         """Run a transaction that is not urgent. Log unexpected failures, and raise none."""
@@ -216,14 +234,45 @@ class ChangeLogSlots:
 
 
 def append_reload(connection: sa.Connection) -> None:
-    """Append an entry of the kind ``RELOAD`` under a new slot. Adoption uses this, because it has no slots yet."""
+    """Append an entry of the kind ``RELOAD`` under a new slot. Adoption uses this, because it has no slots yet.
+
+    The number is the time, which is larger than any number in a log that the database had before, so no reader takes
+    this log for an older state of that one.
+    """
     inserted = connection.execute(_slots.insert().values(sequence=0, token=0))
-    _append(connection, Slot(sql.new_id(inserted)), ChangeKind.RELOAD)
+    number = time.time_ns() // 1000
+    connection.execute(_slots.update().values(sequence=number).where(_slots.c.id == sql.new_id(inserted)))
+    _append(connection, Slot(sql.new_id(inserted), number), {NO_PROVIDER: ChangeKind.RELOAD})
 
 
-def _append(tx: sa.Connection, slot: Slot, kind: ChangeKind) -> None:
-    for text, _rows in slot.statements(tx.dialect.name, {NO_PROVIDER: kind}):
-        sql.execute_text(tx, text)
+def _append(tx: sa.Connection, slot: Slot, changes: Mapping[int, ChangeKind]) -> None:
+    for text, rows in slot.statements(tx.dialect.name, changes):
+        if sql.execute_text(tx, text).rowcount != rows:
+            raise slot.taken()
+
+
+def _delete_slots(tx: sa.Connection, slot: Slot, ids: Sequence[int], is_silent: sa.ColumnElement[bool]) -> None:
+    """Delete slots, and append this to the log under ``slot``. Keep the entries of the last transaction of each.
+
+    :raises RetryTransaction: a slot was used meanwhile, on a database without SKIP LOCKED.
+    """
+    if not ids:
+        return
+    entries, chosen = tables.change_log.c, _slots.c.id.in_(ids)
+    newest = sa.select(_slots.c.sequence).where(_slots.c.id == entries.slot_id).scalar_subquery()
+    _delete_entries(tx, entries.slot_id.in_(ids) & (entries.sequence < newest))
+    if tx.execute(_slots.delete().where(chosen, is_silent)).rowcount != len(ids):
+        raise RetryTransaction
+    _append(tx, slot, dict.fromkeys(ids, ChangeKind.SLOT_DELETED))
+
+
+def _delete_entries(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> None:
+    """Delete entries, and the last entries of the slots that were deleted according to them."""
+    entries = tables.change_log.c
+    deletions = sa.select(entries.provider_id).where(condition, entries.kind == ChangeKind.SLOT_DELETED)
+    for ids in sql.chunks(tx.scalars(deletions).all()):
+        tx.execute(tables.change_log.delete().where(entries.slot_id.in_(ids)))
+    tx.execute(tables.change_log.delete().where(condition))
 
 
 def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
@@ -239,7 +288,7 @@ def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
     if row == (slot.sequence, slot.token):
         outcome = Outcome.NOT_COMMITTED
         # Of the kinds of change without a provider, ``NAMES`` costs readers less.
-        _append(tx, Slot(slot.slot_id, *row), ChangeKind.NAMES)
+        _append(tx, Slot(slot.slot_id, *row), {NO_PROVIDER: ChangeKind.NAMES})
     else:
         # Another process may have written the entry with the number of the transaction.
         entries = tables.change_log.c

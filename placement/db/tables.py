@@ -177,7 +177,7 @@ resource_provider_aggregates = _table(
 
 # The change log (placement.db.change_log). No other table refers to it.
 
-# Each process keeps at most as many rows as it ever had write transactions at the same time. Rows are never deleted.
+# Each process keeps at most as many rows as it ever had write transactions at the same time. Idle ones are deleted.
 change_log_slots = _with_unique_ids(
     'placement_change_log_slots',
     sa.Column('sequence', sa.BigInteger, nullable=False),

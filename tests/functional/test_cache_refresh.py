@@ -30,7 +30,7 @@ from placement.db import change_log, tables
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.support import applications
+from tests.support import applications, corruption
 from tests.support.cache_equality import assert_same, compare
 from tests.support.event_hooks import listening
 from tests.support.fixtures import Counter, PointCommandsAt
@@ -185,6 +185,20 @@ def test_the_cache_is_loaded_again_at_once_when_a_restored_database_was_written_
     assert_same(provider_cache.up_to_date(), scratch(older))
 
 
+def test_a_new_process_does_not_wait_for_a_database_that_is_older(
+    provider_cache: Counting, older: Database, reasons: Reasons
+) -> None:
+    """Its cache is that of the process from which it was forked, before a backup was restored."""
+    state = provider_cache.state
+    forked = ProviderCache(older, state=state)
+    assert_same(forked.up_to_date(), scratch(older))
+    assert len(reasons()) == 1
+    # From now on it waits for a node that lags, as all do.
+    forked._state = state
+    assert state is not None
+    assert forked.up_to_date() is state.snapshot
+
+
 # Changes that the log does not hold ----------------------------------------------------------------------
 
 
@@ -198,7 +212,8 @@ def test_the_cache_is_loaded_again_when_entries_of_the_log_are_missing(
         tx.execute(tables.change_log.delete().where(tables.change_log.c.sequence < newest))
     assert name_in(provider_cache.up_to_date(), host) == 'host-2'
     assert provider_cache.builds == 2
-    assert reasons() == ['the change log does not have all entries since the cache was last refreshed']
+    (reason,) = reasons()
+    assert reason.startswith('the change log does not have all entries since number ')
     rename(context, host, 'host')
     compare(provider_cache, context.db)
     assert provider_cache.builds == 3  # Loading the cache that it was compared with.
@@ -220,6 +235,33 @@ def test_changes_by_hand_are_seen_after_invalidate_caches(
     provider_cache.up_to_date()
     assert provider_cache.builds == 2
     assert reasons() == ['a command requested it']
+
+
+def test_a_change_that_cannot_be_read_reloads_the_cache(
+    provider_cache: Counting, db: Database, reasons: Reasons
+) -> None:
+    """The log names a provider that does not exist, as after a restore. The next searches do not repeat the error."""
+    db.write(lambda tx: change_log.record_usage(tx, [12345]))
+    for _ in range(2):
+        assert_same(provider_cache.up_to_date(), scratch(db))
+    assert provider_cache.builds == 2
+    assert reasons() == ['the refresh failed']
+
+
+def test_tables_that_contradict_each_other_are_an_outage(
+    provider_cache: Counting, db: Database, host: ResourceProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An inventory has a class that does not exist. When it exists again, the next search is right."""
+    corruption.plant(db.engine.url, 'UPDATE placement_inventories SET resource_class_id = 999')
+    db.write(change_log.record_reload)
+    for _ in range(2):
+        with pytest.raises(exception.DatabaseUnavailable):
+            provider_cache.up_to_date()
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    reason = f'an inventory of provider {host.id} has the resource class 999, which does not exist'
+    assert lines == [f'The database is not available at the moment. The cache cannot be loaded: {reason}.']
+    corruption.plant(db.engine.url, 'UPDATE placement_inventories SET resource_class_id = 0')
+    assert_same(provider_cache.up_to_date(), scratch(db))
 
 
 # Other processes and threads -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.claims.claim import delete_allocations
-from placement.db import change_log, tables
+from placement.db import change_log, change_log_slots, tables
 from placement.db.api import Database
 from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation
 from placement.db.change_log_slots import Outcome
@@ -177,9 +177,50 @@ def test_relations() -> None:
     assert relation(_40=None) is Relation.OLDER
     assert relation(_1=Position(5, 52)) is Relation.DIVERGED
     assert relation(_1=Position(4, 41), _2=Position(8, 80)) is Relation.DIVERGED
-    assert relation(_1=None, _99=Position(1, 1)) is Relation.DIVERGED
+    # The missing slot may have been deleted.
+    assert relation(_1=None, _99=Position(1, 1)) is Relation.NEWER
+    assert relation(_1=None, _2=Position(6, 60), _99=Position(1, 1)) is Relation.DIVERGED
     # The sums of the numbers are equal.
     assert relation(_1=Position(6, 51), _2=Position(6, 71)) is Relation.DIVERGED
+
+
+def test_tables_that_were_created_again() -> None:
+    """Their numbers say nothing. Nobody deletes all slots."""
+    slots = {1: Position(5, 50)}
+    current = LogPosition(slots, table_id=7)
+    for other in (slots, {1: Position(6, 60)}, {1: Position(4, 40)}):
+        assert current.relation(LogPosition(other, table_id=8)) is Relation.REPLACED
+    assert LogPosition().relation(current) is Relation.NEWER
+    assert current.relation(LogPosition()) is Relation.REPLACED
+
+
+@pytest.mark.usefixtures('slots')
+def test_a_slot_that_was_deleted(db: Database) -> None:
+    """The log says so. A reader that knows its last transaction needs nothing else; another one has to reload."""
+    with db.reader() as tx:
+        before = change_log.read_log_position(tx)
+    with db.engine.begin() as tx:
+        go_on(tx, 2, 2, 20, 22)
+    with db.reader() as tx:
+        newest_position = change_log.read_log_position(tx)
+    with db.engine.begin() as tx:
+        change_log_slots._delete_slots(tx, change_log.Slot(1, 1, 1), [2, 3], sa.true())
+    with db.reader() as tx:
+        upto = change_log.read_log_position(tx)
+        assert upto.slots.keys() == {1, 4, 5}
+        assert change_log.read_since(tx, newest_position, upto) == {}
+        unused = LogPosition({**newest_position.slots, 3: Position(0, 0)})
+        for outdated in (before, unused, LogPosition({**newest_position.slots, 2: Position(2, 21)})):
+            with pytest.raises(change_log.LogTruncated):
+                change_log.read_since(tx, outdated, upto)
+        # Nobody has deleted slot 9.
+        with pytest.raises(change_log.LogTruncated):
+            change_log.read_since(tx, LogPosition({**newest_position.slots, 9: Position(0, 0)}), upto)
+    with db.engine.begin() as tx:
+        log = tables.change_log.c
+        change_log_slots._delete_entries(tx, (log.slot_id == 1) & (log.sequence <= 2))
+    with db.reader() as tx:
+        assert logs.entries(tx).keys() == {4, 5}
 
 
 def test_a_write_with_more_entries_than_one_statement_takes(db: Database, logged: Logged) -> None:

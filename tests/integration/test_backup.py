@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import pathlib
 import re
@@ -14,8 +16,11 @@ import pytest
 import sqlalchemy as sa
 import webob
 
+from placement.cache.refresh import ProviderCache
 from placement.cmd import manage, status
-from tests.support import applications, databases
+from placement.db import errors
+from placement.db.api import Database
+from tests.support import applications, databases, objects
 from tests.support.fixtures import PointCommandsAt
 from tests.support.http_client import claim_body, create_provider, demand
 from tests.support.pages import section
@@ -28,8 +33,8 @@ def _commands(heading: str) -> list[str]:
     return re.findall(r'^ {4,8}([a-z][a-z0-9_-]* .*)$', section('backup.md', heading), flags=re.MULTILINE)
 
 
-def _run(line: str, database: sa.URL, home: pathlib.Path) -> None:
-    """Run a command of the page with the database and the user of the test."""
+def _run(line: str, database: sa.URL, home: pathlib.Path, entered: str = '') -> str:
+    """Run a command with the database and the user of the test, as the page has it; returns its output."""
     words = shlex.split(line)
     user = str(database.username)
     words = [
@@ -48,9 +53,17 @@ def _run(line: str, database: sa.URL, home: pathlib.Path) -> None:
         'PGPASSWORD': password,
     }
     ran = subprocess.run(
-        words, check=False, cwd=home, env=os.environ | environ, capture_output=True, text=True, timeout=120
+        words,
+        check=False,
+        cwd=home,
+        env=os.environ | environ,
+        input=entered,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert ran.returncode == 0, f'{line}\n{ran.stderr}'
+    return ran.stdout
 
 
 def _claim(app: Any, provider: str) -> webob.Response:
@@ -98,3 +111,61 @@ def test_every_command_of_a_restore_is_run_or_known() -> None:
     programs = {line.split()[0] for line in _commands('Restore')}
     run = {program for of_server in RESTORE.values() for program in of_server}
     assert programs == run | {'systemctl', 'placement-manage', 'placement-status'}
+
+
+#: What begins each part of a dump in SQL: an object, the rows of a table, or a key of it.
+PARTS = {'postgresql': r'(?m)^(?=--\n-- (?:Data for )?Name: )', 'mariadb': r'(?m)^(?=DROP TABLE |LOCK TABLES )'}
+DUMP = {'postgresql': 'pg_dump --no-owner placement', 'mariadb': 'mariadb-dump --single-transaction placement'}
+CLIENT = {'postgresql': 'psql --quiet --set ON_ERROR_STOP=1 placement', 'mariadb': 'mariadb placement'}
+
+
+class _Searcher:
+    """A process that searches, with a clock of its own."""
+
+    def __init__(self, db: Database) -> None:
+        self.now = 0.0
+        self.provider_cache = ProviderCache(db, clock=lambda: self.now)
+
+    def search(self) -> Any:
+        snapshot = self.provider_cache.up_to_date()
+        return snapshot.names, sorted(map(dataclasses.astuple, snapshot.providers()))
+
+
+@databases.ON_EACH
+def test_no_search_is_wrong_while_a_backup_is_restored(
+    setting: databases.Setting, database: sa.URL, tmp_path: pathlib.Path
+) -> None:
+    """Processes that stay up, and those that start meanwhile, search after each part of a restore that takes hours.
+
+    A search fails, or sees what was there before or after the restore. After the restore all of them are right.
+    """
+    databases.recreate(database)
+    with applications.database(setting.session_url(database)) as db:
+        db.sync()
+        context = applications.administrator(db)
+        host = objects.create_provider(context, 'host', VCPU=8)
+        objects.create_provider(context, 'child', host.uuid, DISK_GB=100)
+        objects.set_traits(host, ['HW_CPU_X86_VMX'])
+        objects.set_aggregates(host, [str(uuid.uuid4())], increment_generation=True)
+        objects.claim(context, {host.uuid: {'VCPU': 1}})
+        processes = [_Searcher(db), _Searcher(db)]
+        restored = processes[0].search()
+        dump = _run(DUMP[setting.server], database, tmp_path)
+        objects.claim(context, {host.uuid: {'VCPU': 1}})
+        newest = processes[1].search()
+        db.dispose()
+        databases.end_connections(database)
+        databases.recreate(database)
+        preamble, *parts = re.split(PARTS[setting.server], dump)
+        for start in range(0, len(parts), 2):
+            _run(CLIENT[setting.server], database, tmp_path, ''.join((preamble, *parts[start : start + 2])))
+            processes.append(_Searcher(db))
+            for process in processes:
+                process.now += 3600
+                with contextlib.suppress(*errors.DATABASE_ERRORS):
+                    assert process.search() in (newest, restored)
+        for _ in range(2):
+            expected = _Searcher(db).search()
+            for process in processes:
+                assert process.search() == expected
+            objects.claim(context, {host.uuid: {'VCPU': 1}})

@@ -18,6 +18,7 @@ from placement.cache.snapshot import Snapshot
 from placement.db import change_log, tables
 from placement.db.change_log_slots import CommitUnknown, Outcome
 from placement.objects.resource_provider import ResourceProvider
+from placement.ops.adoption import adopt
 from tests.support import applications, databases, idle_processes, logs
 from tests.support.event_hooks import listening
 from tests.support.idle_processes import Process
@@ -116,6 +117,22 @@ def test_a_restored_database(start: Callable[[], Process], reader: Process, lost
         reader.restored = False
     reader.check()
     rename(reader, 'by the reader')
+    reader.check()
+
+
+@everywhere
+def test_a_database_that_was_returned_and_adopted_again(reader: Process, url: sa.URL) -> None:
+    """Its new log is shorter than the old one. A process that stayed up is right with its first search."""
+    for number in range(3):
+        rename(reader, f'renamed {number}')
+    reader.check()
+    reader.db.dispose()
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    assert not adopt.return_database(engine, lambda _step: None).problems
+    with engine.begin() as tx:
+        tx.execute(sa.text("UPDATE resource_providers SET name = 'by another service'"))
+    assert not adopt.adopt_database(engine, 'project', 'user', lambda _step: None).problems
+    assert names(reader.search()) == {'by another service'}
     reader.check()
 
 

@@ -7,7 +7,7 @@ from dataclasses import astuple
 import numpy as np
 
 from placement.cache.partition import Partition
-from placement.cache.refresh import ProviderCache
+from placement.cache.refresh import CacheState, ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
 
@@ -61,9 +61,9 @@ def compare(provider_cache: ProviderCache, db: Database) -> None:
         assert loaded is not None
         fresh = provider_cache._load(tx)
         followed, recent = provider_cache._read_claims(loaded, lambda work: work(tx))
-        if followed is None:
-            followed, _ = provider_cache._refresh(tx, loaded, recent)
-        if followed is None:
+        if not isinstance(followed, CacheState):
+            followed = provider_cache._refresh(tx, loaded, recent)
+        if not isinstance(followed, CacheState):
             assert loaded.snapshot.names.renames_class(fresh.snapshot.names)
             followed = fresh
         assert followed.log_position == fresh.log_position

@@ -112,6 +112,13 @@ def fresh(url: sa.URL, options: str = '') -> Iterator[sa.URL]:
         execute(url, f'DROP DATABASE {name}' + (' WITH (FORCE)' if postgresql else ''))
 
 
+def recreate(database: sa.URL) -> None:
+    """Drop and create a database, to whose server an administrator can connect, with the same name."""
+    server = server_url('postgresql' if database.get_backend_name() == 'postgresql' else 'mariadb')
+    execute(server, f'DROP DATABASE {database.database}')
+    execute(server, f'CREATE DATABASE {database.database}')
+
+
 @contextlib.contextmanager
 def empty(server: str, directory: pathlib.Path, driver: str | None = None) -> Iterator[sa.URL]:
     """The URL of a new, empty database, which on SQLite is a file in ``directory``."""
