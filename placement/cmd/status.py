@@ -29,8 +29,8 @@ _DESCRIPTION = """\
 Check whether the database is ready for this release: the schema has the right revision, every row that another one
 names exists, every provider has the root that follows from its parents, every allocation has a record of its consumer,
 every recorded usage is the sum of the allocations, and there are no tables of another placement service. Also check
-whether options are set that the service does not have, and whether the rules of the policy files are valid. Changes
-nothing; safe while the service runs."""
+whether options are set that the service does not have, whether Keystone gives the service a token, and whether the
+rules of the policy files are valid. Changes nothing; safe while the service runs."""
 _EPILOG = """\
 Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed or the database has no tables."""
 
@@ -57,6 +57,16 @@ class Checks(upgradecheck.UpgradeCommands):
             details += ['Options that this service does not have are ignored:', *ignored]
             return upgradecheck.Result(upgradecheck.Code.WARNING, '\n'.join(details))
         return upgradecheck.Result(upgradecheck.Code.SUCCESS, '\n'.join(details) or None)
+
+    def _keystone(self) -> upgradecheck.Result:
+        if self._conf.api.auth_strategy != 'keystone':
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        problem = authentication.find_credentials_problem(self._conf)
+        if problem is None:
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        is_certain, details = problem
+        # Keystone may be unavailable for a moment.
+        return upgradecheck.Result(upgradecheck.Code.FAILURE if is_certain else upgradecheck.Code.WARNING, details)
 
     def _policy(self) -> upgradecheck.Result:
         try:
@@ -110,6 +120,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     _upgrade_checks = (
         ('Configuration', _configuration),
+        ('Keystone', _keystone),
         ('Policy', _policy),
         ('Schema', _schema),
         # A search fails if an inventory has a class that does not exist.

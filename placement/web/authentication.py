@@ -31,6 +31,9 @@ LOG = log.getLogger(__name__)
 #: The section of the configuration that keystonemiddleware reads.
 _GROUP = 'keystone_authtoken'
 
+#: How long a check waits for Keystone, unless http_connect_timeout is set.
+_CHECK_SECONDS = 10
+
 _UNAUTHORIZED = 'Authentication required'
 _UNAVAILABLE = 'The identity service is not available at the moment.'
 #: Seconds after which a client may retry when Keystone is unavailable.
@@ -64,6 +67,41 @@ def check_token_cache(conf: cfg.ConfigOpts) -> None:
         raise exception.ConfigurationInvalid(reason=reason) from error
     # If eventlet is installed, oslo.cache imports it to find out whether it is in use.
     warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
+
+
+def find_credentials_problem(conf: cfg.ConfigOpts) -> tuple[bool, str] | None:
+    """Ask Keystone once for a token of the service's own user, without which no token can be validated.
+
+    :returns: None if Keystone gives a token. Otherwise whether the configuration is wrong for certain, and a sentence.
+    """
+    from keystoneauth1 import exceptions, loading
+    from keystonemiddleware import opts as keystone_opts
+
+    for group, options in keystone_opts.list_auth_token_opts():
+        conf.register_opts(options, group=group)
+    loading.register_auth_conf_options(conf, _GROUP)
+    section = conf[_GROUP]
+    consequence = 'so requests with a token get 503.'
+    try:
+        plugin = loading.load_auth_from_conf_options(conf, _GROUP)
+        if plugin is None:
+            # A command may have a configuration of its own, with the database only.
+            return False, f'[{section.auth_section or _GROUP}] has no auth_type. The service does not start without it.'
+        session = loading.session.Session().load_from_options(
+            insecure=section.insecure,
+            cacert=section.cafile,
+            cert=section.certfile,
+            key=section.keyfile,
+            timeout=section.http_connect_timeout or _CHECK_SECONDS,
+        )
+        plugin.get_token(session)
+    except (exceptions.ConnectFailure, exceptions.DiscoveryFailure, exceptions.HttpServerError) as error:
+        return False, f'Keystone cannot be asked, {consequence} {" ".join(str(error).split())}'
+    except exceptions.HTTPClientError as error:
+        return True, f'Keystone rejects the user in [{_GROUP}], {consequence} {" ".join(str(error).split())}'
+    except Exception as error:  # The libraries have no common base exception.
+        return True, f'[{_GROUP}] cannot be used: {" ".join(str(error).split())}'
+    return None
 
 
 class _SharedTokenCache:

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from placement.cmd import status
-from tests.support import corruption, legacy_database
+from tests.support import corruption, keystone, legacy_database
 from tests.support.fixtures import PointCommandsAt
 
 
 @pytest.fixture
-def sound(url: str) -> str:
-    """The URL of a sound database, which the commands use."""
+def sound(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a sound database, which the commands use, without Keystone."""
     corruption.plant(url, *corruption.SOUND)
+    monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'noauth2')
     return url
 
 
@@ -34,7 +35,7 @@ def _results(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
 
 
 def test_sound_database_is_ready(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _results(capsys, 0) == dict.fromkeys(('Configuration', 'Policy', *CHECKS), (0, None))
+    assert _results(capsys, 0) == dict.fromkeys(('Configuration', 'Keystone', 'Policy', *CHECKS), (0, None))
 
 
 def test_json_has_a_second_name(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,6 +64,54 @@ def test_the_files_of_the_configuration_are_listed(
     assert result == 1
     assert details.startswith(f'Read from {tmp_path}/placement.conf, {tmp_path}/placement.conf.d/a.conf\n')
     assert details.endswith(f'\n[placement] unknown in {tmp_path}/placement.conf.d/a.conf')
+
+
+CREDENTIALS = """
+[keystone_authtoken]
+auth_type = password
+auth_url = {url}/v3
+username = placement
+password = {password}
+project_name = service
+user_domain_name = Default
+project_domain_name = Default
+"""
+
+
+@pytest.mark.parametrize(
+    ('section', 'code', 'sentence'),
+    [
+        (CREDENTIALS, 0, None),
+        (
+            CREDENTIALS.replace('{password}', keystone.WRONG_PASSWORD),
+            2,
+            'Keystone rejects the user in [keystone_authtoken], so requests with a token get 503. wrong password',
+        ),
+        (CREDENTIALS.replace('{url}', 'http://127.0.0.1:1'), 1, 'Keystone cannot be asked, so requests with a token'),
+        (CREDENTIALS.replace('= password\n', '= unknown\n'), 2, '[keystone_authtoken] cannot be used: '),
+        (CREDENTIALS.replace('auth_url', 'other'), 2, '[keystone_authtoken] cannot be used: '),
+        ('', 1, '[keystone_authtoken] has no auth_type. The service does not start without it.'),
+        # The credentials may be in a section of their own.
+        (f'[keystone_authtoken]\nauth_section = k\n{CREDENTIALS.replace("keystone_authtoken", "k")}', 0, None),
+    ],
+)
+def test_keystone_is_asked_for_a_token(
+    sound: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    section: str,
+    code: int,
+    sentence: str | None,
+) -> None:
+    monkeypatch.delenv('OS_API__AUTH_STRATEGY')
+    with keystone.keystone() as url:
+        (tmp_path / 'placement.conf').write_text(section.format(url=url, password='secret'))
+        result, details = _results(capsys, 2 if code == 2 else 0)['Keystone']
+    assert result == code
+    assert (details or '').startswith(sentence or '')
+    assert 'secret' not in (details or '')
+    assert '\n' not in (details or '')
 
 
 @pytest.mark.parametrize(
@@ -108,6 +157,7 @@ def test_a_cache_of_tokens_without_its_package_is_a_failure(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'keystone')
     # Whether the other packages are installed here or not.
     for name in ('memcache', 'bmemcached', 'cryptography'):
         monkeypatch.setitem(sys.modules, name, None if name == missing else types.ModuleType(name))

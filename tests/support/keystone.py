@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+#: A password that no user has.
+WRONG_PASSWORD = 'wrong'
+
 
 class Keystone(BaseHTTPRequestHandler):
     """The parts of Keystone that keystonemiddleware uses: discovery, a token of its own, validation."""
@@ -38,7 +41,11 @@ class Keystone(BaseHTTPRequestHandler):
             self._send(404, {'error': {'code': 404, 'title': 'Not Found', 'message': 'no such token'}})
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers['Content-Length']))
+        body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+        user = body['auth']['identity'].get('password', {}).get('user', {})
+        if user.get('password') == WRONG_PASSWORD:
+            self._send(401, {'error': {'code': 401, 'title': 'Unauthorized', 'message': 'wrong password'}})
+            return
         endpoints = [
             {'id': face, 'interface': face, 'region_id': 'R', 'url': self._url()}
             for face in ('public', 'internal', 'admin')
