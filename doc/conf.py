@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -74,7 +75,15 @@ def _leave_out_changes(_app: Sphinx, docname: str, source: list[str]) -> None:
             source[0] = source[0].replace('.. release-notes::', 'This copy was built without them.')
 
 
+def _name_first_release(_app: Sphinx, doctree: nodes.document) -> None:
+    """Name the release that is in preparation. Before the first tag, reno calls it 0.0.0."""
+    for title in doctree.findall(nodes.title):
+        if title.astext() == '0.0.0':
+            title.children = [nodes.Text('1.0.0, in preparation')]
+
+
 def setup(app: Sphinx) -> None:
     """Connect the events."""
+    app.connect('doctree-read', _name_first_release)
     app.connect('source-read', _add_table_of_contents)
     app.connect('source-read', _leave_out_changes)
