@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import pathlib
 import signal
@@ -177,7 +178,16 @@ def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
             conf.set_override('use_stderr', True)
         placement_conf.set_up_log(conf)
         LOG.debug(placement_conf.describe(conf))
+    else:
+        # oslo.log adds one for standard error as soon as its options are registered.
+        for handler in logging.root.handlers:
+            handler.addFilter(_is_not_reported)
     return conf
+
+
+def _is_not_reported(record: logging.LogRecord) -> bool:
+    """Return False for what the availability logs, because the command ends with the same words."""
+    return record.name != 'placement.db.availability'
 
 
 def run_command(program: str, failure_code: int, command: Callable[[], int]) -> int:

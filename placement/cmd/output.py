@@ -65,7 +65,9 @@ def with_progress(title: str, items: list[T]) -> Iterable[T]:
             yield item
             progress.advance(task)
     finally:
-        progress.stop()
+        # Otherwise rich 13 prints an empty line.
+        if progress.live.is_started:
+            progress.stop()
 
 
 @contextlib.contextmanager

@@ -133,6 +133,9 @@ def _parsed(text: str | None) -> sa.URL:
         ) from error
     except sa_exc.ArgumentError as error:
         raise _unusable(error) from error
+    if url.database and sa.make_url('sqlite:///%20').database == '%20':
+        # Until no supported OpenStack release has this SQLAlchemy: 2.0.38 encodes the name, and does not decode it.
+        url = url.set(database=parse.unquote(url.database))
     return url.set(drivername=_SYNONYMS.get(url.drivername, url.drivername))
 
 

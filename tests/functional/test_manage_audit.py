@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from typing import Any
 
@@ -13,7 +14,7 @@ from placement.cmd import manage, manage_audit
 from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.audit import references
-from tests.support import corruption
+from tests.support import corruption, preforked
 from tests.support.fixtures import Printed
 from tests.support.http_client import claim_body, demand, send_request
 
@@ -114,6 +115,9 @@ def test_table_that_is_gone_is_one_line(url: str, failed: Printed) -> None:
     error = failed('audit', '--repair')
     assert error.startswith('placement-manage: A table of the service is not in the database: ')
     assert 'allocations' in error
+    # The log that a process of its own would have says the same, and is left out.
+    ended = preforked.run('placement-manage', ['audit', '--repair'], os.environ)
+    assert (ended.stdout, ended.stderr) == ('', error)
 
 
 def test_check_is_one_statement_for_each_reference(url: str, conf: cfg.ConfigOpts, db: Database, queries: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import openstack
 import pytest
+from keystoneauth1 import session, token_endpoint
 
 from tests.support import servers
 
@@ -123,8 +124,7 @@ def test_openstack_command(url: str) -> None:
 def cloud(url: str) -> Iterator[openstack.connection.Connection]:
     """An openstacksdk connection that speaks microversion 1.29 to the service."""
     connection = openstack.connection.Connection(
-        auth_type='admin_token',
-        auth={'endpoint': url, 'token': 'admin'},
+        session=session.Session(token_endpoint.Token(url, 'admin')),
         placement_endpoint_override=url,
         placement_default_microversion='1.29',
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -71,10 +72,14 @@ class Client:
     def request(self, method: str, path: str, body: Any = None, *, version: str = MICROVERSION) -> Reply:
         """Send one request, once. Raises UnreachableError when no address accepts a connection."""
         headers = {'X-Auth-Token': self._token, 'OpenStack-API-Version': f'placement {version}'}
+        sent = None if body is None else json.dumps(body)
+        if sent is not None:
+            headers['Content-Type'] = 'application/json'
         for _ in range(self._addresses):
             start = time.monotonic()
             try:
-                response = self._pool.request(method, self._url + path, json=body, headers=headers)
+                # urllib3 1.26, until 2026.1 is the oldest supported OpenStack release, has no argument ``json``.
+                response = self._pool.request(method, self._url + path, body=sent, headers=headers)
             except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError):
                 self.close()
             except urllib3.exceptions.HTTPError:
@@ -83,7 +88,7 @@ class Client:
             else:
                 end = time.monotonic()
                 is_json = 'json' in response.headers.get('Content-Type', '')
-                shown = response.json() if is_json else response.data.decode(errors='replace')
+                shown = json.loads(response.data) if is_json else response.data.decode(errors='replace')
                 return Reply(response.status, shown, start, end, response.headers)
         raise UnreachableError
 
