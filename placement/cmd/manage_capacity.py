@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Mapping
 
 from oslo_config import cfg
 from rich.text import Text
 
-from placement import exception, units
+from placement import units
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
+from placement.ops.planning.fits import Size, count_fits
 from placement.ops.reports import capacity
-from placement.ops.reports.fit_estimate import FitEstimate, Size, estimate_fit
 from placement.ops.reports.tree_filter import TreeFilter
 from placement.search import syntax
 
@@ -59,11 +58,6 @@ def add_command(program: CommandParser) -> None:
         help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; --trait, --aggregate'
         ' and --root-trait apply like required, member_of and root_required in a request',
     )
-    parser.add_argument(
-        '--by-aggregate',
-        action='store_true',
-        help='with --fit: also count how many fit in each aggregate, as --aggregate does',
-    )
     parser.add_names()
     parser.add_format()
 
@@ -75,59 +69,27 @@ _SEARCHES = 1_000_000
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     names = DisplayNames(conf.placement.names_file)
     scope, size = _scope_and_size(args, names)
-    if args.by_aggregate and (size is None or size.aggregate):
-        raise exception.BadQuery('--by-aggregate requires --fit, and excludes --aggregate.')
     snapshot = ProviderCache(db).up_to_date()
     scope.raise_unless_aggregates_exist(snapshot)
     summary = capacity.summary(snapshot, scope)
-    estimate = None
+    count = None
     if size is not None:
         with output.waiting('Counting ...'):
-            estimate = estimate_fit(snapshot, size, _SEARCHES)
-    by_aggregate: dict[str, FitEstimate] | None = None
-    if args.by_aggregate and size is not None:
-        by_aggregate = {
-            row.aggregate: estimate_fit(snapshot, dataclasses.replace(size, aggregate=row.aggregate), _SEARCHES)
-            for row in output.with_progress('Counting', list(capacity.heat_map(snapshot).rows))
-        }
-        by_aggregate = dict(sorted(by_aggregate.items(), key=lambda item: (-item[1].fit, item[0])))
+            count = count_fits(snapshot, size.request(), _SEARCHES)
     if args.format == 'json':
         report = dataclasses.asdict(summary)
-        report['fit_estimate'] = None if estimate is None else dataclasses.asdict(estimate)
-        if by_aggregate is not None:
-            report['fit_by_aggregate'] = [
-                {'aggregate': aggregate, **dataclasses.asdict(estimate)} for aggregate, estimate in by_aggregate.items()
-            ]
+        report['fit_estimate'] = None if count is None else dataclasses.asdict(count)
         output.print_json(report)
         return 0
     output.print_summary(summary)
-    if estimate is not None:
-        by_label = {names.label(aggregate): fit for aggregate, fit in (by_aggregate or {}).items()}
-        _print_estimates(args.fit, estimate, by_label, bool(summary.classes))
+    if count is not None:
+        console = output.console()
+        if summary.classes:
+            console.print()
+        times = f'{count.at_least}{units.plural(count.fit, "more time")}'
+        disabled = f', {count.on_disabled_hosts:,} of them on disabled hosts' if count.on_disabled_hosts else ''
+        console.print(Text(f'{output.printable(args.fit, console)} fits {times}{disabled}'))
     return 0
-
-
-def _print_estimates(
-    size: str, estimate: FitEstimate, by_aggregate: Mapping[str, FitEstimate], after_tables: bool
-) -> None:
-    console = output.console()
-    if after_tables:
-        console.print()
-    at_least = '' if estimate.complete else 'at least '
-    disabled = f', {estimate.on_disabled_hosts:,} of them on disabled hosts' if estimate.on_disabled_hosts else ''
-    times = units.plural(estimate.fit, 'more time')
-    console.print(Text(f'{output.printable(size, console)} fits {at_least}{times}{disabled}'))
-    if by_aggregate:
-        table = output.table('Aggregate', 'Fit', 'On disabled\nhosts')
-        for aggregate, estimate in by_aggregate.items():
-            fit = f'{"" if estimate.complete else "at least "}{estimate.fit:,}'
-            table.add_row(
-                Text(output.printable(aggregate, console)),
-                output.figure(fit),
-                output.figure(f'{estimate.on_disabled_hosts:,}'),
-            )
-        console.print()
-        console.print(table)
 
 
 def _scope_and_size(args: argparse.Namespace, names: DisplayNames) -> tuple[TreeFilter, Size | None]:

@@ -1,4 +1,4 @@
-"""``placement-manage plan``: what fits if hosts are drained or fail."""
+"""``placement-manage plan``: what fits if hosts are drained or fail, at another ratio, and how many of each flavor."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from collections.abc import Iterable
 from oslo_config import cfg
 from rich.text import Text
 
+from placement import exception, units
+from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
-from placement.ops.planning import drain, failures, sentences
+from placement.ops.display_names import DisplayNames
+from placement.ops.planning import drain, failures, flavors, ratio, sentences
 from placement.ops.planning.drain import DrainPlan, Verdict
 from placement.ops.planning.failures import FailureReport
+from placement.ops.planning.flavors import FlavorFit
 from placement.ops.planning.loads import PlanOptions
+from placement.ops.planning.ratio import RatioReport
 
 FITS, CANNOT, NOT_FOUND = 0, 1, 2
 _EXIT_CODES = {Verdict.FITS: FITS, Verdict.CANNOT: CANNOT, Verdict.NOT_FOUND: NOT_FOUND}
@@ -30,9 +35,7 @@ _ROWS = 20
 
 def add_command(program: CommandParser) -> None:
     """Add ``plan`` and its own commands to the parser of ``placement-manage``."""
-    group = program.add_command(
-        'plan', 'what fits if hosts are drained or fail', 'Answer what fits before maintenance.'
-    )
+    group = program.add_command('plan', 'what fits before maintenance and growth', 'Answer what fits or would fit.')
     parser = group.add_command(
         'drain',
         'plan moves of all consumers of some hosts to the others',
@@ -48,6 +51,7 @@ def add_command(program: CommandParser) -> None:
     parser.add_argument(
         '--move-shared', action='store_true', help='also move what sharing providers supply, to others in reach'
     )
+    parser.add_names()
     parser.add_format()
     parser = group.add_command(
         'failures',
@@ -60,6 +64,29 @@ def add_command(program: CommandParser) -> None:
     parser.add_argument('--aggregate', metavar='UUID', help='only the hosts in this aggregate fail')
     _add_options(parser)
     parser.add_argument('--count', metavar='N', type=int, default=_ROWS, help='hosts to list (default: %(default)s)')
+    parser.add_names()
+    parser.add_format()
+    parser = group.add_command(
+        'ratio',
+        'compare the capacity at another allocation ratio with that of now',
+        'Say how capacity, providers above capacity, and the numbers of instances that fit would change at another'
+        f' allocation ratio of a class. {_READS}',
+        run=_ratio,
+    )
+    parser.add_argument('change', metavar='CLASS=VALUE', help='resource class and allocation ratio, such as VCPU=4.0')
+    parser.add_argument('--aggregate', metavar='UUID', help='only trees with a provider in this aggregate change')
+    parser.add_path('--flavors', metavar='FILE', help='flavors to count, as for "plan flavors" (default: none)')
+    parser.add_names()
+    parser.add_format()
+    parser = group.add_command(
+        'flavors',
+        'count how many more instances of each flavor fit',
+        f'Say how many more instances of each flavor fit if all are of this flavor, and what prevents more. {_READS}',
+        run=_flavors,
+    )
+    parser.add_path('file', metavar='FILE', help='output of "openstack flavor list --long -f json"')
+    parser.add_argument('--by-aggregate', action='store_true', help='also count in each aggregate')
+    parser.add_names()
     parser.add_format()
 
 
@@ -78,6 +105,11 @@ def _options(args: argparse.Namespace) -> PlanOptions:
     return PlanOptions(**{name: getattr(args, name, False) for name in names})
 
 
+def _aggregate(args: argparse.Namespace, conf: cfg.ConfigOpts) -> str | None:
+    names = DisplayNames(conf.placement.names_file)
+    return None if args.aggregate is None else names.aggregate_uuid(args.aggregate)
+
+
 def _print_sentences(texts: Iterable[str]) -> None:
     console = output.console()
     for text in texts:
@@ -87,9 +119,9 @@ def _print_sentences(texts: Iterable[str]) -> None:
 # drain -----------------------------------------------------------------------------------------------------------
 
 
-def _drain(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+def _drain(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     with output.waiting('Planning ...'):
-        plan = drain.plan_drain(db, args.hosts, args.aggregate, _options(args))
+        plan = drain.plan_drain(db, args.hosts, _aggregate(args, conf), _options(args))
     output.warn_of_usage_mismatches(plan.mismatches)
     if args.format == 'json':
         output.print_json(sentences.drain_document(plan))
@@ -138,9 +170,9 @@ def _print_rest(count: int, noun: str) -> None:
 # failures --------------------------------------------------------------------------------------------------------
 
 
-def _failures(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+def _failures(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     report = failures.check_failures(
-        db, _options(args), args.aggregate, lambda trees: output.with_progress('Checking hosts', trees)
+        db, _options(args), _aggregate(args, conf), lambda trees: output.with_progress('Checking hosts', trees)
     )
     output.warn_of_usage_mismatches(report.mismatches)
     if args.format == 'json':
@@ -165,3 +197,73 @@ def _print_failed(report: FailureReport, count: int) -> None:
     console.print()
     console.print(table)
     _print_rest(len(report.failed) - count, 'host')
+
+
+# ratio and flavors -----------------------------------------------------------------------------------------------
+
+
+def _ratio(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    name, value = ratio.parse_change(args.change)
+    listed = flavors.read_flavors(args.flavors) if args.flavors else []
+    with output.waiting('Comparing ...'):
+        snapshot = ProviderCache(db).up_to_date()
+        report = ratio.compare_ratio(snapshot, name, value, _aggregate(args, conf), listed)
+    if args.format == 'json':
+        output.print_json(sentences.ratio_document(report))
+    else:
+        _print_sentences(sentences.ratio_sentences(report))
+        _print_ratio(report)
+    return FITS
+
+
+def _print_ratio(report: RatioReport) -> None:
+    console = output.console()
+    table = output.table('', 'Now', 'Then')
+    for label, now, then in sentences.ratio_rows(report):
+        table.add_row(output.printable(label, console), now, then)
+    console.print()
+    console.print(table)
+    if not report.above:
+        return
+    table = output.table('Above its capacity', 'Used of capacity')
+    for provider in report.above[:_ROWS]:
+        used = units.used_of_capacity(report.resource_class, provider.used, provider.capacity)
+        table.add_row(output.printable(provider.name, console), used)
+    console.print()
+    console.print(table)
+    _print_rest(len(report.above) - _ROWS, 'provider')
+
+
+def _flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    listed = flavors.read_flavors(args.file)
+    if not listed:
+        raise exception.BadQuery(f'{args.file} has no flavors.')
+    snapshot = ProviderCache(db).up_to_date()
+    fits = flavors.count_flavors(
+        snapshot, listed, args.by_aggregate, lambda items: output.with_progress('Counting', items)
+    )
+    if args.format == 'json':
+        output.print_json(sentences.flavors_document(fits))
+    else:
+        _print_sentences(sentences.flavor_sentences(fits))
+        _print_fits(fits, DisplayNames(conf.placement.names_file))
+        _print_sentences(['', sentences.FITS_MEANING])
+    return FITS
+
+
+def _print_fits(fits: list[FlavorFit], names: DisplayNames) -> None:
+    console = output.console()
+    table = output.table('Flavor', 'Fit', *(f'Prevented by\n{what}' for what in ('pools', 'traits', 'fragmentation')))
+    for fit in fits:
+        prevented = (fit.count.prevented_by_pools, fit.prevented_by_traits, fit.prevented_by_fragmentation)
+        figures = (sentences.fit_text(fit.count, fit.flavor), *(f'{number:,}' for number in prevented))
+        table.add_row(output.printable(fit.flavor.name, console), *map(output.figure, figures))
+    console.print()
+    console.print(table)
+    if aggregates := sorted(fits[0].by_aggregate, key=names.label):
+        table = output.table('Aggregate', *(output.printable(fit.flavor.name, console) for fit in fits))
+        for uuid in aggregates:
+            counts = (sentences.fit_text(fit.by_aggregate[uuid], fit.flavor) for fit in fits)
+            table.add_row(output.printable(names.label(uuid), console), *map(output.figure, counts))
+        console.print()
+        console.print(table)

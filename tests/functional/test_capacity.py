@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 
-from placement import validation
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
 from placement.ops.reports import consumers
 from placement.ops.reports.capacity import NAME, list_trees
 from placement.ops.reports.tree_filter import FULL, TreeFilter
-from tests.functional.terminal import shown_by
 from tests.support import clouds
 from tests.support.clouds import uuid_of
 from tests.support.fixtures import Printed
@@ -92,28 +89,11 @@ def test_json_output(printed: Printed) -> None:
     arguments = ['--aggregate', uuid_of('rack-a').upper(), '--trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:64']
     data = json.loads(printed('capacity', '--format', 'json', *arguments))
     assert (data['trees'], data['classes'][0]['resource_class'], data['classes'][0]['capacity']) == (2, 'VCPU', 256)
-    assert data['fit_estimate'] == {'fit': 0, 'complete': True, 'on_disabled_hosts': 0}
-    assert 'fit_by_aggregate' not in data
+    nothing = {'fit': 0, 'complete': True, 'on_disabled_hosts': 0, 'exact': True, 'prevented_by_pools': 0}
+    assert data['fit_estimate'] == nothing
     # The children have this trait, not the roots.
     data = json.loads(printed('capacity', '--format', 'json', '--root-trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:4'))
     assert (data['providers'], data['trees'], data['fit_estimate']['fit']) == (0, 0, 0)
-
-
-@pytest.mark.usefixtures('nested')
-def test_each_aggregate_has_the_figure_that_it_has_alone(printed: Printed) -> None:
-    def report(*arguments: str) -> Any:
-        return json.loads(printed('capacity', '--format', 'json', '--fit', 'VCPU:4', *arguments))
-
-    rows = report('--by-aggregate')['fit_by_aggregate']
-    assert [row['fit'] for row in rows] == sorted((row['fit'] for row in rows), reverse=True)
-    for row in rows:
-        aggregate = row.pop('aggregate')
-        assert report('--aggregate', aggregate)['fit_estimate'] == row
-        disabled = report('--aggregate', aggregate, '--root-trait', 'COMPUTE_STATUS_DISABLED')['fit_estimate']
-        assert disabled['fit'] == row['on_disabled_hosts']
-    lines = shown_by('capacity', '--fit', 'VCPU:4', '--by-aggregate')
-    assert max(map(len, lines)) <= 80
-    assert sum(validation.is_uuid(line.split()[0]) for line in lines if line) == len(rows) == 2
 
 
 @pytest.mark.usefixtures('nested')
@@ -125,8 +105,6 @@ def test_each_aggregate_has_the_figure_that_it_has_alone(printed: Printed) -> No
         (['--root-trait', '!CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
         (['--root-trait', 'in:CUSTOM_NOTHING'], "'in:' is not supported in a list of traits of a root."),
         (['--fit', 'CUSTOM_NOTHING:1'], 'No such resource class CUSTOM_NOTHING'),
-        (['--by-aggregate'], '--by-aggregate requires --fit, and excludes --aggregate.'),
-        (['--by-aggregate', '--fit', 'VCPU:1', '--aggregate', uuid_of('rack-a')], 'excludes --aggregate.'),
         (['--fit', 'VCPU'], 'Badly formed resources parameter.'),
     ],
 )

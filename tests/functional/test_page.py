@@ -122,7 +122,8 @@ def test_the_overview_has_the_figures_of_the_reports(nested_page: Page) -> None:
     assert (data['providers'], data['trees']) == (21, 5)
     vcpu = data['classes'][0]
     assert (vcpu['resource_class'], vcpu['capacity'], vcpu['used'], vcpu['full']) == ('VCPU', 512, 164, 1)
-    assert data['fit_estimate']['estimate'] == {'fit': 87, 'complete': True, 'on_disabled_hosts': 32}
+    expected = {'fit': 87, 'complete': True, 'on_disabled_hosts': 32, 'exact': True, 'prevented_by_pools': 0}
+    assert data['fit_estimate']['estimate'] == expected
     fits = data['heat_map']['fits']
     assert list(fits) == [row['aggregate'] for row in data['heat_map']['rows']]
     for aggregate, estimate in fits.items():

@@ -55,7 +55,7 @@ def hosts_of(cloud: Cloud) -> list[str]:
     return [provider.name for provider in cloud.providers if provider.name.startswith('host') and not provider.parent]
 
 
-@thorough(800)
+@thorough(400)
 @given(kinds, seeds, flags)
 def test_a_drain_is_planned_exactly_if_there_is_a_placement(kind: str, seed: int, names: tuple[str, ...]) -> None:
     cloud = random_cloud(kind, seed)
@@ -116,7 +116,7 @@ def all_findings(db: Database) -> Iterator[audit.Finding]:
         yield from audit.find(db, conf, kind)
 
 
-@thorough(500)
+@thorough(400)
 @given(kinds, seeds)
 def test_hosts_that_fail_alone_and_together(kind: str, seed: int) -> None:
     cloud = random_cloud(kind, seed)

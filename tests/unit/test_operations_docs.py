@@ -130,6 +130,8 @@ PAGES = {
     'upgrade check': 'status.md',
     'plan drain': 'plan.md',
     'plan failures': 'plan.md',
+    'plan ratio': 'plan.md',
+    'plan flavors': 'plan.md',
 }
 #: Options of every command, which the top of manage.md describes.
 COMMON = {

@@ -8,8 +8,8 @@ from typing import Any
 
 from placement.cache.snapshot import Snapshot
 from placement.ops.page.view import Pagination, Parameters, Sources, View, is_read_only
+from placement.ops.planning.fits import FitCount, Size, count_fits
 from placement.ops.reports import capacity, consumers
-from placement.ops.reports.fit_estimate import FitEstimate, Size, estimate_fit
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
 
 #: The number of aggregates on one page of the heat map.
@@ -39,12 +39,12 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
     )
     rows = heat.rows[pages.first : pages.last]
     result: dict[str, Any] | None = None
-    fits: dict[str, FitEstimate] | None = None
+    fits: dict[str, FitCount] | None = None
     if resources is not None:
         size = Size(resources, trees.traits, chosen, trees.root_required, trees.root_forbidden)
-        result = {'size': size, 'estimate': estimate_fit(snapshot, size, _SEARCHES)}
+        result = {'size': size, 'estimate': count_fits(snapshot, size.request(), _SEARCHES)}
         fits = {
-            row.aggregate: estimate_fit(snapshot, replace(size, aggregate=row.aggregate), _AGGREGATE_SEARCHES)
+            row.aggregate: count_fits(snapshot, replace(size, aggregate=row.aggregate).request(), _AGGREGATE_SEARCHES)
             for row in rows
         }
     data = {

@@ -1,4 +1,4 @@
-"""Plans of operators: what fits if hosts are drained or fail.
+"""Plans of operators: what fits if hosts are drained or fail, at another ratio, and how many of each flavor.
 
 ::
 
@@ -8,7 +8,8 @@
     packing      places shapes by a policy, in an order; nested places those of several providers
     exact        places few shapes by trying all ways, or proves that they cannot be placed
     bounds       proves that shapes cannot be placed
-    drain, failures   the questions; sentences puts the answers into words
+    fits         counts how many more consumers of one size fit
+    drain, failures, ratio, flavors   the questions; sentences puts the answers into words
 
 doc/plan.md says what the answers mean.
 """

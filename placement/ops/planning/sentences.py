@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placement import units
 from placement.ops.planning.bounds import Shortage
 from placement.ops.planning.drain import DrainPlan, Verdict
 from placement.ops.planning.failures import FailureReport
+from placement.ops.planning.fits import FitCount
+from placement.ops.planning.flavors import Flavor, FlavorFit
 from placement.ops.planning.hosts import Hosts
 from placement.ops.planning.loads import Role, Shape
+from placement.ops.planning.ratio import RatioReport
 
 #: What is printed below each answer about loads.
 MEANING = (
     'A load is what a consumer holds on one tree. What sharing providers supply stays there, and they must reach the'
     ' destination. Disabled hosts are no destinations. The compute service may choose other hosts. See doc/plan.md.'
+)
+
+FITS_MEANING = (
+    'A count assumes that all further instances are of one flavor. Disabled hosts do not count. "Prevented" is how'
+    ' many more would fit if pools or traits were no limit, or if all that is free were in one place. See doc/plan.md.'
 )
 
 
@@ -191,4 +200,100 @@ def failure_document(report: FailureReport, count: int | None = None) -> dict[st
             for host in report.failed[:count]
         ],
         'allocations_without_inventory': report.without_inventory,
+    }
+
+
+# Flavors and ratio -----------------------------------------------------------------------------------------------
+
+
+def fit_text(count: FitCount, flavor: Flavor) -> str:
+    """Return a number of instances with the words that say how sure it is."""
+    if flavor.ignored:
+        return f'{"about" if count.at_least else "at most"} {count.fit:,}'
+    return f'{count.at_least}{count.fit:,}'
+
+
+def flavor_sentences(fits: Sequence[FlavorFit]) -> list[str]:
+    """Return for each flavor how many more fit, and what is stranded then."""
+    sentences = []
+    for fit in fits:
+        stranded = {name: value for name, value in fit.stranded.items() if value > 0}
+        rest = f'; {amounts(stranded)} would be stranded' if stranded else ''
+        sentences.append(f'{fit.flavor.name}: {fit_text(fit.count, fit.flavor)} more fit{rest}.')
+        if fit.flavor.ignored:
+            names = ', '.join(fit.flavor.ignored)
+            sentences.append(f'{fit.flavor.name}: fewer may fit, because only the compute service evaluates {names}.')
+    return sentences
+
+
+def flavors_document(fits: Sequence[FlavorFit]) -> dict[str, Any]:
+    """Return counts as data."""
+    return {'sentences': flavor_sentences(fits), 'flavors': [_flavor_document(fit) for fit in fits]}
+
+
+def _flavor_document(fit: FlavorFit) -> dict[str, Any]:
+    return {
+        'name': fit.flavor.name,
+        'resources': fit.flavor.resources,
+        'fit': fit.count.fit,
+        'complete': fit.count.complete,
+        'exact': fit.count.exact and not fit.flavor.ignored,
+        'prevented_by_pools': fit.count.prevented_by_pools,
+        'prevented_by_traits': fit.prevented_by_traits,
+        'prevented_by_fragmentation': fit.prevented_by_fragmentation,
+        'stranded': fit.stranded,
+        'ignored_properties': fit.flavor.ignored,
+        'by_aggregate': [{'aggregate': uuid, 'fit': count.fit} for uuid, count in fit.by_aggregate.items()],
+    }
+
+
+def ratio_sentences(report: RatioReport) -> list[str]:
+    """Return what a change would do, the capacity first."""
+    name, change = report.resource_class, report.after.capacity - report.before.capacity
+    direction = f'{"grow" if change > 0 else "shrink"} by {units.amount(name, abs(change))}' if change else 'stay'
+    inventories, above = (
+        units.plural(report.changed, 'inventory', 'inventories'),
+        units.plural(len(report.above), 'provider'),
+    )
+    return [
+        f'At allocation ratio {report.ratio:g} the capacity of {name} would {direction}, in {inventories}.',
+        f'{above} would be above capacity; now: {report.before.providers_over_committed:,}.',
+    ]
+
+
+def ratio_rows(report: RatioReport) -> list[tuple[str, str, str]]:
+    """Return the rows of the table: a label, the figure now and the figure then."""
+    name, now, then = report.resource_class, report.before, report.after
+    return [
+        ('Capacity', units.amount(name, now.capacity), units.amount(name, then.capacity)),
+        ('Used', units.amount(name, now.used), units.amount(name, then.used)),
+        ('Free', units.amount(name, now.free, round_down=True), units.amount(name, then.free, round_down=True)),
+        ('Providers above capacity', f'{now.providers_over_committed:,}', f'{then.providers_over_committed:,}'),
+        *(
+            (f'Fit: {old.flavor.name}', fit_text(old.count, old.flavor), fit_text(new.count, new.flavor))
+            for old, new in report.fits
+        ),
+    ]
+
+
+def ratio_document(report: RatioReport) -> dict[str, Any]:
+    """Return a comparison as data."""
+    return {
+        'sentences': ratio_sentences(report),
+        'resource_class': report.resource_class,
+        'allocation_ratio': report.ratio,
+        'inventories_changed': report.changed,
+        **{
+            label: {
+                'capacity': figures.capacity,
+                'used': figures.used,
+                'free': figures.free,
+                'providers_above_capacity': figures.providers_over_committed,
+            }
+            for label, figures in (('before', report.before), ('after', report.after))
+        },
+        'above_capacity': [dataclasses.asdict(provider) for provider in report.above],
+        'flavors': [
+            {'name': old.flavor.name, 'before': old.count.fit, 'after': new.count.fit} for old, new in report.fits
+        ],
     }

@@ -1,0 +1,178 @@
+"""How many more instances of each flavor fit, in the whole cloud and by aggregate, and what prevents more."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import os_traits
+
+from placement import exception
+from placement.cache.snapshot import Snapshot
+from placement.ops.planning.fits import FitCount, count_fits
+from placement.ops.reports import capacity
+from placement.search.request import CandidateRequest, NameFilter, RequestGroup
+
+#: Maximum number of searches for one count, so that it takes minutes at most.
+_SEARCHES = 100_000
+_PROPERTY = re.compile(r"""\s*([\w:.\-]+)\s*=\s*'((?:[^'\\]|\\.)*)'\s*(?:,|$)""")
+_GROUP = re.compile(r'(resources|trait)([A-Za-z0-9_-]*):(\w+)$')
+#: Properties with which the compute service restricts hosts, or requests more than this service can tell from them.
+_UNKNOWN = re.compile(
+    r'pci_passthrough:alias|accel:device_profile|hw:(numa_nodes|numa_cpus|numa_mem|mem_page_size|pmem|cpu_dedicated_mask)'
+)
+#: The root of a host that is disabled has it. The compute service requests hosts without it.
+_ENABLED = NameFilter(forbidden=frozenset({os_traits.COMPUTE_STATUS_DISABLED}))
+
+
+class BadFlavors(exception.Invalid):
+    template = '{path} is not the JSON output of "openstack flavor list --long -f json": {reason}'
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """What the compute service requests for an instance of a flavor."""
+
+    name: str
+    request: CandidateRequest
+    #: The properties that restrict more than the request does, so that fewer may fit.
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """The sum of all groups by class."""
+        sums: defaultdict[str, int] = defaultdict(int)
+        for group in self.request.groups:
+            for name, amount in group.resources.items():
+                sums[name] += amount
+        return dict(sums)
+
+
+@dataclass(frozen=True)
+class FlavorFit:
+    """How many more instances fit if all are of one flavor, and how many more would fit without each obstacle."""
+
+    flavor: Flavor
+    count: FitCount
+    #: If no trait were required or forbidden.
+    prevented_by_traits: int
+    #: If all that is free on enabled hosts were in one place.
+    prevented_by_fragmentation: int
+    #: What is then left of each requested class on enabled hosts and on sharing providers.
+    stranded: Mapping[str, int]
+    by_aggregate: Mapping[str, FitCount]
+
+
+def read_flavors(path: str) -> list[Flavor]:
+    """Read a file.
+
+    :raises BadFlavors: it has another form.
+    """
+    try:
+        with open(path, encoding='utf-8') as file:
+            return [parse_flavor(entry) for entry in json.load(file)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadFlavors(path=path, reason=f'{type(error).__name__}: {error}') from error
+
+
+def parse_flavor(entry: Mapping[str, Any]) -> Flavor:
+    """Return the request of one entry of the list, by the rules of the compute service."""
+    text = entry.get('Properties') or {}
+    # Older clients write the properties as one text.
+    properties = dict(_PROPERTY.findall(text)) if isinstance(text, str) else {name: str(text[name]) for name in text}
+    is_dedicated = properties.get('hw:cpu_policy') == 'dedicated'
+    disk = int(entry['Disk']) + int(entry.get('Ephemeral') or 0) + math.ceil(int(entry.get('Swap') or 0) / 1024)
+    resources: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    cpus = int(entry['VCPUs']) + (is_dedicated and properties.get('hw:emulator_threads_policy') == 'isolate')
+    resources[''] = {'PCPU' if is_dedicated else 'VCPU': cpus, 'MEMORY_MB': int(entry['RAM']), 'DISK_GB': disk}
+    if properties.get('hw:mem_encryption', '').lower() == 'true':
+        resources['']['MEM_ENCRYPTION_CONTEXT'] = 1
+    traits: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    threads = {'require': 'required', 'isolate': 'forbidden'}.get(properties.get('hw:cpu_thread_policy', ''))
+    if threads:
+        traits['']['HW_CPU_HYPERTHREADING'] = threads
+    for name, value in properties.items():
+        if match := _GROUP.match(name):
+            kind, suffix, subject = match.groups()
+            if kind == 'resources':
+                resources[suffix][subject] = int(value)
+            else:
+                traits[suffix][subject] = value
+    groups = [_group(suffix, resources[suffix], traits[suffix]) for suffix in sorted({*resources, *traits})]
+    request = CandidateRequest(
+        tuple(group for group in groups if group.resources),
+        properties.get('group_policy', 'none'),
+        root_traits=_ENABLED,
+    )
+    return Flavor(str(entry['Name']), request, tuple(sorted(name for name in properties if _UNKNOWN.match(name))))
+
+
+def _group(suffix: str, resources: Mapping[str, int], traits: Mapping[str, str]) -> RequestGroup:
+    required = [name for name, value in traits.items() if value == 'required']
+    forbidden = frozenset(name for name, value in traits.items() if value == 'forbidden')
+    # An amount of 0 removes a class.
+    amounts = {name: amount for name, amount in resources.items() if amount > 0}
+    return RequestGroup(suffix, bool(suffix), amounts, NameFilter.all_of(sorted(required), forbidden))
+
+
+def count_flavors(
+    snapshot: Snapshot,
+    flavors: Sequence[Flavor],
+    by_aggregate: bool = False,
+    progress: Callable[[list[Flavor]], Iterable[Flavor]] = iter,
+) -> list[FlavorFit]:
+    """Count for each flavor alone.
+
+    :param by_aggregate: whether to count in each aggregate, too.
+    :param progress: yields the flavors.
+    """
+    aggregates = [row.aggregate for row in capacity.heat_map(snapshot).rows] if by_aggregate else []
+    return [_count_flavor(snapshot, flavor, aggregates) for flavor in progress(list(flavors))]
+
+
+def _count_flavor(snapshot: Snapshot, flavor: Flavor, aggregates: Sequence[str]) -> FlavorFit:
+    request = flavor.request
+    count = _count(snapshot, request)
+    groups = tuple(replace(group, traits=NameFilter()) for group in request.groups)
+    without_traits = count if groups == request.groups else _count(snapshot, replace(request, groups=groups))
+    resources = flavor.resources
+    free = {name: _free(snapshot, name) for name in resources}
+    pooled = min([free[name] // amount for name, amount in resources.items()], default=0)
+    return FlavorFit(
+        flavor,
+        count,
+        max(without_traits.fit - count.fit, 0),
+        max(pooled - max(count.fit + count.prevented_by_pools, without_traits.fit), 0),
+        {name: free[name] - count.fit * amount for name, amount in resources.items()},
+        {uuid: _count(snapshot, _member_of(request, uuid)) for uuid in aggregates},
+    )
+
+
+def _count(snapshot: Snapshot, request: CandidateRequest) -> FitCount:
+    try:
+        return count_fits(snapshot, request, _SEARCHES) if request.groups else FitCount(0, True, 0)
+    except (exception.ResourceClassNotFound, exception.TraitNotFound):
+        # No provider has what does not exist.
+        return FitCount(0, True, 0)
+
+
+def _member_of(request: CandidateRequest, aggregate: str) -> CandidateRequest:
+    """Return the request with the filter that the compute service adds for an availability zone."""
+    first, *groups = request.groups
+    return replace(request, groups=(replace(first, aggregates=NameFilter.all_of((aggregate,))), *groups))
+
+
+def _free(snapshot: Snapshot, resource_class: str) -> int:
+    """Return what is free of a class on enabled hosts and sharing providers."""
+    disabled = frozenset({os_traits.COMPUTE_STATUS_DISABLED})
+    free = 0
+    for partition, columns in snapshot.inventory_columns(resource_class):
+        is_enabled = ~partition.traits.where(disabled.issubset)[partition.starts[:-1]][partition.tree_numbers]
+        free += int(np.maximum(columns.capacity_limit - columns.used, 0)[is_enabled[columns.positions]].sum())
+    return free
