@@ -27,15 +27,14 @@ PositionedInventory = tuple[int, InventoryRecord]
 
 @dataclass(frozen=True, eq=False)
 class InventoryColumns:
-    """Columns with one item for each provider of the partition that has inventory of the class, in order of position.
+    """Columns with one item for each provider of the partition that has inventory of the class, by position."""
 
-    ``positions`` has the positions of these providers in the partition. ``total`` and ``reserved`` are for reports.
-    ``capacity_limit`` is as in ``placement.capacity``, but rounded down, because it is compared only with integers.
-    """
-
+    #: The positions of these providers in the partition.
     positions: Integers
+    # These two are for reports.
     total: Integers
     reserved: Integers
+    #: As in ``placement.capacity``, but rounded down, because it is compared only with integers.
     capacity_limit: Integers
     used: Integers
     min_unit: Integers
@@ -132,16 +131,14 @@ class InventoryColumns:
 
 @dataclass(frozen=True, eq=False)
 class UsageColumns:
-    """The changes that claims made to providers: generation, ``modified`` of ``Provider`` and usage, as columns.
+    """The changes that claims made to providers: generation, ``modified`` of ``Provider`` and usage, as columns."""
 
-    ``ids``, ``generations`` and ``modified`` have one item for each provider. ``modified`` is in microseconds since
-    1970, or negative if no time is recorded. ``used`` has by class name the indexes of providers in ``ids``, and the
-    usage of each.
-    """
-
+    # One item for each provider.
     ids: Integers
     generations: Integers
+    #: In microseconds since 1970; negative if no time is recorded.
     modified: Integers
+    #: By class name the indexes of providers in ``ids``, and the usage of each.
     used: Mapping[str, tuple[Integers, Integers]]
 
     @classmethod

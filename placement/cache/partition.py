@@ -56,13 +56,11 @@ _KEPT_AFTER_CLAIMS = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class DictionaryColumn:
-    """The set of traits, or of aggregates, of each provider of a partition. Each distinct set is stored once.
+    """The set of traits, or of aggregates, of each provider of a partition, dictionary-encoded."""
 
-    This is a dictionary-encoded column: ``codes`` has for each position the index of its set in ``values``, which may
-    have unused sets.
-    """
-
+    #: The distinct sets. No provider may have some of them.
     values: tuple[NameSet, ...]
+    #: For each position, the index of its set in ``values``.
     codes: NDArray[np.int32]
 
     @classmethod
@@ -102,16 +100,16 @@ class DictionaryColumn:
 
 @dataclass(frozen=True, eq=False)
 class LazyProviders(Sequence[Provider]):
-    """The providers of a partition, by position. If claims changed a provider, its first use makes a new object.
+    """The providers of a partition, by position. If claims changed a provider, its first use makes a new object."""
 
-    In ``possibly_outdated`` the generation, modified time and usage of a provider may be out of date; all else is up to
-    date. The columns of generations and times are valid only for providers that claims have changed.
-    """
-
+    #: The generation, modified time and usage of a provider may be out of date here; all else is up to date.
     possibly_outdated: list[Provider]
+    #: For each position 1 if claims have changed the provider since its object was made, else 0.
     _is_outdated: bytearray
+    #: The generations and the modified times; valid only for providers that claims have changed.
     _generations: Integers
     _modified: Integers
+    #: By resource class; they have the usage.
     _columns: Mapping[str, InventoryColumns]
 
     @classmethod
@@ -189,20 +187,22 @@ class Partition:
     """Trees in order of their root ids.
 
     A *position* is the index of a provider in ``providers``, a *number* the index of a tree in ``roots``.
-
-    ``starts`` has the position of the first provider of each tree and, at the end, the number of providers. ``roots``
-    has the root id of each tree. ``has_root`` tells for each tree whether its first provider is its root. Only a
-    damaged database has trees without a root; they are listed but not searched. ``traits`` and ``aggregates`` have one
-    item for each provider. ``inventory_columns`` is by resource class.
     """
 
     providers: LazyProviders
+    #: The position of the first provider of each tree and, at the end, the number of providers.
     starts: Integers
+    #: The root id of each tree.
     roots: Integers
+    #: For each tree whether its first provider is its root. Only a damaged database has trees without a root; they are
+    #: listed but not searched.
     has_root: Flags
+    # For each provider its traits, and its aggregates.
     traits: DictionaryColumn
     aggregates: DictionaryColumn
+    #: By resource class.
     inventory_columns: Mapping[str, InventoryColumns]
+    #: By ``cache_key`` of ``fragments``, the result for each provider; empty bytes if there is none.
     _fragments: dict[Hashable, list[bytes]] = field(default_factory=dict)
 
     @classmethod

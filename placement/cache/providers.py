@@ -36,9 +36,6 @@ def _traits_size(names: frozenset[str]) -> int:
 class Provider:
     """One resource provider, with everything that searches and lists of providers show. Objects are immutable.
 
-    ``inventories`` is by class name, in order of the class ids. ``traits`` are names, ``aggregates`` are uuids.
-    ``modified`` is the aware time of the last update of its row; None if it is unknown. ``ancestors`` has, only for
-    sharing providers, the ids of the providers above it, because search units of other trees do not contain these.
     There may be several objects of one provider, so compare ``id``.
     """
 
@@ -46,14 +43,19 @@ class Provider:
     uuid: str
     root_id: int
     parent_id: int | None
+    #: By class name, in order of the class ids.
     inventories: Mapping[str, InventoryRecord]
+    #: Names.
     traits: frozenset[str] = frozenset()
+    #: Uuids.
     aggregates: frozenset[str] = frozenset()
     name: str | None = None
     generation: int = 0
     parent_provider_uuid: str | None = None
     root_provider_uuid: str = ''
+    #: The aware time of the last update of its row; None if it is unknown.
     modified: dt.datetime | None = None
+    #: Only for sharing providers, the ids of the providers above it: search units of other trees do not contain these.
     ancestors: frozenset[int] = frozenset()
 
     @property

@@ -52,29 +52,26 @@ class KnownNames:
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes between two snapshots. No provider is in both ``providers`` and ``usages``.
+    """The changes between two snapshots. No provider is in both ``providers`` and ``usages``."""
 
-    ``providers`` has, by id, each provider that was created or changed in any way, and None if it was deleted.
-    ``usages`` has the providers for which only the usage changed; None if there are none. ``names`` is None if no name
-    changed; it never renames a resource class.
-    """
-
+    #: By id each provider that was created or changed in any way; None if it was deleted.
     providers: Mapping[int, Provider | None]
+    #: The providers of which only the usage changed; None if there are none.
     usages: UsageColumns | None = None
+    #: The names if some changed, otherwise None. No resource class was renamed.
     names: KnownNames | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Partitions in order of root ids. A snapshot never changes, so any thread may use one at any time.
-
-    ``root_ids``, the root id of each provider by id, is only for ``next``. All snapshots share it; it describes the
-    newest one.
-    """
+    """All providers. A snapshot never changes, so any thread may use one at any time."""
 
     names: KnownNames
+    #: In order of root ids.
     partitions: tuple[Partition, ...]
+    #: The approximate number of providers of a new partition.
     partition_size: int
+    #: The root id of each provider by id, only for ``next``. All snapshots share it; it describes the newest one.
     root_ids: dict[int, int]
 
     @classmethod

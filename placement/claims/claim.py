@@ -26,7 +26,7 @@ reshape          0 to 8. Step 4 and 5a are one batch; after 5b a second one has 
 1.  Read the consumers, their allocations, and the ids of the providers, projects, users and types of consumers that the
     request names: one statement, no lock (``current``). Compare the generations of the consumers.
 2.  Custom resource classes, of allocations and of inventories: SELECT with a shared lock, in order of id, so that
-    nobody renames or deletes them meanwhile (``NameCache.lock_ids``). Standard classes need no lock, because the
+    nobody renames or deletes them meanwhile (``ResourceClassIds.lock_ids``). Standard classes need no lock, because the
     process remembers their ids.
 3.  New projects, then new users, then new types of consumers: one INSERT each, in order of external id or name
     (``consumers.ensure_owners_and_types``). These rows are never removed, so the ids of step 1 need no lock. The

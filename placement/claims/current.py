@@ -26,13 +26,14 @@ class ConsumerRow(NamedTuple):
 
 
 class AllocationRow(NamedTuple):
-    """One allocation as it was read. ``inventory_count`` is 1 if its provider has an inventory of its class, else 0."""
+    """One allocation as it was read."""
 
     consumer_uuid: str
     id: int
     resource_provider_id: int
     resource_class_id: int
     used: int
+    #: 1 if its provider has an inventory of its class, else 0.
     inventory_count: int
 
     @property
@@ -57,16 +58,15 @@ def concurrent_update() -> errors.RetryTransaction:
 
 @dataclasses.dataclass(frozen=True)
 class CurrentState:
-    """Consumers and their allocations as they were read, and the ids of the names in their claims.
+    """Consumers and their allocations as they were read, and the ids of the names in their claims."""
 
-    ``consumers`` are by uuid; ``rows`` are all their allocations. ``providers`` has the ids of existing providers by
-    uuid. ``projects`` and ``users`` have ids by external id, ``consumer_types`` by name, in ascending order of the
-    text; None for those that do not exist.
-    """
-
+    #: By uuid.
     consumers: Mapping[str, ConsumerRow]
+    #: All allocations of the consumers.
     rows: Sequence[AllocationRow]
+    #: The ids of existing providers, by uuid.
     providers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    # The ids by external id or name, in ascending order of the text; None for those that do not exist.
     projects: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
     users: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
     consumer_types: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
@@ -141,9 +141,20 @@ _SELECTED: dict[str, tuple[sa.Table, Sequence[str]]] = {
 
 @functools.lru_cache(maxsize=256)
 def _query(counts: tuple[tuple[str, int], ...]) -> str:
-    """Return the statement that finds the given number of names of each kind, in this order.
+    """Return the statement that finds the given number of names of each kind, in this order: one SELECT for each kind.
 
-    Zeros fill the columns, so that all kinds have as many as an allocation.
+    The SELECTs are joined with UNION ALL, so all have the columns of an allocation. Zeros fill up those of the others:
+
+    ==============  ============  ==  ====================  =================  ====  ===============
+    Kind            Name          Id  Third column          Fourth             5th   Sixth
+    ==============  ============  ==  ====================  =================  ====  ===============
+    consumers       uuid          id  generation            consumer_type_id   0     0
+    allocations     consumer_id   id  resource_provider_id  resource_class_id  used  inventory count
+    projects        external_id   id  0                     0                  0     0
+    users           external_id   id  0                     0                  0     0
+    consumer_types  name          id  0                     0                  0     0
+    providers       uuid          id  0                     0                  0     0
+    ==============  ============  ==  ====================  =================  ====  ===============
     """
     selects = []
     for kind, count in counts:

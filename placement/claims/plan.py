@@ -19,36 +19,36 @@ from placement.db.generation import ProviderGeneration
 
 
 class RequestedAllocation(NamedTuple):
-    """One requested allocation. ``inventory`` has the ids of ``provider_uuid`` and ``class_name``."""
+    """One requested allocation."""
 
     consumer_uuid: str
     provider_uuid: str
     class_name: str
+    #: The ids of the provider and of the class.
     inventory: InventoryKey
     amount: int
 
 
 @dataclasses.dataclass(frozen=True)
 class ClaimPlan:
-    """What the transaction of a claim or a reshape writes, with the ids of all names.
+    """What the transaction of a claim or a reshape writes, with the ids of all names."""
 
-    ``current`` has the consumers of ``claims`` and their allocations as they were read. ``requested`` has the new
-    allocations, in the order of the request. ``released`` has the sums of the current allocations that have an
-    inventory, ``orphaned`` the sums of the others.
-
-    ``class_ids`` has the ids of all classes of the request, by name. The other fields are empty unless it is a reshape.
-    ``reshaped`` is in the order of the request. ``providers`` has the same providers as they were read, by uuid, each
-    at the generation that was sent. ``inventories`` has their new inventories.
-    """
-
+    #: The consumers of ``claims`` and their allocations as they were read.
     current: CurrentState
     claims: Sequence[ConsumerClaim]
+    #: The new allocations, in the order of the request.
     requested: Sequence[RequestedAllocation]
+    #: The sums of the current allocations that have an inventory.
     released: Mapping[InventoryKey, int]
+    #: The sums of the current allocations that have none.
     orphaned: Mapping[InventoryKey, int]
+    #: The providers whose inventories are replaced, in the order of the request; empty unless it is a reshape.
     reshaped: Sequence[ReshapedProvider]
+    #: The same providers as they were read, by uuid, each at the generation that was sent.
     providers: Mapping[str, ProviderGeneration]
+    #: Their new inventories.
     inventories: Mapping[InventoryKey, InventoryRecord]
+    #: The ids of all classes of the request, by name.
     class_ids: Mapping[str, int]
 
     @functools.cached_property

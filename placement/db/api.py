@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement import exception, observability
+from placement import observability
 from placement.db import (
     availability,
     batch,
@@ -81,8 +81,7 @@ class Database:
         self._process = process.token()
         self._retry_policy = RetryPolicy(self._options.max_transaction_retries)
         self._slots = change_log_slots.ChangeLogSlots(functools.partial(self._transaction, connections.WRITE_EAGER))
-        self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
-        self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
+        self.resource_classes = name_cache.ResourceClassIds()
         #: Uuids of aggregates that existed when this process last used them. An audit may have deleted some since.
         self.known_aggregates: set[str] = set()
 

@@ -79,8 +79,10 @@ class Trait(named_resource.NamedResource):
         added = {name: by_name[name].id for name in desired if name not in present_ids}
 
         def work(tx: sa.Connection) -> None:
-            # The custom traits may have been deleted since they were read. ``lock_ids`` takes a shared lock.
-            custom = context.db.traits.lock_ids(tx, [name for name in added if name_cache.is_custom(name)])
+            # The custom traits may have been deleted since they were read. This takes a shared lock.
+            custom_names = [name for name in added if name_cache.is_custom(name)]
+            custom = name_cache.lock_names(tx, _traits, custom_names)
+            exception.TraitNotFound.raise_unless_known(custom_names, custom)
             batch = StatementBatch(tx)
             generation.increment_one(batch, provider)
             batch.add_for_ids(_DELETE, removed, provider.id, table=_provider_traits)

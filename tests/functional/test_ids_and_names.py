@@ -83,29 +83,31 @@ def test_a_foreign_key_error_is_a_conflict(context: RequestContext) -> None:
 # The cache of names of each process, when another process changes names -------------------------------------------
 
 
-def _id(db: Database, kind: type[ResourceClass | Trait], name: str) -> int:
-    names = db.traits if kind is Trait else db.resource_classes
-    return db.write(lambda tx: names.lock_ids(tx, [name]))[name]
+def _id(db: Database, name: str) -> int:
+    return db.write(lambda tx: db.resource_classes.lock_ids(tx, [name]))[name]
 
 
-@pytest.mark.parametrize(
-    ('kind', 'unknown'), [(ResourceClass, exception.ResourceClassNotFound), (Trait, exception.TraitNotFound)]
-)
-def test_a_name_deleted_by_another_process(
-    context: RequestContext,
-    other_process: RequestContext,
-    kind: type[ResourceClass | Trait],
-    unknown: type[Exception],
-) -> None:
-    named = kind.create(context, 'CUSTOM_A')
-    # Of the names that are in the database now, only the standard ones are kept in memory.
-    assert _id(context.db, kind, 'VCPU' if kind is ResourceClass else 'HW_CPU_X86_VMX') >= 0
-    assert _id(context.db, kind, 'CUSTOM_A') == named.id
-    kind.destroy(other_process, 'CUSTOM_A')
-    with pytest.raises(unknown):
-        _id(context.db, kind, 'CUSTOM_A')
-    fresh = kind.create(other_process, 'CUSTOM_A')
-    assert _id(context.db, kind, 'CUSTOM_A') == fresh.id != named.id
+def test_a_class_deleted_by_another_process(context: RequestContext, other_process: RequestContext) -> None:
+    """Of the names that are in the database now, only the standard ones are kept in memory."""
+    named = ResourceClass.create(context, 'CUSTOM_A')
+    assert _id(context.db, 'VCPU') >= 0
+    assert _id(context.db, 'CUSTOM_A') == named.id
+    ResourceClass.destroy(other_process, 'CUSTOM_A')
+    with pytest.raises(exception.ResourceClassNotFound):
+        _id(context.db, 'CUSTOM_A')
+    fresh = ResourceClass.create(other_process, 'CUSTOM_A')
+    assert _id(context.db, 'CUSTOM_A') == fresh.id != named.id
+
+
+def test_a_trait_deleted_by_another_process(context: RequestContext, other_process: RequestContext) -> None:
+    """After it was read for a provider, and before it is written."""
+    Trait.create(context, 'CUSTOM_A')
+    provider = create_provider(context)
+    stored, present, named = read_traits(context, provider.uuid, ['CUSTOM_A'])
+    Trait.destroy(other_process, 'CUSTOM_A')
+    with pytest.raises(exception.TraitNotFound):
+        Trait.replace_all(context, stored, present, named, ['CUSTOM_A'])
+    assert read_traits(context, provider.uuid)[:2] == (stored, [])
 
 
 @pytest.mark.parametrize('kind', ['traits', 'resource_classes'])
