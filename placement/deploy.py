@@ -171,6 +171,15 @@ def _profiler_middleware(conf: cfg.ConfigOpts, db: Database) -> Middleware | Non
     except Exception as error:  # Each driver of osprofiler raises its own exceptions.
         LOG.warning('Requests are not traced, because [profiler] connection_string cannot be used: %s', error)
         return None
+    notify = osprofiler.notifier.get()
+
+    def notify_without_failing(info: dict[str, Any]) -> None:
+        try:
+            notify(info)
+        except Exception as error:  # A request does not fail because its trace cannot be sent.
+            LOG.warning('A part of a trace could not be sent: %s', error)
+
+    osprofiler.notifier.set(notify_without_failing)
     if conf.profiler.trace_sqlalchemy:
         osprofiler.sqlalchemy.add_tracing(sa, db.engine, 'db')
     middleware: Middleware = osprofiler.web.WsgiMiddleware.factory(None, **dict(conf.profiler))

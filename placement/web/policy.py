@@ -88,7 +88,7 @@ class Enforcer:
         self._seen: tuple[tuple[_FileState, ...], float] = ((), time.monotonic())
         self._look_again_at = self._reported_at = -_REPORT_SECONDS
         self._loaded_states = self._settled_states()
-        self._in_force = load(conf, defaults, [state.path for state in self._loaded_states])
+        self._in_force = load(conf, defaults)
         for text in self._in_force.errors:
             configuration.log_once(LOG, log.ERROR, f'{text} It denies every request.')
         for text in self._in_force.warnings:
@@ -146,7 +146,7 @@ class Enforcer:
             if states == self._loaded_states or not self._is_settled(states) or self._is_source_missing(states):
                 return
             try:
-                loaded = load(self._conf, self._defaults, [state.path for state in states])
+                loaded = load(self._conf, self._defaults)
                 if _file_states(self._conf) != states:
                     return
                 self._reject_invalid(loaded)
@@ -165,7 +165,11 @@ class Enforcer:
         now = time.monotonic()
         if missing is not None and now - self._reported_at >= _REPORT_SECONDS:
             self._reported_at = now
-            LOG.error('The policy file %s no longer exists. The previous rules stay in force until a reload.', missing)
+            LOG.error(
+                'The policy file %s no longer exists or cannot be read. The previous rules stay in force until a'
+                ' reload.',
+                missing,
+            )
         return missing is not None
 
     def _reject_invalid(self, loaded: _LoadedPolicy) -> None:
@@ -178,20 +182,20 @@ class Enforcer:
                 raise exception.ConfigurationInvalid(reason=reason)
 
 
-def load(
-    conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault], paths: Sequence[str] | None = None
-) -> _LoadedPolicy:
+def load(conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault]) -> _LoadedPolicy:
     """Read the policy files, and complete their rules with the default ones. Log nothing.
 
-    :param paths: the files; None for those of the configuration.
-    :raises ConfigurationInvalid: a file is not YAML or cannot be read, or there are two main policy files.
+    :raises ConfigurationInvalid: a file or a directory cannot be read, a file is not YAML, or there are two main files.
     """
-    paths = _policy_files(conf) if paths is None else paths
     if len(main := _main_files(conf)) > 1:
         reason = (
             f'There are two policy files, {" and ".join(main)}. Move the rules into {main[0]}, and remove {main[1]}.'
         )
         raise exception.ConfigurationInvalid(reason=reason)
+    try:
+        paths = _policy_files(conf)
+    except OSError as error:
+        raise exception.ConfigurationInvalid(reason=f'The policy files cannot be read: {error}.') from error
     sources, file_of_rule, texts = _read_files(paths)
     parsed = {name: _parsed(name, text) for name, text in texts.items()}
     errors = {name: f'cannot be parsed: {texts[name]}' for name, rule in parsed.items() if rule is None}
@@ -250,7 +254,10 @@ def _main_files(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _policy_files(conf: cfg.ConfigOpts) -> list[str]:
-    """Return the policy files in the order in which they are read: the main file, then those of policy_dirs."""
+    """Return the policy files in the order in which they are read: the main file, then those of policy_dirs.
+
+    :raises OSError: a directory cannot be read.
+    """
     files = _main_files(conf)
     places = [*configuration.directories(conf), *map(os.path.dirname, files)]
     for name in conf.oslo_policy.policy_dirs:
@@ -263,10 +270,10 @@ def _policy_files(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _file_states(conf: cfg.ConfigOpts) -> tuple[_FileState, ...]:
-    """Return the states of the existing policy files, in the order in which they are read."""
+    """Return the states of the policy files, in the order in which they are read, without what cannot be read."""
     states = []
-    for path in _policy_files(conf):
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        for path in _policy_files(conf):
             status = os.stat(path)
             states.append(_FileState(path, status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino))
     return tuple(states)

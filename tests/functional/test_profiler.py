@@ -28,6 +28,8 @@ class Driver(base.Driver):
     traces: list[dict[str, Any]] = []
 
     def notify(self, info: dict[str, Any], **_options: Any) -> None:
+        if 'broken' in self.connection_str:
+            raise ConnectionError('The server for traces is unavailable')
         self.traces.append({**info, 'project': self.project, 'service': self.service})
 
     @classmethod
@@ -89,6 +91,14 @@ def test_no_request_is_traced_unless_that_is_enabled(application: deploy.Applica
 def test_statements_are_traced_only_if_that_is_enabled(application: deploy.Application) -> None:
     send_request(application, 'GET', '/traits', **_signed(KEY))
     assert [trace['name'] for trace in Driver.traces] == ['wsgi-start', 'wsgi-stop']
+
+
+@pytest.mark.parametrize('application', [{'connection_string': 'kept://broken'}], indirect=True)
+def test_a_request_does_not_fail_because_its_trace_cannot_be_sent(
+    application: deploy.Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert send_request(application, 'PUT', '/traits/CUSTOM_A', **_signed(KEY)).status_code == 201
+    assert 'A part of a trace could not be sent: The server for traces is unavailable' in caplog.text
 
 
 @pytest.mark.parametrize('application', [{'connection_string': 'nowhere://'}], indirect=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pathlib
 import re
 import shutil
@@ -245,6 +247,25 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     assert not any(_allows(enforcer, 'admin') for _ in range(3))
     _settle()
     assert _allows(enforcer, 'none')
+
+
+def test_a_directory_that_cannot_be_read_stops_the_start_and_keeps_the_rules_in_force(
+    file: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = file.with_name('policy.d') / 'traits.yaml'
+    rules.parent.mkdir()
+    rules.write_text(f'"{TRAITS}": "role:nobody"\n')
+    enforcer = _enforcer(file)
+
+    def refuse(path: str) -> list[str]:
+        raise PermissionError(errno.EACCES, 'Permission denied', path)
+
+    # The user of the tests may read every directory.
+    monkeypatch.setattr(os, 'listdir', refuse)
+    assert not any(_allows(enforcer, 'admin') for _ in range(3))
+    assert caplog.text.count(f'The policy file {rules} no longer exists') == 1
+    with pytest.raises(exception.ConfigurationInvalid, match=r'The policy files cannot be read: .*Permission'):
+        policy.load(enforcer._conf, policies.list_rules())
 
 
 @pytest.mark.parametrize(
