@@ -19,7 +19,11 @@ from placement.exception import BadQuery, InvalidInventoryCapacity
 
 #: A run of digits that orjson may read as an inexact float. It reads the first eighteen digits exactly.
 _LONG_NUMBER = re.compile(rb'([0-9]{18})[0-9]+')
+#: A number with a fraction or an exponent, not inside a uuid or a name.
+_FRACTION_OR_EXPONENT = re.compile(rb'(?:^|[\s:,\[])-?[0-9]+[.eE]')
 _HEX_DIGITS = re.compile(r'[0-9a-fA-F]{32}')
+#: Maximum number of characters of the uuid of an aggregate in the database.
+_MAX_AGGREGATE_UUID = 36
 
 #: Maximum number of characters of one part of a message. The message may quote input, which may be a megabyte long.
 _MAX_PART = 1024
@@ -42,18 +46,36 @@ class ValidationError(ValueError):
 def parse_json(body: bytes) -> Any:
     """Read JSON (RFC 8259) in UTF-8, without NaN and infinity. Integers are exact; the last of repeated keys counts.
 
+    Numbers without a fraction are integers in every spelling, as in JSON Schema: ``16.0`` and ``1e1`` are.
+
     :raises ValueError: ``body`` is not JSON, is nested about 1000 levels deep, or has a number of over 4300 digits.
     """
-    if not _LONG_NUMBER.search(body):
-        return orjson.loads(body)
-    # orjson is strict about syntax, but reads integers beyond 64 bits as floats, and rejects those beyond the range of
-    # floats. So orjson checks the syntax of a copy with shortened numbers, and json, which is lax about syntax, reads
-    # the values. Shortening keeps eighteen digits, so it does not break \u escapes, which have four.
-    orjson.loads(_LONG_NUMBER.sub(rb'\1', body))
-    try:
-        return json.loads(body, parse_float=_finite)
-    except RecursionError:
-        raise ValueError('nested too deeply') from None
+    if _LONG_NUMBER.search(body):
+        # orjson is strict about syntax, but reads integers beyond 64 bits as floats, and rejects those beyond the range
+        # of floats. So orjson checks the syntax of a copy with shortened numbers, and json, which is lax about syntax,
+        # reads the values. Shortening keeps eighteen digits, so it does not break \u escapes, which have four.
+        orjson.loads(_LONG_NUMBER.sub(rb'\1', body))
+        try:
+            data = json.loads(body, parse_float=_finite)
+        except RecursionError:
+            raise ValueError('nested too deeply') from None
+    else:
+        data = orjson.loads(body)
+    return _with_integers(data) if _FRACTION_OR_EXPONENT.search(body) else data
+
+
+def _with_integers(data: Any) -> Any:
+    """Replace the floats without a fraction in a JSON value by integers."""
+    root = [data]
+    pending: list[Any] = [root]
+    while pending:
+        container = pending.pop()
+        for key, value in container.items() if isinstance(container, dict) else enumerate(container):
+            if isinstance(value, float) and value.is_integer():
+                container[key] = int(value)
+            elif isinstance(value, dict | list):
+                pending.append(value)
+    return root[0]
 
 
 def _finite(digits: str) -> float:
@@ -112,6 +134,14 @@ def canonical_uuid(text: str) -> str:
     if not _HEX_DIGITS.fullmatch(digits):
         return text
     return '-'.join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def aggregate_uuid(text: str) -> str:
+    """Return the uuid of an aggregate as it is stored and compared: as it was sent.
+
+    Spellings of more than 36 characters (with braces or as a URN) do not fit the column, so they become canonical.
+    """
+    return text if len(text) <= _MAX_AGGREGATE_UUID else canonical_uuid(text)
 
 
 def _bare(text: str) -> str:
@@ -235,7 +265,7 @@ _FORMATS.checks('uuid')(lambda value: not isinstance(value, str) or is_uuid(valu
 _Validator = validators.extend(
     jsonschema.Draft7Validator,
     validators={'pattern': _pattern, 'uniqueItems': _unique_items, 'additionalProperties': _additional_properties},
-    # jsonschema also accepts 2.0, which would be stored and returned as a float (api-ref/rules.md#json-bodies).
+    # 2.0 is no integer, as in the compiled validators. ``parse_json`` has replaced it.
     type_checker=jsonschema.Draft7Validator.TYPE_CHECKER.redefine(
         'integer', lambda _checker, value: isinstance(value, int) and not isinstance(value, bool)
     ),

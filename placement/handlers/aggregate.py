@@ -56,7 +56,7 @@ def replace_resource_provider_aggregates(req: Request, context: RequestContext, 
     guarded = _with_generation(req)
     sent = data['aggregates'] if guarded else data
     generation = data['resource_provider_generation'] if guarded else None
-    # Two spellings of one uuid are one aggregate; the response keeps the order of the request.
-    aggregates = list(dict.fromkeys(map(validation.canonical_uuid, sent)))
+    # The response keeps the order of the request.
+    aggregates = list(dict.fromkeys(map(validation.aggregate_uuid, sent)))
     aggregate.replace(context, uuid, aggregates, generation)
     return _response(req, None if generation is None else generation + 1, aggregates)

@@ -48,7 +48,7 @@ class DisplayNames:
         :raises BadQuery: it is no uuid, and not the name of exactly one uuid.
         """
         if validation.is_uuid(text):
-            return validation.canonical_uuid(text)
+            return validation.aggregate_uuid(text)
         self.name(text)
         uuids = [uuid for uuid, name in self._names.items() if name == text]
         if len(uuids) == 1:

@@ -100,7 +100,7 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -
         for element in elements:
             if not validation.is_uuid(element):
                 raise BadQuery(f"Expected 'member_of' parameter to contain valid UUID(s). Got: {element}")
-        uuids = frozenset(map(validation.canonical_uuid, elements))
+        uuids = frozenset(map(validation.aggregate_uuid, elements))
         is_forbidden = exclamation and value.startswith(exclamation)
         filters.append(NameFilter(forbidden=uuids) if is_forbidden else NameFilter((uuids,)))
     aggregates = NameFilter.union(filters)

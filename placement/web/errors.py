@@ -159,7 +159,8 @@ def _preferred(accept: str | None) -> str | None:
     if accept is None or accept == '*/*':
         return 'application/json'
     header = acceptparse.create_accept_header(accept)
-    if isinstance(header, acceptparse.AcceptInvalidHeader):
+    # A malformed or empty header counts as missing.
+    if not header.parsed:
         return 'application/json'
     offers = header.acceptable_offers(['text/html', 'application/json'])
     return offers[0][0] if offers else None

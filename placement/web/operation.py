@@ -72,8 +72,9 @@ class JsonBody:
 
 def accepts_json(req: Request) -> None:
     """Check that the Accept header of the request allows JSON (or 406)."""
-    # Parsing the header takes time, so common values are compared first.
-    if req.environ.get('HTTP_ACCEPT') not in (JSON, None, '*/*') and not req.accept.acceptable_offers([JSON]):
+    # Parsing the header takes time, so common values are compared first. An empty list excludes nothing.
+    is_common = req.environ.get('HTTP_ACCEPT') in (JSON, None, '*/*')
+    if not is_common and req.accept.parsed and not req.accept.acceptable_offers([JSON]):
         raise exc.HTTPNotAcceptable(f'Only {JSON} is provided')
 
 

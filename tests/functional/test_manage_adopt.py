@@ -16,7 +16,7 @@ from placement import deploy
 from placement.cmd import manage, manage_audit
 from placement.db import migration, tables
 from placement.ops.adoption.schema import shortest
-from tests.support import corruption, legacy_database, legacy_service
+from tests.support import applications, corruption, legacy_database, legacy_service
 from tests.support.fixtures import PointCommandsAt, Printed
 from tests.support.http_client import send_request
 
@@ -148,6 +148,19 @@ def test_an_audit_follows_the_adoption(url: str, printed: Printed) -> None:
     out = printed('db', 'adopt', '--yes', code=manage_audit.FOUND)
     assert 'over_committed' in out
     assert 'orphaned_aggregate' in out
+
+
+def test_aggregates_keep_the_spelling_of_the_other_service(url: str, printed: Printed) -> None:
+    legacy_database.build(url)
+    spelling = legacy_database.RACK.replace('-', '').upper()
+    corruption.plant(url, f"UPDATE placement_aggregates SET uuid = '{spelling}'")
+    printed('db', 'adopt', '--yes')
+    with applications.application(url) as app:
+        response = send_request(app, 'GET', f'/resource_providers?member_of={spelling}')
+        assert [provider['name'] for provider in response.json['resource_providers']] == ['host']
+        shown = send_request(app, 'GET', f'/resource_providers/{legacy_database.HOST}/aggregates')
+    assert shown.json['aggregates'] == [spelling]
+    assert printed('tree', '--aggregate', spelling).startswith('host ')
 
 
 def test_nothing_to_adopt_or_to_return(url: str, failed: Printed) -> None:

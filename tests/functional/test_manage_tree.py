@@ -135,7 +135,7 @@ def test_a_negative_usage_is_drawn_and_named(url: str, capsys: pytest.CaptureFix
     [
         (['--name', 'CHI'], ['root']),
         (['--trait', 'STORAGE_DISK_SSD', '--trait', 'MISC_SHARES_VIA_AGGREGATE'], ['store']),
-        (['--aggregate', SHARED.replace('-', '')], ['root', 'store']),
+        (['--aggregate', SHARED], ['root', 'store']),
         (['--aggregate', SHARED, '--aggregate', corruption.AGGREGATE], ['root']),
         (['--full'], ['store']),
         (['--over-committed'], []),

@@ -18,6 +18,25 @@ def test_integers_are_exact(number: int) -> None:
     assert validation.parse_json(json.dumps({'a': [number]}).encode()) == {'a': [number]}
 
 
+@pytest.mark.parametrize(
+    ('text', 'value'),
+    [
+        ('16.0', 16),
+        ('1e1', 10),
+        ('[-2.0E+0]', [-2]),
+        ('{"a": {"b": [ 3.00]}, "c":[1e2 ,100000000000000000000]}', {'a': {'b': [3]}, 'c': [100, 10**20]}),
+    ],
+)
+def test_numbers_without_a_fraction_are_integers(text: str, value: Any) -> None:
+    parsed = validation.parse_json(text.encode())
+    assert (parsed, repr(parsed)) == (value, repr(value))
+
+
+def test_numbers_with_a_fraction_and_text_are_no_integers() -> None:
+    text = '[0.5, 1e-1, "1.0", {"1e1": "a, 2.0"}]'
+    assert repr(validation.parse_json(text.encode())) == "[0.5, 0.1, '1.0', {'1e1': 'a, 2.0'}]"
+
+
 def test_floats_and_text_beside_a_long_integer_are_unchanged() -> None:
     body = b'[100000000000000000000, 0.1234567890123456789012345, 1e-30, "\\u00e91234567890123456789", "9%s"]'
     long = '1' * 5000
@@ -74,6 +93,13 @@ def test_malformed_json_is_a_value_error(body: bytes) -> None:
 def test_text_that_is_no_uuid_is_unchanged(text: str) -> None:
     assert not validation.is_uuid(text)
     assert validation.canonical_uuid(text) == text
+
+
+@pytest.mark.parametrize('text', [UUID, UUID.upper(), UUID.replace('-', '')])
+def test_an_aggregate_keeps_its_spelling_if_it_fits_the_column(text: str) -> None:
+    assert validation.aggregate_uuid(text) == text
+    assert validation.aggregate_uuid(f'{{{text}}}') == (f'{{{text}}}' if len(text) < 36 else UUID)
+    assert validation.aggregate_uuid(f'urn:uuid:{text}') == UUID
 
 
 INVENTORY: dict[str, Any] = {

@@ -109,7 +109,6 @@ def _classes(connection: sa.Connection, names: Names) -> Iterator[str]:
 def _uuids(connection: sa.Connection, names: Names) -> Iterator[str]:
     for expected in (
         tables.resource_providers.c.uuid,
-        tables.placement_aggregates.c.uuid,
         tables.consumers.c.uuid,
         tables.allocations.c.consumer_id,
     ):

@@ -131,7 +131,7 @@ class Parameters:
             raise BadInput(reason=f'Traits of the root have the form A,!B, not “{value}”.') from error
         state = self.choice('state', ('any', *(choice.value for choice in InventoryState)))
         return TreeFilter(
-            aggregates=frozenset({validation.canonical_uuid(aggregate)} if aggregate else ()),
+            aggregates=frozenset({validation.aggregate_uuid(aggregate)} if aggregate else ()),
             traits=frozenset(filter(None, (name.strip() for name in self.text('trait').split(',')))),
             root_required=required,
             root_forbidden=forbidden,

@@ -106,7 +106,7 @@ class Hosts:
             if identifier not in positions:
                 raise UnknownProvider(identifier=identifier)
             selected.add(positions[identifier])
-        uuid = validation.canonical_uuid(aggregate) if aggregate and validation.is_uuid(aggregate) else ''
+        uuid = validation.aggregate_uuid(aggregate) if aggregate and validation.is_uuid(aggregate) else ''
         selected.update(tree for tree, aggregates in enumerate(self.aggregates) if uuid in aggregates)
         if not with_pools:
             selected = {tree for tree in selected if self.is_own[self.starts[tree]]}

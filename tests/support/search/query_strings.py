@@ -163,7 +163,10 @@ def _read_member_of(group: Group, value: str, minor: int, names: Mapping[str, st
     rest = value[1:] if forbids else value
     _require(not forbids or minor >= 32)
     _require(',' not in rest or rest.startswith('in:'))
-    aggregates = {_named(item, names) for item in rest.removeprefix('in:').split(',')}
+    # Aggregates are compared as they are spelled, except spellings that are too long for the column.
+    items = rest.removeprefix('in:').split(',')
+    readings = {item: _named(item, names) for item in items}
+    aggregates = {readings[item] if item in names or len(item) > 36 else item for item in items}
     if forbids:
         group.not_member_of |= aggregates
     else:
