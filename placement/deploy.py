@@ -84,17 +84,24 @@ def loadapp(conf: cfg.ConfigOpts, cache_state: CacheState | None = None) -> Appl
         _sync(db)
     provider_cache.load()
     if provider_cache.is_loaded:
-        _warn_of_other_schema(db)
+        _check_database(db)
     return Application(application, db, provider_cache, conf.placement.cache_refresh_interval)
 
 
-def _warn_of_other_schema(db: Database) -> None:
-    """Log once if the schema belongs to another release, because the service often works with it all the same."""
+def _check_database(db: Database) -> None:
+    """Insert the standard names that an upgrade of os-resource-classes or os-traits has added.
+
+    Log once if that is impossible, or if the schema belongs to another release: the service often works all the same.
+    """
     try:
         migration.check_revision(db.engine)
+        db.insert_standard_names()
     except migration.WrongSchema as error:
         configuration.log_once(LOG, log.WARNING, str(error))
-    except errors.DATABASE_ERRORS:
+    except exception.DatabaseReadOnly:
+        # placement-status upgrade check has the finding.
+        LOG.warning('The database is read-only, so the standard names that it lacks were not inserted.')
+    except (*errors.DATABASE_ERRORS, exception.ConcurrentProviderUpdate):
         # The next request reports it.
         pass
 

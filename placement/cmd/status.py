@@ -17,6 +17,7 @@ from placement.cmd import command
 from placement.db import migration
 from placement.db.api import Database
 from placement.ops import audit
+from placement.units import plural
 from placement.web import authentication, policy
 
 #: Exit code of a command that failed.
@@ -26,11 +27,11 @@ FAILED = 255
 _WIDTH = 100
 
 _DESCRIPTION = """\
-Check whether the database is ready for this release: the schema has the right revision, every row that another one
-names exists, every provider has the root that follows from its parents, every allocation has a record of its consumer,
-every recorded usage is the sum of the allocations, and there are no tables of another placement service. Also check
-whether options are set that the service does not have, whether Keystone gives the service a token, and whether the
-rules of the policy files are valid. Changes nothing; safe while the service runs."""
+Check whether the database is ready for this release: the schema has the right revision, all standard names exist and
+every row that another one names, every provider has the root that follows from its parents, every allocation has a
+record of its consumer, every recorded usage is the sum of the allocations, and there are no tables of another placement
+service. Also check whether options are set that the service does not have, whether Keystone gives the service a token,
+and whether the rules of the policy files are valid. Changes nothing; safe while the service runs."""
 _EPILOG = """\
 Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed or the database has no tables."""
 
@@ -94,6 +95,20 @@ class Checks(upgradecheck.UpgradeCommands):
             return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
         return upgradecheck.Result(upgradecheck.Code.SUCCESS)
 
+    def _standard_names(self) -> upgradecheck.Result:
+        if self._schema().code != upgradecheck.Code.SUCCESS:
+            return _SKIPPED
+        with self._db.reader() as tx:
+            names = migration.missing_standard_names(tx)
+        if not names:
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        details = (
+            f'The database lacks {plural(len(names), "standard resource class or trait", "standard names")} of the'
+            f' installed packages, such as {names[0]}. The service inserts them when it starts, unless the database is'
+            ' read-only; placement-manage db sync does so now.'
+        )
+        return upgradecheck.Result(upgradecheck.Code.WARNING, details)
+
     def _other_tables(self) -> upgradecheck.Result:
         if self._schema().code != upgradecheck.Code.SUCCESS:
             return _SKIPPED
@@ -123,6 +138,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ('Keystone', _keystone),
         ('Policy', _policy),
         ('Schema', _schema),
+        ('Standard names', _standard_names),
         # A search fails if an inventory has a class that does not exist.
         ('References', (_audited, {'kind': 'missing_reference', 'failure': upgradecheck.Code.FAILURE})),
         # If the root of a provider is wrong, searches find the provider in another tree or not at all.

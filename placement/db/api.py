@@ -258,16 +258,23 @@ class Database:
             migration.sync(engine)
         finally:
             engine.dispose()
+        self.insert_standard_names()
 
-        def insert_standard_names(tx: sa.Connection) -> None:
+    def insert_standard_names(self) -> None:
+        """Insert the resource classes and traits of the installed os-resource-classes and os-traits that are missing.
+
+        :raises DatabaseUnavailable: the database cannot be reached, or is read-only.
+        """
+
+        def insert(tx: sa.Connection) -> None:
             change_log.record_names(tx)
             migration.insert_standard_names(tx)
 
         with self.reader() as tx:
-            complete = migration.has_standard_names(tx)
+            missing = migration.missing_standard_names(tx)
         # Without this condition, every start would take a slot of the change log.
-        if not complete:
-            self.write(insert_standard_names)
+        if missing:
+            self.write(insert)
 
     def dispose(self) -> None:
         """Free the slots of the change log, and close all pooled connections."""

@@ -336,9 +336,9 @@ def _reject_foreign_tables(connection: sa.Connection, theirs_only: bool = False)
         raise ForeignSchema(tables=', '.join(foreign))
 
 
-def has_standard_names(tx: sa.Connection) -> bool:
-    """Return whether the database has all standard resource classes and traits."""
-    return not any(rows for _, _, rows in _missing_names(tx))
+def missing_standard_names(tx: sa.Connection) -> list[str]:
+    """Return the names of the standard resource classes and traits that the database lacks."""
+    return [str(row[-1]) for _, _, rows in _missing_names(tx) for row in rows]
 
 
 def insert_standard_names(tx: sa.Connection) -> None:

@@ -25,7 +25,7 @@ from placement import deploy, exception, handler
 from placement.db import migration
 from placement.web.context import RequestContext
 from placement.web.operation import Operation
-from tests.support import applications, fixtures
+from tests.support import applications, corruption, fixtures
 from tests.support.http_client import send_request
 from tests.support.waiting import wait_until
 
@@ -308,3 +308,28 @@ def test_a_schema_of_a_later_release_is_not_upgraded_and_the_service_says_so_at_
         options = {'sync_on_startup': False}
         deploy.loadapp(applications.options(file, placement_database=options)).db.dispose()
     assert [record.getMessage() for record in caplog.records if record.levelname == 'WARNING'] == [problem]
+
+
+@pytest.mark.parametrize('is_read_only', [False, True])
+def test_standard_names_of_upgraded_packages_are_inserted_at_the_start(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, is_read_only: bool
+) -> None:
+    """As after ``pip install -U os-traits os-resource-classes``. A read-only database stays as it is."""
+    file = tmp_path / 'placement.sqlite'
+    with applications.database(file) as db:
+        db.sync()
+    corruption.plant(
+        f'sqlite:///{file}',
+        "DELETE FROM placement_traits WHERE name = 'HW_CPU_X86_VMX'",
+        "DELETE FROM placement_resource_classes WHERE name = 'NET_PACKET_RATE_KILOPACKET_PER_SEC'",
+    )
+    connection = f'sqlite:///file:{file}?mode=ro&uri=true' if is_read_only else f'sqlite:///{file}'
+    options = {'sync_on_startup': False, 'connection': connection}
+    app = deploy.loadapp(applications.options(file, placement_database=options))
+    names = ('/traits/HW_CPU_X86_VMX', '/resource_classes/NET_PACKET_RATE_KILOPACKET_PER_SEC')
+    statuses = [send_request(app, 'GET', path).status_int for path in names]
+    app.db.dispose()
+    assert statuses == ([404, 404] if is_read_only else [204, 200])
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == 'WARNING']
+    reason = 'The database is read-only, so the standard names that it lacks were not inserted.'
+    assert warnings == ([reason] if is_read_only else [])

@@ -23,7 +23,15 @@ def sound(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
-CHECKS = ('Schema', 'References', 'Provider trees', 'Consumers', 'Usages', 'Tables of another service')
+CHECKS = (
+    'Schema',
+    'Standard names',
+    'References',
+    'Provider trees',
+    'Consumers',
+    'Usages',
+    'Tables of another service',
+)
 
 
 def _results(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
@@ -172,6 +180,12 @@ def test_a_cache_of_tokens_without_its_package_is_a_failure(
     ('statements', 'check', 'result', 'text'),
     [
         (corruption.ALL['missing consumer'].statements, 'Consumers', 1, f'consumer {corruption.LOST_CONSUMER}: '),
+        (
+            ("DELETE FROM placement_traits WHERE name = 'HW_CPU_X86_VMX'",),
+            'Standard names',
+            1,
+            'lacks 1 standard resource class or trait of the installed packages, such as HW_CPU_X86_VMX.',
+        ),
         (corruption.ALL['missing class'].statements, 'References', 2, 'resource_class number 10007: '),
         (corruption.ALL['no root'].statements, 'Provider trees', 2, 'provider_name root and 2 more'),
         (corruption.ALL['usage too high'].statements, 'Usages', 2, corruption.ALL['usage too high'].detail),
@@ -183,7 +197,7 @@ def test_a_cache_of_tokens_without_its_package_is_a_failure(
         ),
         (("UPDATE placement_alembic_version SET version_num = '000'",), 'Schema', 2, 'revision 000'),
     ],
-    ids=['consumer', 'reference', 'tree', 'usage', 'tables', 'schema'],
+    ids=['consumer', 'names', 'reference', 'tree', 'usage', 'tables', 'schema'],
 )
 def test_a_problem_of_the_database_is_a_warning_or_a_failure(
     sound: str, statements: tuple[str, ...], check: str, result: int, text: str, capsys: pytest.CaptureFixture[str]
@@ -203,6 +217,6 @@ def test_a_database_without_our_schema_is_a_failure(
     results = _results(capsys, status.FAILED)
     assert results['Schema'][0] == 2
     assert 'placement-manage db sync' in results['Schema'][1]
-    assert [results[check][0] for check in CHECKS[1:]] == [1, 1, 1, 1, 1]
+    assert [results[check][0] for check in CHECKS[1:]] == [1] * len(CHECKS[1:])
     legacy_database.build(url)
     assert _results(capsys, 2)['Schema'][1].endswith('Adopt it with: placement-manage db adopt')
