@@ -9,6 +9,7 @@ from typing import Any
 import microversion_parse
 
 from placement import handler, schemas
+from placement.schemas import allocation_candidate
 from placement.schemas import responses as response_schemas
 from placement.web import microversion
 from placement.web.operation import Described, JsonBody, Operation
@@ -113,7 +114,7 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
         'parameters': [
             {'$ref': '#/components/parameters/Microversion'},
             *(
-                {'name': name, 'in': 'path', 'required': True, 'schema': _VARIABLES.get(name, _TEXT)}
+                {'name': name, 'in': 'path', 'required': True, 'schema': _variable(path, method, name)}
                 for name in re.findall('{(.+?)}', path)
             ),
             *_query(operation, version),
@@ -129,6 +130,13 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
             schema = _for_version(check.schema, version)
             description['requestBody'] = {'required': True, 'content': {_JSON: {'schema': schema}}}
     return description
+
+
+def _variable(path: str, method: str, name: str) -> schemas.Schema:
+    """Return the schema of a variable of a path. PUT creates only custom traits and classes; GET finds any or none."""
+    if method == 'PUT' and path in ('/traits/{name}', '/resource_classes/{name}'):
+        return _portable(schemas.CUSTOM_NAME)
+    return _VARIABLES.get(name, _TEXT)
 
 
 def _tag(path: str) -> str:
@@ -159,14 +167,24 @@ def _referring(value: Any, parts: Mapping[str, Any]) -> Any:
 
 
 def _query(operation: Operation, version: microversion_parse.Version) -> Iterator[Document]:
-    """Yield the query parameters. Parameters whose names match patterns are described together, as one object."""
-    schema = _for_version(operation.query, version)
-    if schema is None:
+    """Yield the query parameters. Those of suffixed request groups are described together, as one object."""
+    if operation.query is allocation_candidate.GET:
+        for parameter in allocation_candidate.PARAMETERS:
+            if version >= parameter.since:
+                # A client that has only suffixed groups is rare, and generators need a parameter that is required.
+                yield _query_parameter(parameter.name, parameter.schema, required=parameter.name == 'resources')
+        if pattern := allocation_candidate.suffixed_keys(version):
+            keys = {'type': 'string', 'pattern': pattern}
+            groups = {'type': 'object', 'propertyNames': keys, 'additionalProperties': schemas.TEXT}
+            yield {**_query_parameter('suffixed_groups', groups), 'style': 'form', 'explode': True}
         return
-    if 'patternProperties' in schema:
-        yield {'name': 'query', 'in': 'query', 'style': 'form', 'explode': True, 'schema': schema}
-    for name, member in schema.get('properties', {}).items():
-        yield {'name': name, 'in': 'query', 'required': name in schema.get('required', ()), 'schema': member}
+    declared = _for_version(operation.query, version) or {}
+    for name, member in declared.get('properties', {}).items():
+        yield _query_parameter(name, member, required=name in declared.get('required', ()))
+
+
+def _query_parameter(name: str, schema: schemas.Schema, *, required: bool = False) -> Document:
+    return {'name': name, 'in': 'query', 'required': required, 'schema': _portable(schema)}
 
 
 def _responses(operation: Operation, version: microversion_parse.Version) -> Iterator[tuple[str, Document]]:
@@ -218,9 +236,18 @@ def _for_version(described: Described, version: microversion_parse.Version) -> s
 
 
 def _portable(value: Any) -> Any:
-    r"""Return ``value`` with the ``\Z`` of Python's patterns replaced by the ``$`` of ECMA-262."""
-    if isinstance(value, dict):
-        return {_portable(key): _portable(member) for key, member in value.items()}
+    r"""Return ``value`` as generators of clients need it, with the keywords of ``schemas.DOCUMENTED``.
+
+    The ``\Z`` of Python's patterns is ``$`` in ECMA-262. A map with a pattern of its keys has ``propertyNames`` and
+    ``additionalProperties``, because generators ignore ``patternProperties``, and would drop all its members.
+    """
     if isinstance(value, list):
         return [_portable(item) for item in value]
-    return value.replace(r'\Z', '$') if isinstance(value, str) else value
+    if not isinstance(value, dict):
+        return value.replace(r'\Z', '$') if isinstance(value, str) else value
+    schema: schemas.Schema = {**value, **value.get(schemas.DOCUMENTED, {})}
+    schema.pop(schemas.DOCUMENTED, None)
+    if 'patternProperties' in schema:
+        ((pattern, member),) = schema.pop('patternProperties').items()
+        schema = {'propertyNames': {'type': 'string', 'pattern': pattern}} | schema | {'additionalProperties': member}
+    return {key: _portable(member) for key, member in schema.items()}

@@ -21,6 +21,10 @@ CONSUMER_TYPE_PATTERN = r'^[A-Z0-9_]+\Z'
 #: A key with the characters and the length of a uuid. Handlers check whether it is a uuid.
 UUID_KEY_PATTERN = r'^[0-9a-fA-F-]{36}\Z'
 
+#: A keyword of our schemas: keywords that only the OpenAPI document has, because a handler checks them and words the
+#: error. Validators ignore it.
+DOCUMENTED = 'x-documented'
+
 TEXT: Schema = {'type': 'string'}
 UUID: Schema = {'type': 'string', 'format': 'uuid'}
 UUID_OR_NULL: Schema = {'type': ['string', 'null'], 'format': 'uuid'}
@@ -48,6 +52,7 @@ def by_uuid(value: Schema, minimum: int = 1) -> Schema:
         'minProperties': minimum,
         'patternProperties': {UUID_KEY_PATTERN: value},
         'additionalProperties': False,
+        DOCUMENTED: {'propertyNames': {'type': 'string', 'format': 'uuid'}},
     }
 
 

@@ -51,6 +51,13 @@ def _group_key(parameters: list[Parameter], suffix: str) -> str:
 GROUP_KEY = _group_key(PARAMETERS, '|'.join(_SUFFIXES.values()))
 
 
+def suffixed_keys(version: Version) -> str | None:
+    """Return the pattern of the keys of suffixed request groups at ``version``; None if there are no such groups."""
+    names = '|'.join(parameter.name for parameter in PARAMETERS if parameter.of_group and parameter.since <= version)
+    suffix = next((suffix for since, suffix in _SUFFIXES.items() if since <= version), None)
+    return suffix and rf'^({names})({suffix})\Z'
+
+
 def _schema(version: Version) -> Schema:
     """Return the schema at ``version``. Missing and unknown keys are checked before values, so they come first."""
     parameters = [parameter for parameter in PARAMETERS if parameter.since <= version]

@@ -8,6 +8,7 @@ from placement import capacity
 from placement.schemas import (
     CONSUMER_TYPE_PATTERN,
     CUSTOM_NAME,
+    DOCUMENTED,
     EXTERNAL_ID,
     GENERATION,
     RESOURCE_CLASS_PATTERN,
@@ -39,7 +40,9 @@ GET_TRAITS: Schema = object_of({'name': TEXT, 'associated': TEXT}, required=[])
 # Resource providers --------------------------------------------------------------------------------------------
 
 # An empty name passes: the handler rejects it with another text.
-_PROVIDER: Schema = object_of({'name': {'type': 'string', 'maxLength': 200}, 'uuid': UUID}, required=['name'])
+_PROVIDER: Schema = object_of(
+    {'name': {'type': 'string', 'maxLength': 200, DOCUMENTED: {'minLength': 1}}, 'uuid': UUID}, required=['name']
+)
 _NEW_NAME: Schema = object_of({'name': {'type': 'string', 'minLength': 1, 'maxLength': 200}})
 _FILTERS: Schema = object_of({'name': TEXT, 'uuid': UUID}, required=[])
 
@@ -79,7 +82,12 @@ _RECORD: Schema = {
     'min_unit': _integer(1),
     'max_unit': _integer(1),
     'step_size': _integer(1),
-    'allocation_ratio': {'type': 'number', 'minimum': -sys.float_info.max, 'maximum': MAX_RATIO},
+    'allocation_ratio': {
+        'type': 'number',
+        'minimum': -sys.float_info.max,
+        'maximum': MAX_RATIO,
+        DOCUMENTED: {'minimum': 0},
+    },
     'resource_provider_generation': GENERATION,
 }
 
@@ -97,7 +105,11 @@ PUT_INVENTORY: Schema = object_of(_RECORD, required=['resource_provider_generati
 PUT_INVENTORIES: Schema = object_of(
     {
         'resource_provider_generation': GENERATION,
-        'inventories': {'type': 'object', 'additionalProperties': _INVENTORY},
+        'inventories': {
+            'type': 'object',
+            'additionalProperties': _INVENTORY,
+            DOCUMENTED: {'propertyNames': {'type': 'string', 'pattern': RESOURCE_CLASS_PATTERN}},
+        },
     }
 )
 
@@ -129,6 +141,7 @@ _EMPTYABLE_OBJECT_FORM: Schema = {
         UUID_KEY_PATTERN: object_of({'generation': GENERATION, 'resources': _RESOURCES}, required=['resources']),
     },
     'additionalProperties': False,
+    DOCUMENTED: {'propertyNames': {'type': 'string', 'format': 'uuid'}},
 }
 
 _OBJECT_FORM: Schema = {**_EMPTYABLE_OBJECT_FORM, 'minProperties': 1}

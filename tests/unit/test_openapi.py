@@ -56,6 +56,44 @@ def test_documents_are_json_with_sound_schemas_and_references(version: Any) -> N
     assert len(names) == len(set(names))
 
 
+@pytest.mark.parametrize('version', VERSIONS, ids=str)
+def test_generators_understand_maps_and_query_parameters(version: Any) -> None:
+    """They ignore ``patternProperties``, and a client that drops the members of a map releases what it should claim."""
+    document = openapi.document(version)
+    text = json.dumps(document)
+    assert 'patternProperties' not in text
+    assert 'x-documented' not in text
+    search = document['paths'].get('/allocation_candidates', {}).get('get')
+    if search:
+        required = {parameter['name']: parameter['required'] for parameter in search['parameters'][1:]}
+        assert required.pop('resources')
+        assert not any(required.values())
+        assert ('suffixed_groups' in required) == (version >= (1, 25))
+
+
+def _body(operation: str, version: str = '1.29') -> Any:
+    return openapi.document(microversion.parse_version_string(version))['components']['schemas'][f'{operation}Request']
+
+
+def test_the_document_has_the_rules_that_handlers_check() -> None:
+    map_of_claim = _body('ReplaceConsumerAllocations')['properties']['allocations']
+    assert map_of_claim['propertyNames'] == {'type': 'string', 'format': 'uuid'}
+    amounts = map_of_claim['additionalProperties']['properties']['resources']
+    assert amounts['propertyNames'] == {'type': 'string', 'pattern': '^[A-Z0-9_]+$'}
+    assert amounts['additionalProperties'] == {'type': 'integer', 'minimum': 1}
+    assert _body('CreateResourceProvider')['properties']['name']['minLength'] == 1
+    inventories = _body('ReplaceResourceProviderInventories')['properties']['inventories']
+    assert inventories['propertyNames']['pattern'] == '^[A-Z0-9_]+$'
+    assert inventories['additionalProperties']['properties']['allocation_ratio']['minimum'] == 0
+    paths = openapi.document(microversion.parse_version_string('1.29'))['paths']
+    for path, method, pattern in (
+        ('/traits/{name}', 'put', '^CUSTOM_[A-Z0-9_]+$'),
+        ('/resource_classes/{name}', 'put', '^CUSTOM_[A-Z0-9_]+$'),
+        ('/resource_classes/{name}', 'get', None),
+    ):
+        assert paths[path][method]['parameters'][1]['schema'].get('pattern') == pattern
+
+
 @pytest.mark.parametrize(
     'operation', [operation for _, _, operation in OPERATIONS], ids=lambda operation: operation.handler.__name__
 )
