@@ -73,6 +73,22 @@ class DictionaryColumn:
         codes = np.fromiter((code_by_names.setdefault(names, len(code_by_names)) for names in sets), np.int32)
         return cls(tuple(code_by_names), codes)
 
+    @functools.cached_property
+    def _codes_of(self) -> Mapping[str, list[int]]:
+        """For each name the codes of the sets that contain it."""
+        codes: defaultdict[str, list[int]] = defaultdict(list)
+        for code, names in enumerate(self.values):
+            for name in names:
+                codes[name].append(code)
+        return dict(codes)
+
+    def values_with(self, names: Iterable[str]) -> Flags:
+        """Return for each of ``values`` whether it contains any of ``names``. The first call makes an index."""
+        flags = np.zeros(len(self.values), np.bool_)
+        for name in names:
+            flags[self._codes_of.get(name, [])] = True
+        return flags
+
     def where(self, predicate: Callable[[NameSet], bool]) -> Flags:
         """Return for each position whether its set satisfies ``predicate``. Call it only once for each distinct set."""
         flags: Flags = np.fromiter(map(predicate, self.values), np.bool_, len(self.values))[self.codes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -96,11 +97,11 @@ def _print(document: Mapping[str, Any], conf: cfg.ConfigOpts) -> None:
     for conflict in document['conflicts']:
         where = f'one of {conflict["trees"]} trees where'
         for tree in conflict['examples']:
-            _print_line(console, f'Conflict: {tree["name"]} ({tree["uuid"]}), {where} {tree["detail"]}')
+            _print_line(console, f'Conflict: {tree["root"]["name"]} ({tree["root"]["uuid"]}), {where} {tree["text"]}')
     if document['states'] or document['blocked']:
         console.print(_blocked(document, console))
-    for pool in document['pools']:
-        _print_line(console, f'Pool: {pool["name"]} ({pool["uuid"]}) {pool["text"]}')
+    for pool in itertools.chain.from_iterable(shortage['pools'] for shortage in document['shortages']):
+        _print_line(console, f'Pool: {pool["provider"]["name"]} ({pool["provider"]["uuid"]}) {pool["text"]}')
 
 
 def _print_line(console: Console, text: str) -> None:
@@ -109,7 +110,7 @@ def _print_line(console: Console, text: str) -> None:
 
 def _stages(document: Mapping[str, Any], console: Console) -> Table:
     table = Table()
-    cells = _add_rule_column(table, 'Rule', [stage['text'] for stage in document['stages']], console)
+    cells = _add_rule_column(table, 'Rule', [stage['rule']['text'] for stage in document['stages']], console)
     for heading in ('Trees left', 'Excluded'):
         table.add_column(heading, overflow='fold')
     style = None

@@ -10,7 +10,11 @@ import re
 import pytest
 
 from bench import __main__ as command
-from bench import compute, costs, databases, lines, results
+from bench import compute, costs, databases, explanations, lines, results
+from placement.ops.explain.explanation import explain
+from placement.ops.explain.sentences import Writer
+from placement.search import parsing
+from placement.search.budget import Limit, SearchBudget
 
 _TINY = [
     *('--flat', '30', '--nested', '2', '--shared', '3', '--symmetric', '1', '--workers', '1'),
@@ -74,3 +78,34 @@ def test_the_page_of_the_documentation_has_the_marks(tmp_path: pathlib.Path) -> 
     copy.write_text(command.PAGE.read_text())
     results.write_section(copy, 'table')
     assert '\ntable\n' in copy.read_text()
+
+
+def test_explanations_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    explanations.main(30, 20, 12)
+    shown = capsys.readouterr().out
+    assert re.findall(r'^(\w+), (\d+) providers: [0-9.]+ ms', shown, re.MULTILINE) == [
+        ('Usual', '38'),
+        ('Usual', '92'),
+        ('Hardest', '92'),
+    ]
+    assert 'No host with CUSTOM_A has VCPU:100: the largest has a capacity of 64.' in shown
+
+
+def test_the_hardest_explanation_is_complete_within_the_steps_of_a_search() -> None:
+    """On an eighth of the largest cloud, with an eighth of the steps."""
+    snapshot, aggregates = explanations.cloud(1000, 3, 500)
+    budget = SearchBudget(max_steps=1_000_000 // 8)
+    request = parsing.parse(explanations.hardest_query(aggregates), (1, 39))
+    result = explain(snapshot, request, budget)
+    assert (result.examined, result.limits_reached) == (result.trees, frozenset())
+    assert result.trees == 1500
+
+
+def test_an_explanation_says_how_many_hosts_it_is_about() -> None:
+    snapshot, aggregates = explanations.cloud(9000, 0, 100)
+    request = parsing.parse(explanations.hardest_query(aggregates), (1, 39))
+    result = explain(snapshot, request, SearchBudget(max_steps=30_000))
+    assert 0 < result.examined < result.trees == 9100
+    [first, *_] = Writer().sentences(result)
+    assert first == f'This is about the first {result.examined:,} of 9,100 hosts, because a limit was reached.'
+    assert result.limits_reached == {Limit.REQUEST_STEPS}

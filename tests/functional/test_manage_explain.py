@@ -66,14 +66,14 @@ def test_json_has_the_facts(printed: Printed) -> None:
     assert (result['limit'], result['candidates'], result['first_candidates']) == (7, 0, [])
     assert (result['trees'], result['examined'], result['suitable'], result['placeable']) == (3, 3, 0, 0)
     amount = {'rule': 'resources', 'groups': [''], 'subject': 'VCPU:5', 'text': 'resources VCPU:5'}
-    assert result['stages'][0] == {**amount, 'trees': 0, 'excluded': {'too_small': 2, 'full': 1}}
+    assert result['stages'][0] == {'rule': amount, 'trees': 0, 'excluded': {'too_small': 2, 'full': 1}}
     [small] = [fact for fact in result['blocked'] if fact['examples'][0]['name'] == 'small']
-    assert small['checks'] == [{**amount, 'fault': 'too_small'}]
-    capacity = {'kind': 'capacity', 'requested': 5, 'value': 4, 'max_value': None, 'providers': 1}
+    assert small['checks'] == [{'rule': amount, 'fault': 'too_small'}]
+    capacity = {'kind': 'capacity_limit', 'requested': 5, 'value': 4, 'max_value': None, 'providers': 1}
     assert (small['trees'], small['shortfalls']) == (1, [capacity])
     # Freeing capacity does not help if the total capacity is too small, or the step size is another one.
     [state] = explained(printed, 'resources=VCPU:5')['states']
-    assert (state['closest']['name'], state['closest']['free'], state['trees']) == ('full', 2, 1)
+    assert (state['closest']['provider']['name'], state['closest']['free'], state['trees']) == ('full', 2, 1)
     explanation = explained(printed, 'resources=VCPU:3&limit=1')
     assert explanation['sentences'] == ['Found 1 candidate, as many as the limit allows.']
     [[supply]] = explanation['first_candidates']

@@ -10,6 +10,7 @@ import copy
 import itertools
 from collections.abc import Iterable, Set
 from dataclasses import replace
+from typing import Any
 
 import orjson
 from hypothesis import event, given
@@ -19,7 +20,7 @@ from placement.ops.explain.explanation import Blocked, Explanation, explain
 from placement.ops.explain.sentences import Writer
 from placement.search.budget import SearchBudget
 from tests.support.search.cached import snapshot_of
-from tests.support.search.oracle import RP, Group, Oracle, Query
+from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query
 from tests.support.search.random_queries import queries
 from tests.support.search.topologies import request_of, thorough, tight_topologies, topologies
 
@@ -148,6 +149,9 @@ def check(topology: list[RP], query: Query) -> Explanation:
     check_stages(model, result)
     if not result.placeable:
         check_blocked(model, result)
+        check_pools(topology, query, result)
+    else:
+        check_between(topology, query, result)
     return result
 
 
@@ -193,15 +197,58 @@ def check_closest(model: Model, blocked: Blocked) -> None:
         return
     event('closest')
     [check] = blocked.checks
-    name, free = blocked.closest
+    provider, free = blocked.closest.provider, blocked.closest.free
     query = copy.deepcopy(model.query)
     for group in query.groups:
         if group.number in check.rule.suffixes:
             group.resources[check.resource_class] = free
     changed = Model([*model.oracle.rps.values()], query, [])
     changed.suffixes = model.suffixes
-    roots = [root for root in model.roots() if name.name in {*model.oracle.tree(root), *model.oracle.reaching(root)}]
+    roots = [
+        root for root in model.roots() if provider.name in {*model.oracle.tree(root), *model.oracle.reaching(root)}
+    ]
     assert any(changed.serves(root, set()) for root in roots), blocked
+
+
+def check_pools(topology: list[RP], query: Query, result: Explanation) -> None:
+    """With the aggregates that are missing, or the trait, as many trees can serve each part as are counted."""
+    for pool in itertools.chain.from_iterable(shortage.pools for shortage in result.shortages):
+        event(f'a pool that {"reaches" if pool.reaches else "does not reach"} trees, {len(pool.missing)} missing')
+        changed = copy.deepcopy(topology)
+        provider = next(rp for rp in changed if rp.name == pool.provider.name)
+        assert not provider.inventory.keys() & {'VCPU', 'PCPU', 'MEMORY_MB'} or pool.shares
+        provider.traits.add(SHARES)
+        for check in pool.missing:
+            provider.aggregates.add(check.rule.subject.split(',')[0])
+        if not pool.reaches:
+            # An aggregate of its own, so that it reaches every tree.
+            for rp in changed:
+                rp.aggregates.add('everywhere')
+        model = Model(changed, query, [stage.rule for stage in result.stages])
+        rescued = [root for root in model.roots() if model.serves(root, set())]
+        assert pool.trees <= len(rescued), pool
+        common = [set(rp.aggregates) for rp in topology]
+        assert not pool.aggregates or set(pool.aggregates) <= set().union(*common)
+
+
+def check_between(topology: list[RP], query: Query, result: Explanation) -> None:
+    """A rule between groups is named if there are candidates without it, with the number of their trees."""
+    if result.candidates:
+        return
+    for fact in result.between:
+        event(f'blocked by {fact.rule.parameter}')
+        changes: dict[str, dict[str, Any]] = {
+            'microversion': {'minor': max(query.minor, 29)},
+            'group_policy': {'policy': 'none'},
+            'same_subtree': {
+                'same_subtree': [names for names in query.same_subtree if ','.join(sorted(names)) != fact.rule.subject]
+            },
+        }
+        rest, oracle = replace(query, **changes[fact.rule.parameter]), Oracle(topology)
+        roots = [rp.name for rp in topology if rp.parent is None]
+        trees = [root for root in roots if any(oracle.entries_in_tree(rest, root))]
+        assert 0 < fact.trees <= len(trees), fact
+        assert not fact.at_least
 
 
 @thorough(1400)
@@ -219,5 +266,4 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
     if not result.candidates and result.placeable:
         event('together')
         assert result.conflicts
-        root, _ = result.conflicts[0].examples[0]
-        assert root.display_name == 'root'
+        assert result.conflicts[0].examples[0].root.display_name == 'root'

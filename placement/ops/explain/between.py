@@ -36,14 +36,22 @@ class Contention:
     resource_class: str = ''
 
 
+@dataclass(frozen=True)
+class Example:
+    """A tree that cannot serve the parts together, with its numbers if the reason has numbers."""
+
+    root: Provider
+    reason: Reason
+    contention: Contention | None
+
+
 @dataclass
 class Conflict:
-    """The trees that cannot serve the parts together for one reason."""
+    """The trees that cannot serve the parts together for one reason, and some of them."""
 
     reason: Reason
     trees: int = 0
-    #: The roots of some of them, each with its numbers if the reason has numbers.
-    examples: list[tuple[Provider, Contention | None]] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ def find_conflicts(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
             conflict = conflicts.setdefault(reason, Conflict(reason))
             conflict.trees += unit.count
             for index in range(min(unit.count, _MAX_NAMED - len(conflict.examples))):
-                conflict.examples.append((unit[index : index + 1].tree[0], contention))
+                conflict.examples.append(Example(unit[index : index + 1].tree[0], reason, contention))
     return sorted(conflicts.values(), key=lambda conflict: -conflict.trees)
 
 

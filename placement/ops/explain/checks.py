@@ -14,6 +14,7 @@ from placement.search.requirements import (
     AggregateCondition,
     CompiledRequest,
     Condition,
+    NameCondition,
     ResourceCondition,
     TraitCondition,
     TreeCondition,
@@ -96,11 +97,22 @@ class Check:
         """The requested amount; 0 for another check."""
         return self.rule.condition.amount if isinstance(self.rule.condition, ResourceCondition) else 0
 
+    def count_steps(self, partition: Partition) -> int:
+        """Return the steps of ``failing``."""
+        condition = self.rule.condition
+        names = len(condition.sets[0]) if isinstance(condition, NameCondition) else 0
+        return 4 + names + (partition.size + partition.distinct_sets) // 64
+
     def failing(self, partition: Partition) -> Flags:
         """Return which providers of a partition fail. One that has a worse fault fails the better ones, too."""
         condition = self.rule.condition
         if condition is None:
             raise TypeError(self.rule)
+        if isinstance(condition, NameCondition):
+            # This takes a look-up for each name, and not a call for each set.
+            column = partition.traits if isinstance(condition, TraitCondition) else partition.aggregates
+            violating: Flags = column.values_with(condition.sets[0]) == condition.forbidden
+            return violating[column.codes]
         if not isinstance(condition, ResourceCondition):
             return ~condition.matches(partition)
         failed = partition.all_providers()

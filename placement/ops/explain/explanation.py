@@ -8,8 +8,7 @@ import functools
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,11 +34,10 @@ from placement.search.search_units import CandidateSet
 _MAX_NAMED, _MAX_FACTS, _MAX_SHOWN = 3, 20, 10
 #: Maximum numbers of rules to count, of checks in a set, unless all sets have more, and of values of units to list.
 _MAX_RULES, _MAX_CHECKS, _MAX_VALUES = 50, 4, 3
-#: How similar names have to be to be mistaken for each other.
-_SIMILARITY = 0.8
 
 
-class Near(NamedTuple):
+@dataclass(frozen=True)
+class Near:
     """A provider that lacks capacity, and the largest amount that it could allocate."""
 
     provider: Provider
@@ -60,10 +58,10 @@ class Stage:
 class Shortfall:
     """Why providers that pass all other checks could never allocate an amount."""
 
-    #: ``max_unit``, ``min_unit``, ``step_size`` or ``capacity``: the first of them that is violated.
+    #: The first limit that is violated: ``max_unit``, ``min_unit``, ``step_size`` or ``capacity_limit``.
     kind: str
     requested: int
-    #: For ``capacity`` the largest one. Otherwise the value of all of them, or with ``max_value`` the smallest one.
+    #: The largest ``capacity_limit``. Otherwise the value that all have, or with ``max_value`` the smallest one.
     value: int
     providers: int
     max_value: int | None = None
@@ -118,6 +116,14 @@ class PoolShortage:
 
 
 @dataclass(frozen=True)
+class Nowhere:
+    """A check that no provider passes, or no root, and the similar name of a trait or class that providers have."""
+
+    check: Check
+    similar: str = ''
+
+
+@dataclass(frozen=True)
 class Explanation:
     """The explanation of one request. All numbers of trees are about those that were examined."""
 
@@ -143,8 +149,8 @@ class Explanation:
     selective: Sequence[Check] = ()
     #: The smallest sets of checks of which one excludes each tree. Those of one check are near misses.
     blocked: Sequence[Blocked] = ()
-    #: The checks that no provider passes, or no root, each with a similar name that providers have, or an empty text.
-    nowhere: Mapping[Check, str] = field(default_factory=dict)
+    #: The checks that no provider passes, or no root.
+    nowhere: Sequence[Nowhere] = ()
     shortages: Sequence[PoolShortage] = ()
     #: The trees that can serve each part alone.
     placeable: int = 0
@@ -225,7 +231,7 @@ def _stages(matrix: Matrix) -> list[Stage]:
     """Apply the rules one after the other, and count what each leaves."""
     remaining = int(matrix.has_root.sum())
     excluded: defaultdict[Rule, dict[Fault, int]] = defaultdict(dict)
-    counts = np.bincount(matrix.first_failed[matrix.has_root], minlength=len(matrix.checks)).tolist()
+    counts = np.bincount(matrix.first_failed()[matrix.has_root], minlength=len(matrix.checks)).tolist()
     for check, count in zip(matrix.checks, counts, strict=False):
         excluded[check.rule] |= {check.fault: count} if count else {}
     stages = []
@@ -238,22 +244,20 @@ def _stages(matrix: Matrix) -> list[Stage]:
 def _with_blocked(matrix: Matrix, result: Explanation) -> Explanation:
     """Add what each tree lacks: first the trees that are suitable, then the smallest sets of checks, then pools."""
     counts = matrix.trees_by_mask()
-    failing: Counter[Check] = Counter()
-    for mask, count in counts.items():
-        failing.update(dict.fromkeys(matrix.checks_in(mask & ~matrix.state), count))
+    failed = matrix.failed_checks()
     states = sorted((mask for mask in counts if not mask & ~matrix.state), key=lambda mask: -counts[mask])
     minimal = matrix.minimal(counts)
-    few = [mask for mask in minimal if len(matrix.checks_in(mask)) <= _MAX_CHECKS]
+    few = [mask for mask in minimal if matrix.worst(mask).bit_count() <= _MAX_CHECKS]
     sets = dict.fromkeys(matrix.smallest(mask) for mask in (few[:_MAX_FACTS] or minimal[:1]))
     blocked = [_blocked(matrix, mask, matrix.without(mask)) for mask in sets]
-    shortages = [_shortage(matrix, requirement) for requirement in matrix.compiled.distinct]
+    shortages = [_shortage(matrix, requirement) for requirement in matrix.checks_of]
     return replace(
         result,
         suitable=sum(counts[mask] for mask in states),
         states=[_blocked(matrix, mask, matrix.trees_with(mask)) for mask in states[:_MAX_FACTS]],
-        selective=[check for check, _ in failing.most_common()],
+        selective=failed,
         blocked=sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees)),
-        nowhere={check: _similar(matrix, check) for check in failing if matrix.passed_nowhere(check)},
+        nowhere=[Nowhere(check, _similar(matrix, check)) for check in failed if matrix.passed_nowhere(check)],
         shortages=sorted(filter(None, shortages), key=lambda shortage: -shortage.trees),
     )
 
@@ -274,25 +278,35 @@ def _blocked(matrix: Matrix, mask: int, trees: Flags) -> Blocked:
     return fact
 
 
+def _most_free(matrix: Matrix, resource_class: str, positions: Integers) -> list[tuple[int, int]]:
+    """Return the positions of some providers, all with inventory of a class, and the largest amount that each could
+    allocate; the largest of all first."""
+    columns = matrix.inventories(resource_class)
+    if columns is None or not len(positions):
+        return []
+    free = columns.max_allocatable[np.searchsorted(columns.positions, positions)]
+    order = np.argsort(-free, kind='stable')
+    return list(zip(positions[order].tolist(), free[order].tolist(), strict=True))
+
+
 def _closest(matrix: Matrix, resource_class: str, positions: Integers) -> Near | None:
-    """Return which of some providers could allocate most."""
-    if not len(positions):
-        return None
-    free = matrix.allocatable(resource_class)[positions]
-    return Near(matrix.provider(int(positions[free.argmax()])), int(free.max()))
+    """Return which of some providers could allocate most of a class; None if there are none."""
+    for position, free in _most_free(matrix, resource_class, positions):
+        return Near(matrix.provider(position), free)
+    return None
 
 
 def _shortfalls(matrix: Matrix, check: Check, positions: Integers) -> list[Shortfall]:
     """Count inventories by the first reason for which they could never allocate an amount."""
-    values: defaultdict[str, Counter[int]] = defaultdict(Counter)
-    for columns in matrix.inventories_at(check.resource_class, positions):
-        violated = replace(columns, used=np.zeros_like(columns.used)).first_violations(check.amount)
-        limits = (columns.max_unit, columns.min_unit, columns.step_size, columns.capacity_limit)
-        for kind, flags, limit in zip(('max_unit', 'min_unit', 'step_size', 'capacity'), violated, limits, strict=True):
-            values[kind].update(limit[flags].tolist())
+    columns = matrix.inventories(check.resource_class)
+    if columns is None:
+        return []
+    violated = replace(columns, used=np.zeros_like(columns.used)).first_violations(check.amount)
+    selected = np.isin(columns.positions, positions)
     facts = []
-    for kind, counted in values.items():
-        if kind == 'capacity' and counted:
+    for kind, flags in zip(('max_unit', 'min_unit', 'step_size', 'capacity_limit'), violated, strict=True):
+        counted = Counter(getattr(columns, kind)[flags & selected].tolist())
+        if kind == 'capacity_limit' and counted:
             facts.append(Shortfall(kind, check.amount, max(counted), counted.total()))
         elif len(counted) > _MAX_VALUES:
             facts.append(Shortfall(kind, check.amount, min(counted), counted.total(), max(counted)))
@@ -305,12 +319,17 @@ def _similar(matrix: Matrix, check: Check) -> str:
     """Return the trait or class in use whose name is most similar to one that no provider has; empty if none is."""
     condition = check.rule.condition
     if isinstance(condition, TraitCondition) and not condition.forbidden and check.rule.suffixes:
+        name, similarity = min(condition.sets[0]), 0.6
         names = {name for partition in matrix.partitions for traits in partition.traits.values for name in traits}
-        return next(iter(difflib.get_close_matches(min(condition.sets[0]), sorted(names), 1, _SIMILARITY)), '')
-    if check.fault is Fault.ABSENT:
+    elif check.fault is Fault.ABSENT:
+        # VGPU is not meant to be VCPU.
+        name, similarity = check.resource_class, 0.8
         names = {name for partition in matrix.partitions for name in partition.inventory_columns}
-        return next(iter(difflib.get_close_matches(check.resource_class, sorted(names), 1, _SIMILARITY)), '')
-    return ''
+    else:
+        return ''
+    full_names = {name.removeprefix('CUSTOM_'): name for name in sorted(names)}
+    matches = difflib.get_close_matches(name.removeprefix('CUSTOM_'), full_names, 1, similarity)
+    return full_names[matches[0]] if matches else ''
 
 
 def _shortage(matrix: Matrix, requirement: Requirement) -> PoolShortage | None:
@@ -319,19 +338,22 @@ def _shortage(matrix: Matrix, requirement: Requirement) -> PoolShortage | None:
     full = next((check for check in checks if check.fault is Fault.FULL), None)
     if full is None or not HOST_CLASSES.isdisjoint(name for name, _ in requirement.resources):
         return None
-    free, served = matrix.allocatable(full.resource_class), matrix.without(0)
+    served = matrix.without(0)
+    if not (matrix.without(0, except_for=requirement) & ~served).any():
+        return None
     # By the mask that is left if the aggregates are right: the trees that lack nothing but such a provider.
     blocked = functools.cache(lambda mask: matrix.with_provider(requirement, mask & matrix.together) & ~served)
     membership = matrix.mask(check for check in checks if check.is_membership)
-    candidates = [
-        (position, mask, shares)
+    candidates = {
+        position: (mask, shares)
         for position, mask, shares in matrix.pool_candidates(requirement, membership)
         if blocked(mask).any()
-    ]
-    pools = []
-    for position, mask, shares in sorted(candidates, key=lambda candidate: -free[candidate[0]]):
-        pool = _pool(matrix, matrix.provider(position), blocked(mask), matrix.checks_in(mask & membership), shares)
-        pools += [replace(pool, free=int(free[position]))] if pool else []
+    }
+    pools: list[Pool] = []
+    for position, free in _most_free(matrix, full.resource_class, np.array(sorted(candidates), np.intp)):
+        mask, shares = candidates[position]
+        pool = _pool(matrix, Near(matrix.provider(position), free), blocked(mask), shares)
+        pools += [replace(pool, missing=matrix.checks_in(mask & membership))] if pool else []
         if len(pools) == _MAX_NAMED:
             break
     if not pools:
@@ -342,15 +364,14 @@ def _shortage(matrix: Matrix, requirement: Requirement) -> PoolShortage | None:
     return PoolShortage(full.rule, int(trees.sum()), pools, len(candidates), len(reaching), near)
 
 
-def _pool(matrix: Matrix, provider: Provider, trees: Flags, missing: Sequence[Check], shares: bool) -> Pool | None:
+def _pool(matrix: Matrix, near: Near, trees: Flags, shares: bool) -> Pool | None:
     """Return what keeps a provider from serving the flagged trees; None if nobody would change that."""
-    reached = matrix.reached(provider) & trees
-    if not shares and not reached.any():
+    reached = matrix.reached(near.provider) & trees
+    if reached.any():
+        return Pool(near.provider, near.free, int(reached.sum()), shares=shares)
+    if not shares:
         return None
-    common: frozenset[str] = frozenset()
-    if not reached.any():
-        sets = [partition.tree_aggregates for partition in matrix.partitions]
-        names = [column.values[code] for column in sets for code in column.codes]
-        common = frozenset.intersection(*(names[number] for number in np.flatnonzero(trees).tolist()))
-    count = int((reached if reached.any() else trees).sum())
-    return Pool(provider, 0, count, missing, bool(reached.any()), sorted(common)[:_MAX_NAMED], shares)
+    columns = [partition.tree_aggregates for partition in matrix.partitions]
+    sets = [column.values[code] for column in columns for code in column.codes.tolist()]
+    common = frozenset.intersection(*(sets[number] for number in np.flatnonzero(trees).tolist()))
+    return Pool(near.provider, near.free, int(trees.sum()), reaches=False, aggregates=sorted(common)[:_MAX_NAMED])

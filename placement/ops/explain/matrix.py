@@ -11,7 +11,7 @@ A *mask* is a set of checks: an integer with bit n for check n. A *part* of the 
 unsuffixed group as a whole with the conditions on roots. A *pool* is a sharing provider; it is a choice of each tree
 that has an aggregate in common with it, unless it has no inventory of the class: nobody would add that to it.
 
-The choices of a tree for a part are the minimal masks of providers for it. So a tree can serve a part without the
+The *choices* of a tree for a part are the minimal masks of providers for it. So a tree can serve a part without the
 checks in a set S exactly if S contains one of the choices. The mask of a tree has, for each part, the choice with the
 fewest checks about what a provider is, then with the fewest about its state.
 """
@@ -21,9 +21,9 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -34,7 +34,7 @@ from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.checks import HOST_CLASSES, Check, Fault, checks_of, never_by_sharing
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
-from placement.search.requirements import CompiledRequest, Condition, NameCondition, Requirement
+from placement.search.requirements import CompiledRequest, Condition, Requirement
 
 Value = TypeVar('Value', bound=Hashable)
 Other = TypeVar('Other', bound=Hashable)
@@ -82,69 +82,54 @@ class Column(NamedTuple, Generic[Value]):
         )
 
 
-class Part(NamedTuple):
-    """A part of the request, and the choices of each tree for it."""
-
-    requirements: Sequence[Requirement]
-    choices: Column[Masks]
-
-
 class Matrix:
     """The failed checks of the providers and trees of a snapshot for one request.
 
-    Trees are numbered in the order of the snapshot, and a position is the index of a provider in this order. If the
-    steps of the budget do not suffice for all partitions, the last ones are left out.
+    Trees are numbered in the order of ``partitions``, and a position is the index of a provider in this order: those
+    with pools come first. If the steps of the budget do not suffice for all, the last ones are left out.
 
     :raises StepLimitReached: they do not suffice for any.
     """
 
     def __init__(self, snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> None:
-        self.compiled = compiled
         self._budget = budget
-        of_roots = list(
-            itertools.chain.from_iterable(checks_of(condition, ()) for condition in compiled.root.conditions)
-        )
-        together = dict.fromkeys(checks_of(compiled.collective, ('',)))
-        self.checks_of: dict[Requirement, list[Check]] = {}
-        for requirement, suffixes in compiled.distinct.items():
-            checks = [check for condition in requirement.conditions for check in checks_of(condition, suffixes)]
-            self.checks_of[requirement] = checks if requirement.use_same_provider else [*checks, *together]
+        of_roots = [check for condition in compiled.root.conditions for check in checks_of(condition, ())]
+        together = list(checks_of(compiled.collective, ('',)))
+        #: The checks of each requirement. All providers of the unsuffixed group have the traits ``together``.
+        self.checks_of = {
+            requirement: [check for condition in requirement.conditions for check in checks_of(condition, suffixes)]
+            for requirement, suffixes in compiled.distinct.items()
+        }
         #: The check of each bit, in the order of the request.
-        of_providers = dict.fromkeys(itertools.chain.from_iterable(self.checks_of.values()))
-        alone = [check for check in of_providers if check not in together]
-        self.checks = list(dict.fromkeys([*of_roots, *alone, *together]))
-        self._number_of = {check: number for number, check in enumerate(self.checks)}
+        self.checks = list(dict.fromkeys(itertools.chain(of_roots, *self.checks_of.values(), together)))
+        self._bit_of = {check: 1 << number for number, check in enumerate(self.checks)}
+        for requirement, checks in self.checks_of.items():
+            checks.extend([] if requirement.use_same_provider else together)
         #: The checks about states, and the traits that the providers of the unsuffixed group have together.
         self.state = self.mask(check for check in self.checks if check.is_state)
         self.together = self.mask(together)
-        # The bit of a worse fault of an amount is followed by that of the next better one.
         self._absent = self.mask(check for check in self.checks if check.fault is Fault.ABSENT)
+        # The bit of a worse fault of an amount is followed by that of the next better one.
         self._implying = self._absent | self._absent << 1
         self._flags: dict[tuple[Condition | None, Fault], Flags] = {}
         self._columns: dict[Requirement, tuple[list[Column[int]], Column[int]]] = {}
+        self._serving: dict[tuple[int, int], Flags] = {}
         self._load(snapshot)
-        self._roots = self._packed(
-            [(check, self._failing(check)[self._starts]) for check in of_roots], len(self._starts)
-        )
+        self._roots = self._packed([(check, self._failing(check)[self._starts]) for check in of_roots])
         unsuffixed = [requirement for requirement in compiled.distinct if not requirement.use_same_provider]
-        self.parts = [Part(unsuffixed, self._choices_together(unsuffixed))]
-        self.parts += [
-            Part([requirement], self._choices(requirement))
-            for requirement in compiled.distinct
-            if requirement.use_same_provider
+        suffixed = [requirement for requirement in compiled.distinct if requirement.use_same_provider]
+        #: The requirements of each part, and the choices of each tree for it.
+        self.parts = [(unsuffixed, self._choices_together(unsuffixed))]
+        self.parts += [([requirement], self._choices(requirement)) for requirement in suffixed]
+        self._bits_of_parts = [
+            functools.reduce(operator.or_, itertools.chain(*choices.values)) for _, choices in self.parts
         ]
 
     def _load(self, snapshot: Snapshot) -> None:
-        """Take the partitions for which the steps suffice.
-
-        :raises StepLimitReached: there are none.
-        """
+        """Take the partitions for which the steps suffice."""
         self.partitions: list[Partition] = []
-        conditions = {check.rule.condition for check in self.checks}
-        names = sum(isinstance(condition, NameCondition) for condition in conditions)
-        for partition in snapshot.partitions:
-            # A condition on names takes a call for each distinct set of them.
-            steps = len(self.checks) * (4 + partition.size // 64) + names * partition.distinct_sets
+        for partition in sorted(snapshot.partitions, key=lambda partition: not partition.has_sharing_trait.any()):
+            steps = sum(check.count_steps(partition) for check in self.checks)
             if self._budget.steps_taken + steps > self._budget.max_steps:
                 self._budget.reached.add(Limit.REQUEST_STEPS)
                 break
@@ -153,10 +138,11 @@ class Matrix:
         if not self.partitions:
             raise StepLimitReached
         self._offsets = np.cumsum([0, *(partition.size for partition in self.partitions)])
+        starts = [
+            partition.starts[:-1] + first for partition, first in zip(self.partitions, self._offsets, strict=False)
+        ]
         #: The position of the first provider of each tree.
-        self._starts: Integers = np.concatenate(
-            [partition.starts[:-1] + first for partition, first in zip(self.partitions, self._offsets, strict=False)]
-        )
+        self._starts: Integers = np.concatenate(starts)
         #: For each tree whether it has its root; others are in no search.
         self.has_root: Flags = np.concatenate([partition.has_root for partition in self.partitions])
         self.tree_numbers = np.repeat(np.arange(len(self._starts)), np.diff(self._starts, append=self._offsets[-1]))
@@ -173,7 +159,7 @@ class Matrix:
 
     def mask(self, checks: Iterable[Check]) -> int:
         """Return the set of some checks."""
-        return functools.reduce(operator.or_, [1 << self._number_of[check] for check in checks], 0)
+        return functools.reduce(operator.or_, [self._bit_of[check] for check in checks], 0)
 
     def worst(self, mask: int) -> int:
         """Return the mask with only the worst fault of each amount."""
@@ -222,29 +208,31 @@ class Matrix:
         if requirement not in self._columns:
             checks = self.checks_of[requirement]
             failing = [(check, self._failing(check)) for check in checks]
-            direct = [self._packed(failing, len(self.tree_numbers))]
+            direct = [self._packed(failing)]
             if not requirement.use_same_provider and any(check.is_membership for check in checks):
                 # The root may satisfy ``member_of`` instead of the provider, but only the whole of it.
                 roots = self._starts[self.tree_numbers]
                 by_root = [(check, flags[roots] if check.is_membership else flags) for check, flags in failing]
-                direct.append(self._packed(by_root, len(self.tree_numbers)))
+                direct.append(self._packed(by_root))
             positions = self.pools.positions
             shared = [(check, flags[positions] | never_by_sharing(check)) for check, flags in failing]
-            self._columns[requirement] = direct, self._packed(shared, len(positions))
+            self._columns[requirement] = direct, self._packed(shared)
         return self._columns[requirement]
 
-    def _packed(self, failing: Iterable[tuple[Check, Flags]], size: int) -> Column[int]:
+    def _packed(self, failing: Sequence[tuple[Check, Flags]]) -> Column[int]:
         """Return the masks of items.
 
-        :param failing: which items fail each check.
+        :param failing: which items fail each check; without any, no root does.
         """
+        size = len(failing[0][1]) if failing else len(self._starts)
         column: Column[int] = Column([0], np.zeros(size, np.intp))
         for batch in _batched(failing):
             words = np.zeros(size, np.intp)
             for number, (_, flags) in enumerate(batch):
                 words |= flags.astype(np.intp) << number
             codes, present = _renumbered(words, 1 << len(batch))
-            masks = [self.mask(batch[number][0] for number in bit_numbers(word)) for word in present]
+            bits = [self._bit_of[check] for check, _ in batch]
+            masks = [sum(bits[number] for number in bit_numbers(word)) for word in present]
             column = column.joined(Column(masks, codes), operator.or_)
         return column
 
@@ -276,8 +264,7 @@ class Matrix:
 
         They share checks, so the closest provider of each is not enough.
         """
-        together = self.together if self.compiled.distinct else 0
-        choices: Column[Masks] = self._roots.mapped(lambda mask: (mask | together,))
+        choices: Column[Masks] = self._roots.mapped(lambda mask: (mask | self.together,))
         for requirement in requirements:
             choices = choices.joined(
                 self._choices(requirement),
@@ -288,43 +275,58 @@ class Matrix:
     @functools.cached_property
     def trees(self) -> Column[int]:
         """The mask of each tree."""
-        columns = [part.choices.mapped(operator.itemgetter(0)) for part in self.parts]
+        columns = [choices.mapped(operator.itemgetter(0)) for _, choices in self.parts]
         # Pairs of pairs have fewest distinct masks on the way.
         while len(columns) > 1:
             pairs = zip(columns[::2], columns[1::2], strict=False)
             columns = [first.joined(second, operator.or_) for first, second in pairs] + columns[len(columns) & ~1 :]
         return columns[0]
 
-    @functools.cached_property
     def first_failed(self) -> Integers:
-        """For each tree the number of the first check that it cannot pass, if it passes all before."""
+        """Return for each tree the number of the first check that it cannot pass, if it passes all before."""
 
         def first(masks: Masks) -> int:
             return max((mask & -mask).bit_length() - 1 if mask else len(self.checks) for mask in masks)
 
-        numbers = [np.array(list(map(first, part.choices.values)))[part.choices.codes] for part in self.parts]
+        numbers = [np.array(list(map(first, choices.values)))[choices.codes] for _, choices in self.parts]
         lowest: Integers = functools.reduce(np.minimum, numbers)
         return lowest
 
-    def without(self, waived: int) -> Flags:
-        """Return which trees can serve each part of the request if the checks in ``waived`` do not count."""
+    def _serve(self, number: int, waived: int) -> Flags:
+        """Return which trees can serve a part without the checks in ``waived``."""
+        key = number, waived & self._bits_of_parts[number]
+        if key not in self._serving:
+            choices = self.parts[number][1]
+            self._serving[key] = choices.where(lambda masks: any(not mask & ~waived for mask in masks))
+        return self._serving[key]
+
+    def without(self, waived: int, except_for: Requirement | None = None) -> Flags:
+        """Return which trees can serve each part of the request if the checks in ``waived`` do not count.
+
+        :param except_for: leave out the part with this requirement.
+        """
         flags = self.has_root
-        for part in self.parts:
-            flags = flags & part.choices.where(lambda masks: any(not mask & ~waived for mask in masks))
+        for number, (requirements, _) in enumerate(self.parts):
+            if except_for not in requirements:
+                flags = flags & self._serve(number, waived)
         return flags
 
     def with_provider(self, requirement: Requirement, mask: int) -> Flags:
         """Return which trees could serve each part if a provider with this mask was a choice for a requirement."""
-        flags = self.has_root
-        for part in self.parts:
-            if requirement not in part.requirements:
-                flags = flags & part.choices.where(lambda masks: 0 in masks)
-            elif requirement.use_same_provider:
-                flags = flags & (mask == 0)
-            else:
-                rest = self._choices_together(other for other in part.requirements if other != requirement)
-                flags = flags & rest.where(lambda masks: any(not self._both(mask, other) for other in masks))
-        return flags
+        flags = self.without(0, except_for=requirement)
+        if requirement.use_same_provider or not flags.any():
+            return flags & (mask == 0)
+        rest = self._choices_together(other for other in self.parts[0][0] if other != requirement)
+        return flags & rest.where(lambda masks: any(not self._both(mask, other) for other in masks))
+
+    def failed_checks(self) -> list[Check]:
+        """Return the checks about what a provider is that the masks of trees have, the most frequent first."""
+        counts: Counter[Check] = Counter()
+        for _, choices in self.parts:
+            masks = choices.mapped(lambda masks: self.worst(masks[0] & ~self.state))
+            for mask, count in zip(masks.values, np.bincount(masks.codes).tolist(), strict=True):
+                counts.update(dict.fromkeys(self.checks_in(mask), count))
+        return [check for check, _ in counts.most_common()]
 
     def trees_by_mask(self) -> dict[int, int]:
         """Return how many trees have each mask."""
@@ -381,8 +383,8 @@ class Matrix:
             unshared = direct.where(lambda mask: not mask & ~self.together)
             unshared &= np.concatenate([partition.aggregates.where(bool) for partition in self.partitions])
             unshared[self.pools.positions] = False
-            for name in HOST_CLASSES:
-                unshared &= self.allocatable(name) < 0
+            for columns in filter(None, map(self.inventories, HOST_CLASSES)):
+                unshared[columns.positions] = False
             for position in np.flatnonzero(unshared).tolist():
                 yield position, direct.values[direct.codes[position]], False
 
@@ -392,26 +394,10 @@ class Matrix:
         flags = np.concatenate(
             [column.where(lambda names: not names.isdisjoint(provider.aggregates)) for column in sets]
         )
-        ids = np.concatenate([partition.roots for partition in self.partitions])
-        reached: Flags = flags & (ids != provider.root_id)
+        reached: Flags = flags & (
+            np.concatenate([partition.roots for partition in self.partitions]) != provider.root_id
+        )
         return reached
-
-    def allocatable(self, resource_class: str) -> Integers:
-        """Return the largest amount of a class that each provider could allocate; -1 without inventory of the class."""
-        amounts = np.full(len(self.tree_numbers), -1, np.int64)
-        for partition, first in zip(self.partitions, self._offsets.tolist(), strict=False):
-            if columns := partition.inventory_columns.get(resource_class):
-                amounts[columns.positions + first] = columns.max_allocatable
-        return amounts
-
-    def inventories_at(self, resource_class: str, positions: Integers) -> Iterator[InventoryColumns]:
-        """Yield the inventories of a class that the providers at some positions have."""
-        selected = np.zeros(len(self.tree_numbers), np.bool_)
-        selected[positions] = True
-        for partition, first in zip(self.partitions, self._offsets.tolist(), strict=False):
-            if columns := partition.inventory_columns.get(resource_class):
-                flags = selected[columns.positions + first]
-                yield InventoryColumns(*(getattr(columns, field.name)[flags] for field in fields(columns)))
 
     def provider(self, position: int) -> Provider:
         """Return the provider at a position."""
@@ -421,6 +407,23 @@ class Matrix:
     def roots(self, trees: Flags, count: int) -> list[Provider]:
         """Return the roots of the first ``count`` of the flagged trees."""
         return [self.provider(position) for position in self._starts[np.flatnonzero(trees)[:count]].tolist()]
+
+    def inventories(self, resource_class: str) -> InventoryColumns | None:
+        """Return all inventories of a class, with the positions of the matrix; None if there are none."""
+        parts = [
+            replace(
+                partition.inventory_columns[resource_class],
+                positions=partition.inventory_columns[resource_class].positions + first,
+            )
+            for partition, first in zip(self.partitions, self._offsets.tolist(), strict=False)
+            if resource_class in partition.inventory_columns
+        ]
+        names = [field.name for field in fields(InventoryColumns)]
+        return (
+            InventoryColumns(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+            if parts
+            else None
+        )
 
 
 class Pools:

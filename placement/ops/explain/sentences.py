@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from placement import units
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.ops.display_names import DisplayNames
-from placement.ops.explain.between import Conflict, Contention
+from placement.ops.explain.between import Example
 from placement.ops.explain.checks import GROUP_POLICY, HOST_CLASSES, MICROVERSION, SAME_SUBTREE, Check, Fault, Rule
-from placement.ops.explain.explanation import Blocked, Explanation, Near, Pool, PoolShortage, Shortfall
-from placement.search.budget import Limit
+from placement.ops.explain.explanation import Blocked, Explanation, Near, Nowhere, Pool, PoolShortage, Shortfall
 from placement.search.search_units import CandidateSet
-from placement.search.solver.variables import Reason
 
 #: Maximum numbers of sentences, of sets of checks in one of them, of checks in a set, and of groups.
 _MAX_SENTENCES, _MAX_SETS, _MAX_CHECKS, _MAX_GROUPS = 5, 3, 3, 4
@@ -53,7 +53,7 @@ WORDS: dict[str, Words] = {
     ),
 }
 _DISABLED = Words('are enabled', 'are disabled', 'that are enabled', 'that are disabled')
-_SINGULAR = {'have': 'has', 'do': 'does', 'are': 'is', 'lack': 'lacks', 'fit': 'fits'}
+_SINGULAR = {'have': 'has', 'do': 'does', 'are': 'is', 'lack': 'lacks', 'fit': 'fits', 'fail': 'fails'}
 
 
 class Writer:
@@ -103,13 +103,14 @@ class Writer:
 
     def _none_suitable(self, explanation: Explanation) -> list[str]:
         """Return the rule, or the smallest set of rules, that excludes most trees."""
-        missing = [self._nowhere(check, similar) for check, similar in explanation.nowhere.items()][:_MAX_SETS]
+        missing = [self._nowhere(fact) for fact in explanation.nowhere[:_MAX_SETS]]
         near = [fact for fact in explanation.blocked if len(fact.checks) == 1]
         near = [fact for fact in near if not _of_no_host(fact.checks[0])] or near
         # Where a tree has to be is known to who asks, so what no tree there has comes first.
         near.sort(key=lambda fact: (fact.checks[0].is_place, -fact.trees))
         if missing:
-            fit = [fact for fact in near if fact.checks[0] in explanation.nowhere]
+            checks = [fact.check for fact in explanation.nowhere]
+            fit = [fact for fact in near if fact.checks[0] in checks]
             missing += [f'{_counted(explanation, fact.trees, "fit")} except for {self._subject(fact)}.' for fact in fit]
             return missing
         if not near:
@@ -132,9 +133,9 @@ class Writer:
             texts.append(f'{other.trees:,} {noun} {verb if other.trees > 1 else _singular(verb)}.')
         return texts
 
-    def _nowhere(self, check: Check, similar: str) -> str:
-        hint = f' The closest name in use is {similar}.' if similar else ''
-        return f'No provider {_singular(self.words(check).passes)}.{hint}'
+    def _nowhere(self, fact: Nowhere) -> str:
+        hint = f' The closest name in use is {fact.similar}.' if fact.similar else ''
+        return f'No provider {_singular(self.words(fact.check).passes)}.{hint}'
 
     def _shortage(self, explanation: Explanation) -> list[str]:
         """Return what trees lack that pools out of their reach could supply."""
@@ -162,13 +163,13 @@ class Writer:
         texts = [f'{part} fits alone in {units.plural(explanation.placeable, _noun(explanation))}.']
         if not explanation.conflicts:
             return texts
-        conflict = explanation.conflicts[0]
-        root, contention = conflict.examples[0]
+        example = explanation.conflicts[0].examples[0]
+        contention = example.contention
         if contention and contention.groups:
             groups = _listed(contention.groups)
             number = units.plural(contention.requested, 'provider')
             return [*texts, f'With group_policy=isolate, none has {number} for groups {groups}.']
-        texts.append(f'None fits all of them: in {root.display_name}, {conflict_text(conflict.reason, contention)}.')
+        texts.append(f'None fits all of them: in {example.root.display_name}, {example_text(example)}.')
         for fact in explanation.between[:_MAX_SETS]:
             fit = _counted(explanation, fact.trees, 'fit')
             texts.append(f'{"At least " if fact.at_least else ""}{fit} without {rule_text(fact.rule)}.')
@@ -192,12 +193,12 @@ class Writer:
     def _place(self, subject: str) -> str:
         """Return aggregates with their names, if they have any."""
         uuids = subject.split(',')
-        texts = []
-        for uuid in uuids[:_MAX_GROUPS]:
-            name = self._names.name(uuid)
-            texts.append(f'{name} (aggregate {uuid})' if name else f'aggregate {uuid}')
-        rest = f' or {len(uuids) - _MAX_GROUPS} others' if len(uuids) > _MAX_GROUPS else ''
-        return ' or '.join(texts) + rest
+        if len(uuids) > _MAX_SETS:
+            return f'any of {len(uuids)} aggregates'
+        names = {uuid: self._names.name(uuid) for uuid in uuids}
+        return ' or '.join(
+            f'{name} (aggregate {uuid})' if name else f'aggregate {uuid}' for uuid, name in names.items()
+        )
 
     def _subject(self, fact: Blocked) -> str:
         return ' and '.join(check.rule.subject.removeprefix('!') for check in fact.checks)
@@ -231,51 +232,35 @@ class Writer:
     # The JSON document ---------------------------------------------------------------------------------------
 
     def document(self, explanation: Explanation) -> dict[str, Any]:
-        """Return an explanation in JSON types."""
-        return {
-            'sentences': self.sentences(explanation),
-            **_members(explanation, 'trees', 'examined', 'candidates', 'limit', 'suitable', 'placeable'),
-            'first_candidates': list(map(_supplies, explanation.first_candidates)),
-            'limits_reached': [limit.value for limit in Limit if limit in explanation.limits_reached],
-            'stages': [
-                {
-                    **_rule(stage.rule),
-                    'trees': stage.trees,
-                    'excluded': {fault.value: count for fault, count in stage.excluded.items()},
-                }
-                for stage in explanation.stages
-            ],
-            'states': list(map(self._blocked, explanation.states)),
-            'blocked': list(map(self._blocked, explanation.blocked)),
-            'nowhere': [{**_check(check), 'similar': similar} for check, similar in explanation.nowhere.items()],
-            'pools': [
-                {
-                    **_name_and_uuid(pool.provider),
-                    **_members(pool, 'free', 'trees', 'reaches', 'aggregates', 'shares'),
-                    'for': shortage.rule.subject,
-                    'text': self.pool_text(pool),
-                    'missing': list(map(_check, pool.missing)),
-                }
-                for shortage in explanation.shortages
-                for pool in shortage.pools
-            ],
-            'between': [{**_rule(fact.rule), **_members(fact, 'trees', 'at_least')} for fact in explanation.between],
-            'conflicts': list(map(_conflict, explanation.conflicts)),
-        }
+        """Return an explanation in JSON types: the sentences, then the fields of ``Explanation``."""
+        document: dict[str, Any] = {'sentences': self.sentences(explanation), **self._json(explanation)}
+        return document
 
-    def _blocked(self, blocked: Blocked) -> dict[str, Any]:
-        near = blocked.closest
-        return {
-            **_members(blocked, 'trees', 'pools'),
-            'text': self.blocked_text(blocked),
-            'checks': list(map(_check, blocked.checks)),
-            'examples': list(map(_name_and_uuid, blocked.examples)),
-            'closest': near and {**_name_and_uuid(near.provider), 'free': near.free},
-            'shortfalls': [
-                _members(shortfall, 'kind', 'requested', 'value', 'max_value', 'providers')
-                for shortfall in blocked.shortfalls
-            ],
+    def _json(self, value: Any) -> Any:
+        match value:
+            case Provider():
+                return {'name': value.display_name, 'uuid': value.uuid}
+            case CandidateSet():
+                return _supplies(value)
+            case Rule(parameter, suffixes, subject):
+                # In ``groups``, an empty text is the unsuffixed group.
+                return {'rule': parameter, 'groups': suffixes, 'subject': subject, 'text': rule_text(value)}
+            case enum.Enum():
+                return value.value
+            case Mapping():
+                return {key.value: item for key, item in value.items()}
+            case list() | tuple() | frozenset():
+                return [self._json(item) for item in value]
+        if not dataclasses.is_dataclass(value):
+            return value
+        members = {field.name: self._json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        texts: dict[Any, Callable[[Any], str]] = {
+            Blocked: self.blocked_text,
+            Pool: self.pool_text,
+            Example: example_text,
         }
+        write = texts.get(type(value))
+        return members | {'text': write(value)} if write else members
 
 
 def rule_text(rule: Rule) -> str:
@@ -293,18 +278,19 @@ def excluded_texts(excluded: Mapping[str, int]) -> list[str]:
     return [f'{count:,} {words.get(Fault(fault), "")}'.strip() for fault, count in excluded.items()]
 
 
-def conflict_text(reason: Reason, contention: Contention | None) -> str:
+def example_text(example: Example) -> str:
     """Return why a tree cannot serve all groups together, as a clause."""
+    contention = example.contention
     if contention is None:
-        return reason.value
+        return example.reason.value
     if contention.resource_class:
-        name = contention.resource_class
-        return f'{contention.requested} {name} are requested in total, and {max(contention.available, 0)} are free'
+        requested, free = contention.requested, max(contention.available, 0)
+        return f'{requested} {contention.resource_class} are requested in total, and {free} are free'
     return f'groups {_listed(contention.groups)} need {contention.requested} providers, and {contention.available} fit'
 
 
 def _shortfall_text(shortfall: Shortfall) -> str:
-    if shortfall.kind == 'capacity':
+    if shortfall.kind == 'capacity_limit':
         return f'the largest has a capacity of {shortfall.value}'
     values = f'{shortfall.value}' if shortfall.max_value is None else f'{shortfall.value} to {shortfall.max_value}'
     providers = units.plural(shortfall.providers, 'provider')
@@ -337,7 +323,8 @@ def _counted(explanation: Explanation, count: int, predicate: str) -> str:
 def _singular(predicate: str) -> str:
     """Return a predicate in the singular."""
     verb, space, rest = predicate.partition(' ')
-    rest = rest.replace(' and are ', ' and is ').replace(' and lack ', ' and lacks ').replace(' and have ', ' and has ')
+    for plural in ('are', 'have', 'lack', 'fail'):
+        rest = rest.replace(f' and {plural} ', f' and {_SINGULAR[plural]} ')
     return _SINGULAR.get(verb, verb) + space + rest
 
 
@@ -367,32 +354,10 @@ def _supplies(candidate: CandidateSet) -> list[dict[str, Any]]:
     supplies: dict[str, dict[str, Any]] = {}
     for position, name, amount in candidate.assignment.amounts:
         provider = candidate.search_unit.provider(position)
-        supply = {'root': provider.root_provider_uuid or provider.uuid, 'resources': {}}
-        supplies.setdefault(provider.uuid, _name_and_uuid(provider) | supply)['resources'][name] = amount
+        supply = {
+            'name': provider.display_name,
+            'uuid': provider.uuid,
+            'root': provider.root_provider_uuid or provider.uuid,
+        }
+        supplies.setdefault(provider.uuid, {**supply, 'resources': {}})['resources'][name] = amount
     return list(supplies.values())
-
-
-def _conflict(conflict: Conflict) -> dict[str, Any]:
-    examples = [
-        {**_name_and_uuid(root), 'detail': conflict_text(conflict.reason, contention)}
-        for root, contention in conflict.examples
-    ]
-    return {'reason': conflict.reason.name.lower(), 'trees': conflict.trees, 'examples': examples}
-
-
-def _name_and_uuid(provider: Provider) -> dict[str, Any]:
-    return {'name': provider.display_name, 'uuid': provider.uuid}
-
-
-def _members(fact: Any, *names: str) -> dict[str, Any]:
-    return {name: getattr(fact, name) for name in names}
-
-
-def _rule(rule: Rule) -> dict[str, Any]:
-    """Return a rule in JSON types; ``groups`` lists suffixes, with an empty text for the unsuffixed group."""
-    text = rule_text(rule)
-    return {'rule': rule.parameter, 'groups': list(rule.suffixes), 'subject': rule.subject, 'text': text}
-
-
-def _check(check: Check) -> dict[str, Any]:
-    return {**_rule(check.rule), 'fault': check.fault.value}
