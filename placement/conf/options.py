@@ -83,6 +83,13 @@ _METRICS = [
         help='Maximum age, in seconds, of the number of usage mismatches, and of the consumers and allocations of'
         ' aggregates. To read these again, a scrape reads all allocations. -1: they are never read.',
     ),
+    cfg.IntOpt(
+        'plan_interval',
+        default=3600,
+        min=0,
+        help='Seconds between two checks whether the load of each host fits on the others if it fails. Each check reads'
+        ' all allocations. 0: no checks.',
+    ),
     cfg.BoolOpt(
         'page',
         default=False,

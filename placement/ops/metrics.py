@@ -22,6 +22,8 @@ from placement.cache.refresh import ProviderCache
 from placement.db import errors, migration, tables
 from placement.db.api import Database
 from placement.db.health import TimedCheck
+from placement.ops.planning import failures, sentences
+from placement.ops.planning.loads import PlanOptions
 from placement.ops.reports import capacity
 from placement.ops.reports.capacity import Summary
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
@@ -42,6 +44,9 @@ MAX_WAIT_SECONDS = 2.0
 #: Maximum age, in seconds, of the sums over all inventories and of the numbers of providers, consumers and allocations.
 #: Reading them again takes few statements and, with 100,000 hosts, 25 ms of processor time.
 _INVENTORY_INTERVAL_SECONDS = 60
+
+#: Maximum number of hosts to keep whose load does not fit on the others.
+_LISTED_HOSTS = 200
 
 _FIELDS = ('total', 'reserved', 'capacity', 'used', 'free', 'over_committed')
 _MAX_ALLOCATABLE = 'The largest amount that one more allocation from one inventory may have.'
@@ -69,6 +74,12 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ('aggregate', 'resource_class', 'field'),
     ),
     ('placement_aggregate_inventory_max_allocatable', _MAX_ALLOCATABLE, ('aggregate', 'resource_class')),
+    (
+        'placement_tolerated_failures',
+        'Hosts that may fail together: any that many; 0 if the load of one does not fit on the others.',
+        (),
+    ),
+    ('placement_hosts_not_evacuable', 'Hosts whose load does not fit on the others if they fail.', ()),
     (
         'placement_collector_last_success_timestamp_seconds',
         'When a collector last read the database; 0 for never.',
@@ -173,7 +184,7 @@ class DatabaseCollector(Collector):
     def __init__(self, db: Database, provider_cache: ProviderCache, options: Any, check: TimedCheck) -> None:
         uuids = sorted({uuid.lower() for uuid in options.aggregates})
         self._check = check
-        self._queries = (
+        self._queries: tuple[BackgroundQuery[list[Sample]], ...] = (
             BackgroundQuery(
                 'inventory',
                 functools.partial(inventory_samples, db, provider_cache, uuids),
@@ -183,6 +194,8 @@ class DatabaseCollector(Collector):
                 'allocation', functools.partial(allocation_samples, db, uuids), options.allocation_refresh_interval
             ),
         )
+        #: The check of failing hosts, which the page shows.
+        self.plan = plan_query(db, options)
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Return the families without samples, so that registering the collector does not read the database."""
@@ -195,22 +208,41 @@ class DatabaseCollector(Collector):
         """
         is_up = self._check.problem() is None
         if is_up:
-            refresh(self._queries)
+            refresh((*self._queries, self.plan))
         samples: list[Sample] = [
             ('placement_build_info', 1, (release(), migration.head())),
             ('placement_database_up', is_up, ()),
         ]
-        for query in self._queries:
+        queries: tuple[BackgroundQuery[Any], ...] = (*self._queries, self.plan)
+        for query in queries:
             if query.is_enabled:
                 samples += [
                     ('placement_collector_last_success_timestamp_seconds', query.succeeded_at, (query.name,)),
                     ('placement_collector_duration_seconds', query.seconds, (query.name,)),
                 ]
-            samples += query.result or ()
+        for sample_query in self._queries:
+            samples += sample_query.result or ()
+        if (report := self.plan.result) is not None:
+            samples += [
+                ('placement_tolerated_failures', report['tolerated_failures'], ()),
+                ('placement_hosts_not_evacuable', report['not_evacuable'], ()),
+            ]
         families = {family.name: family for family in self.describe()}
         for name, value, labels in samples:
             families[name].add_metric(labels, value)
         return families.values()
+
+
+def plan_query(db: Database, options: Any) -> BackgroundQuery[dict[str, Any]]:
+    """Return the query that checks whether the load of each host fits on the others (``failure_document``).
+
+    :param options: the configuration group ``metrics``.
+    """
+
+    def check() -> dict[str, Any]:
+        return sentences.failure_document(failures.check_failures(db, PlanOptions()), _LISTED_HOSTS)
+
+    return BackgroundQuery('plan', check, options.plan_interval or -1)
 
 
 # What the queries read ---------------------------------------------------------------------------------------

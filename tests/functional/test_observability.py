@@ -35,7 +35,7 @@ from placement.web.context import RequestContext
 from placement.web.health import HealthCheck
 from tests.support import applications, http_client
 from tests.support.http_client import send_request
-from tests.support.objects import create_provider, set_aggregates
+from tests.support.objects import claim, create_provider, set_aggregates
 from tests.support.pages import section
 from tests.support.waiting import wait_until
 
@@ -163,7 +163,7 @@ def test_a_scrape_takes_few_statements_and_none_within_the_interval(
     app: deploy.Application, db: Database, load: Load, queries: Any
 ) -> None:
     # The database of the application, through the engine of which ``queries`` counts the statements.
-    listener = _listener(db, load())
+    listener = _listener(db, load(metrics={'plan_interval': 0}))
     for _ in range(3):
         http_client.create_provider(app, VCPU=8)
     with queries(at_most=13):
@@ -191,7 +191,8 @@ def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) ->
     assert samples['placement_database_up'] == {(): 0}
     assert samples['placement_claims_total']['accepted',] == 1
     assert 'placement_inventory_units' not in samples
-    assert samples['placement_collector_last_success_timestamp_seconds'] == {('allocation',): 0, ('inventory',): 0}
+    collectors = {('allocation',): 0, ('inventory',): 0, ('plan',): 0}
+    assert samples['placement_collector_last_success_timestamp_seconds'] == collectors
     assert samples['placement_build_info'] == {(migration.head(), release()): 1}
 
 
@@ -510,3 +511,25 @@ def test_a_failed_read_keeps_the_value_and_is_repeated_before_the_interval_is_ov
     assert (query.result, query.succeeded_at > 0) == (1, True)
     assert [record.levelname for record in caplog.records] == ['WARNING', 'INFO']
     assert caplog.messages[0].startswith('Collector numbers failed; its last values stay: ')
+
+
+# Failing hosts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(('consumers', 'expected'), [({'one': 3}, (1, 0)), ({'one': 3, 'two': 3}, (0, 2))])
+def test_hosts_that_cannot_be_evacuated_are_counted(
+    context: RequestContext, conf: cfg.ConfigOpts, consumers: dict[str, int], expected: tuple[int, int]
+) -> None:
+    hosts = [create_provider(context, VCPU=4) for _ in range(2)]
+    for host, amount in zip(hosts, consumers.values(), strict=False):
+        claim(context, {host.uuid: {'VCPU': amount}})
+    samples = _samples(_scrape(_listener(context.db, conf)))
+    names = ('placement_tolerated_failures', 'placement_hosts_not_evacuable')
+    assert tuple(samples[name][()] for name in names) == expected
+    assert samples['placement_collector_last_success_timestamp_seconds'][('plan',)] > 0
+
+
+def test_failing_hosts_are_not_checked_without_an_interval(db: Database, load: Load) -> None:
+    samples = _samples(_scrape(_listener(db, load(metrics={'plan_interval': 0}))))
+    assert 'placement_hosts_not_evacuable' not in samples
+    assert ('plan',) not in samples['placement_collector_duration_seconds']
