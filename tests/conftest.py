@@ -43,7 +43,7 @@ atexit.register(shutil.rmtree, os.environ['OS_PLACEMENT_CONFIG_DIR'], ignore_err
 
 #: What a test may need, as markers of pytest (pyproject.toml): servers, programs or much time. It runs only when this
 #: is requested, whatever this machine has; then what is missing lets it fail.
-NEEDS = frozenset({'bench', 'postgresql', 'mariadb', 'mysql', 'galera', 'operations', 'page'})
+NEEDS = frozenset({'bench', 'postgresql', 'mariadb', 'mysql', 'galera', 'operations', 'deployers', 'page'})
 
 # No generated test fails because the machine is slow.
 settings.register_profile('patient', deadline=None, suppress_health_check=[HealthCheck.too_slow])

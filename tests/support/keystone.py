@@ -88,9 +88,12 @@ def _token(name: str, roles: list[str]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def keystone() -> Iterator[str]:
-    """The URL of a Keystone that knows the tokens of ``Keystone.roles``, until the block ends."""
-    server = ThreadingHTTPServer(('127.0.0.1', 0), Keystone)
+def keystone(port: int = 0) -> Iterator[str]:
+    """The URL of a Keystone that knows the tokens of ``Keystone.roles``, until the block ends.
+
+    :param port: where it listens; 0 for a free port.
+    """
+    server = ThreadingHTTPServer(('127.0.0.1', port), Keystone)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
