@@ -177,7 +177,7 @@ class Enforcer:
         if loaded.errors:
             raise exception.ConfigurationInvalid(reason=loaded.errors[0])
         for path, count in self._in_force.sources.items():
-            if count and loaded.sources[path] is None:
+            if count and loaded.sources.get(path) is None:
                 reason = f'The policy file {path} is empty. Write {{}} into it to use the default rules.'
                 raise exception.ConfigurationInvalid(reason=reason)
 

@@ -190,8 +190,10 @@ def test_a_policy_file_that_is_copied_again_and_again_stays_in_force(tmp_path: p
 def test_a_unix_socket_is_for_the_user_and_the_group(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement.conf').write_text(
         f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nsync_on_startup = true\n'
-        f'[api]\nauth_strategy = noauth2\n[server]\nworkers = 2\nthreads = 3\n'
+        f'[api]\nauth_strategy = noauth2\n[server]\nworkers = 1\nthreads = 3\n'
     )
+    (tmp_path / 'placement.conf.d').mkdir()
+    (tmp_path / 'placement.conf.d' / 'a.conf').write_text('[server]\nworkers = 2\n')
     environ = _environment(OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
     with servers.ready(servers.start_api(tmp_path, environ=environ, unix=True)) as service:
         path = pathlib.Path(service.socket_path or '')
@@ -199,6 +201,7 @@ def test_a_unix_socket_is_for_the_user_and_the_group(tmp_path: pathlib.Path) -> 
         wait_until(lambda: len(service.workers()) == 2)
     text = service.log.read_text()
     version = re.escape(f'placement {release()}, configuration: {tmp_path}/placement.conf, ')
+    version += re.escape(f'{tmp_path}/placement.conf.d/a.conf, ')
     assert re.search(rf'INFO placement.cmd.api .*{version}ready on unix:{path}$', text, flags=re.MULTILINE), text
     assert text.count('Booting worker') == 2
 
