@@ -101,20 +101,35 @@ def sync(engine: sa.Engine) -> None:
 
 
 def _sync(engine: sa.Engine) -> None:
+    while not _advance(engine):
+        pass
+
+
+def _advance(engine: sa.Engine) -> bool:
+    """Create the schema, run the next migration, or copy one batch of its rows. Return whether it is the newest.
+
+    Each of these is one transaction. So no migration holds a lock while rows are copied: a migration that adds a column
+    comes before the one that fills it, and this one has ``copy_rows`` (migrations/script.py.mako).
+    """
     with locked(engine) as connection:
         check_encoding(connection)
         present = _settle_revision(connection)
         if present == head():
-            return
+            return True
         if present is None:
             _reject_foreign_tables(connection)
             # The table of the revision comes first. Without it, tables that an interrupted attempt left would seem to
             # belong to another service.
             command.ensure_version(_config(connection))
             _create_tables(connection)
-        else:
-            _raise_if_newer(present)
-        command.upgrade(_config(connection), 'head')
+            command.upgrade(_config(connection), 'head')
+            return True
+        _resolve(present)
+        following = list(script.ScriptDirectory.from_config(_config()).iterate_revisions('head', present))[-1]
+        copy_rows = getattr(following.module, 'copy_rows', None)
+        if copy_rows is None or not copy_rows(connection):
+            command.upgrade(_config(connection), following.revision)
+        return False
 
 
 def _create_tables(connection: sa.Connection) -> None:

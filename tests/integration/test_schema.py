@@ -1,7 +1,8 @@
 """The schema on each database: its creation, and upgrades of the first release.
 
-``schema_001`` has the statements that the code of revision 001 executed (commit 33bcd8b). They do not change with
-``placement.db.tables``, so the upgrade shows whether the migrations lead to the tables that are declared there.
+``schema_001`` has the statements that create revision 001. They do not change with ``placement.db.tables``, so the
+upgrade shows whether the migrations lead to the tables that are declared there. ``migrations`` has those of a release
+that does not exist, for the rules that each migration has to follow.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import pathlib
+import shutil
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,10 +25,10 @@ from placement.db import migration, sql, tables
 from tests.support import applications, corruption, databases
 from tests.support.event_hooks import listening
 from tests.support.fixtures import PointCommandsAt
-from tests.support.http_client import send_request
+from tests.support.http_client import claim_body, send_request
 
 FIRST = pathlib.Path(__file__).parent / 'schema_001'
-OWNERS = 'SELECT consumer_project_id FROM placement_allocations'
+NEXT_RELEASE = pathlib.Path(__file__).parent / 'migrations'
 
 
 @pytest.fixture
@@ -63,8 +66,8 @@ def create_first(engine: sa.Engine) -> None:
 def test_sync_creates_what_the_tables_declare_and_leaves_one_revision(engine: sa.Engine) -> None:
     migration.sync(engine)
     assert differences(engine) == []
-    # On Galera a process may record 001 when another node's has made the schema and all upgrades.
-    corruption.plant(engine.url, f"INSERT INTO {migration.VERSION_TABLE} VALUES ('001')")
+    # On Galera a process may record a revision when another node's has made the schema and all upgrades.
+    corruption.plant(engine.url, f"INSERT INTO {migration.VERSION_TABLE} VALUES ('000')")
     migration.check_revision(engine)
     migration.sync(engine)
     assert differences(engine) == []
@@ -72,20 +75,15 @@ def test_sync_creates_what_the_tables_declare_and_leaves_one_revision(engine: sa
 
 
 @databases.ON_EACH
-@pytest.mark.parametrize('is_first_release', [False, True])
-def test_an_interrupted_creation_is_finished_by_another_process(engine: sa.Engine, is_first_release: bool) -> None:
-    """MySQL commits each change of the schema. The process that was interrupted may be of the first release."""
-    if is_first_release:
-        create_first(engine)
-    else:
-        migration.sync(engine)
+def test_an_interrupted_creation_is_finished_by_another_process(engine: sa.Engine) -> None:
+    """MySQL commits each change of the schema."""
+    migration.sync(engine)
     with engine.begin() as connection:
         connection.exec_driver_sql(f'DELETE FROM {migration.VERSION_TABLE}')
         connection.exec_driver_sql('DELETE FROM placement_resource_class_sequence')
         tables.change_log.drop(connection)
-        if not is_first_release:
-            tables.resource_provider_traits.drop(connection)
-            next(index for index in tables.allocations.indexes if 'owner' in str(index.name)).drop(connection)
+        tables.resource_provider_traits.drop(connection)
+        next(index for index in tables.allocations.indexes if 'owner' in str(index.name)).drop(connection)
     migration.sync(engine)
     assert migration.recorded_revision(engine) == migration.head()
     assert differences(engine) == []
@@ -148,30 +146,76 @@ def test_an_encoding_that_lacks_characters_is_refused(
 
 
 @databases.EVERYWHERE
-def test_the_schema_of_the_first_release_is_upgraded(engine: sa.Engine) -> None:
-    """Owners are copied to allocations, also after an interruption. Usages count allocations without copies."""
+def test_the_schema_of_the_first_release_is_upgraded_to_the_declared_tables(engine: sa.Engine) -> None:
     create_first(engine)
     assert migration.recorded_revision(engine) == '001'
     corruption.plant(engine.url, *corruption.SOUND)
-    with applications.application(engine.url) as app:
-        assert differences(engine) == []
-        assert corruption.column(engine.url, OWNERS) == [501]
-        # MySQL commits each change of the schema, so this is what it has after the second step.
-        with engine.begin() as connection:
-            next(index for index in tables.allocations.indexes if 'owner' in str(index.name)).drop(connection)
-        corruption.plant(engine.url, 'UPDATE placement_allocations SET consumer_project_id = NULL')
-        assert send_request(app, 'GET', '/usages?project_id=project').json == {'usages': {'VCPU': 2}}
-        migration.stamp(engine, '001')
-        migration.sync(engine)
-        assert differences(engine) == []
-        assert corruption.column(engine.url, OWNERS) == [501]
-        assert send_request(app, 'GET', '/usages?project_id=project').json == {'usages': {'VCPU': 2}}
+    migration.sync(engine)
+    assert migration.recorded_revision(engine) == migration.head()
+    assert differences(engine) == []
+
+
+@pytest.fixture
+def next_release(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Make a release that has two more migrations of this one."""
+    scripts = tmp_path / 'migrations'
+    shutil.copytree(migration.SCRIPTS, scripts)
+    shutil.copytree(NEXT_RELEASE, scripts / 'versions', dirs_exist_ok=True)
+    monkeypatch.setattr(migration, 'SCRIPTS', scripts)
+
+
+@databases.EVERYWHERE
+@pytest.mark.usefixtures('next_release')
+def test_rows_are_copied_while_clients_read_and_claim(engine: sa.Engine) -> None:
+    """A lock that lasted from the change of the table to the end of the copy would be a 503 or a 409 here."""
+    create_first(engine)
+    rows = ', '.join(f"(1, 'consumer-{number}', 0, 1)" for number in range(2500))
+    corruption.plant(
+        engine.url,
+        *corruption.SOUND,
+        'UPDATE placement_inventories SET total = 9999, used = 2502 WHERE id = 1',
+        f'INSERT INTO placement_allocations (resource_provider_id, consumer_id, resource_class_id, used) VALUES {rows}',
+    )
+    statuses: list[int] = []
+
+    def work(app: Any) -> None:
+        """Read and claim as clients do, once for each batch. SQLite has one writer at a time."""
+        paths = (f'/allocations/{corruption.HOLDER}', f'/resource_providers/{corruption.ROOT}/usages')
+        requests: list[tuple[Any, ...]] = [
+            ('GET', path) for path in (*paths, '/allocation_candidates?resources=VCPU:1')
+        ]
+        if engine.dialect.name != 'sqlite':
+            requests += [('PUT', f'/allocations/{uuid.uuid4()}', claim_body({corruption.ROOT: {'VCPU': 1}}))]
+        statuses.extend(send_request(app, *request).status_int for request in requests)
+
+    options = {'sync_on_startup': False, 'lock_wait_timeout': 1, 'max_transaction_retries': 0}
+    with (
+        applications.database(engine.url) as db,
+        applications.application(engine.url, placement_database=options) as app,
+    ):
+        db.insert_standard_names()
+
+        def copied(_connection: Any, _cursor: Any, statement: str, *_arguments: Any) -> None:
+            if statement.startswith('UPDATE placement_allocations SET note'):
+                work(app)
+
+        with listening(sa.Engine, 'after_cursor_execute', copied):
+            db.sync()
+    assert migration.recorded_revision(engine) == '003'
+    # There are three batches.
+    expected = [200, 200, 200] if engine.dialect.name == 'sqlite' else [200, 200, 200, 204]
+    assert statuses == expected * 3
+    # Claims of the previous release leave the column NULL. That of the last batch came too late.
+    unfilled = corruption.column(engine.url, 'SELECT COUNT(*) FROM placement_allocations WHERE note IS NULL')
+    assert unfilled == [0 if engine.dialect.name == 'sqlite' else 1]
 
 
 @databases.ON_EACH
+@pytest.mark.usefixtures('next_release')
 def test_ten_processes_upgrade_the_schema_at_once(engine: sa.Engine) -> None:
     create_first(engine)
+    corruption.plant(engine.url, *corruption.SOUND)
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
         list(pool.map(migration.sync, [engine] * 10))
-    assert migration.recorded_revision(engine) == migration.head()
-    assert differences(engine) == []
+    assert migration.recorded_revision(engine) == migration.head() == '003'
+    assert corruption.column(engine.url, 'SELECT note FROM placement_allocations') == [2]

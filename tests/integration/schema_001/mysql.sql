@@ -140,7 +140,7 @@ CREATE TABLE placement_consumers (
     FOREIGN KEY(user_id) REFERENCES placement_users (id),
     FOREIGN KEY(consumer_type_id) REFERENCES placement_consumer_types (id)
 ) ENGINE=InnoDB CHARSET=utf8mb4;
-CREATE INDEX consumers_project_id_user_id_idx ON placement_consumers (project_id, user_id);
+CREATE INDEX consumers_project_user_type_uuid_idx ON placement_consumers (project_id, user_id, consumer_type_id, uuid);
 CREATE INDEX consumers_user_id_idx ON placement_consumers (user_id);
 CREATE INDEX consumers_consumer_type_id_idx ON placement_consumers (consumer_type_id);
 
@@ -150,6 +150,9 @@ CREATE TABLE placement_allocations (
     consumer_id VARCHAR(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL,
     resource_class_id INTEGER NOT NULL,
     used INTEGER NOT NULL,
+    consumer_project_id INTEGER,
+    consumer_user_id INTEGER,
+    consumer_type_id INTEGER,
     created_at DATETIME,
     updated_at DATETIME,
     PRIMARY KEY (id),
@@ -157,6 +160,7 @@ CREATE TABLE placement_allocations (
     FOREIGN KEY(resource_provider_id) REFERENCES placement_resource_providers (id)
 ) ENGINE=InnoDB CHARSET=utf8mb4;
 CREATE INDEX allocations_provider_class_used_idx ON placement_allocations (resource_provider_id, resource_class_id, used);
+CREATE INDEX allocations_owner_class_used_idx ON placement_allocations (consumer_project_id, consumer_user_id, consumer_type_id, resource_class_id, used);
 
 CREATE TABLE placement_change_log_slots (
     id INTEGER NOT NULL AUTO_INCREMENT,
