@@ -9,7 +9,7 @@ import sys
 from oslo_config import cfg
 
 from placement import exception
-from placement.cmd import manage_audit, output
+from placement.cmd import manage_audit, manage_fingerprint, output
 from placement.cmd.command import CommandParser
 from placement.db import change_log, migration
 from placement.db.api import Database
@@ -96,6 +96,7 @@ def add_command(program: CommandParser) -> None:
             action='store_true',
             help='with --yes: continue despite other connections to the database; only if none of them writes',
         )
+    manage_fingerprint.add_command(group)
     # Deployment tools run this command for every OpenStack service.
     online = group.add_command(
         'online_data_migrations',

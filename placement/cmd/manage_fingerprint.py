@@ -1,0 +1,107 @@
+"""``placement-manage db fingerprint``: prove that nothing else changed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+from typing import Any
+
+from oslo_config import cfg
+
+from placement import exception, validation
+from placement.cmd import output
+from placement.cmd.command import CommandParser
+from placement.db.api import Database
+from placement.ops.fingerprint import Fingerprint, Kind, read_fingerprint
+from placement.units import plural
+
+#: Exit code if the fingerprints differ.
+DIFFERENT = 1
+
+_DESCRIPTION = """\
+Print one hash for each kind of row and one for all rows. They depend only on what the API shows: not on the order of
+rows, ids of the database or times. So equal fingerprints before and after a repair, a restore, db adopt or db leave
+prove that nothing else changed. Also for the database of another deployment, before it is adopted. Reads one state of
+the database and changes nothing."""
+_EPILOG = """\
+Exit code: 0; 1 if the fingerprint differs from that of --compare; 127 if the command failed."""
+
+
+class InvalidFingerprint(exception.PlacementError):
+    template = '{path} is not the output of placement-manage db fingerprint --format json: {reason}'
+
+
+def add_command(group: CommandParser) -> None:
+    """Add ``fingerprint`` to the parser of ``placement-manage db``."""
+    summary = 'print hashes that change only if the data do'
+    parser = group.add_command('fingerprint', summary, _DESCRIPTION, _EPILOG, run=_run)
+    parser.add_argument(
+        '--except',
+        dest='excluded',
+        metavar='UUID',
+        action='append',
+        default=[],
+        help='a provider or consumer whose rows are left out; may be given several times. For what a repair changes',
+    )
+    parser.add_argument(
+        '--compare', metavar='FILE', type=pathlib.Path, help='name what differs from this output of --format json'
+    )
+    parser.add_format()
+
+
+def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    # A former fingerprint that cannot be read is reported before minutes are spent on the new one.
+    former = None if args.compare is None else _read(args.compare)
+    excluded = sorted(map(validation.canonical_uuid, args.excluded))
+    with output.waiting('Reading all rows'):
+        fingerprint = read_fingerprint(db, excluded)
+    differences = [] if former is None else fingerprint.differences(former)
+    if args.format == 'json':
+        output.print_json(
+            {
+                'whole': _json(fingerprint.whole),
+                'kinds': {name: _json(kind) for name, kind in fingerprint.kinds.items()},
+                'except': excluded,
+                **({} if former is None else {'differences': differences}),
+            }
+        )
+        return DIFFERENT if differences else 0
+    console = output.console()
+    if former is not None:
+        console.print(_sentence(fingerprint, former, differences), soft_wrap=True)
+    table = output.table('Kind', 'Rows', 'Hash')
+    for name, kind in {**fingerprint.kinds, 'all': fingerprint.whole}.items():
+        table.add_row(name, str(kind.rows), kind.hash)
+    console.print(table)
+    return DIFFERENT if differences else 0
+
+
+def _sentence(fingerprint: Fingerprint, former: Fingerprint, differences: list[str]) -> str:
+    if not differences:
+        return 'Nothing differs.'
+    none = Kind(0, '')
+    changes = [
+        f'{name} ({plural(former.kinds.get(name, none).rows, "row")} before,'
+        f' {fingerprint.kinds.get(name, none).rows} now)'
+        for name in differences
+    ]
+    return f'Different: {", ".join(changes)}.'
+
+
+def _json(kind: Kind) -> dict[str, Any]:
+    return {'rows': kind.rows, 'hash': kind.hash}
+
+
+def _read(path: pathlib.Path) -> Fingerprint:
+    """Read what ``--format json`` printed.
+
+    :raises InvalidFingerprint: the file cannot be read, or has something else.
+    """
+    try:
+        kinds = json.loads(path.read_text())['kinds']
+        return Fingerprint({name: Kind(int(kind['rows']), str(kind['hash'])) for name, kind in kinds.items()})
+    except OSError as error:
+        raise InvalidFingerprint(path=path, reason=error.strerror) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidFingerprint(path=path, reason='it has another form.') from error

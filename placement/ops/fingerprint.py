@@ -1,0 +1,150 @@
+"""One hash for each kind of row of a database, and one for all, which only a change of what the API shows changes.
+
+The hash of a kind is the sum of the hashes of its rows. So it does not depend on their order, and equal rows count. A
+row is hashed as its values, with uuids and names in the place of ids. Times, ids, the copies that only this service
+has (``inventories.used``, the owners of allocations) and names that no row of another kind has are left out. So the
+database has the same hashes before and after a backup is restored, and before and after it is adopted or returned.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement import exception
+from placement.db import tables
+from placement.db.api import Database
+from placement.ops.adoption.names import Names
+from placement.ops.adoption.rows import STANDARD_CLASSES
+
+#: The hashes are numbers below this one.
+_MODULUS = 2**256
+#: The number of rows that a driver keeps in memory.
+_ROWS_AT_A_TIME = 10_000
+
+
+class IncompleteSchema(exception.PlacementError):
+    template = 'The database does not have the tables of a Placement service. {problems}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """The fingerprint of one kind of row."""
+
+    #: The number of rows.
+    rows: int
+    #: 64 hexadecimal digits.
+    hash: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Fingerprint:
+    """The fingerprint of a database."""
+
+    #: By the name of the kind, such as ``inventories``.
+    kinds: Mapping[str, Kind]
+
+    @property
+    def whole(self) -> Kind:
+        """Return the fingerprint of all rows."""
+        total = sum(int(kind.hash, 16) for kind in self.kinds.values()) % _MODULUS
+        return Kind(sum(kind.rows for kind in self.kinds.values()), f'{total:064x}')
+
+    def differences(self, other: Fingerprint) -> list[str]:
+        """Return the names of the kinds whose rows differ from those of ``other``."""
+        names = [*self.kinds, *(name for name in other.kinds if name not in self.kinds)]
+        return [name for name in names if self.kinds.get(name) != other.kinds.get(name)]
+
+
+def read_fingerprint(db: Database, excluded: Iterable[str] = ()) -> Fingerprint:
+    """Read all rows in one transaction.
+
+    :param excluded: uuids of providers and consumers whose own rows, and all rows that refer to them, are left out.
+    :raises IncompleteSchema: the database lacks a table, or has one under two names.
+    """
+    left_out = frozenset(excluded)
+    kinds = {}
+    with db.reader() as tx:
+        names = Names(tx)
+        if problems := list(names.problems()):
+            raise IncompleteSchema(problems=' '.join(problems))
+        for name, query in _queries(names).items():
+            kinds[name] = _kind(name, tx.execute(query, execution_options={'yield_per': _ROWS_AT_A_TIME}), left_out)
+    return Fingerprint(kinds)
+
+
+def _kind(name: str, rows: Iterable[sa.Row[Any]], left_out: frozenset[str]) -> Kind:
+    number, total = 0, 0
+    for row in rows:
+        # One driver returns numbers as Decimal, and a column of single precision has six digits.
+        values = [f'{value:.6g}' if isinstance(value, float) else value for value in row]
+        if left_out.isdisjoint(values):
+            number += 1
+            text = json.dumps([name, *values], ensure_ascii=False, default=str)
+            total += int.from_bytes(hashlib.sha256(text.encode(errors='surrogatepass')).digest())
+    return Kind(number, f'{total % _MODULUS:064x}')
+
+
+def _queries(names: Names) -> dict[str, sa.Select[Any]]:
+    """Return the query for each kind of row, with the tables as they are called in the database.
+
+    Outer joins keep rows whose reference is damaged.
+    """
+    present: Callable[[sa.Table], Any] = names.__getitem__
+    providers, classes, traits = map(present, (tables.resource_providers, tables.resource_classes, tables.traits))
+    inventories, allocations = present(tables.inventories), present(tables.allocations)
+    consumers, projects, users = map(present, (tables.consumers, tables.projects, tables.users))
+    members, aggregates = present(tables.resource_provider_aggregates), present(tables.placement_aggregates)
+    provider_traits = present(tables.resource_provider_traits)
+    parents, roots = providers.alias('parents'), providers.alias('roots')
+
+    owners = consumers.outerjoin(projects, projects.c.id == consumers.c.project_id)
+    owners = owners.outerjoin(users, users.c.id == consumers.c.user_id)
+    type_name: Any = sa.null()
+    if tables.consumer_types in names:
+        types = names[tables.consumer_types]
+        owners = owners.outerjoin(types, types.c.id == consumers.c.consumer_type_id)
+        type_name = types.c.name
+
+    def of_provider(table: Any, *joined: tuple[Any, Any]) -> Any:
+        joins = table.outerjoin(providers, providers.c.id == table.c.resource_provider_id)
+        for other, key in joined:
+            joins = joins.outerjoin(other, other.c.id == key)
+        return joins
+
+    def class_name(table: Any) -> Any:
+        # Another service may have no rows of standard classes, whose ids are those of os-resource-classes.
+        return sa.func.coalesce(classes.c.name, sa.case(STANDARD_CLASSES, value=table.c.resource_class_id))
+
+    amounts = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
+    return {
+        'resource_providers': sa.select(
+            providers.c.uuid, providers.c.name, providers.c.generation, parents.c.uuid, roots.c.uuid
+        ).select_from(
+            providers.outerjoin(parents, parents.c.id == providers.c.parent_provider_id).outerjoin(
+                roots, roots.c.id == providers.c.root_provider_id
+            )
+        ),
+        'inventories': sa.select(
+            providers.c.uuid, class_name(inventories), *(inventories.c[amount] for amount in amounts)
+        ).select_from(of_provider(inventories, (classes, inventories.c.resource_class_id))),
+        'allocations': sa.select(
+            providers.c.uuid, class_name(allocations), allocations.c.consumer_id, allocations.c.used
+        ).select_from(of_provider(allocations, (classes, allocations.c.resource_class_id))),
+        'consumers': sa.select(
+            consumers.c.uuid, consumers.c.generation, projects.c.external_id, users.c.external_id, type_name
+        ).select_from(owners),
+        'traits of providers': sa.select(providers.c.uuid, traits.c.name).select_from(
+            of_provider(provider_traits, (traits, provider_traits.c.trait_id))
+        ),
+        'aggregates of providers': sa.select(providers.c.uuid, aggregates.c.uuid).select_from(
+            of_provider(members, (aggregates, members.c.aggregate_id))
+        ),
+        'custom resource classes': sa.select(classes.c.name).where(classes.c.name.startswith('CUSTOM_')),
+        'custom traits': sa.select(traits.c.name).where(traits.c.name.startswith('CUSTOM_')),
+    }
