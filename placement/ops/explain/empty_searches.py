@@ -28,6 +28,8 @@ LOG = log.getLogger(__name__)
 LOG_INTERVAL_SECONDS = 60.0
 #: Maximum number of queries to remember. If there are more, the query with the oldest log line is forgotten.
 _MAX_QUERIES = 1000
+#: Seconds until a search is explained. The server may still have to send the response, and only one thread can run.
+_DELAY_SECONDS = 0.1
 #: Maximum number of searches that wait for their explanation. Each keeps a snapshot in memory.
 _MAX_WAITING = 20
 
@@ -97,6 +99,7 @@ class EmptySearches:
     def _run(self) -> None:
         while True:
             request_context, query, candidates, suppressed = self._waiting.get()
+            time.sleep(_DELAY_SECONDS)
             if request_context is not None:
                 # The line has the id of the request.
                 request_context.update_store()
