@@ -62,7 +62,7 @@ def fill(url: str, cloud: Cloud) -> None:
             # The rows are right by construction; checking them one by one takes most of the time.
             tx.exec_driver_sql('SET SESSION foreign_key_checks = 0, unique_checks = 0')
         for table, columns, rows in _rows(tx, cloud):
-            _insert(tx, table.name, [*columns, 'created_at'], [(*row, _CREATED) for row in rows])
+            insert(tx, table.name, [*columns, 'created_at'], [(*row, _CREATED) for row in rows])
         if engine.dialect.name == 'postgresql':
             _advance_sequences(tx)
     names = ', '.join(table.name for table in tables.metadata.sorted_tables)
@@ -108,7 +108,7 @@ def _advance_sequences(tx: sa.Connection) -> None:
         tx.exec_driver_sql(f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), ({highest}), false)")
 
 
-def _insert(tx: sa.Connection, table: str, columns: list[str], rows: list[Row]) -> None:
+def insert(tx: sa.Connection, table: str, columns: list[str], rows: list[Row]) -> None:
     """Insert rows with ``executemany`` of the driver."""
     marks = ', '.join('?' if tx.dialect.paramstyle == 'qmark' else '%s' for _ in columns)
     if rows:

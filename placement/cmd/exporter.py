@@ -67,7 +67,8 @@ def _serve(args: argparse.Namespace) -> int:
     check = TimedCheck(database)
     registry = processes.registry(directory)
     provider_cache = ProviderCache(database)
-    registry.register(metrics.DatabaseCollector(database, provider_cache, conf.metrics, check))
+    collector = metrics.DatabaseCollector(database, provider_cache, conf.metrics, check)
+    registry.register(collector)
     page = None
     if conf.metrics.page:
         # Without the page, the exporter does not load the template engine.
@@ -75,7 +76,7 @@ def _serve(args: argparse.Namespace) -> int:
         from placement.ops.page.view import Sources, log_file
 
         counts, names = processes.registry(directory), DisplayNames(conf.placement.names_file)
-        sources = Sources(conf, database, provider_cache, check, log_file(conf), counts, names)
+        sources = Sources(conf, database, provider_cache, check, log_file(conf), counts, names, collector.plan)
         # If other machines can reach the address, the page accepts any host name.
         page = Page(sources, host_names(bind.rpartition(':')[0].strip('[]')))
     try:

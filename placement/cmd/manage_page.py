@@ -51,6 +51,7 @@ def add_command(program: CommandParser) -> None:
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     # This is not at the top, because the import would delay all other commands.
+    from placement.ops.metrics import plan_query
     from placement.ops.page.application import Page, host_names, is_loopback
     from placement.ops.page.view import Sources, log_file
 
@@ -69,7 +70,8 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     with output.waiting('Reading the resource providers ...'):
         provider_cache.up_to_date()
     names = DisplayNames(conf.placement.names_file)
-    sources = Sources(conf, db, provider_cache, TimedCheck(db), args.log or log_file(conf), names=names)
+    log, plan = args.log or log_file(conf), plan_query(db, conf.metrics)
+    sources = Sources(conf, db, provider_cache, TimedCheck(db), log, names=names, plan=plan)
     application = Page(sources, None if args.allow_remote else host_names(host))
     try:
         server = waitress.create_server(application, host=host, port=port, ident='', threads=4)

@@ -20,6 +20,7 @@ from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.ops import audit
+from placement.ops.metrics import plan_query
 from placement.ops.page import health
 from placement.ops.page.application import Page
 from placement.ops.page.view import Sources
@@ -46,6 +47,9 @@ NESTED_VIEWS = [
     '/why',
     '/why?query=resources%3DVCPU:999%26required%3DHW_CPU_X86_AVX2',
     '/why?query=/allocation_candidates%3Fresources%3DVCPU:1&microversion=1.20',
+    '/plan',
+    '/plan?drain=compute-0&spread=1',
+    '/plan?ratio=VCPU%3D2',
     '/health',
     '/health?audit=all',
     '/health?audit=usage_mismatch',
@@ -164,6 +168,8 @@ def test_the_overview_leads_with_hosts_that_have_problems(page: Page) -> None:
     assert data['problems'] == {
         'database_read_only': False,
         'over_committed': 1,
+        'not_evacuable': None,
+        'tolerated_failures': None,
         'reserved': 1,
         'without_capacity': {'hosts': 2, 'size': {'VCPU': 4, 'MEMORY_MB': 8192}},
     }
@@ -479,3 +485,44 @@ def test_views_take_few_statements(
     get(page, address)
     with queries(at_most=max_statements):
         get(page, address)
+
+
+# Plan -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def planned_page(conf: cfg.ConfigOpts, db: Database) -> Page:
+    """The page of a nested cloud whose hosts are checked in the background."""
+    clouds.create_cloud(db, clouds.nested())
+    plan = plan_query(db, conf.metrics)
+    plan.start()
+    plan.wait(60)
+    return Page(Sources(conf, db, ProviderCache(db), TimedCheck(db), plan=plan))
+
+
+def test_the_overview_and_the_view_plan_have_the_check_of_failing_hosts(planned_page: Page, page: Page) -> None:
+    data = json(planned_page, '/plan')
+    assert data['failures']['sentences'][0] == 'The load of each of 3 hosts fits on the others.'
+    assert 'Tolerated failures: any 1; the worst 2 cannot.' in get(planned_page, '/plan').text
+    problems = json(planned_page, '/')['problems']
+    assert (problems['not_evacuable'], problems['tolerated_failures']) == (0, 1)
+    assert 'that cannot be evacuated' in get(planned_page, '/').text
+    assert json(page, '/')['problems']['not_evacuable'] is None
+    assert 'plan_interval' in get(page, '/plan').text
+
+
+def test_a_drain_and_a_ratio_are_planned(planned_page: Page) -> None:
+    data = json(planned_page, '/plan?drain=compute-2')
+    assert (data['drain']['verdict'], len(data['drain']['moves'])) == ('fits', 3)
+    text = get(planned_page, '/plan?drain=compute-2').text
+    assert 'The 3 consumers of 1 host fit on 1 other host.' in text
+    assert f'href="/trees/{uuid_of("compute-1")}"' in text
+    drained = get(planned_page, '/plan?drain=compute-0,compute-1,compute-2&spread=1').text
+    assert 'cannot be placed on the other hosts' in drained
+    data = json(planned_page, '/plan?ratio=VCPU%3D2')
+    assert (data['ratio']['before']['capacity'], data['ratio']['after']['capacity']) == (512, 256)
+    assert 'the capacity of VCPU would shrink by 256' in get(planned_page, '/plan?ratio=VCPU%3D2').text
+    for query, problem in (('drain=nowhere', 'There is no resource provider'), ('ratio=VCPU', 'Expected CLASS=VALUE')):
+        response = get(planned_page, f'/plan?{query}')
+        assert response.status_int == 400
+        assert problem in response.text

@@ -17,7 +17,7 @@ from sqlalchemy import exc as sa_exc
 from placement import exception
 from placement.db.errors import SchemaMissing
 from placement.db.health import DatabaseSilent
-from placement.ops.page import consumers, health, overview, rendering, trees, why
+from placement.ops.page import consumers, health, overview, plan, rendering, trees, why
 from placement.ops.page.view import BadInput, Missing, Parameters, Sources, View
 
 LOG = log.getLogger(__name__)
@@ -44,6 +44,7 @@ _VIEWS: tuple[tuple[re.Pattern[str], Callable[..., View]], ...] = (
     (re.compile('/consumers'), consumers.consumers_view),
     (re.compile('/consumers/(?P<uuid>[^/]+)'), consumers.consumer_view),
     (re.compile('/why'), why.why_view),
+    (re.compile('/plan'), plan.plan_view),
     (re.compile('/health'), health.health_view),
 )
 

@@ -62,15 +62,22 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
 def _problems(sources: Sources, snapshot: Snapshot, trees: TreeFilter) -> Mapping[str, Any]:
     """Return how many hosts have each problem, and whether the database is read-only.
 
-    ``without_capacity`` is None if no consumer has allocations.
+    ``without_capacity`` is None if no consumer has allocations, ``not_evacuable`` if failing hosts are not checked yet.
     """
     size = consumers.most_common_size(sources.db, _SIZED_CONSUMERS)
     over_committed, reserved = (
         replace(trees, states=frozenset({state})) for state in (InventoryState.OVER_COMMITTED, InventoryState.RESERVED)
     )
+    failures = None
+    if sources.plan is not None:
+        # It runs in the background. This view does not wait for it.
+        sources.plan.start()
+        failures = sources.plan.result
     return {
         'database_read_only': is_read_only(sources),
         'over_committed': over_committed.count(snapshot),
+        'not_evacuable': failures and failures['not_evacuable'],
+        'tolerated_failures': failures and failures['tolerated_failures'],
         'reserved': reserved.count(snapshot),
         'without_capacity': size and {'hosts': replace(trees, lacking=size).count(snapshot), 'size': size},
     }

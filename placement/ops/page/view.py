@@ -16,6 +16,7 @@ from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.ops.display_names import DisplayNames
+from placement.ops.metrics import BackgroundQuery
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
 from placement.search import syntax
 
@@ -46,6 +47,8 @@ class Sources:
     log: pathlib.Path | None = None
     metrics: CollectorRegistry | None = None
     names: DisplayNames = field(default_factory=DisplayNames)
+    #: The check of failing hosts, which runs in the background; None if there is none.
+    plan: BackgroundQuery[dict[str, Any]] | None = None
 
 
 def is_read_only(sources: Sources) -> bool:

@@ -1,0 +1,45 @@
+"""The view Plan: which hosts may fail, whether hosts can be drained, and what another allocation ratio would change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placement import exception
+from placement.ops.page.view import Parameters, Sources, View
+from placement.ops.planning import drain, ratio, sentences
+from placement.ops.planning.loads import PlanOptions
+
+#: Maximum number of rows of a table.
+_ROWS = 50
+
+
+def plan_view(sources: Sources, parameters: Parameters) -> View:
+    """Show the latest check of failing hosts, and the answers to the forms.
+
+    The check runs in the background. This view starts it if its interval is over, and does not wait.
+    """
+    data: dict[str, Any] = {'failures': None, 'drain': None, 'ratio': None}
+    extra: dict[str, Any] = {'is_checked': False, 'meaning': sentences.MEANING, 'error': None, 'rows': _ROWS}
+    if sources.plan is not None and sources.plan.is_enabled:
+        sources.plan.start()
+        extra['is_checked'] = True
+        data['failures'] = sources.plan.result
+    try:
+        if hosts := parameters.text('drain').replace(',', ' ').split():
+            names = ('keep_traits', 'keep_aggregates', 'spread', 'move_shared')
+            options = PlanOptions(**{name: bool(parameters.text(name)) for name in names})
+            plan = drain.plan_drain(sources.db, hosts, None, options)
+            data['drain'] = sentences.drain_document(plan)
+            extra['destinations'] = [
+                (plan.hosts.trees[tree][0], count) for tree, count in sentences.destinations(plan)[:_ROWS]
+            ]
+            extra['sizes'] = [sentences.size(plan.hosts, item.shape) for item in plan.unplaced]
+        if change := parameters.text('ratio'):
+            snapshot = sources.provider_cache.up_to_date()
+            report = ratio.compare_ratio(snapshot, *ratio.parse_change(change), None, [])
+            data['ratio'] = sentences.ratio_document(report)
+            extra['ratio_rows'] = sentences.ratio_rows(report)
+    except (exception.BadQuery, exception.NotFound) as error:
+        # The form keeps the text, so that users can correct it.
+        data['error'] = extra['error'] = str(error)
+    return View('plan.html', 'Plan', data, extra, status=400 if 'error' in data else 200)
