@@ -88,7 +88,9 @@ class ChangeLogSlots:
 
     @property
     def _own(self) -> _ProcessSlots:
-        return self._processes.setdefault(process.token(), _ProcessSlots())
+        key = process.token()
+        own = self._processes.get(key)
+        return self._processes.setdefault(key, _ProcessSlots()) if own is None else own
 
     def lease(self) -> Slot:
         """Give a slot to one transaction. When the transaction has ended, call ``settle``.
