@@ -20,6 +20,16 @@ ONLINE = 'placement-manage db online_data_migrations'
 DISTRIBUTION_FILES = (
     '--config-file /usr/share/placement/placement-dist.conf --config-file /etc/placement/placement.conf'
 )
+#: What kolla-ansible validate-config runs. Exit code 1 says that it reports options.
+VALIDATE = (
+    f'{sites.VENV}/bin/oslo-config-validator --config-file {ROOT}/etc/placement/config-generator.conf'
+    ' --input-file /etc/placement/placement.conf 2>&1 || test $? = 1'
+)
+#: The options of kolla's file that the service ignores.
+REPORTED = {
+    *('cache/backend', 'cache/enabled', 'cache/memcache_servers'),
+    *('oslo_concurrency/lock_path', 'placement_database/max_retries'),
+}
 #: What an operator adds to the options of the user, to let the tool adopt the database.
 ADOPT = '\n[placement_database]\nadopt_on_sync = True\n'
 
@@ -103,7 +113,11 @@ TOOLS = [
         after=(),
         user='stack',
         has_apache=True,
-        preparations=('chown -R stack: /etc/placement',),
+        # It names the project by this line of the file when it edits its constraints.
+        preparations=(
+            'chown -R stack: /etc/placement',
+            'test "$(awk \'/^name.*=/ {print $3}\' setup.cfg)" = placement-server',
+        ),
     ),
     Tool(
         'operator',
@@ -160,6 +174,9 @@ def test_a_new_cloud(tool: Tool, site: Site) -> None:
     tool.start(site)
     tool.run(site, *tool.after)
     _check(tool, site)
+    if tool.name == 'kolla':
+        validated = site.run_as_root(VALIDATE)
+        assert set(re.findall('ERROR:.*:(.*) is not part of the sample config', validated)) == REPORTED, validated
     if tool.name == 'helm':
         assert site.request('GET', 'http://127.0.0.1:1717').json()['workers']
     if tool.name == 'charm':
