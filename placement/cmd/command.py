@@ -173,8 +173,8 @@ def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
     words = configuration_arguments(args)
     conf = placement_conf.load(words)
     if not _LOG_OPTIONS.isdisjoint(words):
-        if not (conf.log_file or conf.log_dir or conf.use_syslog or conf.use_journal):
-            # oslo.log would write to standard output, among the output of the command.
+        if not (conf.log_file or conf.log_dir or conf.use_journal):
+            # oslo.log would write to standard output, among the output of the command, even with use_syslog.
             conf.set_override('use_stderr', True)
         placement_conf.set_up_log(conf)
         LOG.debug(placement_conf.describe(conf))

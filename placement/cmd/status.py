@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import logging
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -62,6 +63,8 @@ class Checks(upgradecheck.UpgradeCommands):
     def _keystone(self) -> upgradecheck.Result:
         if self._conf.api.auth_strategy != 'keystone':
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        # It warns of what the result says.
+        logging.getLogger('keystoneauth').setLevel(logging.ERROR)
         problem = authentication.find_credentials_problem(self._conf)
         if problem is None:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)

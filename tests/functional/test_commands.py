@@ -189,10 +189,16 @@ def test_files_of_the_configuration_are_merged_in_their_order(
     assert printed(*words, str(files[2])) == f'{migration.head()}\n'
 
 
-@pytest.mark.parametrize('word', ['--use-syslog', '--use-journal', '--debug', '--verbose', '--log-file', '--log-dir'])
+@pytest.mark.parametrize(
+    'words',
+    [
+        *('--use-syslog', '--use-journal', '--debug', '--verbose', '--log-file {0}/command.log', '--log-dir {0}'),
+        '--use-syslog --debug',
+    ],
+)
 @pytest.mark.parametrize('program', ['placement-manage', 'placement-status'])
 def test_options_of_every_openstack_command_are_accepted_anywhere(
-    program: str, word: str, conf: cfg.ConfigOpts, db: Database, tmp_path: pathlib.Path
+    program: str, words: str, conf: cfg.ConfigOpts, db: Database, tmp_path: pathlib.Path
 ) -> None:
     assert migration.recorded_revision(db.engine)
     command = ['db', 'version'] if program == 'placement-manage' else ['upgrade', 'check']
@@ -201,16 +207,16 @@ def test_options_of_every_openstack_command_are_accepted_anywhere(
         'OS_API__AUTH_STRATEGY': 'noauth2',
         'OS_PLACEMENT_CONFIG_DIR': str(tmp_path),
     }
-    values = {'--log-file': [str(tmp_path / 'command.log')], '--log-dir': [str(tmp_path)]}
-    option = [word, *values.get(word, [])]
-    for arguments in ([*option, *command], [*command, *option]):
+    options = words.format(tmp_path).split()
+    has_log = '--debug' in options or ('--use-journal' in options and not find_spec('systemd'))
+    for arguments in ([*options, *command], [*command, *options]):
         ended = preforked.run(program, arguments, os.environ | environ)
         assert ended.returncode == 0
         # Without the package for the journal, the log is on standard error. The output of the command is never in it.
-        assert bool(ended.stderr) == (word == '--debug' or (word == '--use-journal' and not find_spec('systemd')))
+        assert bool(ended.stderr) == has_log
         assert ended.stdout == f'{migration.head()}\n' or ended.stdout.startswith('+--')
     # The file in a directory has the name of the program, which is another one here.
-    assert len([*tmp_path.glob('*.log')]) == (word in values)
+    assert len([*tmp_path.glob('*.log')]) == ('{0}' in words)
 
 
 @pytest.mark.parametrize(('program', 'position'), [('placement-manage', 0), ('placement-status', 1)])
