@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -39,6 +38,8 @@ _EPILOG = (
 #: The consumers of each provider, by its uuid.
 Consumers = Mapping[str, Sequence[ConsumerReport]]
 
+#: The consumers of at least this number of providers are read at a time. More would take more memory, and no less time.
+_PROVIDERS_PER_READ = 450
 _BAR_WIDTH = 20
 #: The color of a bar for each lower bound of the used share. A corrupt usage may be negative.
 _COLORS = ((1.0, 'red'), (0.8, 'yellow'), (-math.inf, 'green'))
@@ -109,15 +110,15 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
             choice.raise_unless_aggregates_exist(snapshot)
         roots = {id_ for partition, flags in choice.select(snapshot) for id_ in partition.roots[flags].tolist()}
         trees = [tree for tree in stored if tree.root.id in roots]
-        consumers: Consumers | None = None
-        if args.consumers:
-            consumers = consumers_by_provider(db, (provider.id for tree in trees for provider in tree.walk()))
+    pairs: Iterable[tuple[ProviderTree, Consumers | None]] = ((tree, None) for tree in trees)
+    if args.consumers:
+        pairs = _with_consumers(db, trees)
     if args.format == 'json':
-        output.print_json(_document(trees, consumers))
+        output.print_json_list('trees', (_document(tree, consumers) for tree, consumers in pairs))
     elif not trees:
         print('No tree satisfies these conditions.' if stored else 'No resource providers are stored.')
     else:
-        drawings = (_drawing(tree, consumers or {}, names, console) for tree in trees)
+        drawings = (_drawing(tree, consumers or {}, names, console) for tree, consumers in pairs)
         with contextlib.nullcontext() if args.no_pager else output.paged(console, 'Drawing the trees ...'):
             for drawing in drawings:
                 console.print(drawing)
@@ -125,26 +126,39 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         sum(
             tree.allocated(provider, name) != inventory.used
             for tree in trees
-            for provider in tree.walk()
+            for provider in tree.members
             for name, inventory in provider.inventories.items()
         )
     )
     return 0
 
 
+def _with_consumers(db: Database, trees: Iterable[ProviderTree]) -> Iterator[tuple[ProviderTree, Consumers]]:
+    """Yield each tree with its consumers. They are read for a number of trees at a time, in one transaction."""
+    batches: list[list[ProviderTree]] = [[]]
+    providers = 0
+    for tree in trees:
+        if providers >= _PROVIDERS_PER_READ:
+            batches.append([])
+            providers = 0
+        batches[-1].append(tree)
+        providers += len(tree.members)
+    ids = ([provider.id for tree in batch for provider in tree.members] for batch in batches)
+    for batch, consumers in zip(batches, consumers_by_provider(db, ids), strict=True):
+        for tree in batch:
+            yield tree, consumers
+
+
 # As JSON -------------------------------------------------------------------------------------------------
 
 
-def _document(trees: Iterable[ProviderTree], consumers: Consumers | None) -> dict[str, Any]:
-    documents = []
-    for tree in trees:
-        # The list of providers is flat, since JSON parsers limit the depth of nesting.
-        providers = [tree.provider_data(provider) for provider in tree.walk()]
-        if consumers is not None:
-            for provider in providers:
-                provider['consumers'] = list(map(dataclasses.asdict, consumers.get(provider['uuid'], ())))
-        documents.append({'root': tree.root.uuid, 'providers': providers, 'sharing_providers': tree.sharing_data()})
-    return {'trees': documents}
+def _document(tree: ProviderTree, consumers: Consumers | None) -> dict[str, Any]:
+    # The list of providers is flat, since JSON parsers limit the depth of nesting.
+    providers = [tree.provider_data(provider) for provider in tree.walk()]
+    if consumers is not None:
+        for provider in providers:
+            provider['consumers'] = consumers.get(provider['uuid'], ())
+    return {'root': tree.root.uuid, 'providers': providers, 'sharing_providers': tree.sharing_data()}
 
 
 # As a drawing --------------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ import re
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from placement.cmd import manage, manage_audit
+from placement.cmd import manage, manage_audit, output
 from placement.db import tables
 from placement.db.api import Database
 from placement.ops.reports import provider_trees
@@ -450,8 +451,26 @@ def test_a_tree_has_the_consumers_of_each_provider(nested_url: str, printed: Pri
 @pytest.mark.usefixtures('nested_url')
 def test_many_consumers_take_few_statements(db: Database, queries: Counter) -> None:
     with queries(at_most=3):
-        by_provider = consumers_by_provider(db, range(1, 22))
+        (by_provider,) = consumers_by_provider(db, [range(1, 22)])
     assert sum(map(len, by_provider.values())) == 40
+
+
+def test_a_json_list_is_printed_item_by_item_as_a_whole_document_would_be(capsys: pytest.CaptureFixture[str]) -> None:
+    items = [{'name': 'zürich', 'empty': [], 'at': dt.datetime(2026, 11, 28, tzinfo=dt.UTC)}, {'large': 2**70}, 1.5]
+    printed = []
+
+    def produced() -> Iterator[Any]:
+        for item in items:
+            yield item
+            # Printed before the next item is made.
+            printed.append(capsys.readouterr().out)
+
+    output.print_json_list('trees', produced())
+    assert all(printed)
+    text = ''.join(printed) + capsys.readouterr().out
+    assert text == json.dumps({'trees': items}, indent=2, default=dt.datetime.isoformat) + '\n'
+    output.print_json_list('trees', [])
+    assert capsys.readouterr().out == '{\n  "trees": []\n}\n'
 
 
 def test_tree_of_a_consumer_names_the_command(nested_url: str, failed: Printed) -> None:

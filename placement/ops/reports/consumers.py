@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
-import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -71,22 +68,26 @@ def consumers_of_tree(db: Database, root_id: int, first: int, count: int) -> tup
         return _page(tx, consumer_ids, inside, first, count)
 
 
-def consumers_by_provider(db: Database, provider_ids: Iterable[int]) -> dict[str, list[ConsumerReport]]:
-    """Return the consumers of each provider, ordered by uuid, each with its allocations of that provider.
+def consumers_by_provider(
+    db: Database, provider_ids: Iterable[Sequence[int]]
+) -> Iterator[Mapping[str, list[ConsumerReport]]]:
+    """Yield for each item of ``provider_ids`` the consumers of these providers, by the uuid of the provider.
 
-    This takes three statements for each 900 providers, and two more for each further 900 of their consumers.
+    The consumers are ordered by uuid, each with its allocations of that provider. One transaction reads all items. This
+    takes one statement for each 900 providers of an item, and another for each 900 of its consumers.
     """
-    by_provider: defaultdict[str, list[ConsumerReport]] = defaultdict(list)
-    consumer_id = _allocations.c.consumer_id
     with db.reader() as tx:
-        for ids in sql.chunks(sorted(provider_ids)):
-            inside = _allocations.c.resource_provider_id.in_(ids)
-            all_uuids = tx.scalars(sa.select(consumer_id).where(inside).distinct().order_by(consumer_id)).all()
-            reports = itertools.chain.from_iterable(_read(tx, uuids, inside) for uuids in sql.chunks(all_uuids))
-            for report in reports:
-                for uuid, allocations in itertools.groupby(report.allocations, attrgetter('provider_uuid')):
-                    by_provider[uuid].append(dataclasses.replace(report, allocations=list(allocations)))
-    return by_provider
+        for batch in provider_ids:
+            allocations: defaultdict[tuple[str, str], list[ConsumerAllocation]] = defaultdict(list)
+            for ids in sql.chunks(sorted(batch)):
+                for uuid, allocation in _read_allocations(tx, _allocations.c.resource_provider_id.in_(ids)):
+                    allocations[uuid, allocation.provider_uuid].append(allocation)
+            owners = _read_owners(tx, sorted({uuid for uuid, _ in allocations}))
+            by_provider: defaultdict[str, list[ConsumerReport]] = defaultdict(list)
+            for uuid, provider_uuid in sorted(allocations):
+                report = ConsumerReport(uuid, allocations=allocations[uuid, provider_uuid], **owners.get(uuid, {}))
+                by_provider[provider_uuid].append(report)
+            yield by_provider
 
 
 def find_consumers(db: Database, text: str, first: int, count: int) -> tuple[int, list[ConsumerReport]]:
@@ -173,24 +174,39 @@ def most_common_size(db: Database, latest: int) -> dict[str, int] | None:
 
 
 def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool]) -> list[ConsumerReport]:
-    """Read consumers, and their allocations that satisfy a condition, in two statements."""
+    """Read consumers, and their allocations that satisfy a condition, in two statements for at most 900 consumers."""
     allocations: defaultdict[str, list[ConsumerAllocation]] = defaultdict(list)
-    for row in tx.execute(_SELECT_ALLOCATIONS.where(_allocations.c.consumer_id.in_(uuids), within)):
-        resource_class = row.resource_class or f'class number {row.resource_class_id}'
-        created_at = sql.with_utc(row.created_at)
-        allocation = ConsumerAllocation(row.uuid, row.provider or row.uuid, resource_class, row.used, created_at)
-        allocations[row.consumer_id].append(allocation)
-    reports = {uuid: ConsumerReport(uuid, allocations=allocations[uuid]) for uuid in uuids}
-    for owner in tx.execute(_SELECT_OWNERS.where(_consumers.c.uuid.in_(uuids))).mappings():
-        times = {name: sql.with_utc(owner[name]) for name in ('created_at', 'updated_at')}
-        reports[owner['uuid']] = dataclasses.replace(reports[owner['uuid']], **{**owner, **times})
-    return list(reports.values())
+    for uuid, allocation in _read_allocations(tx, sa.and_(_allocations.c.consumer_id.in_(uuids), within)):
+        allocations[uuid].append(allocation)
+    owners = _read_owners(tx, uuids)
+    return [ConsumerReport(uuid, allocations=allocations[uuid], **owners.get(uuid, {})) for uuid in uuids]
+
+
+def _read_allocations(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> Iterator[tuple[str, ConsumerAllocation]]:
+    """Read the allocations that satisfy a condition, each with the uuid of its consumer."""
+    for consumer, class_id, amount, created_at, uuid, name, class_name in tx.execute(
+        _SELECT_ALLOCATIONS.where(condition)
+    ):
+        resource_class = class_name or f'class number {class_id}'
+        yield consumer, ConsumerAllocation(uuid, name or uuid, resource_class, amount, sql.with_utc(created_at))
+
+
+def _read_owners(tx: sa.Connection, uuids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Read the fields of ``ConsumerReport`` of each consumer that has a record, except uuid and allocations."""
+    return {
+        uuid: {
+            **dict(zip(_OWNER_FIELDS, fields, strict=True)),
+            'created_at': sql.with_utc(created_at),
+            'updated_at': sql.with_utc(updated_at),
+        }
+        for chunk in sql.chunks(uuids)
+        for uuid, created_at, updated_at, *fields in tx.execute(_SELECT_OWNERS.where(_consumers.c.uuid.in_(chunk)))
+    }
 
 
 _SELECT_ALLOCATIONS = (
     sa.select(
         _allocations.c.consumer_id,
-        _allocations.c.resource_provider_id,
         _allocations.c.resource_class_id,
         _allocations.c.used,
         _allocations.c.created_at,
@@ -203,15 +219,17 @@ _SELECT_ALLOCATIONS = (
     .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
     .order_by(_providers.c.name, _allocations.c.resource_provider_id, _allocations.c.resource_class_id)
 )
+#: The fields of ``ConsumerReport`` that ``_SELECT_OWNERS`` reads last.
+_OWNER_FIELDS = ('generation', 'project', 'user', 'type')
 _SELECT_OWNERS = (
     sa.select(
         _consumers.c.uuid,
-        _consumers.c.generation,
-        _projects.c.external_id.label('project'),
-        _users.c.external_id.label('user'),
-        _types.c.name.label('type'),
         _consumers.c.created_at,
         _consumers.c.updated_at,
+        _consumers.c.generation,
+        _projects.c.external_id,
+        _users.c.external_id,
+        _types.c.name,
     )
     .join(_projects, _projects.c.id == _consumers.c.project_id)
     .join(_users, _users.c.id == _consumers.c.user_id)

@@ -58,13 +58,13 @@ class InventoryHistory:
 class ProviderTree:
     """One tree of a snapshot.
 
-    ``members`` are its providers, the root first, and ``sharing`` the sharing providers of all trees. ``histories`` are
-    by provider id and class. If all trees were read, only inventories that are over-committed or have a wrong recorded
-    usage have one.
+    ``members`` are its providers, the root first. ``sharing`` has the sharing providers of all trees, by aggregate.
+    ``histories`` are by provider id and class. If all trees were read, only inventories that are over-committed or have
+    a wrong recorded usage have one.
     """
 
     members: Sequence[Provider]
-    sharing: Sequence[Provider] = ()
+    sharing: Mapping[str, Sequence[Provider]] = dataclasses.field(default_factory=dict)
     histories: Mapping[tuple[int, str], InventoryHistory] = dataclasses.field(default_factory=dict)
 
     @property
@@ -165,10 +165,11 @@ class ProviderTree:
         """
         ids = {provider.id for provider in self.members}
         aggregates = frozenset().union(*(provider.aggregates for provider in self.members))
+        reaching = {provider.id: provider for uuid in aggregates for provider in self.sharing.get(uuid, ())}
         return [
             {'uuid': provider.uuid, 'name': provider.name or '', 'aggregates': sorted(provider.aggregates & aggregates)}
-            for provider in sorted(self.sharing, key=lambda provider: (provider.name or '', provider.uuid))
-            if provider.id not in ids and not provider.aggregates.isdisjoint(aggregates)
+            for provider in sorted(reaching.values(), key=lambda provider: (provider.name or '', provider.uuid))
+            if provider.id not in ids
         ]
 
 
@@ -194,11 +195,12 @@ def load(db: Database, identifier: str | None = None) -> tuple[list[ProviderTree
         snapshot = _by_parents(names, loader.read_providers(tx, names.classes, with_rootless=True))
         if uuid is not None:
             members = _find_tree(snapshot, uuid)
-            tree = ProviderTree(members, snapshot.sharing, _read_histories(tx, members))
+            tree = ProviderTree(members, _sharing_by_aggregate(snapshot), _read_histories(tx, members))
             return [tree], Snapshot.build(names, members)
         histories = _read_histories(tx)
+    sharing = _sharing_by_aggregate(snapshot)
     trees = [
-        ProviderTree(partition.tree(number), snapshot.sharing, histories)
+        ProviderTree(partition.tree(number), sharing, histories)
         for partition in snapshot.partitions
         for number in range(len(partition.roots))
     ]
@@ -218,7 +220,7 @@ def tree_of(db: Database, snapshot: Snapshot, uuid: str) -> ProviderTree:
         return tree
     members = _find_tree(_by_parents(snapshot.names, recorded), uuid)
     with db.reader() as tx:
-        return ProviderTree(members, snapshot.sharing, _read_histories(tx, members))
+        return ProviderTree(members, _sharing_by_aggregate(snapshot), _read_histories(tx, members))
 
 
 def _by_parents(names: KnownNames, providers: Iterable[Provider]) -> Snapshot:
@@ -243,6 +245,14 @@ def _by_parents(names: KnownNames, providers: Iterable[Provider]) -> Snapshot:
         if root_id is not None and root_id != provider.root_id:
             members[index] = dataclasses.replace(provider, root_id=root_id)
     return Snapshot.build(names, members)
+
+
+def _sharing_by_aggregate(snapshot: Snapshot) -> Mapping[str, Sequence[Provider]]:
+    by_aggregate: defaultdict[str, list[Provider]] = defaultdict(list)
+    for provider in snapshot.sharing:
+        for uuid in provider.aggregates:
+            by_aggregate[uuid].append(provider)
+    return by_aggregate
 
 
 def _find_tree(snapshot: Snapshot, uuid: str) -> Sequence[Provider]:
