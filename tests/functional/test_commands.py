@@ -146,6 +146,11 @@ def test_output_that_nobody_reads_is_not_an_error(command: str, url: str, tmp_pa
     assert (ended.returncode, ended.stderr) == (OUTPUT_CLOSED, b'')
 
 
+def test_an_option_is_no_abbreviation_of_others(url: str, failed: Printed) -> None:
+    """``--log`` of a command begins like options of the program."""
+    assert '--bind takes HOST:PORT' in failed('page', '--log', 'placement.log', '--bind', 'nowhere')
+
+
 def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted() -> int:
         raise KeyboardInterrupt

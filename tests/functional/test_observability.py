@@ -201,6 +201,11 @@ def test_other_paths_of_the_listener_are_404(app: deploy.Application) -> None:
     assert _scrape(listener, '/healthcheck').text == 'OK\n'
     assert _scrape(listener, '/healthcheck/ready').status_code == 200
     assert _scrape(listener, '/resource_providers').status_code == 404
+    index = _scrape(listener, '/')
+    assert (index.status_code, index.content_type) == (200, 'text/html')
+    assert re.findall('href="(.*?)">(.*?)<', index.text) == [
+        (path.removeprefix('/'), path) for path in ('/metrics', '/healthcheck', '/healthcheck/ready')
+    ]
 
 
 # Health checks ----------------------------------------------------------------------------------------------

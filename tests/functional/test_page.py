@@ -162,6 +162,18 @@ def db_with_problems(db: Database) -> Database:
     return db
 
 
+def test_the_fullest_class_is_none_that_may_be_full_on_purpose(tmp_path: Path) -> None:
+    inventories = {'VCPU': {'total': 8}, 'VGPU': {'total': 1}}
+    host = Provider('host', inventories, ('HW_CPU_X86_AVX2',), ('rack',))
+    cloud = Cloud([host], {'machine': {'host': {'VCPU': 2, 'VGPU': 1}}})
+    file = tmp_path / 'other.sqlite'
+    fixtures.prepare(file)
+    with applications.database(file) as db:
+        clouds.create_cloud(db, cloud)
+        shown = get(Page(Sources(applications.options(file), db, ProviderCache(db), TimedCheck(db))), '/').text
+    assert re.findall('<span class="big">(.*?)</span> of (.*?) is used', shown) == [('25%', 'VCPU')]
+
+
 @pytest.mark.usefixtures('db_with_problems')
 def test_the_overview_leads_with_hosts_that_have_problems(page: Page) -> None:
     data = json(page, '/')

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import os_resource_classes as orc
+
 from placement.cache.snapshot import Snapshot
 from placement.ops.page.view import Pagination, Parameters, Sources, View, is_read_only
 from placement.ops.planning.fits import FitCount, Size, count_fits
 from placement.ops.reports import capacity, consumers
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
 
+#: The classes that instances in general need. Others, such as devices and bare metal, may be full on purpose.
+_COMMON_CLASSES = frozenset({orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB})
 #: The number of aggregates on one page of the heat map.
 _AGGREGATES = 25
 #: Maximum numbers of searches that count how many consumers fit, in the whole cloud and in each aggregate. All searches
@@ -35,7 +39,9 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
         number = aggregates.index(chosen) // _AGGREGATES + 1 if chosen in aggregates else 1
     pages = Pagination(number, _AGGREGATES, len(heat.rows))
     fullest = max(
-        summary.classes, key=lambda figures: capacity.Utilization(figures.capacity, figures.used).share, default=None
+        (figures for figures in summary.classes if figures.resource_class in _COMMON_CLASSES),
+        key=lambda figures: capacity.Utilization(figures.capacity, figures.used).share,
+        default=None,
     )
     rows = heat.rows[pages.first : pages.last]
     result: dict[str, Any] | None = None

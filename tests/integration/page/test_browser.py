@@ -120,6 +120,27 @@ def test_links_lead_from_a_problem_to_the_host_and_from_an_instance_to_its_hosts
         assert tab.page.url.endswith(f'/consumers/{uuid_of(NUMA_INSTANCE)}')
 
 
+@pytest.mark.parametrize(
+    ('width', 'address'),
+    [
+        (390, '/trees'),
+        (390, '/'),
+        # The view with the most columns: those of a size, and eleven classes.
+        (1280, '/?size=VCPU:4,MEMORY_MB:8192'),
+    ],
+)
+def test_the_used_part_of_each_class_is_in_the_window(
+    chromium: Any, pages: dict[str, str], width: int, address: str
+) -> None:
+    with browser.tab(chromium, pages['realistic'], width) as tab:
+        tab.open(address)
+        right_edges = tab.page.eval_on_selector_all(
+            '.matrix .cell', 'cells => cells.map(cell => cell.getBoundingClientRect().right)'
+        )
+        assert len(right_edges) > 50
+        assert max(right_edges) <= width
+
+
 @pytest.mark.parametrize('width', [390, 1280])
 @pytest.mark.parametrize('host', [NUMA_HOST, OVER_COMMITTED])
 def test_texts_of_a_picture_are_apart_and_inside_their_box(
