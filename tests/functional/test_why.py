@@ -84,3 +84,9 @@ def test_each_recorded_explanation_of_the_documentation_is_a_scenario() -> None:
             if unquote(with_uuids(scenario['query'])) == query and (not version or scenario['microversion'] == version)
         ]
         assert text in texts, query
+
+
+def test_the_members_of_the_json_output_are_documented() -> None:
+    text = EXPLAIN.read_text()
+    for scenario in SCENARIOS.values():
+        assert [name for name in Writer().document(explained(scenario)) if f'`{name}`' not in text] == []
