@@ -175,7 +175,7 @@ def _query(operation: Operation, version: microversion_parse.Version) -> Iterato
                 yield _query_parameter(parameter.name, parameter.schema, required=parameter.name == 'resources')
         if pattern := allocation_candidate.suffixed_keys(version):
             keys = {'type': 'string', 'pattern': pattern}
-            groups = {'type': 'object', 'propertyNames': keys, 'additionalProperties': schemas.TEXT}
+            groups = {'type': 'object', 'propertyNames': keys, 'additionalProperties': schemas.SYNTAX}
             yield {**_query_parameter('suffixed_groups', groups), 'style': 'form', 'explode': True}
         return
     declared = _for_version(operation.query, version) or {}
@@ -236,7 +236,7 @@ def _for_version(described: Described, version: microversion_parse.Version) -> s
 
 
 def _portable(value: Any) -> Any:
-    r"""Return ``value`` as generators of clients need it, with the keywords of ``schemas.DOCUMENTED``.
+    r"""Return ``value`` as generators of clients need it, with the keywords that only the document has.
 
     The ``\Z`` of Python's patterns is ``$`` in ECMA-262. A map with a pattern of its keys has ``propertyNames`` and
     ``additionalProperties``, because generators ignore ``patternProperties``, and would drop all its members.
@@ -247,7 +247,10 @@ def _portable(value: Any) -> Any:
         return value.replace(r'\Z', '$') if isinstance(value, str) else value
     schema: schemas.Schema = {**value, **value.get(schemas.DOCUMENTED, {})}
     schema.pop(schemas.DOCUMENTED, None)
+    keys = schema.pop(schemas.DOCUMENTED_KEYS, None)
     if 'patternProperties' in schema:
-        ((pattern, member),) = schema.pop('patternProperties').items()
-        schema = {'propertyNames': {'type': 'string', 'pattern': pattern}} | schema | {'additionalProperties': member}
+        ((pattern, schema['additionalProperties']),) = schema.pop('patternProperties').items()
+        keys = keys or {'type': 'string', 'pattern': pattern}
+    if keys:
+        schema = {'propertyNames': keys, **schema}
     return {key: _portable(member) for key, member in schema.items()}

@@ -24,8 +24,13 @@ UUID_KEY_PATTERN = r'^[0-9a-fA-F-]{36}\Z'
 #: A keyword of our schemas: keywords that only the OpenAPI document has, because a handler checks them and words the
 #: error. Validators ignore it.
 DOCUMENTED = 'x-documented'
+#: The same for the keys of an object: their schema in the document. (``propertyNames`` would not be compiled, also not
+#: inside ``DOCUMENTED``: see ``placement.validation``.)
+DOCUMENTED_KEYS = 'x-documented-keys'
 
 TEXT: Schema = {'type': 'string'}
+#: A parameter with a syntax of its own, which ``placement.search.syntax`` parses.
+SYNTAX: Schema = {'type': 'string', DOCUMENTED: {'minLength': 1}}
 UUID: Schema = {'type': 'string', 'format': 'uuid'}
 UUID_OR_NULL: Schema = {'type': ['string', 'null'], 'format': 'uuid'}
 GENERATION: Schema = {'type': 'integer'}
@@ -52,7 +57,7 @@ def by_uuid(value: Schema, minimum: int = 1) -> Schema:
         'minProperties': minimum,
         'patternProperties': {UUID_KEY_PATTERN: value},
         'additionalProperties': False,
-        DOCUMENTED: {'propertyNames': {'type': 'string', 'format': 'uuid'}},
+        DOCUMENTED_KEYS: {'type': 'string', 'format': 'uuid'},
     }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from placement.schemas import TEXT, Schema, Version, Windows
+from placement.schemas import SYNTAX, TEXT, Schema, Version, Windows
 
 _POLICIES = ['none', 'isolate']
 
@@ -21,7 +21,7 @@ class Parameter(NamedTuple):
 
     name: str
     since: Version
-    schema: Schema = TEXT
+    schema: Schema = SYNTAX
     of_group: bool = False
 
 

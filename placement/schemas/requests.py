@@ -9,9 +9,11 @@ from placement.schemas import (
     CONSUMER_TYPE_PATTERN,
     CUSTOM_NAME,
     DOCUMENTED,
+    DOCUMENTED_KEYS,
     EXTERNAL_ID,
     GENERATION,
     RESOURCE_CLASS_PATTERN,
+    SYNTAX,
     TEXT,
     UUID,
     UUID_KEY_PATTERN,
@@ -35,7 +37,9 @@ PUT_TRAITS: Schema = object_of(
     }
 )
 
-GET_TRAITS: Schema = object_of({'name': TEXT, 'associated': TEXT}, required=[])
+GET_TRAITS: Schema = object_of(
+    {'name': {'type': 'string', DOCUMENTED: {'pattern': '^(startswith|in):'}}, 'associated': TEXT}, required=[]
+)
 
 # Resource providers --------------------------------------------------------------------------------------------
 
@@ -51,10 +55,10 @@ PUT_PROVIDER = with_members((1, 0), _NEW_NAME, ((1, 14), {'parent_provider_uuid'
 GET_PROVIDERS = with_members(
     (1, 0),
     _FILTERS,
-    ((1, 3), {'member_of': TEXT}),
-    ((1, 4), {'resources': TEXT}),
+    ((1, 3), {'member_of': SYNTAX}),
+    ((1, 4), {'resources': SYNTAX}),
     ((1, 14), {'in_tree': UUID}),
-    ((1, 18), {'required': TEXT}),
+    ((1, 18), {'required': SYNTAX}),
 )
 
 # Aggregates ----------------------------------------------------------------------------------------------------
@@ -108,7 +112,7 @@ PUT_INVENTORIES: Schema = object_of(
         'inventories': {
             'type': 'object',
             'additionalProperties': _INVENTORY,
-            DOCUMENTED: {'propertyNames': {'type': 'string', 'pattern': RESOURCE_CLASS_PATTERN}},
+            DOCUMENTED_KEYS: {'type': 'string', 'pattern': RESOURCE_CLASS_PATTERN},
         },
     }
 )
@@ -141,7 +145,7 @@ _EMPTYABLE_OBJECT_FORM: Schema = {
         UUID_KEY_PATTERN: object_of({'generation': GENERATION, 'resources': _RESOURCES}, required=['resources']),
     },
     'additionalProperties': False,
-    DOCUMENTED: {'propertyNames': {'type': 'string', 'format': 'uuid'}},
+    DOCUMENTED_KEYS: {'type': 'string', 'format': 'uuid'},
 }
 
 _OBJECT_FORM: Schema = {**_EMPTYABLE_OBJECT_FORM, 'minProperties': 1}

@@ -65,6 +65,9 @@ def test_generators_understand_maps_and_query_parameters(version: Any) -> None:
     assert 'x-documented' not in text
     search = document['paths'].get('/allocation_candidates', {}).get('get')
     if search:
+        # An empty value is never valid.
+        schemas = [parameter['schema'] for parameter in search['parameters'][1:]]
+        assert all(schema.keys() & {'minLength', 'pattern', 'enum', 'propertyNames'} for schema in schemas)
         required = {parameter['name']: parameter['required'] for parameter in search['parameters'][1:]}
         assert required.pop('resources')
         assert not any(required.values())
