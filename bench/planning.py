@@ -7,12 +7,14 @@ the figures are seconds of processor time of this process, to which those of the
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import random
 import resource
 import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import sqlalchemy as sa
@@ -42,16 +44,13 @@ def main() -> None:
     parser.add_argument('--drained', type=int, default=500)
     parser.add_argument('--distinct', action='store_true', help='sizes of consumers at random: tens of thousands')
     arguments = parser.parse_args()
-    cloud = shapes.SHAPES[arguments.shape](arguments.hosts)
-    allocations = list(_allocations(cloud, arguments.distinct))
     with databases.fresh(arguments.database) as url:
-        databases.create_schema(url)
-        databases.fill(url, cloud)
-        _fill(url, allocations)
+        # In a process of its own, so that the peak of memory is that of the plans.
+        with ProcessPoolExecutor(1, multiprocessing.get_context('spawn')) as pool:
+            created = pool.submit(_create, url, arguments.shape, arguments.hosts, arguments.distinct)
+            print(f'{arguments.database}, {arguments.shape}: {created.result()}')
         db = Database(applications.options(url))
-        consumers = len({consumer for consumer, *_ in allocations})
-        print(f'{arguments.database}, {arguments.shape}: {len(cloud.providers):,} providers, {consumers:,} consumers')
-        names = [name for _, _, name, parent, _ in cloud.providers if parent is None and name.startswith('host')]
+        names = [f'host{number}' for number in range(arguments.hosts)]
         _measure('failures', lambda: failures.check_failures(db, PlanOptions()))
         _measure('drain', lambda: drain.plan_drain(db, names[:: len(names) // arguments.drained], None, PlanOptions()))
         listed = [
@@ -114,6 +113,16 @@ def _pools(cloud: shapes.Cloud) -> dict[int, int]:
     """Return the disk of each host that has a shared one."""
     disks = {aggregate: id_ for id_, aggregate in cloud.members if cloud.providers[id_ - 1][2].startswith('disk')}
     return {id_: disks[aggregate] for id_, aggregate in cloud.members if disks.get(aggregate, id_) != id_}
+
+
+def _create(url: str, shape: str, hosts: int, distinct: bool) -> str:
+    """Fill a database, and return how large the cloud is."""
+    cloud = shapes.SHAPES[shape](hosts)
+    allocations = list(_allocations(cloud, distinct))
+    databases.create_schema(url)
+    databases.fill(url, cloud)
+    _fill(url, allocations)
+    return f'{len(cloud.providers):,} providers, {len({row[0] for row in allocations}):,} consumers'
 
 
 def _fill(url: str, allocations: list[tuple[str, int, str, int]]) -> None:
