@@ -321,6 +321,13 @@ class Partition:
         """Return true for each provider."""
         return np.ones(self.size, np.bool_)
 
+    def only(self, position: int | None) -> Flags:
+        """Return true for the provider at ``position``; for none if it is None."""
+        flags = np.zeros(self.size, np.bool_)
+        if position is not None:
+            flags[position] = True
+        return flags
+
     def with_capacity(self, resource_class: str, amount: int) -> Flags:
         """Return for each provider whether it can allocate ``amount`` of a resource class."""
         flags = np.zeros(self.size, np.bool_)

@@ -6,7 +6,7 @@ import functools
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from oslo_log import log
@@ -80,67 +80,45 @@ class _Body:
         return iter(self._chunks)
 
 
-# A response may have many thousand similar entries, so it is joined from fragments of JSON. The candidates of a set
-# differ only in the uuids of the providers. The cache has the fragments of provider summaries.
-
-
-class _Template(NamedTuple):
-    """The JSON of a candidate set: for each candidate the ``constants``, each followed by the uuid of a provider.
-
-    The first constant ends the previous candidate and begins the next one: it joins ``closing`` and ``opening``.
-    """
-
-    opening: str
-    constants: list[str]
-    closing: str
-    positions: list[int]
+# A response may have many thousand similar entries. The candidates of a set differ only in the uuids of the providers,
+# so one pattern writes all of them. The cache has the fragments of provider summaries.
 
 
 def _allocation_requests(candidates: AllocationCandidates, as_list: bool) -> list[bytes]:
     """Encode the candidates as JSON."""
-    templates: dict[int, _Template] = {}
+    patterns: dict[int, tuple[str, list[int]]] = {}
     written: list[str] = []
     suffixes = [group.suffix for group in candidates.request.groups]
     for candidate_set in candidates.candidate_sets:
-        template = templates.get(id(candidate_set.assignment))
-        if template is None:
-            template = templates[id(candidate_set.assignment)] = _template(candidate_set.assignment, as_list, suffixes)
-        uuids = candidate_set.search_unit.uuids(template.positions)
-        pieces = [''] * (2 * len(uuids))
-        pieces[::2], pieces[1::2] = template.constants * len(candidate_set), uuids
-        pieces[0] = template.opening
-        written += pieces
-        written.append(template.closing)
+        key = id(candidate_set.assignment)
+        if key not in patterns:
+            patterns[key] = _pattern(candidate_set.assignment, as_list, suffixes)
+        pattern, positions = patterns[key]
+        written.append(pattern * len(candidate_set) % tuple(candidate_set.search_unit.uuids(positions)))
     return [''.join(written)[:-1].encode()] if written else []
 
 
-def _template(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) -> _Template:
-    """Make the template of the candidate sets with ``assignment``.
+def _pattern(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) -> tuple[str, list[int]]:
+    """Return the JSON of a candidate with ``assignment``, and a comma, with ``%s`` for the uuid of each provider.
 
     :param suffixes: the suffix of each group, in the order of the mappings of ``assignment``.
+    :returns: the pattern, and the positions of the providers in the order of their uuids.
     """
     by_position: dict[int, dict[str, int]] = {}
     for position, name, amount in assignment.amounts:
         by_position.setdefault(position, {})[name] = amount
-    entries = []
-    for resources in by_position.values():
-        if as_list:
-            entries.append(f'{{"resource_provider":{{"uuid":"\0"}},"resources":{_json(resources)}}}')
-        else:
-            entries.append(f'"\0":{{"resources":{_json(resources)}}}')
-    inside = ','.join(entries)
+    entry = '{{"resource_provider":{{"uuid":"%s"}},"resources":{}}}' if as_list else '"%s":{{"resources":{}}}'
+    # Names of classes and suffixes contain no percent sign.
+    inside = ','.join([entry.format(_json(resources)) for resources in by_position.values()])
     positions = list(by_position)
-    members = [f'"allocations":{f"[{inside}]" if as_list else f"{{{inside}}}"}']
+    members = [f'"allocations":[{inside}]' if as_list else f'"allocations":{{{inside}}}']
     if assignment.mappings:
-        mapped, uuid = [], '"\0"'
+        mapped, uuid = [], '"%s"'
         for suffix, of_group in zip(suffixes, assignment.mappings, strict=True):
             mapped.append(f'"{suffix}":[{",".join([uuid] * len(of_group))}]')
             positions += of_group
         members.append(f'"mappings":{{{",".join(mapped)}}}')
-    # JSON does not contain NUL, so NUL marks the places of the uuids.
-    opening, *constants = f'{{{",".join(members)}}},'.split('\0')
-    closing = constants.pop()
-    return _Template(opening, [closing + opening, *constants], closing, positions)
+    return f'{{{",".join(members)}}},', positions
 
 
 def _summaries(candidates: AllocationCandidates, version: Any) -> list[bytes]:

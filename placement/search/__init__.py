@@ -71,12 +71,10 @@ def filter_providers(
     [requirement] = compile_request(CandidateRequest((group,)), snapshot.root_id_of).requirements
     for partition in snapshot.partitions:
         flags = requirement.matches(partition)
-        named = set() if uuid is None else {partition.by_uuid.get(uuid)}
+        if uuid is not None:
+            flags = flags & partition.only(partition.by_uuid.get(uuid))
         if name is not None:
-            named.add(partition.by_name.get(name))
-        if not named:
-            positions = np.flatnonzero(flags).tolist()
-        else:
-            positions = [position for position in named if len(named) == 1 and position is not None and flags[position]]
+            flags = flags & partition.only(partition.by_name.get(name))
+        positions = np.flatnonzero(flags).tolist()
         if positions:
             yield partition, positions
