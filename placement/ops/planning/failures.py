@@ -24,7 +24,7 @@ from placement.ops.planning.nested import TreeSolver, candidate_trees
 from placement.ops.planning.packing import size_of
 
 #: How many rows to look at first for a shape; doubled when they do not suffice.
-_FIRST_ROWS = 128
+_FIRST_ROWS = 24
 #: Maximum number of candidates to remember for all shapes.
 _MAX_CANDIDATES = 1_000_000
 #: Maximum number of hosts for which all policies are tried.
