@@ -218,8 +218,11 @@ def check_pools(topology: list[RP], query: Query, result: Explanation) -> None:
         provider = next(rp for rp in changed if rp.name == pool.provider.name)
         assert not provider.inventory.keys() & {'VCPU', 'PCPU', 'MEMORY_MB'} or pool.shares
         provider.traits.add(SHARES)
-        for check in pool.missing:
-            provider.aggregates.add(check.rule.subject.split(',')[0])
+        missing = {check.rule.subject.split(',')[0] for check in pool.missing}
+        if any(missing & group.not_member_of for group in query.groups):
+            # Another group would lose the pool.
+            continue
+        provider.aggregates |= missing
         if not pool.reaches:
             # An aggregate of its own, so that it reaches every tree.
             for rp in changed:
