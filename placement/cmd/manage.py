@@ -22,6 +22,7 @@ from placement.cmd import (
     manage_openapi,
     manage_page,
     manage_plan,
+    manage_project,
     manage_tree,
 )
 from placement.db import migration
@@ -41,6 +42,7 @@ _COMMANDS = (
     manage_audit,
     manage_tree,
     manage_consumer,
+    manage_project,
     manage_capacity,
     manage_explain,
     manage_page,

@@ -1,0 +1,97 @@
+"""``placement-manage project``: what a project has allocated, and where."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from oslo_config import cfg
+from rich.console import Console
+from rich.text import Text
+
+from placement import units
+from placement.cmd import output
+from placement.cmd.command import CommandParser
+from placement.db.api import Database
+from placement.ops.display_names import DisplayNames
+from placement.ops.reports.projects import Holding, ProjectConsumer, ProjectReport, read_project
+
+NOT_FOUND = 2
+#: The number of rows of each table.
+_MAX_ROWS = 10
+
+_DESCRIPTION = """\
+Show what a project has allocated: by resource class, its largest and oldest consumers, and its providers and
+aggregates. Reads one state of the database and changes nothing."""
+_EPILOG = 'Exit code: 0; 2 if no consumer has the project; 127 if the command failed.'
+
+
+def add_command(program: CommandParser) -> None:
+    """Add ``project`` to the parser of ``placement-manage``."""
+    summary = 'show what a project has allocated, by class, consumer, provider and aggregate'
+    parser = program.add_command('project', summary, _DESCRIPTION, _EPILOG, run=_run)
+    parser.add_argument('project', metavar='UUID', help='id of the project, as clients of the API write it')
+    parser.add_names()
+    parser.add_format()
+
+
+def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    report = read_project(db, args.project)
+    if report is None:
+        print(f'placement-manage: No consumer has the project {args.project!r}.', file=sys.stderr)
+        return NOT_FOUND
+    if args.format == 'json':
+        output.print_json(dataclasses.asdict(report))
+    else:
+        _print(report, DisplayNames(conf.placement.names_file), output.console())
+    return 0
+
+
+def _print(report: ProjectReport, names: DisplayNames, to: Console) -> None:
+    consumers = units.plural(len(report.consumers), 'consumer')
+    providers = units.plural(len(report.providers), 'provider')
+    to.print(Text(output.printable(f'Project {names.label(report.project)}: {consumers} on {providers}', to)))
+    oldest = sorted(
+        (consumer for consumer in report.consumers if consumer.created_at),
+        key=lambda consumer: consumer.created_at or 0,
+    )
+    totals = output.table('Class', 'Amount')
+    for resource_class, amount in report.totals.items():
+        totals.add_row(resource_class, units.amount(resource_class, amount))
+    to.print()
+    to.print(totals)
+    _print_consumers('Largest consumers', report.consumers, to)
+    _print_consumers('Oldest consumers', oldest, to)
+    _print_holdings('Providers', report.providers, lambda holding: holding.name, to)
+    _print_holdings('Aggregates', report.aggregates, lambda holding: names.label(holding.uuid), to)
+
+
+def _print_consumers(title: str, consumers: Sequence[ProjectConsumer], to: Console) -> None:
+    table = output.table(_title(title, consumers), 'Type', 'Created', 'Share', 'Amounts')
+    for consumer in consumers[:_MAX_ROWS]:
+        created = units.moment(consumer.created_at) if consumer.created_at else ''
+        kind = Text(output.printable(consumer.type or '', to))
+        table.add_row(consumer.uuid, kind, created, f'{consumer.share:.0%}', _amounts(consumer.amounts))
+    to.print()
+    to.print(table)
+
+
+def _print_holdings(title: str, holdings: Sequence[Holding], label: Callable[[Holding], str], to: Console) -> None:
+    table = output.table(_title(title, holdings), 'Consumers', 'Amounts')
+    for holding in holdings[:_MAX_ROWS]:
+        name = Text(output.printable(label(holding), to))
+        table.add_row(name, f'{holding.consumers:,}', _amounts(holding.amounts))
+    if holdings:
+        to.print()
+        to.print(table)
+
+
+def _title(title: str, rows: Sequence[Any]) -> str:
+    return title if len(rows) <= _MAX_ROWS else f'{title} ({_MAX_ROWS} of {len(rows):,})'
+
+
+def _amounts(amounts: Mapping[str, int]) -> str:
+    return ', '.join(f'{name} {units.amount(name, amount)}' for name, amount in amounts.items())
