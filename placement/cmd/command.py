@@ -183,7 +183,8 @@ def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
     else:
         # oslo.log adds one for standard error as soon as its options are registered.
         for handler in logging.root.handlers:
-            handler.addFilter(_is_not_reported)
+            if type(handler) is logging.StreamHandler:
+                handler.addFilter(_is_not_reported)
     return conf
 
 

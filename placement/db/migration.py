@@ -124,7 +124,7 @@ def _advance(engine: sa.Engine) -> bool:
             _create_tables(connection)
             command.upgrade(_config(connection), 'head')
             return True
-        _resolve(present)
+        _raise_if_newer(present)
         following = list(script.ScriptDirectory.from_config(_config()).iterate_revisions('head', present))[-1]
         copy_rows = getattr(following.module, 'copy_rows', None)
         if copy_rows is None or not copy_rows(connection):

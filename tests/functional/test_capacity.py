@@ -86,7 +86,7 @@ def test_text_output(printed: Printed) -> None:
 
 @pytest.mark.usefixtures('nested')
 def test_json_output(printed: Printed) -> None:
-    arguments = ['--aggregate', uuid_of('rack-a').upper(), '--trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:64']
+    arguments = ['--aggregate', uuid_of('rack-a'), '--trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:64']
     data = json.loads(printed('capacity', '--format', 'json', *arguments))
     assert (data['trees'], data['classes'][0]['resource_class'], data['classes'][0]['capacity']) == (2, 'VCPU', 256)
     nothing = {'fit': 0, 'complete': True, 'on_disabled_hosts': 0, 'exact': True, 'prevented_by_pools': 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import deploy
+from placement.cache import loader
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.cmd import manage, manage_audit
@@ -88,8 +90,11 @@ def test_a_snapshot_stays_as_it_was_when_others_are_made_of_it(app: Any) -> None
 @pytest.mark.parametrize('name', [name for name, planted in corruption.ALL.items() if planted.after])
 def test_repairs_are_logged(app: Any, conf: cfg.ConfigOpts, point_commands_at: PointCommandsAt, name: str) -> None:
     url = point_commands_at(conf.placement_database.connection)
+    app.provider_cache.up_to_date()
     corruption.plant(url, *corruption.SOUND, *corruption.ALL[name].statements)
     app.db.write(change_log.record_reload)
-    app.provider_cache.up_to_date()
+    # An inventory without its class cannot be loaded.
+    with contextlib.suppress(loader.IncompleteDatabase):
+        app.provider_cache.up_to_date()
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     compare(app.provider_cache, app.db)
