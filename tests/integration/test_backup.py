@@ -20,6 +20,7 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import manage, status
 from placement.db import errors
 from placement.db.api import Database
+from placement.ops.fingerprint import read_fingerprint
 from tests.support import applications, databases, objects
 from tests.support.fixtures import PointCommandsAt
 from tests.support.http_client import claim_body, create_provider, demand
@@ -70,10 +71,10 @@ def _claim(app: Any, provider: str) -> webob.Response:
     return demand(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body({provider: {'VCPU': 2}}))
 
 
-def _state(app: Any, provider: str) -> tuple[Any, Any]:
+def _state(app: Any, provider: str) -> tuple[Any, ...]:
     usages = demand(app, 'GET', f'/resource_providers/{provider}/usages').json
     candidates = demand(app, 'GET', '/allocation_candidates?resources=VCPU:1').json
-    return usages, candidates['provider_summaries']
+    return usages, candidates['provider_summaries'], read_fingerprint(app.db)
 
 
 # oslo.upgradecheck 2.8 gives this warning, which only the tests see.
