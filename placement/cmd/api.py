@@ -98,11 +98,11 @@ def _parser() -> command.CommandParser:
     parser.add_argument(
         '--workers',
         metavar='N',
-        type=_positive,
+        type=command.positive,
         help='worker processes (default: 1 with --dev, else [server] workers)',
     )
     parser.add_argument(
-        '--threads', metavar='N', type=_positive, help='threads per process (default: [server] threads)'
+        '--threads', metavar='N', type=command.positive, help='threads per process (default: [server] threads)'
     )
     parser.add_argument(
         '--allow-insecure-noauth',
@@ -111,12 +111,6 @@ def _parser() -> command.CommandParser:
         ' every client is then an administrator',
     )
     return parser
-
-
-def _positive(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError('must be at least 1')
-    return int(text)
 
 
 class _Server(BaseApplication):

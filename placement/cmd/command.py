@@ -162,6 +162,17 @@ class CommandParser(argparse.ArgumentParser):
         )
 
 
+def positive(text: str) -> int:
+    """Return the number that ``text`` says, as the type of an argument.
+
+    :raises ArgumentTypeError: it is below 1.
+    :raises ValueError: it is no integer.
+    """
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError('must be at least 1')
+    return int(text)
+
+
 def configuration_arguments(args: argparse.Namespace) -> list[str]:
     """Return the options in ``args`` that oslo.config and oslo.log read, as arguments of a command line."""
     return [word for name in sorted(vars(args)) if name.startswith(_WORDS) for word in getattr(args, name)]

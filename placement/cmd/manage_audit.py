@@ -76,7 +76,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     if args.format == 'json':
         output.print_json(_as_data(findings))
     else:
-        _print_text(findings, args, DisplayNames(conf.placement.names_file))
+        _print_text(findings, args, output.display_names(conf))
     problems = [finding for finding in findings if finding.needs_action]
     if not problems:
         return CLEAN

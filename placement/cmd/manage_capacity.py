@@ -35,7 +35,7 @@ def add_command(program: CommandParser) -> None:
     parser = program.add_command('capacity', summary, _DESCRIPTION, _EPILOG, run=_run)
     parser.add_argument(
         '--aggregate',
-        metavar='UUID',
+        metavar='AGGREGATE',
         help='only trees with a provider in this aggregate: its uuid, or its name in the names file',
     )
     parser.add_argument(
@@ -67,7 +67,7 @@ _SEARCHES = 1_000_000
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    names = DisplayNames(conf.placement.names_file)
+    names = output.display_names(conf)
     scope, size = _scope_and_size(args, names)
     snapshot = ProviderCache(db).up_to_date()
     scope.raise_unless_aggregates_exist(snapshot)

@@ -12,7 +12,6 @@ from placement import exception, units, validation
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
-from placement.ops.display_names import DisplayNames
 from placement.ops.reports.consumers import read_consumer
 
 _DESCRIPTION = """\
@@ -41,7 +40,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     if args.format == 'json':
         output.print_json({'consumer': dataclasses.asdict(consumer)})
         return 0
-    names = DisplayNames(conf.placement.names_file)
+    names = output.display_names(conf)
     console.print(Text(f'{consumer.uuid} {output.describe_consumer(consumer, names, console)}'))
     if consumer.created_at:
         console.print(

@@ -20,7 +20,6 @@ from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops import audit
-from placement.ops.display_names import DisplayNames
 from placement.ops.explain import explanation, searches_in_text, sentences
 from placement.search.budget import Limit, SearchBudget, describe_limits
 
@@ -69,7 +68,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     budget = SearchBudget.for_search(conf.placement)
     with output.waiting('Reading the resource providers ...'):
         result = explanation.explain(ProviderCache(db).up_to_date(), pasted.request, budget)
-    document = sentences.Writer(DisplayNames(conf.placement.names_file)).document(result)
+    document = sentences.Writer(output.display_names(conf)).document(result)
     if args.format == 'json':
         output.print_json({'query': pasted.query, 'microversion': pasted.microversion, **document})
     else:

@@ -29,7 +29,15 @@ Exit code: 0; 1 if the fingerprint differs from that of --compare; 127 if the co
 
 
 class InvalidFingerprint(exception.PlacementError):
-    template = '{path} is not the output of placement-manage db fingerprint --format json: {reason}'
+    template = '{path} is not the output of placement-manage db fingerprint --format json.'
+
+
+class UnreadableFingerprint(InvalidFingerprint):
+    template = 'Cannot read {path}: {reason}.'
+
+
+class OtherExceptions(InvalidFingerprint):
+    template = '{path} was made with {options}. Pass the same --except to both calls.'
 
 
 def add_command(group: CommandParser) -> None:
@@ -51,9 +59,9 @@ def add_command(group: CommandParser) -> None:
 
 
 def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    # A former fingerprint that cannot be read is reported before minutes are spent on the new one.
-    former = None if args.compare is None else _read(args.compare)
-    excluded = sorted(map(validation.canonical_uuid, args.excluded))
+    excluded = sorted({_uuid(text) for text in args.excluded})
+    # A former fingerprint that cannot be compared is reported before minutes are spent on the new one.
+    former = None if args.compare is None else _read(args.compare, excluded)
     with output.waiting('Reading all rows'):
         fingerprint = read_fingerprint(db, excluded)
     differences = [] if former is None else fingerprint.differences(former)
@@ -93,15 +101,27 @@ def _json(kind: Kind) -> dict[str, Any]:
     return {'rows': kind.rows, 'hash': kind.hash}
 
 
-def _read(path: pathlib.Path) -> Fingerprint:
+def _uuid(text: str) -> str:
+    """Return the canonical form of a uuid. A name would leave out only the row of the provider, not its inventories."""
+    if not validation.is_uuid(text):
+        raise exception.BadQuery(f'--except takes the uuid of a provider or consumer, not {text!r}.')
+    return validation.canonical_uuid(text)
+
+
+def _read(path: pathlib.Path, excluded: list[str]) -> Fingerprint:
     """Read what ``--format json`` printed.
 
-    :raises InvalidFingerprint: the file cannot be read, or has something else.
+    :raises InvalidFingerprint: the file cannot be read, has something else, or leaves out other rows than ``excluded``.
     """
     try:
-        kinds = json.loads(path.read_text())['kinds']
-        return Fingerprint({name: Kind(int(kind['rows']), str(kind['hash'])) for name, kind in kinds.items()})
+        document = json.loads(path.read_text())
+        kinds = document['kinds'].items()
+        former = Fingerprint({name: Kind(int(kind['rows']), str(kind['hash'])) for name, kind in kinds})
+        left_out = [str(uuid) for uuid in document['except']]
     except OSError as error:
-        raise InvalidFingerprint(path=path, reason=error.strerror) from error
+        raise UnreadableFingerprint(path=path, reason=error.strerror) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidFingerprint(path=path, reason='it has another form.') from error
+        raise InvalidFingerprint(path=path) from error
+    if left_out != excluded:
+        raise OtherExceptions(path=path, options=' '.join(f'--except {uuid}' for uuid in left_out) or 'no --except')
+    return former

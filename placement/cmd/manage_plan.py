@@ -11,7 +11,7 @@ from rich.text import Text
 from placement import exception, units
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
-from placement.cmd.command import CommandParser
+from placement.cmd.command import CommandParser, positive
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
 from placement.ops.planning import drain, failures, flavors, ratio, sentences
@@ -45,7 +45,9 @@ def add_command(program: CommandParser) -> None:
         run=_drain,
     )
     parser.add_argument('hosts', metavar='HOST', nargs='*', help='name or uuid of a provider; its tree is drained')
-    parser.add_argument('--aggregate', metavar='UUID', help='also drain the hosts in this aggregate')
+    parser.add_argument(
+        '--aggregate', metavar='AGGREGATE', help='also drain the hosts in this aggregate: its uuid, or its name'
+    )
     _add_options(parser)
     parser.add_argument('--spread', action='store_true', help='use as many hosts as possible (default: as few)')
     parser.add_argument(
@@ -61,9 +63,11 @@ def add_command(program: CommandParser) -> None:
         _EPILOG,
         run=_failures,
     )
-    parser.add_argument('--aggregate', metavar='UUID', help='only the hosts in this aggregate fail')
+    parser.add_argument('--aggregate', metavar='AGGREGATE', help='only the hosts in this aggregate fail')
     _add_options(parser)
-    parser.add_argument('--count', metavar='N', type=int, default=_ROWS, help='hosts to list (default: %(default)s)')
+    parser.add_argument(
+        '--count', metavar='N', type=positive, default=_ROWS, help='hosts to list (default: %(default)s)'
+    )
     parser.add_names()
     parser.add_format()
     parser = group.add_command(
@@ -74,7 +78,7 @@ def add_command(program: CommandParser) -> None:
         run=_ratio,
     )
     parser.add_argument('change', metavar='CLASS=VALUE', help='resource class and allocation ratio, such as VCPU=4.0')
-    parser.add_argument('--aggregate', metavar='UUID', help='only trees with a provider in this aggregate change')
+    parser.add_argument('--aggregate', metavar='AGGREGATE', help='only trees with a provider in this aggregate change')
     parser.add_path('--flavors', metavar='FILE', help='flavors to count, as for "plan flavors" (default: none)')
     parser.add_names()
     parser.add_format()
@@ -84,7 +88,7 @@ def add_command(program: CommandParser) -> None:
         f'Say how many more instances of each flavor fit if all are of this flavor, and what prevents more. {_READS}',
         run=_flavors,
     )
-    parser.add_path('file', metavar='FILE', help='output of "openstack flavor list --long -f json"')
+    parser.add_path('file', metavar='FILE', help='output of "openstack flavor list --all --long -f json"')
     parser.add_argument('--by-aggregate', action='store_true', help='also count in each aggregate')
     parser.add_names()
     parser.add_format()
@@ -106,7 +110,7 @@ def _options(args: argparse.Namespace) -> PlanOptions:
 
 
 def _aggregate(args: argparse.Namespace, conf: cfg.ConfigOpts) -> str | None:
-    names = DisplayNames(conf.placement.names_file)
+    names = output.display_names(conf)
     return None if args.aggregate is None else names.aggregate_uuid(args.aggregate)
 
 
@@ -246,7 +250,7 @@ def _flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> in
         output.print_json(sentences.flavors_document(fits))
     else:
         _print_sentences(sentences.flavor_sentences(fits))
-        _print_fits(fits, DisplayNames(conf.placement.names_file))
+        _print_fits(fits, output.display_names(conf))
         _print_sentences(['', sentences.FITS_MEANING])
     return FITS
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,21 +11,24 @@ from oslo_config import cfg
 from rich.console import Console
 from rich.text import Text
 
-from placement import units
+from placement import exception, units
 from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
 from placement.ops.reports.projects import Holding, ProjectConsumer, ProjectReport, read_project
 
-NOT_FOUND = 2
 #: The number of rows of each table.
 _MAX_ROWS = 10
 
 _DESCRIPTION = """\
 Show what a project has allocated: by resource class, its largest and oldest consumers, and its providers and
 aggregates. Reads one state of the database and changes nothing."""
-_EPILOG = 'Exit code: 0; 2 if no consumer has the project; 127 if the command failed.'
+_EPILOG = 'Exit code: 0; 127 if no consumer has the project or the command failed.'
+
+
+class ProjectNotFound(exception.NotFound):
+    template = 'No consumer has the project {project!r}.'
 
 
 def add_command(program: CommandParser) -> None:
@@ -41,12 +43,11 @@ def add_command(program: CommandParser) -> None:
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     report = read_project(db, args.project)
     if report is None:
-        print(f'placement-manage: No consumer has the project {args.project!r}.', file=sys.stderr)
-        return NOT_FOUND
+        raise ProjectNotFound(project=args.project)
     if args.format == 'json':
         output.print_json(dataclasses.asdict(report))
     else:
-        _print(report, DisplayNames(conf.placement.names_file), output.console())
+        _print(report, output.display_names(conf), output.console())
     return 0
 
 

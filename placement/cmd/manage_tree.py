@@ -102,7 +102,7 @@ def _choice(args: argparse.Namespace, names: DisplayNames) -> TreeFilter:
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    names, console = DisplayNames(conf.placement.names_file), output.console()
+    names, console = output.display_names(conf), output.console()
     choice = _choice(args, names)
     with output.waiting('Reading the resource providers ...'):
         stored, snapshot = provider_trees.load(db, args.provider)

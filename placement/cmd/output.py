@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import orjson
+from oslo_config import cfg
 from rich import box
 from rich.console import Console
 from rich.progress import Progress
@@ -183,6 +184,11 @@ def describe_consumer(consumer: ConsumerReport, names: DisplayNames, to: Console
         return 'has no record of its project and user'
     owner = f'of project {names.label(consumer.project)}, user {names.label(consumer.user)}'
     return printable(f'{consumer.type} {owner}' if consumer.type else owner, to)
+
+
+def display_names(conf: cfg.ConfigOpts) -> DisplayNames:
+    """Return the names of ``[placement] names_file`` or ``--names``. A command has no log, so standard error warns."""
+    return DisplayNames(conf.placement.names_file, lambda text: print(f'Warning: {text}', file=sys.stderr))
 
 
 def warn_of_usage_mismatches(count: int) -> None:

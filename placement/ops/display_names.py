@@ -7,7 +7,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from oslo_log import log
 
@@ -19,17 +19,23 @@ LOG = log.getLogger(__name__)
 _CHECK_SECONDS = 1.0
 
 
+def _log_warning(text: str) -> None:
+    LOG.warning('%s The previous names stay in use.', text)
+
+
 class DisplayNames:
     """Finds the name of a uuid in a JSON file: an object whose members are a uuid and its name.
 
     The file is read again when it has changed. If it cannot be read or is invalid, the names that were read last stay,
-    and one warning is logged.
+    and there is one warning.
 
     :param path: the file, from ``[placement] names_file``; None or empty if nothing has a name.
+    :param warn: what gets the text of a warning; by default the log.
     """
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, path: str | None = None, warn: Callable[[str], None] | None = None) -> None:
         self._path = path
+        self._warn = warn or _log_warning
         self._names: Mapping[str, str] = {}
         #: Modification time, size and inode of the file that was read last; None before the first look.
         self._state: tuple[int, int, int] | None = None
@@ -77,9 +83,11 @@ class DisplayNames:
             problem = '' if all(isinstance(name, str) for name in names.values()) else 'has a name that is not a string'
         except OSError as error:
             problem = f'cannot be read: {error.strerror}'
-        except (ValueError, AttributeError) as error:
+        except AttributeError:
+            problem = 'is not a JSON object'
+        except ValueError as error:
             problem = f'is not a JSON object: {error}'
         if problem:
-            LOG.warning('The names file %s %s. The previous names stay in use.', path, problem)
+            self._warn(f'The names file {path} {problem}.')
         else:
             self._names = names

@@ -13,6 +13,7 @@ import webob
 from oslo_config import cfg
 
 from placement.cache.refresh import ProviderCache
+from placement.cmd import manage
 from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.ops import display_names
@@ -107,7 +108,7 @@ def test_a_changed_file_is_read_again_and_an_invalid_one_is_one_warning(
     assert (names.name(RACK), names.name(PROJECT)) == ('az2', None)
     invalid = {
         '{"half': 'is not a JSON object: Unterminated string',
-        '["az1"]': 'is not a JSON object: ',
+        '["az1"]': 'is not a JSON object.',
         '{"0": {"name": "az1"}}': 'has a name that is not a string',
     }
     for content, problem in invalid.items():
@@ -125,6 +126,18 @@ def test_a_changed_file_is_read_again_and_an_invalid_one_is_one_warning(
     ]
     names_file.write_text(json.dumps({RACK: 'az3'}))
     assert names.name(RACK) == 'az3'
+
+
+@pytest.mark.parametrize(
+    'command',
+    ['tree', f'consumer {MACHINE}', f'project {PROJECT}', 'capacity --aggregate az1', 'plan drain --aggregate az1'],
+)
+def test_a_command_warns_of_a_file_that_it_cannot_read(
+    command: str, url: str, cloud: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manage.main([*command.split(), '--names', '/nowhere'])
+    warning = 'Warning: The names file /nowhere cannot be read: No such file or directory.'
+    assert capsys.readouterr().err.splitlines()[0] == warning
 
 
 def test_without_a_file_nothing_has_a_name() -> None:

@@ -119,7 +119,7 @@ def test_what_is_excepted_may_change(url: str, printed: Printed, excluded: str, 
     assert _different(other, _read(printed, '--except', AGGREGATE)) != set()
 
 
-def test_compare_names_what_differs(url: str, printed: Printed, failed: Printed, tmp_path: pathlib.Path) -> None:
+def test_compare_names_what_differs(url: str, printed: Printed, tmp_path: pathlib.Path) -> None:
     file = tmp_path / 'before.json'
     file.write_text(printed('db', 'fingerprint', '--format', 'json'))
     assert printed('db', 'fingerprint', '--compare', str(file)).startswith('Nothing differs.\n')
@@ -129,8 +129,29 @@ def test_compare_names_what_differs(url: str, printed: Printed, failed: Printed,
     assert out.startswith('Different: allocations (1 row before, 0 now).\n')
     report = json.loads(printed('db', 'fingerprint', '--compare', str(file), '--format', 'json', code=different))
     assert report['differences'] == ['allocations']
-    file.write_text('{"kinds": []}')
-    assert f'{file} is not the output of' in failed('db', 'fingerprint', '--compare', str(file))
+
+
+def test_only_fingerprints_of_the_same_rows_are_compared(
+    url: str, printed: Printed, failed: Printed, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / 'before.json'
+    file.write_text(printed('db', 'fingerprint', '--format', 'json', '--except', CHILD, '--except', CHILD.upper()))
+    assert 'Nothing differs.' in printed('db', 'fingerprint', '--compare', str(file), '--except', CHILD)
+    other = f'{file} was made with --except {CHILD}. Pass the same --except to both calls.'
+    assert other in failed('db', 'fingerprint', '--compare', str(file))
+    file.write_text(printed('db', 'fingerprint', '--format', 'json'))
+    other = f'{file} was made with no --except.'
+    assert other in failed('db', 'fingerprint', '--compare', str(file), '--except', CHILD)
+    for content in ('{"kinds": []}', '{"kinds"', '[]', '{"kinds": {}}'):
+        file.write_text(content)
+        assert f'{file} is not the output of' in failed('db', 'fingerprint', '--compare', str(file))
+    missing = failed('db', 'fingerprint', '--compare', str(tmp_path / 'missing'))
+    assert missing == f'placement-manage: Cannot read {tmp_path}/missing: No such file or directory.\n'
+
+
+def test_except_takes_no_name(url: str, failed: Printed) -> None:
+    reason = "--except takes the uuid of a provider or consumer, not 'flat'."
+    assert reason in failed('db', 'fingerprint', '--except', 'flat')
 
 
 def test_an_adoption_and_its_return_change_only_what_the_plan_says(

@@ -67,7 +67,7 @@ def test_a_drain_that_cannot_fit(db: Database, url: str, printed: Printed) -> No
         two={'a': {'VCPU': 3}},
     )
     lines = printed('plan', 'drain', 'a', code=manage_plan.CANNOT).splitlines()
-    reason = '2 need at least VCPU:3, for which there is room 1 times.'
+    reason = '2 need at least VCPU:3, and there is room for only 1.'
     assert lines[:2] == [
         f'The 2 consumers of 1 host cannot be placed on the other hosts: {reason}',
         'The best plan makes 1 move and leaves 1.',
@@ -92,7 +92,7 @@ def test_a_sum_proves_that_a_drain_cannot_fit(db: Database, url: str, printed: P
         connection.execute(tables.inventories.update().where(tables.inventories.c.total == 1).values(total=2))
         connection.execute(tables.inventories.update().where(tables.inventories.c.total == 5).values(total=2))
     sentence = printed('plan', 'drain', 'a', code=manage_plan.CANNOT).splitlines()[0]
-    assert sentence.endswith('4 need at least VCPU:3, for which there is room 0 times.')
+    assert sentence.endswith('4 need at least VCPU:3, and there is no room for that.')
 
 
 def test_the_whole_of_an_aggregate_is_drained(db: Database, url: str, printed: Printed, failed: Printed) -> None:
@@ -102,7 +102,7 @@ def test_the_whole_of_an_aggregate_is_drained(db: Database, url: str, printed: P
     assert [drained['name'] for drained in plan['hosts']] == sorted('ab', key=uuid_of)
     assert 'There is no resource provider' in failed('plan', 'drain', 'nowhere')
     assert 'No host is in aggregate' in failed('plan', 'drain', '--aggregate', uuid_of('nowhere'))
-    assert 'No host is selected.' in failed('plan', 'drain')
+    assert 'Name hosts, or an aggregate.' in failed('plan', 'drain')
 
 
 def test_a_destination_keeps_traits_and_aggregates(db: Database, url: str, printed: Printed) -> None:
@@ -186,6 +186,14 @@ def test_hosts_whose_load_does_not_fit(cloud: Cloud, db: Database, printed: Prin
     assert (failed_host['name'], failed_host['consumers'], failed_host['verdict']) == ('compute-2', 3, 'cannot')
     assert failed_host['left_resources']['VCPU'] == 4 * failed_host['left']
     assert 'And 2 more hosts.' in printed('plan', 'failures', '--count', '1', code=manage_plan.CANNOT)
+    with pytest.raises(SystemExit):
+        printed('plan', 'failures', '--count', '-1')
+
+
+def test_a_host_may_have_its_uuid_in_any_spelling(db: Database, url: str, printed: Printed) -> None:
+    store(db, host('a', 4), one={'a': {'VCPU': 2}})
+    lines = printed('plan', 'drain', uuid_of('a').replace('-', '').upper(), code=manage_plan.CANNOT).splitlines()
+    assert lines[0].endswith('the other hosts: 1 needs at least VCPU:2, and there is no room for that.')
 
 
 def test_gaps_that_are_smaller_than_a_consumer_guarantee_nothing(db: Database, url: str, printed: Printed) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from placement.cmd import manage_project
 from tests.support.fixtures import PointCommandsAt, Printed
 from tests.support.http_client import claim_body, demand
 
@@ -64,5 +63,5 @@ def test_the_text_has_the_same_facts(printed: Printed) -> None:
     assert lines[oldest + 2].startswith(CONSUMERS[0])
 
 
-def test_an_unknown_project_is_not_found(printed: Printed, capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed('project', 'nobody', code=manage_project.NOT_FOUND) == ''
+def test_an_unknown_project_is_not_found(failed: Printed) -> None:
+    assert failed('project', 'nobody') == "placement-manage: No consumer has the project 'nobody'.\n"

@@ -89,7 +89,8 @@ def test_files_of_another_form_are_rejected(write_flavors: WriteFlavors, failed:
     for content in contents:
         with pytest.raises(BadFlavors):
             read_flavors(write_flavors(content))
-    assert 'is not the JSON output of "openstack flavor list' in failed('plan', 'flavors', '/nowhere')
+        assert 'Error' not in failed('plan', 'flavors', write_flavors(content))
+    assert 'Cannot read /nowhere: No such file or directory.' in failed('plan', 'flavors', '/nowhere')
     assert 'has no flavors' in failed('plan', 'flavors', write_flavors([]))
 
 
@@ -206,3 +207,5 @@ def test_a_ratio_is_printed(cloud: Cloud, printed: Printed, failed: Printed, wri
     assert [entry['used'] > entry['capacity'] for entry in document['above_capacity']] == [True] * 2
     assert 'Expected CLASS=VALUE with a value above 0' in failed('plan', 'ratio', 'VCPU=0')
     assert 'No provider has inventory of PGPU.' in failed('plan', 'ratio', 'PGPU=2')
+    nowhere = failed('plan', 'ratio', 'VCPU=2', '--aggregate', uuid_of('nowhere'))
+    assert f'No resource provider is in the aggregate {uuid_of("nowhere")}.' in nowhere

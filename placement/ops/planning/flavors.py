@@ -32,7 +32,11 @@ _ENABLED = NameFilter(forbidden=frozenset({os_traits.COMPUTE_STATUS_DISABLED}))
 
 
 class BadFlavors(exception.Invalid):
-    template = '{path} is not the JSON output of "openstack flavor list --long -f json": {reason}'
+    template = '{path} is not the JSON output of "openstack flavor list --all --long -f json": {reason}'
+
+
+class UnreadableFlavors(BadFlavors):
+    template = 'Cannot read {path}: {reason}.'
 
 
 @dataclass(frozen=True)
@@ -72,13 +76,19 @@ class FlavorFit:
 def read_flavors(path: str) -> list[Flavor]:
     """Read a file.
 
-    :raises BadFlavors: it has another form.
+    :raises BadFlavors: it has another form, or cannot be read.
     """
     try:
         with open(path, encoding='utf-8') as file:
             return [parse_flavor(entry) for entry in json.load(file)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadFlavors(path=path, reason=f'{type(error).__name__}: {error}') from error
+    except OSError as error:
+        raise UnreadableFlavors(path=path, reason=error.strerror) from error
+    except KeyError as error:
+        raise BadFlavors(path=path, reason=f'an entry has no {error.args[0]!r}.') from error
+    except (TypeError, AttributeError) as error:
+        raise BadFlavors(path=path, reason='it is no list of flavors.') from error
+    except ValueError as error:
+        raise BadFlavors(path=path, reason=f'{error}.') from error
 
 
 def parse_flavor(entry: Mapping[str, Any]) -> Flavor:

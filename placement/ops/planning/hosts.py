@@ -103,15 +103,17 @@ class Hosts:
         }
         selected = set()
         for identifier in identifiers:
-            if identifier not in positions:
+            name = identifier if identifier in positions else validation.canonical_uuid(identifier)
+            if name not in positions:
                 raise UnknownProvider(identifier=identifier)
-            selected.add(positions[identifier])
+            selected.add(positions[name])
         uuid = validation.aggregate_uuid(aggregate) if aggregate and validation.is_uuid(aggregate) else ''
         selected.update(tree for tree, aggregates in enumerate(self.aggregates) if uuid in aggregates)
         if not with_pools:
             selected = {tree for tree in selected if self.is_own[self.starts[tree]]}
         if not selected:
-            raise exception.BadQuery(f'No host is in aggregate {aggregate}.' if aggregate else 'No host is selected.')
+            missing = f'No host is in aggregate {aggregate}.' if aggregate else 'Name hosts, or an aggregate.'
+            raise exception.BadQuery(missing)
         return sorted(selected)
 
 

@@ -13,6 +13,7 @@ from placement.cache.snapshot import Snapshot
 from placement.ops.planning.flavors import Flavor, FlavorFit, count_flavors
 from placement.ops.reports import capacity
 from placement.ops.reports.capacity import ClassFigures
+from placement.ops.reports.tree_filter import AggregateNotFound
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,12 @@ def with_ratio(snapshot: Snapshot, resource_class: str, ratio: float, aggregate:
     """Return a snapshot with another allocation ratio of one class.
 
     :param aggregate: only in trees with a provider in this aggregate; None for all.
+    :raises AggregateNotFound: no provider is in the aggregate.
     """
     providers = list(snapshot.providers())
     roots = {provider.root_id for provider in providers if aggregate is None or aggregate in provider.aggregates}
+    if aggregate is not None and not roots:
+        raise AggregateNotFound(uuid=aggregate)
 
     def changed(provider: Provider) -> Provider:
         inventory = provider.inventories.get(resource_class)

@@ -80,7 +80,9 @@ def _reason(hosts: Hosts, shortage: Shortage | None) -> str:
         needed, free = (units.amount(name, value) for value in (shortage.needed, shortage.available))
         return f'they need {needed} of {name}, and {free} is free on providers that can take any of them'
     least = units.size_text(_resources(hosts, shortage.role or ()))
-    return f'{shortage.needed:,} need at least {least}, for which there is room {shortage.available:,} times'
+    verb = 'needs' if shortage.needed == 1 else 'need'
+    room = f'room for only {shortage.available:,}' if shortage.available else 'no room for that'
+    return f'{shortage.needed:,} {verb} at least {least}, and there is {room}'
 
 
 def _doubts(report: DrainPlan | FailureReport) -> list[str]:
@@ -250,13 +252,11 @@ def _flavor_document(fit: FlavorFit) -> dict[str, Any]:
 def ratio_sentences(report: RatioReport) -> list[str]:
     """Return what a change would do, the capacity first."""
     name, change = report.resource_class, report.after.capacity - report.before.capacity
-    direction = f'{"grow" if change > 0 else "shrink"} by {units.amount(name, abs(change))}' if change else 'stay'
-    inventories, above = (
-        units.plural(report.changed, 'inventory', 'inventories'),
-        units.plural(len(report.above), 'provider'),
-    )
+    growth = f'{"grow" if change > 0 else "shrink"} by {units.amount(name, abs(change))}' if change else 'stay the same'
+    inventories = units.plural(report.changed, 'inventory', 'inventories')
+    above = units.plural(len(report.above), 'provider')
     return [
-        f'At allocation ratio {report.ratio:g} the capacity of {name} would {direction}, in {inventories}.',
+        f'At allocation ratio {report.ratio:g} the capacity of {name} would {growth}, in {inventories}.',
         f'{above} would be above capacity; now: {report.before.providers_over_committed:,}.',
     ]
 
