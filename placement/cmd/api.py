@@ -10,6 +10,7 @@ import os
 import pathlib
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from placement.cache.refresh import CacheState
 from placement.cmd import command
 from placement.serving.master import ExporterProcess, Master
 from placement.serving.processors import count_processors
+from placement.web import authentication
 
 LOG = log.getLogger(__name__)
 
@@ -140,6 +142,9 @@ class _Server(BaseApplication):
         self._ready_on = 'sockets from systemd' if inherited else arguments.bind
         if not inherited and isinstance(self._addresses[0], tuple):
             self._listen(*self._addresses[0][:2])
+        #: The configuration of the worker that was started last, and whether it is the first one with it.
+        self._last_conf: cfg.ConfigOpts | None = None
+        self._is_first_worker = False
         #: Memory shared with the workers: 1 if the service is stopping (``master.Master``).
         self.stopping = mmap.mmap(-1, 1)
         #: The exporter, which the master restarts like workers; None without metrics.
@@ -174,6 +179,7 @@ class _Server(BaseApplication):
             # After this time gunicorn kills the remaining workers. One second is left for gunicorn itself.
             'graceful_timeout': server.graceful_timeout - 1,
             'control_socket_disable': True,
+            'pre_fork': self._pre_fork,
             'when_ready': self._when_ready,
             'on_exit': self._on_exit,
         }
@@ -183,8 +189,12 @@ class _Server(BaseApplication):
                 self.cfg.set(name, value)
 
     def load(self) -> deploy.Application:
-        """Build the application of a worker."""
-        return deploy.loadapp(self.conf, self._cache_state)
+        """Build the application of a worker. The first one asks Keystone whether it accepts the service."""
+        application = deploy.loadapp(self.conf, self._cache_state)
+        if self._is_first_worker and self.conf.api.auth_strategy == 'keystone':
+            # The start does not wait for Keystone, nor does the end. The master cannot ask, because it forks.
+            threading.Thread(target=_ask_keystone, args=[self.conf], name='ask_keystone', daemon=True).start()
+        return application
 
     def reload(self) -> None:
         """Read the configuration and the cache again, and restart the workers with them.
@@ -280,11 +290,22 @@ class _Server(BaseApplication):
         if self.exporter is not None:
             self.exporter.stop()
 
+    def _pre_fork(self, _arbiter: object, _worker: object) -> None:
+        self._is_first_worker = self.conf is not self._last_conf
+        self._last_conf = self.conf
+
     def _when_ready(self, _arbiter: object) -> None:
         if self._arguments.dev:
             print(_DEV_GREETING.format(url=self._ready_on, database=self._database), flush=True)
         else:
             LOG.info('%s, ready on %s', configuration.describe(self.conf), self._ready_on)
+
+
+def _ask_keystone(conf: cfg.ConfigOpts) -> None:
+    """Log one line if Keystone rejects the user of the service (ERROR), or cannot be asked (WARNING)."""
+    if problem := authentication.find_credentials_problem(conf):
+        is_certain, details = problem
+        LOG.log(log.ERROR if is_certain else log.WARNING, '%s', details)
 
 
 def _inherited_addresses() -> list[_Address]:

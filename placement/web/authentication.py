@@ -95,7 +95,12 @@ def find_credentials_problem(conf: cfg.ConfigOpts) -> tuple[bool, str] | None:
             timeout=section.http_connect_timeout or _CHECK_SECONDS,
         )
         plugin.get_token(session)
-    except (exceptions.ConnectFailure, exceptions.DiscoveryFailure, exceptions.HttpServerError) as error:
+    except (
+        exceptions.ConnectFailure,
+        exceptions.ConnectTimeout,
+        exceptions.DiscoveryFailure,
+        exceptions.HttpServerError,
+    ) as error:
         return False, f'Keystone cannot be asked, {consequence} {" ".join(str(error).split())}'
     except exceptions.HTTPClientError as error:
         return True, f'Keystone rejects the user in [{_GROUP}], {consequence} {" ".join(str(error).split())}'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import socket
 import sys
 import types
 from typing import Any
@@ -83,6 +84,7 @@ password = {password}
 project_name = service
 user_domain_name = Default
 project_domain_name = Default
+http_connect_timeout = 1
 """
 
 
@@ -96,6 +98,7 @@ project_domain_name = Default
             'Keystone rejects the user in [keystone_authtoken], so requests with a token get 503. wrong password',
         ),
         (CREDENTIALS.replace('{url}', 'http://127.0.0.1:1'), 1, 'Keystone cannot be asked, so requests with a token'),
+        (CREDENTIALS.replace('{url}', '{silent}'), 1, 'Keystone cannot be asked, so requests with a token get 503. '),
         (CREDENTIALS.replace('= password\n', '= unknown\n'), 2, '[keystone_authtoken] cannot be used: '),
         (CREDENTIALS.replace('auth_url', 'other'), 2, '[keystone_authtoken] cannot be used: '),
         ('', 1, '[keystone_authtoken] has no auth_type. The service does not start without it.'),
@@ -113,8 +116,10 @@ def test_keystone_is_asked_for_a_token(
     sentence: str | None,
 ) -> None:
     monkeypatch.delenv('OS_API__AUTH_STRATEGY')
-    with keystone.keystone() as url:
-        (tmp_path / 'placement.conf').write_text(section.format(url=url, password='secret'))
+    # The kernel accepts the connections of the second one, and nothing responds.
+    with keystone.keystone() as url, socket.create_server(('127.0.0.1', 0)) as listener:
+        silent = 'http://{}:{}'.format(*listener.getsockname())
+        (tmp_path / 'placement.conf').write_text(section.format(url=url, silent=silent, password='secret'))
         capsys.readouterr()
         exit_code = status.main(['upgrade', 'check', '--format', 'json'])
     captured = capsys.readouterr()

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import pytest
 
 from placement import release
-from tests.support import preforked, servers
+from tests.support import keystone, preforked, servers
 from tests.support.raw_http import request
 from tests.support.servers import SECONDS, Server
 from tests.support.waiting import wait_until
@@ -167,6 +167,41 @@ def test_a_reload_reads_the_named_configuration_again_and_ignores_an_invalid_one
         service.stop()
     warning = f'This service does not have the option [placement_database] max_retries in {file}: '
     assert service.log.read_text().count(warning) == 1
+
+
+def test_a_start_and_a_reload_ask_keystone_once_and_do_not_wait_for_it(tmp_path: pathlib.Path) -> None:
+    """Workers that are started later do not ask again. No password is logged."""
+    file = tmp_path / 'placement.conf'
+    credentials = (
+        '[keystone_authtoken]\nauth_type = password\nauth_url = {url}/v3\nusername = placement\npassword = {password}\n'
+        'project_name = service\nuser_domain_name = Default\nproject_domain_name = Default\nhttp_connect_timeout = 60\n'
+    )
+    settings = {**_settings(tmp_path), 'OS_API__AUTH_STRATEGY': 'keystone'}
+    rejected = 'Keystone rejects the user in [keystone_authtoken], so requests with a token get 503. wrong password'
+    unreachable = 'Keystone cannot be asked, so requests with a token get 503. '
+    with keystone.keystone() as url, socket.create_server(('127.0.0.1', 0)) as silent:
+        file.write_text(credentials.format(url=url, password=keystone.WRONG_PASSWORD))
+        with _run(tmp_path, '--workers', '2', '--config-file', str(file), **settings) as service:
+            service.wait_for_line(rejected)
+            assert service.send(request('GET', '/traits', b'', 'X-Auth-Token: good-admin')).status == 503
+            ended, *_ = service.workers()
+            os.kill(ended, signal.SIGTERM)
+            wait_until(lambda: len(set(service.workers()) - {ended}) == 2)
+            # The correct password, and a Keystone that accepts connections and never responds.
+            for host in (url, f'http://127.0.0.1:{silent.getsockname()[1]}'):
+                file.write_text(credentials.format(url=host, password='secret'))
+                old = set(service.workers())
+                service.process.send_signal(signal.SIGHUP)
+                wait_until(lambda old=old: len(service.workers()) == 2 and not old & set(service.workers()))  # type: ignore[misc]
+                assert service.answers()
+            assert unreachable not in service.log.read_text()
+            # This resets the connections.
+            silent.close()
+            service.wait_for_line(unreachable)
+    lines = service.log.read_text().splitlines()
+    assert [' ERROR ' in line for line in lines if rejected in line] == [True]
+    assert [' WARNING ' in line for line in lines if unreachable in line] == [True]
+    assert 'secret' not in '\n'.join(lines)
 
 
 def test_a_policy_file_that_is_copied_again_and_again_stays_in_force(tmp_path: pathlib.Path) -> None:
