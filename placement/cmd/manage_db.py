@@ -59,7 +59,7 @@ def add_command(program: CommandParser) -> None:
         'create the schema or upgrade it to the newest revision',
         'Create the schema or upgrade it to the newest revision, and insert the standard resource classes and traits'
         ' that are missing. Safe to run again, and on several hosts at the same time. With [placement_database]'
-        ' adopt_on_sync, adopt the database of another service first.',
+        ' adopt_on_sync, adopt the database of another service.',
         run=_sync,
     )
     group.add_command(
@@ -102,7 +102,7 @@ def add_command(program: CommandParser) -> None:
         'online_data_migrations',
         'do nothing; for tools that run this command for every service',
         'Print that there is nothing to do: db sync and db adopt make all changes of the data. For tools that run this'
-        ' command for every service.',
+        ' command for every service. With [placement_database] adopt_on_sync, adopt the database of another service.',
         run=_online_data_migrations,
     )
     online.add_argument('--max-count', metavar='N', type=int, help='a positive number; otherwise ignored')

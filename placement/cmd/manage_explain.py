@@ -81,7 +81,8 @@ def _print(document: Mapping[str, Any], conf: cfg.ConfigOpts) -> None:
     """Print the document of an explanation."""
     console = output.console()
     _print_line(console, ' '.join(document['sentences']))
-    console.print(_stages(document, console))
+    if document['stages']:
+        console.print(_stages(document, console))
     limit = '' if document['limit'] is None else f' (limit={document["limit"]})'
     _print_line(console, f'Candidates: {document["candidates"]:,}{limit}')
     if document['limits_reached']:

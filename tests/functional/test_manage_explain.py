@@ -90,6 +90,14 @@ def test_text_output_is_sentences_and_tables(printed: Printed) -> None:
     assert re.search(r'Conflict: small \(.*groups 1 and 2 need 2 providers, and 1 fit', isolated)
 
 
+def test_without_providers_there_is_no_empty_table(db: Database, printed: Printed) -> None:
+    with db.engine.begin() as connection:
+        for table in (tables.allocations, tables.inventories, tables.resource_provider_traits):
+            connection.execute(table.delete())
+        connection.execute(tables.resource_providers.delete())
+    assert printed('explain', 'resources=VCPU:5') == 'No resource providers are stored.\nCandidates: 0\n'
+
+
 def test_aggregates_have_the_names_of_the_file(printed: Printed, tmp_path: Path) -> None:
     aggregate = str(uuid.uuid4())
     (tmp_path / 'names.json').write_text(json.dumps({aggregate: 'az2'}))
