@@ -18,6 +18,7 @@ from placement import conf as configuration
 from placement import exception
 from placement.cache.refresh import ProviderCache
 from placement.cmd import command
+from placement.cmd.parser import CommandParser
 from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability import processes
@@ -63,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: the arguments; None for the arguments of the process.
     :returns: the exit status: 1 if the metrics cannot be served. One line on standard error has the reason.
     """
-    args = command.CommandParser(prog=f'python -m {PROGRAM}', description=DESCRIPTION).parse_args(argv)
+    args = CommandParser(prog=f'python -m {PROGRAM}', description=DESCRIPTION).parse_args(argv)
     return command.run_command(PROGRAM, 1, functools.partial(_serve, args))
 
 

@@ -4,57 +4,20 @@ from __future__ import annotations
 
 import argparse
 import collections
-import datetime as dt
 import itertools
 import operator
-import re
 from typing import Any
 
 from oslo_config import cfg
 from rich.text import Text
 
 from placement.cmd import output
-from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.display_names import DisplayNames
 from placement.units import plural
 
 CLEAN, FOUND, REPAIRED = 0, 3, 4
-
-_DESCRIPTION = """\
-Find records in the database that contradict each other, such as a recorded usage that is not the sum of the
-allocations, or a root that the parents of a provider do not lead to. Safe while the service runs."""
-_EPILOG = 'Exit code: 0 if nothing has to be done, 3 if problems remain, 4 if all were repaired, 127 if it fails.'
-
-
-def add_command(program: CommandParser) -> None:
-    """Add ``audit`` to the parser of ``placement-manage``."""
-    parser = program.add_command('audit', 'find inconsistent records in the database', _DESCRIPTION, _EPILOG, run=run)
-    parser.add_argument(
-        '--except',
-        dest='excluded',
-        metavar='KIND',
-        choices=list(audit.CHECKS),
-        action='append',
-        default=[],
-        help='omit the findings of this kind, one of %(choices)s; may be repeated',
-    )
-    parser.add_argument(
-        '--unchanged-for',
-        metavar='AGE',
-        type=_age,
-        help='also list, for information, the roots in whose trees nothing has changed for a time such as 30d or 12h:'
-        ' these may be hosts that were removed',
-    )
-    parser.add_argument('--repair', action='store_true', help='repair what does not require a decision')
-    parser.add_argument(
-        '--dry-run',
-        action='store_true',
-        help='change nothing, but print every row that a repair would change, with the old and the new values',
-    )
-    parser.add_names()
-    parser.add_format()
 
 
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
@@ -81,13 +44,6 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     if not problems:
         return CLEAN
     return REPAIRED if all(finding.repaired for finding in problems) else FOUND
-
-
-def _age(text: str) -> dt.timedelta:
-    match = re.fullmatch('([0-9]{1,5})([dh])', text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f'{text!r} is not a number of days or hours such as 30d or 12h')
-    return dt.timedelta(**{'days' if match[2] == 'd' else 'hours': int(match[1])})
 
 
 def _status(finding: audit.Finding, args: argparse.Namespace) -> str:

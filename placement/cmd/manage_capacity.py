@@ -11,62 +11,20 @@ from rich.text import Text
 from placement import units
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
-from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
 from placement.ops.planning.fits import Size, count_fits
 from placement.ops.reports import capacity
+from placement.ops.reports.capacity import Summary
 from placement.ops.reports.tree_filter import TreeFilter
 from placement.search import syntax
-
-_DESCRIPTION = """\
-Show for each resource class how much of the capacity is used and how much is free, the largest amount that one
-allocation can have (max allocatable), and on how many providers no allocation fits because they are fully allocated,
-fully reserved, or over-committed. Reads one state of the database and changes nothing."""
-_EPILOG = (
-    'Example: placement-manage capacity --fit VCPU:4,MEMORY_MB:8192 --trait HW_CPU_X86_AVX2.'
-    ' Exit code: 0; 127 if a trait, an aggregate or a resource class does not exist or the command failed.'
-)
-
-
-def add_command(program: CommandParser) -> None:
-    """Add ``capacity`` to the parser of ``placement-manage``."""
-    summary = 'show the capacity and usage of all inventories, and how many more consumers of a size fit'
-    parser = program.add_command('capacity', summary, _DESCRIPTION, _EPILOG, run=_run)
-    parser.add_argument(
-        '--aggregate',
-        metavar='AGGREGATE',
-        help='only trees with a provider in this aggregate: its uuid, or its name in the names file',
-    )
-    parser.add_argument(
-        '--trait',
-        metavar='NAME',
-        action='append',
-        default=[],
-        help='only trees with a provider that has this trait; may be repeated',
-    )
-    parser.add_argument(
-        '--root-trait',
-        metavar='NAME',
-        action='append',
-        default=[],
-        help='only trees whose root has this trait or, with ! before the name, lacks it; may be repeated',
-    )
-    parser.add_argument(
-        '--fit',
-        metavar='SIZE',
-        help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; --trait, --aggregate'
-        ' and --root-trait apply like required, member_of and root_required in a request',
-    )
-    parser.add_names()
-    parser.add_format()
-
 
 #: Maximum number of searches for one count, so that it takes minutes at most.
 _SEARCHES = 1_000_000
 
 
-def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Print the capacity and usage by resource class, and how many more consumers of a size fit."""
     names = output.display_names(conf)
     scope, size = _scope_and_size(args, names)
     snapshot = ProviderCache(db).up_to_date()
@@ -81,7 +39,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         report['fit_estimate'] = None if count is None else dataclasses.asdict(count)
         output.print_json(report)
         return 0
-    output.print_summary(summary)
+    _print_summary(summary)
     if count is not None:
         console = output.console()
         if summary.classes:
@@ -90,6 +48,31 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         disabled = f', {count.on_disabled_hosts:,} of them on disabled hosts' if count.on_disabled_hosts else ''
         console.print(Text(f'{output.printable(args.fit, console)} fits {times}{disabled}'))
     return 0
+
+
+def _print_summary(summary: Summary) -> None:
+    """Print the figures of some trees by resource class: the amounts, and the providers on which no allocation fits."""
+    to = output.console()
+    to.print(f'{units.plural(summary.providers, "resource provider")} in {units.plural(summary.trees, "tree")}')
+    if not summary.classes:
+        return
+    amounts = output.table('Class', 'Used of capacity', 'Share', 'Free', 'Max\nallocatable')
+    providers = output.table('Class', 'Providers', 'Fully\nallocated', 'Reserved', 'Over-\ncommitted')
+    for figures in summary.classes:
+        name = figures.resource_class
+        used = units.used_of_capacity(name, figures.used, figures.capacity)
+        free, largest = (
+            units.amount(name, value, round_down=True) for value in (figures.free, figures.max_allocatable)
+        )
+        amounts.add_row(name, *map(output.figure, (used, units.percent(figures.used, figures.capacity), free, largest)))
+        counts = (figures.providers, figures.providers_fully_allocated, figures.providers_reserved)
+        over = f'{figures.providers_over_committed:,}'
+        if figures.over_committed:
+            over += f' by {units.amount(name, figures.over_committed)}'
+        providers.add_row(name, *(output.figure(f'{count:,}') for count in counts), output.figure(over))
+    for shown in (amounts, providers):
+        to.print()
+        to.print(shown)
 
 
 def _scope_and_size(args: argparse.Namespace, names: DisplayNames) -> tuple[TreeFilter, Size | None]:

@@ -17,48 +17,17 @@ from rich.text import Text
 from placement import units
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
-from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.explain import explanation, searches_in_text, sentences
 from placement.search.budget import Limit, SearchBudget, describe_limits
 
-_DESCRIPTION = """\
-Run a search for allocation candidates and print why it finds nothing, or what it finds. Then show how
-many provider trees remain after each rule, in the order of the request; what keeps trees from serving it, with the
-providers that are closest to it; and the sharing providers that are out of their reach. Changes nothing."""
-_EPILOG = (
-    "Example: placement-manage explain 'resources=VCPU:4,MEMORY_MB:8192&required=HW_CPU_X86_AVX2&limit=10'."
-    ' Exit code: 0, also when nothing is found; 127 when the query is not valid or the database does not answer.'
-)
-
 #: Characters of a uuid with its comma.
 _UUID_LENGTH = 37
 
 
-def add_command(program: CommandParser) -> None:
-    """Add ``explain`` to the parser of ``placement-manage``."""
-    summary = 'explain why a search finds no allocation candidates'
-    parser = program.add_command('explain', summary, _DESCRIPTION, _EPILOG, run=_run)
-    parser.add_argument(
-        'query',
-        metavar='QUERY',
-        nargs='?',
-        default='-',
-        help='query string of GET /allocation_candidates, or a path, a URL or a log line with it; in quotes. Without'
-        ' it, or with "-", the query is read from standard input',
-    )
-    parser.add_argument(
-        '--microversion',
-        metavar='VERSION',
-        help='microversion of the request, from 1.10 (default: the one in the log line, or else'
-        ' [placement] max_microversion)',
-    )
-    parser.add_names()
-    parser.add_format()
-
-
-def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Run a search, and print why it finds something or nothing."""
     text = args.query
     if text == '-':
         if sys.stdin.isatty():

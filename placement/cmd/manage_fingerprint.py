@@ -11,21 +11,12 @@ from oslo_config import cfg
 
 from placement import exception, validation
 from placement.cmd import output
-from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops.fingerprint import Fingerprint, Kind, read_fingerprint
 from placement.units import plural
 
 #: Exit code if the fingerprints differ.
 DIFFERENT = 1
-
-_DESCRIPTION = """\
-Print one hash for each kind of row and one for all rows. They depend only on what the API shows: not on the order of
-rows, ids of the database or times. So equal fingerprints before and after a repair, a restore, db adopt or db leave
-prove that nothing else changed. Also for the database of another deployment, before it is adopted. Reads one state of
-the database and changes nothing."""
-_EPILOG = """\
-Exit code: 0; 1 if the fingerprint differs from that of --compare; 127 if the command failed."""
 
 
 class InvalidFingerprint(exception.PlacementError):
@@ -40,25 +31,8 @@ class OtherExceptions(InvalidFingerprint):
     template = '{path} was made with {options}. Pass the same --except to both calls.'
 
 
-def add_command(group: CommandParser) -> None:
-    """Add ``fingerprint`` to the parser of ``placement-manage db``."""
-    summary = 'print hashes that change only if the data do'
-    parser = group.add_command('fingerprint', summary, _DESCRIPTION, _EPILOG, run=_run)
-    parser.add_argument(
-        '--except',
-        dest='excluded',
-        metavar='UUID',
-        action='append',
-        default=[],
-        help='a provider or consumer whose rows are left out; may be given several times. For what a repair changes',
-    )
-    parser.add_argument(
-        '--compare', metavar='FILE', type=pathlib.Path, help='name what differs from this output of --format json'
-    )
-    parser.add_format()
-
-
-def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+def run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    """Print the fingerprint of the database, and what differs from a former one."""
     excluded = sorted({_uuid(text) for text in args.excluded})
     # A former fingerprint that cannot be compared is reported before minutes are spent on the new one.
     former = None if args.compare is None else _read(args.compare, excluded)

@@ -6,23 +6,11 @@ import argparse
 
 from placement import exception
 from placement.cmd import command, output
-from placement.cmd.command import CommandParser
 from placement.web import microversion
 
 
-def add_command(program: CommandParser) -> None:
-    """Add ``openapi`` to the parser of ``placement-manage``."""
-    summary = 'print the API as an OpenAPI 3.1 document'
-    description = 'Print the OpenAPI 3.1 document of one microversion as JSON. No database is needed.'
-    parser = program.add_command('openapi', summary, description, run=_print, needs_database=False)
-    parser.add_argument(
-        '--microversion',
-        metavar='VERSION',
-        help='1.0 to [placement] max_microversion, which is also the default',
-    )
-
-
-def _print(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Print the OpenAPI document of one microversion."""
     # This is not at the top: it imports all handlers, which would take a third of the time of every command.
     from placement import openapi
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import pathlib
 import re
 
 import waitress
@@ -13,43 +12,13 @@ from oslo_config import cfg
 from placement import exception
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
-from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.ops.display_names import DisplayNames
 
-DEFAULT_BIND = '127.0.0.1:8779'
 
-_DESCRIPTION = """\
-Serve a web page that shows how full the cloud is, the provider trees and their consumers, why a search finds nothing,
-and what an audit finds. It changes nothing. There is no authentication, so only this machine can reach it
-unless --allow-remote is given."""
-_EPILOG = 'It runs until Ctrl-C. Exit code: 0, or 127 when it cannot start; standard error says why.'
-
-
-def add_command(program: CommandParser) -> None:
-    """Add ``page`` to the parser of ``placement-manage``."""
-    summary = 'serve a read-only web page for operators'
-    parser = program.add_command('page', summary, _DESCRIPTION, _EPILOG, run=_run, has_timeout=True)
-    parser.add_argument(
-        '--bind', metavar='HOST:PORT', default=DEFAULT_BIND, help='where to listen (default: %(default)s)'
-    )
-    parser.add_argument(
-        '--allow-remote',
-        action='store_true',
-        help='allow an address that other machines can reach, and requests under any host name: whoever can reach it'
-        ' sees everything, without a password',
-    )
-    parser.add_path(
-        '--log',
-        metavar='FILE',
-        type=pathlib.Path,
-        help='log file of the service; the page lists the latest searches in it that found no candidates',
-    )
-    parser.add_names()
-
-
-def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Serve the page until Ctrl-C."""
     # This is not at the top, because the import would delay all other commands.
     from placement.ops.metrics import plan_query
     from placement.ops.page.application import Page, host_names, is_loopback

@@ -11,7 +11,6 @@ from rich.text import Text
 from placement import exception, units
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
-from placement.cmd.command import CommandParser, positive
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
 from placement.ops.planning import drain, failures, flavors, ratio, sentences
@@ -24,84 +23,8 @@ from placement.ops.planning.ratio import RatioReport
 FITS, CANNOT, NOT_FOUND = 0, 1, 2
 _EXIT_CODES = {Verdict.FITS: FITS, Verdict.CANNOT: CANNOT, Verdict.NOT_FOUND: NOT_FOUND}
 
-_EPILOG = (
-    'Exit code: 0 if everything fits; 1 if it is proved that something cannot fit; 2 if no placement was found, without'
-    ' a proof; 127 if a provider or aggregate does not exist or the command failed.'
-)
-_READS = 'Reads one state of the database and changes nothing.'
 #: Maximum number of rows of a table.
 _ROWS = 20
-
-
-def add_command(program: CommandParser) -> None:
-    """Add ``plan`` and its own commands to the parser of ``placement-manage``."""
-    group = program.add_command('plan', 'what fits before maintenance and growth', 'Answer what fits or would fit.')
-    parser = group.add_command(
-        'drain',
-        'plan moves of all consumers of some hosts to the others',
-        'Say whether all that is allocated on the trees of some hosts fits on the other hosts, and plan the moves.'
-        f' {_READS}',
-        _EPILOG,
-        run=_drain,
-    )
-    parser.add_argument('hosts', metavar='HOST', nargs='*', help='name or uuid of a provider; its tree is drained')
-    parser.add_argument(
-        '--aggregate', metavar='AGGREGATE', help='also drain the hosts in this aggregate: its uuid, or its name'
-    )
-    _add_options(parser)
-    parser.add_argument('--spread', action='store_true', help='use as many hosts as possible (default: as few)')
-    parser.add_argument(
-        '--move-shared', action='store_true', help='also move what sharing providers supply, to others in reach'
-    )
-    parser.add_names()
-    parser.add_format()
-    parser = group.add_command(
-        'failures',
-        'check that the load of each host fits on the others',
-        'Say for each host whether its load fits on the others if it fails, and how many hosts may fail together.'
-        f' {_READS}',
-        _EPILOG,
-        run=_failures,
-    )
-    parser.add_argument('--aggregate', metavar='AGGREGATE', help='only the hosts in this aggregate fail')
-    _add_options(parser)
-    parser.add_argument(
-        '--count', metavar='N', type=positive, default=_ROWS, help='hosts to list (default: %(default)s)'
-    )
-    parser.add_names()
-    parser.add_format()
-    parser = group.add_command(
-        'ratio',
-        'compare the capacity at another allocation ratio with that of now',
-        'Say how capacity, providers above capacity, and the numbers of instances that fit would change at another'
-        f' allocation ratio of a class. {_READS}',
-        run=_ratio,
-    )
-    parser.add_argument('change', metavar='CLASS=VALUE', help='resource class and allocation ratio, such as VCPU=4.0')
-    parser.add_argument('--aggregate', metavar='AGGREGATE', help='only trees with a provider in this aggregate change')
-    parser.add_path('--flavors', metavar='FILE', help='flavors to count, as for "plan flavors" (default: none)')
-    parser.add_names()
-    parser.add_format()
-    parser = group.add_command(
-        'flavors',
-        'count how many more instances of each flavor fit',
-        f'Say how many more instances of each flavor fit if all are of this flavor, and what prevents more. {_READS}',
-        run=_flavors,
-    )
-    parser.add_path('file', metavar='FILE', help='output of "openstack flavor list --all --long -f json"')
-    parser.add_argument('--by-aggregate', action='store_true', help='also count in each aggregate')
-    parser.add_names()
-    parser.add_format()
-
-
-def _add_options(parser: CommandParser) -> None:
-    parser.add_argument('--keep-traits', action='store_true', help='a destination has the custom traits of the source')
-    parser.add_argument(
-        '--keep-aggregates', action='store_true', help='a destination is in all aggregates that the source is in'
-    )
-    parser.add_argument(
-        '--isolate', action='store_true', help='what is on two providers of a tree does not come together on one'
-    )
 
 
 def _options(args: argparse.Namespace) -> PlanOptions:
@@ -123,7 +46,8 @@ def _print_sentences(texts: Iterable[str]) -> None:
 # drain -----------------------------------------------------------------------------------------------------------
 
 
-def _drain(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+def run_drain(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Plan the moves from some hosts, print the plan, and return the exit code of its verdict."""
     with output.waiting('Planning ...'):
         plan = drain.plan_drain(db, args.hosts, _aggregate(args, conf), _options(args))
     output.warn_of_usage_mismatches(plan.mismatches)
@@ -174,7 +98,8 @@ def _print_rest(count: int, noun: str) -> None:
 # failures --------------------------------------------------------------------------------------------------------
 
 
-def _failures(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+def run_failures(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Print for each host whether its load fits on the others, and return the exit code of the verdict."""
     report = failures.check_failures(
         db, _options(args), _aggregate(args, conf), lambda trees: output.with_progress('Checking hosts', trees)
     )
@@ -206,7 +131,8 @@ def _print_failed(report: FailureReport, count: int) -> None:
 # ratio and flavors -----------------------------------------------------------------------------------------------
 
 
-def _ratio(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+def run_ratio(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Print what another allocation ratio would change."""
     name, value = ratio.parse_change(args.change)
     listed = flavors.read_flavors(args.flavors) if args.flavors else []
     with output.waiting('Comparing ...'):
@@ -238,7 +164,8 @@ def _print_ratio(report: RatioReport) -> None:
     _print_rest(len(report.above) - _ROWS, 'provider')
 
 
-def _flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+def run_flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Print how many more instances of each flavor fit."""
     listed = flavors.read_flavors(args.file)
     if not listed:
         raise exception.BadQuery(f'{args.file} has no flavors.')

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from placement import exception, units
 from placement.cmd import output
-from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
 from placement.ops.reports.projects import Holding, ProjectConsumer, ProjectReport, read_project
@@ -21,26 +20,16 @@ from placement.ops.reports.projects import Holding, ProjectConsumer, ProjectRepo
 #: The number of rows of each table.
 _MAX_ROWS = 10
 
-_DESCRIPTION = """\
-Show what a project has allocated: by resource class, its largest and oldest consumers, and its providers and
-aggregates. Reads one state of the database and changes nothing."""
-_EPILOG = 'Exit code: 0; 127 if no consumer has the project or the command failed.'
-
 
 class ProjectNotFound(exception.NotFound):
     template = 'No consumer has the project {project!r}.'
 
 
-def add_command(program: CommandParser) -> None:
-    """Add ``project`` to the parser of ``placement-manage``."""
-    summary = 'show what a project has allocated, by class, consumer, provider and aggregate'
-    parser = program.add_command('project', summary, _DESCRIPTION, _EPILOG, run=_run)
-    parser.add_argument('project', metavar='UUID', help='id of the project, as clients of the API write it')
-    parser.add_names()
-    parser.add_format()
+def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Print what a project has allocated.
 
-
-def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    :raises ProjectNotFound: no consumer has the project.
+    """
     report = read_project(db, args.project)
     if report is None:
         raise ProjectNotFound(project=args.project)

@@ -16,7 +16,6 @@ from rich.text import Text
 from placement import units
 from placement.cache.providers import Provider
 from placement.cmd import output
-from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
 from placement.ops.reports import capacity, provider_trees
@@ -24,71 +23,20 @@ from placement.ops.reports.consumers import ConsumerReport, consumers_by_provide
 from placement.ops.reports.provider_trees import ProviderTree
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
 
-_DESCRIPTION = """\
-Draw provider trees. Each provider has its uuid and generation, its traits and aggregates, and for each inventory a bar
-that shows how much of the capacity, (total - reserved) * allocation_ratio, is used. Below the root are the sharing
-providers of other trees that have an aggregate in common with the tree. Options select trees: a tree is drawn if,
-for each condition, one of its providers satisfies the condition. On a terminal, a pager shows output that is longer
-than the screen. Reads one state of the database and changes nothing."""
-_EPILOG = (
-    'Exit code: 0, also when there are no trees; 127 when the provider, a trait, an aggregate or a resource class does'
-    ' not exist or the command failed.'
-)
-
 #: The consumers of each provider, by its uuid.
 Consumers = Mapping[str, Sequence[ConsumerReport]]
 
 #: The consumers of at least this number of providers are read at a time. More would take more memory, and no less time.
 _PROVIDERS_PER_READ = 450
 _BAR_WIDTH = 20
+#: The states of inventories that an option selects.
+_STATES = {
+    'full': FULL,
+    'over-committed': frozenset({InventoryState.OVER_COMMITTED}),
+    'reserved': frozenset({InventoryState.RESERVED}),
+}
 #: The color of a bar for each lower bound of the used share. A corrupt usage may be negative.
 _COLORS = ((1.0, 'red'), (0.8, 'yellow'), (-math.inf, 'green'))
-
-
-def add_command(program: CommandParser) -> None:
-    """Add ``tree`` to the parser of ``placement-manage``."""
-    summary = 'draw provider trees with their inventories'
-    parser = program.add_command('tree', summary, _DESCRIPTION, _EPILOG, run=_run)
-    parser.add_argument(
-        'provider',
-        metavar='PROVIDER',
-        nargs='?',
-        help='uuid or name of a provider; its whole tree is drawn (default: all trees)',
-    )
-    _add_choice(parser)
-    parser.add_argument(
-        '--consumers', action='store_true', help='also print the consumers of each provider, and their owners'
-    )
-    parser.add_argument('--no-pager', action='store_true', help='do not use a pager')
-    parser.add_names()
-    parser.add_format()
-
-
-def _add_choice(parser: argparse.ArgumentParser) -> None:
-    choice = parser.add_argument_group('which trees')
-    choice.add_argument('--name', metavar='PATTERN', help='part of the name of a provider, or a pattern with * and ?')
-    choice.add_argument('--trait', metavar='NAME', action='append', default=[], help='trait; may be repeated')
-    choice.add_argument(
-        '--aggregate',
-        metavar='AGGREGATE',
-        action='append',
-        default=[],
-        help='uuid of an aggregate, or its name in the names file; may be repeated',
-    )
-    choice.add_argument('--class', metavar='NAME', action='append', default=[], help='resource class; may be repeated')
-    for option, states, text in (
-        ('--full', FULL, 'from which no allocation is possible'),
-        ('--over-committed', {InventoryState.OVER_COMMITTED}, 'whose usage is above its capacity'),
-        ('--reserved', {InventoryState.RESERVED}, 'that is fully reserved'),
-    ):
-        choice.add_argument(
-            option,
-            dest='states',
-            action='store_const',
-            const=frozenset(states),
-            default=frozenset(),
-            help=f'with an inventory (of --class, if given) {text}',
-        )
 
 
 def _choice(args: argparse.Namespace, names: DisplayNames) -> TreeFilter:
@@ -97,11 +45,12 @@ def _choice(args: argparse.Namespace, names: DisplayNames) -> TreeFilter:
         traits=frozenset(args.trait),
         aggregates=frozenset(map(names.aggregate_uuid, args.aggregate)),
         classes=frozenset(vars(args)['class']),
-        states=args.states,
+        states=_STATES.get(args.state, frozenset()),
     )
 
 
-def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Print the trees that the arguments select."""
     names, console = output.display_names(conf), output.console()
     choice = _choice(args, names)
     with output.waiting('Reading the resource providers ...'):

@@ -24,7 +24,6 @@ from rich.text import Text
 
 from placement import units
 from placement.ops.display_names import DisplayNames
-from placement.ops.reports.capacity import Summary
 from placement.ops.reports.consumers import ConsumerReport
 
 T = TypeVar('T')
@@ -145,31 +144,6 @@ def table(name: str, *headings: str) -> Table:
 def figure(text: str) -> Text:
     """Return the text of a figure, dimmed if it is 0."""
     return Text(text, 'dim' if text in ('0', '0%') else '')
-
-
-def print_summary(summary: Summary) -> None:
-    """Print the figures of some trees by resource class: the amounts, and the providers on which no allocation fits."""
-    to = console()
-    to.print(f'{units.plural(summary.providers, "resource provider")} in {units.plural(summary.trees, "tree")}')
-    if not summary.classes:
-        return
-    amounts = table('Class', 'Used of capacity', 'Share', 'Free', 'Max\nallocatable')
-    providers = table('Class', 'Providers', 'Fully\nallocated', 'Reserved', 'Over-\ncommitted')
-    for figures in summary.classes:
-        name = figures.resource_class
-        used = units.used_of_capacity(name, figures.used, figures.capacity)
-        free, largest = (
-            units.amount(name, value, round_down=True) for value in (figures.free, figures.max_allocatable)
-        )
-        amounts.add_row(name, *map(figure, (used, units.percent(figures.used, figures.capacity), free, largest)))
-        counts = (figures.providers, figures.providers_fully_allocated, figures.providers_reserved)
-        over = f'{figures.providers_over_committed:,}'
-        if figures.over_committed:
-            over += f' by {units.amount(name, figures.over_committed)}'
-        providers.add_row(name, *(figure(f'{count:,}') for count in counts), figure(over))
-    for shown in (amounts, providers):
-        to.print()
-        to.print(shown)
 
 
 def printable(text: str, to: Console) -> str:

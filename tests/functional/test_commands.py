@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pathlib
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -12,13 +13,16 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
 import pytest
+from alembic import script
 from oslo_config import cfg
 
 from placement import release
-from placement.cmd import api, manage, status
-from placement.cmd.command import OUTPUT_CLOSED, run_command
+from placement.cmd import api, manage, manage_arguments, status
+from placement.cmd.command import run_command
+from placement.cmd.parser import OUTPUT_CLOSED, CommandParser
 from placement.db import migration
 from placement.db.api import Database
+from placement.ops import audit
 from tests.support import preforked
 from tests.support.fixtures import PointCommandsAt, Printed
 
@@ -48,6 +52,57 @@ def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture
         main(['--version'])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f'placement {release()}\n'
+
+
+@pytest.mark.parametrize(
+    'command',
+    [f'{name} {argument}' for name in ('api', 'manage', 'status') for argument in ('--version', '--help', '--wrong')]
+    + ['manage', 'manage tree --help', 'manage audit --except wrong', 'status upgrade check --format wrong'],
+)
+def test_texts_of_the_parser_need_no_slow_imports(command: str) -> None:
+    # The imports take most of the time of a command.
+    libraries = {'alembic', 'gunicorn', 'jinja2', 'numpy', 'oslo_config', 'oslo_db', 'oslo_log', 'rich', 'sqlalchemy'}
+    name, *arguments = command.split()
+    code = f"""
+import sys
+from placement.cmd import {name}
+try:
+    {name}.main({arguments})
+except SystemExit:
+    sys.exit(', '.join({libraries}.intersection(sys.modules)) or 0)
+"""
+    ended = subprocess.run([sys.executable, '-c', code], check=False, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_commands_without_changes_of_the_schema_do_not_import_alembic() -> None:
+    code = "import sys, placement.cmd.manage_tree, placement.cmd.command; sys.exit('alembic' in sys.modules)"
+    assert subprocess.run([sys.executable, '-c', code], check=False, timeout=120).returncode == 0
+
+
+def test_each_command_has_a_function() -> None:
+    def functions(parser: CommandParser) -> Iterator[str]:
+        if parser._commands is None:
+            yield parser.get_default('run')
+        else:
+            for command in parser._commands.choices.values():
+                yield from functions(command)
+
+    paths = list(functions(manage._parser()))
+    assert len(paths) > 15
+    assert all(callable(pkgutil.resolve_name(f'placement.cmd.{path}')) for path in paths)
+
+
+def test_kinds_of_an_audit() -> None:
+    assert list(manage_arguments.AUDIT_KINDS) == list(audit.CHECKS)
+
+
+def test_revisions_are_those_of_alembic() -> None:
+    scripts = script.ScriptDirectory.from_config(migration._config())
+    assert migration.head() == scripts.get_current_head()
+    with pytest.raises(migration.UnknownRevision) as unknown:
+        migration._resolve('none')
+    assert unknown.value.known == ', '.join(reversed([revision.revision for revision in scripts.walk_revisions()]))
 
 
 def test_online_data_migrations_need_the_schema(

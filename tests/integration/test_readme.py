@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.cmd import manage_page
+from placement.cmd import manage_arguments
 from tests.support import servers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,5 +60,5 @@ def test_the_shell_commands_of_the_readme_have_the_stated_form() -> None:
     assert checks.index('stage start start') < checks.index(
         f'stage default env PATH="$path" bash -c \'{commands[2]}\'\n'
     )
-    assert f'http://{manage_page.DEFAULT_BIND}/' in README
+    assert f'http://{manage_arguments.PAGE_BIND}/' in README
     assert f'http://{ADDRESS}' in README
