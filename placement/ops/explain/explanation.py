@@ -282,8 +282,6 @@ def _most_free(matrix: Matrix, resource_class: str, positions: Integers) -> list
     """Return the positions of some providers, all with inventory of a class, and the largest amount that each could
     allocate; the largest of all first."""
     columns = matrix.inventories(resource_class)
-    if columns is None or not len(positions):
-        return []
     free = columns.max_allocatable[np.searchsorted(columns.positions, positions)]
     order = np.argsort(-free, kind='stable')
     return list(zip(positions[order].tolist(), free[order].tolist(), strict=True))
@@ -299,8 +297,6 @@ def _closest(matrix: Matrix, resource_class: str, positions: Integers) -> Near |
 def _shortfalls(matrix: Matrix, check: Check, positions: Integers) -> list[Shortfall]:
     """Count inventories by the first reason for which they could never allocate an amount."""
     columns = matrix.inventories(check.resource_class)
-    if columns is None:
-        return []
     violated = replace(columns, used=np.zeros_like(columns.used)).first_violations(check.amount)
     selected = np.isin(columns.positions, positions)
     facts = []

@@ -18,6 +18,7 @@ fewest checks about what a provider is, then with the fewest about its state.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import operator
@@ -33,7 +34,7 @@ from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.checks import HOST_CLASSES, Check, Fault, checks_of, never_by_sharing
-from placement.search.budget import Limit, SearchBudget, StepLimitReached
+from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
 from placement.search.requirements import CompiledRequest, Condition, Requirement
 
 Value = TypeVar('Value', bound=Hashable)
@@ -56,17 +57,11 @@ class Column(NamedTuple, Generic[Value]):
     values: Sequence[Value]
     codes: Integers
 
-    @classmethod
-    def of_values(cls, values: Sequence[Value], codes: Integers) -> Column[Value]:
-        """Return the column of values of which several may be equal."""
-        number_of = {value: number for number, value in enumerate(dict.fromkeys(values))}
-        if len(number_of) == len(values):
-            return cls(values, codes)
-        return cls(list(number_of), np.array([number_of[value] for value in values], np.intp)[codes])
-
     def mapped(self, change: Callable[[Value], Result]) -> Column[Result]:
         """Return the column with each distinct value changed."""
-        return Column.of_values(list(map(change, self.values)), self.codes)
+        values = list(map(change, self.values))
+        number_of = {value: number for number, value in enumerate(dict.fromkeys(values))}
+        return Column(list(number_of), np.array([number_of[value] for value in values], np.intp)[self.codes])
 
     def where(self, predicate: Callable[[Value], bool]) -> Flags:
         """Return for each item whether its value satisfies ``predicate``."""
@@ -77,9 +72,8 @@ class Column(NamedTuple, Generic[Value]):
         """Return ``join`` of the values of both columns. It is called once for each distinct pair."""
         width = len(other.values)
         codes, present = _renumbered(self.codes * width + other.codes, len(self.values) * width)
-        return Column.of_values(
-            [join(self.values[code // width], other.values[code % width]) for code in present], codes
-        )
+        pairs = [(self.values[code // width], other.values[code % width]) for code in present]
+        return Column(pairs, codes).mapped(lambda pair: join(*pair))
 
 
 class Matrix:
@@ -111,11 +105,20 @@ class Matrix:
         self._absent = self.mask(check for check in self.checks if check.fault is Fault.ABSENT)
         # The bit of a worse fault of an amount is followed by that of the next better one.
         self._implying = self._absent | self._absent << 1
-        self._flags: dict[tuple[Condition | None, Fault], Flags] = {}
-        self._columns: dict[Requirement, tuple[list[Column[int]], Column[int]]] = {}
         self._serving: dict[tuple[int, int], Flags] = {}
         self._load(snapshot)
-        self._roots = self._packed([(check, self._failing(check)[self._starts]) for check in of_roots])
+        flags: dict[tuple[Condition | None, Fault], Flags] = {}
+        #: For each check, which providers fail it. Groups with equal conditions share the flags.
+        self._failing: dict[Check, Flags] = {}
+        for check in self.checks:
+            key = check.rule.condition, check.fault
+            if key not in flags:
+                flags[key] = np.concatenate([check.failing(partition) for partition in self.partitions])
+            self._failing[check] = flags[key]
+        self._roots = self._packed({check: self._failing[check][self._starts] for check in of_roots})
+        #: For each requirement the masks of all providers in their own trees, and those of the pools in other trees.
+        #: If there are several columns, a provider may choose between them.
+        self._columns = {requirement: self._columns_of(requirement) for requirement in compiled.distinct}
         unsuffixed = [requirement for requirement in compiled.distinct if not requirement.use_same_provider]
         suffixed = [requirement for requirement in compiled.distinct if requirement.use_same_provider]
         #: The requirements of each part, and the choices of each tree for it.
@@ -148,13 +151,6 @@ class Matrix:
         self.tree_numbers = np.repeat(np.arange(len(self._starts)), np.diff(self._starts, append=self._offsets[-1]))
         self.pools = Pools(self.partitions, self._offsets)
 
-    def _count_steps(self, steps: int) -> bool:
-        """Count steps. Return whether the budget has enough."""
-        self._budget.steps_taken += steps
-        if self._budget.steps_exhausted:
-            self._budget.reached.add(Limit.REQUEST_STEPS)
-        return not self._budget.steps_exhausted
-
     # Masks ---------------------------------------------------------------------------------------------------
 
     def mask(self, checks: Iterable[Check]) -> int:
@@ -181,7 +177,8 @@ class Matrix:
         ordered = sorted(set(masks), key=self.cost)
         minimal = ordered[:1]
         # After the last step only the closest mask counts.
-        if len(ordered) > 1 and self._count_steps(len(ordered)):
+        with contextlib.suppress(StepLimitReached):
+            StepCounter(self._budget).count_setup(len(ordered) if len(ordered) > 1 else 0)
             for mask in ordered[1:]:
                 if len(minimal) < _MAX_CHOICES and not any(other & mask == other for other in minimal):
                     minimal.append(mask)
@@ -193,54 +190,34 @@ class Matrix:
 
     # Providers -----------------------------------------------------------------------------------------------
 
-    def _failing(self, check: Check) -> Flags:
-        """Return for each provider whether it fails a check."""
-        key = (check.rule.condition, check.fault)
-        if key not in self._flags:
-            self._flags[key] = np.concatenate([check.failing(partition) for partition in self.partitions])
-        return self._flags[key]
+    def _columns_of(self, requirement: Requirement) -> tuple[list[Column[int]], Column[int]]:
+        failing = {check: self._failing[check] for check in self.checks_of[requirement]}
+        direct = [self._packed(failing)]
+        if not requirement.use_same_provider and any(check.is_membership for check in failing):
+            # The root may satisfy ``member_of`` instead of the provider, but only the whole of it.
+            roots = self._starts[self.tree_numbers]
+            by_root = {check: flags[roots] if check.is_membership else flags for check, flags in failing.items()}
+            direct.append(self._packed(by_root))
+        positions = self.pools.positions
+        shared = {check: flags[positions] | never_by_sharing(check) for check, flags in failing.items()}
+        return direct, self._packed(shared)
 
-    def columns(self, requirement: Requirement) -> tuple[list[Column[int]], Column[int]]:
-        """Return the masks of all providers in their own trees, and those of the pools in other trees.
-
-        If there are several columns, a provider may choose between them.
-        """
-        if requirement not in self._columns:
-            checks = self.checks_of[requirement]
-            failing = [(check, self._failing(check)) for check in checks]
-            direct = [self._packed(failing)]
-            if not requirement.use_same_provider and any(check.is_membership for check in checks):
-                # The root may satisfy ``member_of`` instead of the provider, but only the whole of it.
-                roots = self._starts[self.tree_numbers]
-                by_root = [(check, flags[roots] if check.is_membership else flags) for check, flags in failing]
-                direct.append(self._packed(by_root))
-            positions = self.pools.positions
-            shared = [(check, flags[positions] | never_by_sharing(check)) for check, flags in failing]
-            self._columns[requirement] = direct, self._packed(shared)
-        return self._columns[requirement]
-
-    def _packed(self, failing: Sequence[tuple[Check, Flags]]) -> Column[int]:
+    def _packed(self, failing: dict[Check, Flags]) -> Column[int]:
         """Return the masks of items.
 
         :param failing: which items fail each check; without any, no root does.
         """
-        size = len(failing[0][1]) if failing else len(self._starts)
+        size = len(next(iter(failing.values()), self._starts))
         column: Column[int] = Column([0], np.zeros(size, np.intp))
-        for batch in _batched(failing):
-            words = np.zeros(size, np.intp)
-            for number, (_, flags) in enumerate(batch):
-                words |= flags.astype(np.intp) << number
-            codes, present = _renumbered(words, 1 << len(batch))
-            bits = [self._bit_of[check] for check, _ in batch]
-            masks = [sum(bits[number] for number in bit_numbers(word)) for word in present]
-            column = column.joined(Column(masks, codes), operator.or_)
+        for check, flags in reversed(failing.items()):
+            column = column.joined(Column([0, self._bit_of[check]], flags.astype(np.intp)), operator.or_)
         return column
 
     # Trees ---------------------------------------------------------------------------------------------------
 
     def _choices(self, requirement: Requirement) -> Column[Masks]:
         """Return the choices of each tree for one requirement."""
-        direct, shared = self.columns(requirement)
+        direct, shared = self._columns[requirement]
         useful = [mask if not mask & self._absent else -1 for mask in shared.values]
         masks = {mask for column in direct for mask in column.values}.union(mask for mask in useful if mask >= 0)
         closest = sorted(masks, key=self.cost)[:_MAX_MASKS]
@@ -350,22 +327,21 @@ class Matrix:
         """Return whether no provider passes a check, or no root; false for an amount that all are too small for."""
         if check.fault is Fault.TOO_SMALL:
             return False
-        flags = self._failing(check)
+        flags = self._failing[check]
         return bool(flags.all() if check.rule.suffixes else flags[self._starts].all())
 
     def failing_only(self, check: Check, waived: int, trees: Flags) -> tuple[Integers, Integers]:
         """Return the positions of the providers of the flagged trees, and of the pools that reach these, that fail a
         check and nothing outside of ``waived``."""
         bit, allowed = self.mask([check]), waived | self.together
-        direct, shared = np.zeros(len(self.tree_numbers), np.bool_), np.zeros(len(self.pools.positions), np.bool_)
-        for requirement in (requirement for requirement, checks in self.checks_of.items() if check in checks):
-            columns, of_pools = self.columns(requirement)
-            for column in columns:
-                direct |= column.where(lambda mask: bool(mask & bit) and not mask & ~allowed)
-            shared |= of_pools.where(lambda mask: bool(mask & bit) and not mask & ~allowed)
-        return np.flatnonzero(direct & trees[self.tree_numbers]), self.pools.positions[
-            shared & self.pools.reaching(trees)
-        ]
+        columns = [self._columns[requirement] for requirement, checks in self.checks_of.items() if check in checks]
+        # A check of roots is in none of them.
+        direct, shared = (
+            np.any([column.where(lambda mask: bool(mask & bit) and not mask & ~allowed) for column in part], axis=0)
+            for part in ([column for own, _ in columns for column in own], [pools for _, pools in columns])
+        )
+        in_pools = self.pools.positions[shared & self.pools.reaching(trees)]
+        return np.flatnonzero(direct & trees[self.tree_numbers]), in_pools
 
     # What explanations name ----------------------------------------------------------------------------------
 
@@ -375,7 +351,7 @@ class Matrix:
         :param membership: the checks on aggregates.
         :returns: the position of each, its mask, and whether it has the trait for sharing. Others are in an aggregate.
         """
-        [direct, *_], shared = self.columns(requirement)
+        [direct, *_], shared = self._columns[requirement]
         close = shared.where(lambda mask: not mask & ~(membership | self.together))
         for position, code in zip(self.pools.positions[close].tolist(), shared.codes[close].tolist(), strict=True):
             yield position, shared.values[code], True
@@ -383,8 +359,8 @@ class Matrix:
             unshared = direct.where(lambda mask: not mask & ~self.together)
             unshared &= np.concatenate([partition.aggregates.where(bool) for partition in self.partitions])
             unshared[self.pools.positions] = False
-            for columns in filter(None, map(self.inventories, HOST_CLASSES)):
-                unshared[columns.positions] = False
+            for name in HOST_CLASSES:
+                unshared[self.inventories(name).positions] = False
             for position in np.flatnonzero(unshared).tolist():
                 yield position, direct.values[direct.codes[position]], False
 
@@ -408,22 +384,14 @@ class Matrix:
         """Return the roots of the first ``count`` of the flagged trees."""
         return [self.provider(position) for position in self._starts[np.flatnonzero(trees)[:count]].tolist()]
 
-    def inventories(self, resource_class: str) -> InventoryColumns | None:
-        """Return all inventories of a class, with the positions of the matrix; None if there are none."""
-        parts = [
-            replace(
-                partition.inventory_columns[resource_class],
-                positions=partition.inventory_columns[resource_class].positions + first,
-            )
-            for partition, first in zip(self.partitions, self._offsets.tolist(), strict=False)
-            if resource_class in partition.inventory_columns
-        ]
+    def inventories(self, resource_class: str) -> InventoryColumns:
+        """Return all inventories of a class, with the positions of the matrix."""
+        parts = [InventoryColumns.build([])]
+        for partition, first in zip(self.partitions, self._offsets.tolist(), strict=False):
+            columns = partition.inventory_columns.get(resource_class)
+            parts += [] if columns is None else [replace(columns, positions=columns.positions + first)]
         names = [field.name for field in fields(InventoryColumns)]
-        return (
-            InventoryColumns(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-            if parts
-            else None
-        )
+        return InventoryColumns(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 class Pools:
