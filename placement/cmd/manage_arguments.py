@@ -86,7 +86,7 @@ def _add_db(program: CommandParser) -> None:
         'create the schema or upgrade it to the newest revision',
         'Create the schema or upgrade it to the newest revision, and insert the standard resource classes and traits'
         ' that are missing. Safe to run again, and on several hosts at the same time. With [placement_database]'
-        ' adopt_on_sync, adopt the database of another service.',
+        ' adopt_on_sync, adopt the database of another service first.',
         run='manage_db:run_sync',
     )
     group.add_command(

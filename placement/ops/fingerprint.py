@@ -139,12 +139,12 @@ def _queries(names: Names) -> dict[str, sa.Select[Any]]:
         'consumers': sa.select(
             consumers.c.uuid, consumers.c.generation, projects.c.external_id, users.c.external_id, type_name
         ).select_from(owners),
-        'traits of providers': sa.select(providers.c.uuid, traits.c.name).select_from(
+        'resource_provider_traits': sa.select(providers.c.uuid, traits.c.name).select_from(
             of_provider(provider_traits, (traits, provider_traits.c.trait_id))
         ),
-        'aggregates of providers': sa.select(providers.c.uuid, aggregates.c.uuid).select_from(
+        'resource_provider_aggregates': sa.select(providers.c.uuid, aggregates.c.uuid).select_from(
             of_provider(members, (aggregates, members.c.aggregate_id))
         ),
-        'custom resource classes': sa.select(classes.c.name).where(classes.c.name.startswith('CUSTOM_')),
-        'custom traits': sa.select(traits.c.name).where(traits.c.name.startswith('CUSTOM_')),
+        'custom_resource_classes': sa.select(classes.c.name).where(classes.c.name.startswith('CUSTOM_')),
+        'custom_traits': sa.select(traits.c.name).where(traits.c.name.startswith('CUSTOM_')),
     }

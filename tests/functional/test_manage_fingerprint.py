@@ -40,12 +40,12 @@ CHANGES = {
     "INSERT INTO placement_consumer_types (id, name) VALUES (1, 'INSTANCE');"
     'UPDATE placement_consumers SET consumer_type_id = 1': {'consumers'},
     'INSERT INTO placement_resource_provider_traits (trait_id, resource_provider_id) VALUES (1, 1)': {
-        'traits of providers'
+        'resource_provider_traits'
     },
-    f"UPDATE placement_aggregates SET uuid = '{ROOT}'": {'aggregates of providers'},
-    'DELETE FROM placement_resource_provider_aggregates': {'aggregates of providers'},
-    f'INSERT INTO placement_resource_classes (id, name) {_CUSTOM}': {'custom resource classes'},
-    f'INSERT INTO placement_traits (id, name) {_CUSTOM}': {'custom traits'},
+    f"UPDATE placement_aggregates SET uuid = '{ROOT}'": {'resource_provider_aggregates'},
+    'DELETE FROM placement_resource_provider_aggregates': {'resource_provider_aggregates'},
+    f'INSERT INTO placement_resource_classes (id, name) {_CUSTOM}': {'custom_resource_classes'},
+    f'INSERT INTO placement_traits (id, name) {_CUSTOM}': {'custom_traits'},
 }
 #: Changes that the API does not show.
 INVISIBLE = (
