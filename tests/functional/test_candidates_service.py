@@ -246,6 +246,23 @@ def test_searches_that_find_the_queue_full_are_counted(
     app.db.dispose()
 
 
+def test_a_search_has_its_response_if_no_thread_can_start(
+    app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next search tries it again."""
+    stored = Stored(app, TOPOLOGIES['X1'])
+
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, 'start', start)
+        assert stored.candidates('resources=VCPU:500')['allocation_requests'] == []
+    stored.candidates('resources=VCPU:501')
+    [line] = _empty(caplog)
+    assert line.startswith('No allocation candidates for resources=VCPU%3A501:')
+
+
 def test_a_forked_process_explains_its_own_empty_searches(app: Any, conf: cfg.ConfigOpts, tmp_path: Path) -> None:
     """A thread does not survive a fork, and a lock that it held stays locked."""
     candidates = find_candidates(

@@ -39,7 +39,7 @@ class EmptySearches:
 
     The first search starts the thread, because a forked process does not have threads from before the fork.
 
-    :param metrics: counts the searches that find the queue full.
+    :param metrics: counts the searches that find the queue full, or for which no thread can start.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, metrics: Metrics) -> None:
@@ -67,13 +67,14 @@ class EmptySearches:
         suppressed = self.count_search(query)
         if suppressed is None:
             return
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name='empty searches', daemon=True)
-                self._thread.start()
         try:
+            with self._lock:
+                if self._thread is None or not self._thread.is_alive():
+                    self._thread = threading.Thread(target=self._run, name='empty searches', daemon=True)
+                    self._thread.start()
             self._waiting.put_nowait((context.get_current(), query, candidates, suppressed))
-        except queue.Full:
+        except (queue.Full, RuntimeError):
+            # The system may allow no further thread. The response does not depend on it.
             self._metrics.explanation_dropped()
 
     def count_search(self, query: str) -> int | None:
