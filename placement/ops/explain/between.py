@@ -54,6 +54,10 @@ class Conflict:
     examples: list[Example] = field(default_factory=list)
 
 
+#: Whether a tree has a candidate, or the reason why it has none.
+_Outcome = bool | tuple[Reason, Contention | None]
+
+
 @dataclass(frozen=True)
 class BlockingRule:
     """A rule between groups that blocks the request alone."""
@@ -91,12 +95,12 @@ def blocking_rules(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
 
 def _outcomes(
     snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget
-) -> Iterator[tuple[SearchUnit, bool | tuple[Reason, Contention | None]]]:
-    """Yield the trees that may have a candidate, each with whether it has one, or with the reason why it has none.
+) -> Iterator[tuple[SearchUnit, _Outcome]]:
+    """Yield the trees that may have a candidate, each with its outcome.
 
     Only one of several trees with equal equivalence keys is searched. The trees beyond ``budget`` are left out.
     """
-    outcomes: dict[Hashable, bool | tuple[Reason, Contention | None]] = {}
+    outcomes: dict[Hashable, _Outcome] = {}
     for unit in Prefilter(snapshot, compiled, budget).search_units():
         if unit.tree:
             if unit.equivalence_key not in outcomes:
@@ -106,14 +110,11 @@ def _outcomes(
             yield unit, outcomes[unit.equivalence_key]
 
 
-def _outcome(
-    compiled: CompiledRequest, unit: SearchUnit, budget: SearchBudget
-) -> bool | tuple[Reason, Contention | None]:
+def _outcome(compiled: CompiledRequest, unit: SearchUnit, budget: SearchBudget) -> _Outcome:
     rejections: Counter[Reason] = Counter()
     tree_budget = replace(budget, reached=set())
-    has_candidate = any(
-        assignment is not None for assignment in find_assignments(unit, compiled, tree_budget, rejections)
-    )
+    assignments = find_assignments(unit, compiled, tree_budget, rejections)
+    has_candidate = any(assignment is not None for assignment in assignments)
     budget.steps_taken = tree_budget.steps_taken
     budget.reached |= tree_budget.reached
     if has_candidate or tree_budget.reached or not rejections:

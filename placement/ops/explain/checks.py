@@ -28,12 +28,8 @@ STATE_TRAITS = frozenset({'COMPUTE_STATUS_DISABLED'})
 HOST_CLASSES = frozenset({'VCPU', 'PCPU', 'MEMORY_MB'})
 
 #: The parameters of the rules that are not about a single provider.
-ROOT_REQUIRED, GROUP_POLICY, SAME_SUBTREE, MICROVERSION = (
-    'root_required',
-    'group_policy',
-    'same_subtree',
-    'microversion',
-)
+ROOT_REQUIRED, GROUP_POLICY = 'root_required', 'group_policy'
+SAME_SUBTREE, MICROVERSION = 'same_subtree', 'microversion'
 
 
 class Fault(enum.StrEnum):
@@ -117,30 +113,27 @@ class Check:
             return ~condition.matches(partition)
         failed = partition.all_providers()
         columns = partition.inventory_columns.get(condition.resource_class)
-        if columns is not None and self.fault is Fault.ABSENT:
-            failed[columns.positions] = False
-        elif columns is not None:
+        if columns is not None:
             if self.fault is Fault.TOO_SMALL:
                 columns = replace(columns, used=np.zeros_like(columns.used))
-            failed[columns.positions_with_capacity(condition.amount)] = False
+            absent = self.fault is Fault.ABSENT
+            failed[columns.positions if absent else columns.positions_with_capacity(condition.amount)] = False
         return failed
 
 
 def checks_of(condition: Condition, suffixes: tuple[str, ...]) -> Iterator[Check]:
     """Divide a condition on a provider, or without ``suffixes`` on a root, into checks; the worst fault comes first."""
     for part in condition.parts():
-        parameter, subject = part.parameter, part.subject
+        rule = Rule(part.parameter, suffixes, part.subject, part)
         if isinstance(part, ResourceCondition):
-            rule = Rule(parameter, suffixes, subject, part)
             yield from (Check(rule, fault) for fault in (Fault.ABSENT, Fault.TOO_SMALL, Fault.FULL))
         elif isinstance(part, AggregateCondition):
             # If the unsuffixed group forbids an aggregate, a root may not be in it either. This is one rule.
-            yield Check(Rule(parameter, suffixes or ('',), subject, replace(part, or_root=False)))
-        elif not suffixes:
-            forbids = isinstance(part, TraitCondition) and part.forbidden
-            yield Check(Rule(ROOT_REQUIRED, (), f'!{subject}' if forbids else subject, part))
+            yield Check(replace(rule, suffixes=suffixes or ('',), condition=replace(part, or_root=False)))
+        elif isinstance(part, TraitCondition) and not suffixes:
+            yield Check(Rule(ROOT_REQUIRED, (), f'{"!" if part.forbidden else ""}{part.subject}', part))
         else:
-            yield Check(Rule(parameter, suffixes, subject, part))
+            yield Check(rule)
 
 
 def never_by_sharing(check: Check) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from placement import units
@@ -12,7 +12,7 @@ from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.ops.display_names import DisplayNames
 from placement.ops.explain.between import Example
 from placement.ops.explain.checks import GROUP_POLICY, HOST_CLASSES, MICROVERSION, SAME_SUBTREE, Check, Fault, Rule
-from placement.ops.explain.explanation import Blocked, Explanation, Near, Nowhere, Pool, PoolShortage, Shortfall
+from placement.ops.explain.explanation import Blocked, Explanation, Near, Pool, Shortfall
 from placement.search.search_units import CandidateSet
 
 #: Maximum numbers of sentences, of sets of checks in one of them, of checks in a set, and of groups.
@@ -103,7 +103,10 @@ class Writer:
 
     def _none_suitable(self, explanation: Explanation) -> list[str]:
         """Return the rule, or the smallest set of rules, that excludes most trees."""
-        missing = [self._nowhere(fact) for fact in explanation.nowhere[:_MAX_SETS]]
+        missing = []
+        for unknown in explanation.nowhere[:_MAX_SETS]:
+            hint = f' The closest name in use is {unknown.similar}.' if unknown.similar else ''
+            missing.append(f'No provider {_singular(self.words(unknown.check).passes)}.{hint}')
         near = [fact for fact in explanation.blocked if len(fact.checks) == 1]
         near = [fact for fact in near if not _of_no_host(fact.checks[0])] or near
         # Where a tree has to be is known to who asks, so what no tree there has comes first.
@@ -111,7 +114,9 @@ class Writer:
         if missing:
             checks = [fact.check for fact in explanation.nowhere]
             fit = [fact for fact in near if fact.checks[0] in checks]
-            missing += [f'{_counted(explanation, fact.trees, "fit")} except for {self._subject(fact)}.' for fact in fit]
+            for fact in fit:
+                subject = fact.checks[0].rule.subject.removeprefix('!')
+                missing.append(f'{_counted(explanation, fact.trees, "fit")} except for {subject}.')
             return missing
         if not near:
             closest = explanation.blocked[0]
@@ -133,15 +138,12 @@ class Writer:
             texts.append(f'{other.trees:,} {noun} {verb if other.trees > 1 else _singular(verb)}.')
         return texts
 
-    def _nowhere(self, fact: Nowhere) -> str:
-        hint = f' The closest name in use is {fact.similar}.' if fact.similar else ''
-        return f'No provider {_singular(self.words(fact.check).passes)}.{hint}'
-
     def _shortage(self, explanation: Explanation) -> list[str]:
         """Return what trees lack that pools out of their reach could supply."""
         shortage = explanation.shortages[0]
-        text = f'{_counted(explanation, shortage.trees, "fit")} except for {shortage.rule.subject}'
-        texts = [f'{text}: {self._largest_pool(shortage)}.']
+        fit, pool = _counted(explanation, shortage.trees, 'fit'), shortage.pools[0]
+        name = f'{"pool" if pool.shares else "provider"} {pool.provider.display_name}'
+        texts = [f'{fit} except for {shortage.rule.subject}: the {name} {self.pool_text(pool)}.']
         if shortage.full:
             pools = f'The {shortage.full:,} pools in them are' if shortage.full > 1 else 'The pool in them is'
             texts.append(f'{pools} full{_closest_text(shortage.closest)}.')
@@ -151,14 +153,13 @@ class Writer:
 
     def _conflict(self, explanation: Explanation) -> list[str]:
         """Return why trees that can serve each part alone cannot serve all parts together."""
-        between = {fact.rule.parameter: fact for fact in explanation.between}
-        if MICROVERSION in between:
-            fact = between[MICROVERSION]
-            fit = _counted(explanation, fact.trees, 'fit')
-            return [
-                "Without microversion 1.29, all of a host's resources come from one provider.",
-                f'{"At least " if fact.at_least else ""}{fit} from 1.29 on.',
-            ]
+        fits = {
+            fact.rule: f'{"At least " if fact.at_least else ""}{_counted(explanation, fact.trees, "fit")}'
+            for fact in explanation.between
+        }
+        if fit := fits.get(Rule(MICROVERSION)):
+            text = "Without microversion 1.29, all of a host's resources come from one provider."
+            return [text, f'{fit} from 1.29 on.']
         part = 'Each group' if explanation.several_groups else 'Each part of the request'
         texts = [f'{part} fits alone in {units.plural(explanation.placeable, _noun(explanation))}.']
         if not explanation.conflicts:
@@ -170,10 +171,7 @@ class Writer:
             number = units.plural(contention.requested, 'provider')
             return [*texts, f'With group_policy=isolate, none has {number} for groups {groups}.']
         texts.append(f'None fits all of them: in {example.root.display_name}, {example_text(example)}.')
-        for fact in explanation.between[:_MAX_SETS]:
-            fit = _counted(explanation, fact.trees, 'fit')
-            texts.append(f'{"At least " if fact.at_least else ""}{fit} without {rule_text(fact.rule)}.')
-        return texts
+        return texts + [f'{fit} without {rule_text(rule)}.' for rule, fit in list(fits.items())[:_MAX_SETS]]
 
     # Parts of sentences --------------------------------------------------------------------------------------
 
@@ -200,9 +198,6 @@ class Writer:
             f'{name} (aggregate {uuid})' if name else f'aggregate {uuid}' for uuid, name in names.items()
         )
 
-    def _subject(self, fact: Blocked) -> str:
-        return ' and '.join(check.rule.subject.removeprefix('!') for check in fact.checks)
-
     def blocked_text(self, blocked: Blocked) -> str:
         """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
         if blocked.pools and blocked.checks[0].is_membership:
@@ -216,12 +211,6 @@ class Writer:
         shortfalls = '; '.join(map(_shortfall_text, blocked.shortfalls))
         return text + _closest_text(blocked.closest) + (f' ({shortfalls})' if shortfalls else '')
 
-    def _largest_pool(self, shortage: PoolShortage) -> str:
-        """Return the largest pool out of reach, with what keeps trees from using it."""
-        pool = shortage.pools[0]
-        noun = 'pool' if pool.shares else 'provider'
-        return f'the {noun} {pool.provider.display_name} {self.pool_text(pool)}'
-
     def pool_text(self, pool: Pool) -> str:
         """Return what a pool has free, and what keeps trees from using it."""
         lacks = [f'is not in {self._place(check.rule.subject)}' for check in pool.missing]
@@ -233,8 +222,7 @@ class Writer:
 
     def document(self, explanation: Explanation) -> dict[str, Any]:
         """Return an explanation in JSON types: the sentences, then the fields of ``Explanation``."""
-        document: dict[str, Any] = {'sentences': self.sentences(explanation), **self._json(explanation)}
-        return document
+        return {'sentences': self.sentences(explanation), **self._json(explanation)}
 
     def _json(self, value: Any) -> Any:
         match value:
@@ -254,11 +242,7 @@ class Writer:
         if not dataclasses.is_dataclass(value):
             return value
         members = {field.name: self._json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        texts: dict[Any, Callable[[Any], str]] = {
-            Blocked: self.blocked_text,
-            Pool: self.pool_text,
-            Example: example_text,
-        }
+        texts: dict[Any, Any] = {Blocked: self.blocked_text, Pool: self.pool_text, Example: example_text}
         write = texts.get(type(value))
         return members | {'text': write(value)} if write else members
 
@@ -354,10 +338,7 @@ def _supplies(candidate: CandidateSet) -> list[dict[str, Any]]:
     supplies: dict[str, dict[str, Any]] = {}
     for position, name, amount in candidate.assignment.amounts:
         provider = candidate.search_unit.provider(position)
-        supply = {
-            'name': provider.display_name,
-            'uuid': provider.uuid,
-            'root': provider.root_provider_uuid or provider.uuid,
-        }
-        supplies.setdefault(provider.uuid, {**supply, 'resources': {}})['resources'][name] = amount
+        root = provider.root_provider_uuid or provider.uuid
+        supply = {'name': provider.display_name, 'uuid': provider.uuid, 'root': root, 'resources': {}}
+        supplies.setdefault(provider.uuid, supply)['resources'][name] = amount
     return list(supplies.values())
