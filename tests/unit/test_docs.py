@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -244,6 +245,7 @@ def test_the_page_of_operations_is_made_from_their_declarations() -> None:
     assert operations_table() in (API_REF / 'operations.md').read_text()
 
 
+FIRST_NOTE = 'first-release-4d2f6c0b9a7e1835.yaml'
 #: The sections that reno knows; ``reno lint`` cannot be run in a clone without the whole history.
 NOTE_SECTIONS = {'prelude', 'features', 'issues', 'upgrade', 'deprecations', 'critical', 'security', 'fixes', 'other'}
 
@@ -254,3 +256,12 @@ def test_release_notes_have_the_sections_of_reno(note: Path) -> None:
     sections = yaml.safe_load(note.read_text())
     assert set(sections) <= NOTE_SECTIONS
     assert all(isinstance(entry, str) for name in sections if name != 'prelude' for entry in sections[name])
+
+
+def test_until_the_first_release_there_is_one_note() -> None:
+    """It says what the service has. A note about a change would compare it with versions that nobody had."""
+    notes = sorted(note.name for note in (ROOT / 'releasenotes' / 'notes').iterdir())
+    if importlib.metadata.version('placement-server').startswith('1.0.0.dev'):
+        assert notes == [FIRST_NOTE], f'extend {FIRST_NOTE} instead (CONTRIBUTING.md)'
+    text = (ROOT / 'releasenotes' / 'notes' / FIRST_NOTE).read_text()
+    assert re.findall(r'no longer|formerly|any longer|Before, |used to ', text) == []
