@@ -15,7 +15,7 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -28,6 +28,9 @@ from placement import exception, release
 from placement.conf.options import GROUPS
 
 LOG = log.getLogger(__name__)
+
+#: A group, None for [DEFAULT], and its options.
+_Group = tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]
 
 #: The directory of the configuration file, unless ``OS_PLACEMENT_CONFIG_DIR`` names another one.
 DEFAULT_DIRECTORY = '/etc/placement'
@@ -150,10 +153,13 @@ def load(
             # If it cannot be read, this raises an error, while oslo.config finds no file in it.
             os.listdir(name)
         _register_references(conf)
+        is_traced = _mentions_profiler(conf, overrides or {})
+        if is_traced:
+            _register_groups(conf, _profiler_options())
         for group, values in (overrides or {}).items():
             for name, value in values.items():
                 conf.set_override(name, value, group=None if group == 'DEFAULT' else group)
-        for group, option in _options():
+        for group, option in _options(with_profiler=is_traced):
             _read(conf, group, option)
     except cfg.ConfigFilesPermissionDeniedError as error:
         reason = f'Permission denied: {", ".join(error.config_files)} cannot be read.'
@@ -185,7 +191,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
     """Return every option that the service reads, by group, for ``oslo-config-generator --namespace placement``."""
     from keystonemiddleware import opts as keystone_opts
 
-    registered = copy.deepcopy(_registered())
+    registered = copy.deepcopy(_registered(with_profiler=True))
     cfg.set_defaults([option for _, options in registered for option in options], **_CORS_DEFAULTS)
     return [*registered, *keystone_opts.list_auth_token_opts()]
 
@@ -198,7 +204,7 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
     """
     # oslo.config itself reads these three.
     names = {'DEFAULT': {'config_file', 'config_dir', 'config_source'}}
-    for group, option in _options():
+    for group, option in _options(with_profiler='profiler' in conf):
         names.setdefault(group, set()).update(_plain(name) for name in (option.dest, option.name))
         for former in option.deprecated_opts:
             names.setdefault(former.group or group, set()).add(_plain(former.name or option.name))
@@ -282,7 +288,7 @@ def log_once(logger: logging.LoggerAdapter[logging.Logger], level: int, text: st
     logger.log(level, text)
 
 
-def _registered() -> list[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]]:
+def _registered(*, with_profiler: bool) -> list[_Group]:
     """Return the options that ``load`` registers, by group."""
     from oslo_log import _options as log_opts
 
@@ -290,15 +296,9 @@ def _registered() -> list[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]]:
     if not any(option.name == _ENFORCE_SCOPE.name for _, opts in policy for option in opts):
         # Since release 6, oslo.policy does not have this option.
         policy.append(('oslo_policy', [_ENFORCE_SCOPE]))
-    try:
-        from osprofiler import opts as profiler_opts
-    except ImportError:
-        profiler: list[tuple[str, list[cfg.Opt]]] = []
-    else:
-        profiler = profiler_opts.list_opts()
     return [
         *GROUPS,
-        *profiler,
+        *(_profiler_options() if with_profiler else ()),
         # The name OPTS came with oslo.middleware 8.0; until 2025.2 is the oldest supported release.
         ('cors', cors.CORS_OPTS),
         ('oslo_middleware', http_proxy_to_wsgi.OPTS),
@@ -307,21 +307,41 @@ def _registered() -> list[tuple[str | cfg.OptGroup | None, Sequence[cfg.Opt]]]:
     ]
 
 
+def _profiler_options() -> Sequence[_Group]:
+    """Return the options of osprofiler, by group; none if it is not installed."""
+    try:
+        from osprofiler import opts
+    except ImportError:
+        return []
+    return opts.list_opts()
+
+
+def _mentions_profiler(conf: cfg.ConfigOpts, overrides: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether an option of osprofiler is set. Otherwise it is not imported, because it imports HTTP clients."""
+    groups = [group for path in files(conf) for group, _name in _settings(path)]
+    groups += [variable.removeprefix('OS_') for variable in os.environ if variable.startswith('OS_')]
+    return any(group.lower().startswith('profiler') for group in [*groups, *overrides])
+
+
 def _register(conf: cfg.ConfigOpts) -> None:
     # This also registers options of the command line.
     log.register_options(conf)
-    for option_group, opts in _registered():
-        # Each ConfigOpts needs its own copy of the group, because oslo.config stores registered options in it.
-        conf.register_opts(opts, group=copy.deepcopy(option_group))
+    _register_groups(conf, _registered(with_profiler=False))
     for name, default in _CORS_DEFAULTS.items():
         conf.set_default(name, default, group='cors')
     # Alembic logs a line for each of its plug-ins.
     conf.set_default('default_log_levels', [*log.get_default_log_levels(), 'alembic=WARN'])
 
 
-def _options() -> Iterator[tuple[str, cfg.Opt]]:
+def _register_groups(conf: cfg.ConfigOpts, groups: Iterable[_Group]) -> None:
+    for option_group, opts in groups:
+        # Each ConfigOpts needs its own copy of the group, because oslo.config stores registered options in it.
+        conf.register_opts(opts, group=copy.deepcopy(option_group))
+
+
+def _options(*, with_profiler: bool) -> Iterator[tuple[str, cfg.Opt]]:
     """Yield the group's name and the option, for each option that ``load`` registers."""
-    for group, options in _registered():
+    for group, options in _registered(with_profiler=with_profiler):
         yield from ((str(group or 'DEFAULT'), option) for option in options)
 
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
-from alembic import migration
-from alembic.operations import Operations
 
 from placement import exception
 from placement.db import sql, tables
 from placement.ops.adoption import Step, found_tables
 from placement.ops.adoption.found_tables import FoundTable
+
+if TYPE_CHECKING:
+    from alembic.operations import Operations
 
 _inventories = tables.inventories
 _NEW_RATIO = 'placement_allocation_ratio'
@@ -134,14 +135,22 @@ def columns(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]
             yield Step(sentence, _ratio_on_mysql if existing.engine else _ratio_on_postgresql)
 
 
-Change = Callable[[Operations], None]
+Change = Callable[['Operations'], None]
+
+
+def _operations(connection: sa.Connection) -> Operations:
+    # Not at the top, because the import would delay the commands that change no schema.
+    from alembic import migration
+    from alembic.operations import Operations
+
+    return Operations(migration.MigrationContext.configure(connection))
 
 
 def _step(sentence: str, *changes: Change) -> Step:
     """Return the step that makes ``changes`` of the schema."""
 
     def run(connection: sa.Connection) -> None:
-        operations = Operations(migration.MigrationContext.configure(connection))
+        operations = _operations(connection)
         for change in changes:
             change(operations)
 
@@ -287,7 +296,7 @@ def _rebuild(existing: FoundTable, connection: sa.Connection) -> None:
     quote = connection.dialect.identifier_preparer.quote
     for name, _ in indexes:
         sql.execute_text(connection, f'DROP INDEX {quote(name)}')
-    operations = Operations(migration.MigrationContext.configure(connection))
+    operations = _operations(connection)
     with operations.batch_alter_table(
         table.name,
         recreate='always',
