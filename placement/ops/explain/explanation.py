@@ -345,13 +345,12 @@ def _shortage(matrix: Matrix, requirement: Requirement) -> PoolShortage | None:
         for position, mask, shares in matrix.pool_candidates(requirement, membership)
         if blocked(mask).any()
     }
-    pools: list[Pool] = []
-    for position, free in _most_free(matrix, full.resource_class, np.array(sorted(candidates), np.intp)):
-        mask, shares = candidates[position]
-        pool = _pool(matrix, Near(matrix.provider(position), free), blocked(mask), shares)
-        pools += [replace(pool, missing=matrix.checks_in(mask & membership))] if pool else []
-        if len(pools) == _MAX_NAMED:
-            break
+    possible = (
+        _pool(matrix, Near(matrix.provider(position), free), blocked(mask), mask & membership, shares)
+        for position, free in _most_free(matrix, full.resource_class, np.array(sorted(candidates), np.intp))
+        for mask, shares in [candidates[position]]
+    )
+    pools = list(itertools.islice(filter(None, possible), _MAX_NAMED))
     if not pools:
         return None
     trees = blocked(0)
@@ -360,14 +359,13 @@ def _shortage(matrix: Matrix, requirement: Requirement) -> PoolShortage | None:
     return PoolShortage(full.rule, int(trees.sum()), pools, len(candidates), len(reaching), near)
 
 
-def _pool(matrix: Matrix, near: Near, trees: Flags, shares: bool) -> Pool | None:
+def _pool(matrix: Matrix, near: Near, trees: Flags, missing: int, shares: bool) -> Pool | None:
     """Return what keeps a provider from serving the flagged trees; None if nobody would change that."""
-    reached = matrix.reached(near.provider) & trees
+    reached, checks = matrix.reached(near.provider) & trees, matrix.checks_in(missing)
     if reached.any():
-        return Pool(near.provider, near.free, int(reached.sum()), shares=shares)
+        return Pool(near.provider, near.free, int(reached.sum()), checks, shares=shares)
     if not shares:
         return None
-    columns = [partition.tree_aggregates for partition in matrix.partitions]
-    sets = [column.values[code] for column in columns for code in column.codes.tolist()]
-    common = frozenset.intersection(*(sets[number] for number in np.flatnonzero(trees).tolist()))
-    return Pool(near.provider, near.free, int(trees.sum()), reaches=False, aggregates=sorted(common)[:_MAX_NAMED])
+    sets = matrix.tree_aggregates
+    common = frozenset.intersection(*(sets.values[code] for code in np.unique(sets.codes[trees]).tolist()))
+    return Pool(near.provider, near.free, int(trees.sum()), checks, False, sorted(common)[:_MAX_NAMED])

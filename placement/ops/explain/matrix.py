@@ -30,7 +30,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
-from placement.cache.partition import Partition
+from placement.cache.partition import DictionaryColumn, Partition
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.checks import HOST_CLASSES, Check, Fault, checks_of, never_by_sharing
@@ -52,13 +52,21 @@ _WORD_BITS, _MAX_TABLE = 12, 1 << 16
 
 
 class Column(NamedTuple, Generic[Value]):
-    """A dictionary-encoded column: item i has the value ``values[codes[i]]``. Values are distinct."""
+    """A dictionary-encoded column: item i has the value ``values[codes[i]]``."""
 
     values: Sequence[Value]
     codes: Integers
 
+    @classmethod
+    def of_sets(cls, columns: Sequence[DictionaryColumn]) -> Column[frozenset[str]]:
+        """Return columns of sets of names as one, in which equal sets of different columns stay apart."""
+        firsts = itertools.accumulate((len(column.values) for column in columns), initial=0)
+        codes = [column.codes + np.intp(first) for column, first in zip(columns, firsts, strict=False)]
+        values = [names for column in columns for names in column.values]
+        return Column(values, np.concatenate(codes))
+
     def mapped(self, change: Callable[[Value], Result]) -> Column[Result]:
-        """Return the column with each distinct value changed."""
+        """Return the column with each value changed. Its values are distinct."""
         values = list(map(change, self.values))
         number_of = {value: number for number, value in enumerate(dict.fromkeys(values))}
         return Column(list(number_of), np.array([number_of[value] for value in values], np.intp)[self.codes])
@@ -149,7 +157,11 @@ class Matrix:
         #: For each tree whether it has its root; others are in no search.
         self.has_root: Flags = np.concatenate([partition.has_root for partition in self.partitions])
         self.tree_numbers = np.repeat(np.arange(len(self._starts)), np.diff(self._starts, append=self._offsets[-1]))
-        self.pools = Pools(self.partitions, self._offsets)
+        self._aggregates = Column.of_sets([partition.aggregates for partition in self.partitions])
+        #: For each tree, the aggregates of all its providers.
+        self.tree_aggregates = Column.of_sets([partition.tree_aggregates for partition in self.partitions])
+        sharing = np.flatnonzero(np.concatenate([partition.has_sharing_trait for partition in self.partitions]))
+        self.pools = Pools(sharing, self._aggregates, self.tree_aggregates)
 
     # Masks ---------------------------------------------------------------------------------------------------
 
@@ -218,16 +230,18 @@ class Matrix:
     def _choices(self, requirement: Requirement) -> Column[Masks]:
         """Return the choices of each tree for one requirement."""
         direct, shared = self._columns[requirement]
-        useful = [mask if not mask & self._absent else -1 for mask in shared.values]
-        masks = {mask for column in direct for mask in column.values}.union(mask for mask in useful if mask >= 0)
+        useful = {mask for mask in shared.values if not mask & self._absent}
+        masks = useful.union(*(column.values for column in direct))
         closest = sorted(masks, key=self.cost)[:_MAX_MASKS]
         if len(closest) < len(masks):
             self._budget.reached.add(Limit.REQUEST_STEPS)
         every = (self.mask(self.checks_of[requirement]),)
         choices: Column[Masks] = Column([()], np.zeros(len(self._starts), np.intp))
-        for batch in _batched(closest):
+        for first in range(0, len(closest), _WORD_BITS):
+            batch = closest[first : first + _WORD_BITS]
             bit_of = {mask: 1 << number for number, mask in enumerate(batch)}
-            words = self.pools.combined(np.array([bit_of.get(mask, 0) for mask in useful], np.intp)[shared.codes])
+            of_pools = [bit_of.get(mask, 0) if mask in useful else 0 for mask in shared.values]
+            words = self.pools.combined(np.array(of_pools, np.intp)[shared.codes])
             for column in direct:
                 bits = np.array([bit_of.get(mask, 0) for mask in column.values], np.intp)
                 words |= np.bitwise_or.reduceat(bits[column.codes], self._starts)
@@ -357,7 +371,7 @@ class Matrix:
             yield position, shared.values[code], True
         if not any(map(never_by_sharing, self.checks_of[requirement])):
             unshared = direct.where(lambda mask: not mask & ~self.together)
-            unshared &= np.concatenate([partition.aggregates.where(bool) for partition in self.partitions])
+            unshared &= self._aggregates.where(bool)
             unshared[self.pools.positions] = False
             for name in HOST_CLASSES:
                 unshared[self.inventories(name).positions] = False
@@ -366,14 +380,8 @@ class Matrix:
 
     def reached(self, provider: Provider) -> Flags:
         """Return which other trees have an aggregate in common with a provider."""
-        sets = [partition.tree_aggregates for partition in self.partitions]
-        flags = np.concatenate(
-            [column.where(lambda names: not names.isdisjoint(provider.aggregates)) for column in sets]
-        )
-        reached: Flags = flags & (
-            np.concatenate([partition.roots for partition in self.partitions]) != provider.root_id
-        )
-        return reached
+        others: Flags = np.concatenate([partition.roots for partition in self.partitions]) != provider.root_id
+        return others & self.tree_aggregates.where(lambda names: not names.isdisjoint(provider.aggregates))
 
     def provider(self, position: int) -> Provider:
         """Return the provider at a position."""
@@ -397,37 +405,29 @@ class Matrix:
 class Pools:
     """The sharing providers, also those without aggregates, and the trees that they reach.
 
-    ``positions`` has the position of each. Many trees have the same aggregates with pools: ``_sets`` has the distinct
-    sets of these, and ``_codes`` the index of the set of each tree. Values of pools reach trees in two steps, because
-    an aggregate may have thousands of both.
+    Many trees have the same aggregates with pools: ``_sets`` has these. Values of pools reach trees in two steps,
+    because an aggregate may have thousands of both.
+
+    :param positions: the position of each.
+    :param aggregates: those of all providers.
+    :param of_trees: those of all trees.
     """
 
-    def __init__(self, partitions: Sequence[Partition], offsets: Integers) -> None:
-        positions = [np.flatnonzero(partition.has_sharing_trait) for partition in partitions]
-        self.positions: Integers = np.concatenate(
-            [part + first for part, first in zip(positions, offsets, strict=False)]
-        )
-        self._members: defaultdict[str, list[int]] = defaultdict(list)
-        self._aggregates = [
-            partition.aggregates.values[code]
-            for partition, part in zip(partitions, positions, strict=True)
-            for code in partition.aggregates.codes[part].tolist()
-        ]
+    def __init__(
+        self, positions: Integers, aggregates: Column[frozenset[str]], of_trees: Column[frozenset[str]]
+    ) -> None:
+        self.positions = positions
+        self._aggregates = [aggregates.values[code] for code in aggregates.codes[positions].tolist()]
+        members: defaultdict[str, list[int]] = defaultdict(list)
         for number, names in enumerate(self._aggregates):
             for name in names:
-                self._members[name].append(number)
-        number_of = {name: number for number, name in enumerate(self._members)}
-        shared_names = frozenset(self._members)
-        sets: dict[frozenset[str], int] = {}
-        codes = []
-        for partition in partitions:
-            column = partition.tree_aggregates
-            table = [sets.setdefault(names & shared_names, len(sets)) for names in column.values]
-            codes.append(np.array(table, np.intp)[column.codes])
-        self._sets, self._codes = list(sets), np.concatenate(codes)
-        self._of_aggregates = _concatenated(self._members.values())
+                members[name].append(number)
+        number_of = {name: number for number, name in enumerate(members)}
+        shared_names = frozenset(members)
+        self._sets = of_trees.mapped(lambda names: names & shared_names)
+        self._of_aggregates = _concatenated(members.values())
         # Each set also has the number of no aggregate, so that none is empty.
-        self._of_sets = _concatenated([*map(number_of.__getitem__, names), len(number_of)] for names in sets)
+        self._of_sets = _concatenated([*map(number_of.__getitem__, names), len(members)] for names in self._sets.values)
 
     def combined(self, words: Integers) -> Integers:
         """Return for each tree the bits of all pools that reach it.
@@ -438,21 +438,17 @@ class Pools:
         of_aggregates = np.bitwise_or.reduceat(words[pools], starts) if len(pools) else pools
         aggregates, starts = self._of_sets
         of_sets: Integers = np.bitwise_or.reduceat(np.append(of_aggregates, 0)[aggregates], starts)
-        return of_sets[self._codes]
+        return of_sets[self._sets.codes]
 
     def reaching(self, trees: Flags) -> Flags:
         """Return which pools reach any of the flagged trees."""
-        names = frozenset().union(*(self._sets[code] for code in np.unique(self._codes[trees]).tolist()))
+        names = frozenset().union(*(self._sets.values[code] for code in np.unique(self._sets.codes[trees]).tolist()))
         return np.array([not names.isdisjoint(aggregates) for aggregates in self._aggregates], np.bool_)
 
 
 def bit_numbers(mask: int) -> list[int]:
     """Return the numbers of the bits of a mask, ascending."""
-    numbers = []
-    while mask:
-        numbers.append((mask & -mask).bit_length() - 1)
-        mask &= mask - 1
-    return numbers
+    return [number for number in range(mask.bit_length()) if mask >> number & 1]
 
 
 def _concatenated(lists: Iterable[Sequence[int]]) -> tuple[Integers, Integers]:
@@ -460,12 +456,6 @@ def _concatenated(lists: Iterable[Sequence[int]]) -> tuple[Integers, Integers]:
     lists = list(lists)
     ends = np.cumsum([0, *map(len, lists)])
     return np.fromiter(itertools.chain.from_iterable(lists), np.intp), ends[:-1]
-
-
-def _batched(items: Iterable[Value]) -> Iterator[list[Value]]:
-    iterator = iter(items)
-    while batch := list(itertools.islice(iterator, _WORD_BITS)):
-        yield batch
 
 
 def _renumbered(codes: Integers, size: int) -> tuple[Integers, list[int]]:
