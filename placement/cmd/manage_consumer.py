@@ -8,7 +8,7 @@ import dataclasses
 from oslo_config import cfg
 from rich.text import Text
 
-from placement import exception, units, validation
+from placement import exception, units, uuid_spelling
 from placement.cmd import output
 from placement.db.api import Database
 from placement.ops.reports.consumers import read_consumer
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
     :raises ConsumerNotFound: it has neither a record nor allocations.
     """
-    consumer, console = read_consumer(db, validation.canonical_uuid(args.uuid)), output.console()
+    consumer, console = read_consumer(db, uuid_spelling.canonical_uuid(args.uuid)), output.console()
     if consumer is None:
         raise ConsumerNotFound(uuid=args.uuid)
     if args.format == 'json':

@@ -9,7 +9,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from placement import exception, validation
+from placement import exception, uuid_spelling
 from placement.cmd import output
 from placement.db.api import Database
 from placement.ops.fingerprint import Fingerprint, Kind, read_fingerprint
@@ -77,9 +77,9 @@ def _json(kind: Kind) -> dict[str, Any]:
 
 def _uuid(text: str) -> str:
     """Return the canonical form of a uuid. A name would leave out only the row of the provider, not its inventories."""
-    if not validation.is_uuid(text):
+    if not uuid_spelling.is_uuid(text):
         raise exception.BadQuery(f'--except takes the uuid of a provider or consumer, not {text!r}.')
-    return validation.canonical_uuid(text)
+    return uuid_spelling.canonical_uuid(text)
 
 
 def _read(path: pathlib.Path, excluded: list[str]) -> Fingerprint:

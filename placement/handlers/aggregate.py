@@ -7,7 +7,7 @@ from typing import Any
 
 from webob import Request, Response
 
-from placement import exception, validation
+from placement import exception, uuid_spelling
 from placement.handlers.resource_provider import require_provider
 from placement.objects import aggregate
 from placement.schemas import requests, responses
@@ -57,6 +57,6 @@ def replace_resource_provider_aggregates(req: Request, context: RequestContext, 
     sent = data['aggregates'] if guarded else data
     generation = data['resource_provider_generation'] if guarded else None
     # The response keeps the order of the request.
-    aggregates = list(dict.fromkeys(map(validation.aggregate_uuid, sent)))
+    aggregates = list(dict.fromkeys(map(uuid_spelling.aggregate_uuid, sent)))
     aggregate.replace(context, uuid, aggregates, generation)
     return _response(req, None if generation is None else generation + 1, aggregates)

@@ -7,7 +7,7 @@ from typing import Any
 
 from webob import Request, Response, exc
 
-from placement import exception, validation
+from placement import exception, uuid_spelling
 from placement.claims import claim
 from placement.claims.request import UNSET, ConsumerClaim
 from placement.objects.allocation import Allocation
@@ -52,9 +52,9 @@ def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[Consu
     """
     claims: dict[str, ConsumerClaim] = {}
     for key, entry in entries.items():
-        if not validation.is_uuid(key):
+        if not uuid_spelling.is_uuid(key):
             raise exc.HTTPBadRequest(f"JSON does not validate: '{key}' is not a 'uuid'")
-        consumer = validation.canonical_uuid(key)
+        consumer = uuid_spelling.canonical_uuid(key)
         if consumer in claims:
             raise exc.HTTPBadRequest(f'JSON does not validate: consumer {consumer} is named more than once')
         claims[consumer] = _claim(context, consumer, entry)
@@ -64,7 +64,7 @@ def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[Consu
 @operation(accepts_json, RequiresPolicy('placement:allocations:list'), responses={200: responses.CONSUMER_ALLOCATIONS})
 def list_consumer_allocations(req: Request, context: RequestContext, consumer_uuid: str) -> Response:
     """Show the allocations of a consumer; an unknown consumer has none."""
-    uuid = validation.canonical_uuid(consumer_uuid)
+    uuid = uuid_spelling.canonical_uuid(consumer_uuid)
     consumer, allocations = Consumer.get_with_allocations(context, uuid)
     entries: dict[str, dict[str, Any]] = {}
     for allocation in allocations:
@@ -107,7 +107,7 @@ def _require_uuid(_context: RequestContext, path: Mapping[str, str]) -> None:
 
     :raises HTTPBadRequest: it is not.
     """
-    if not validation.is_uuid(path['consumer_uuid']):
+    if not uuid_spelling.is_uuid(path['consumer_uuid']):
         raise exc.HTTPBadRequest(f'Malformed consumer_uuid: {path["consumer_uuid"]}')
 
 
@@ -131,7 +131,7 @@ def replace_consumer_allocations(
 ) -> Response:
     """Replace all allocations of one consumer."""
     _require_uuid(context, {'consumer_uuid': consumer_uuid})
-    uuid = validation.canonical_uuid(consumer_uuid)
+    uuid = uuid_spelling.canonical_uuid(consumer_uuid)
     claim.replace_allocations(context.db, [_claim(context, uuid, data)])
     return util.empty_response(req, 204)
 
@@ -160,6 +160,6 @@ def set_allocations(req: Request, context: RequestContext, data: dict[str, Any])
 )
 def delete_consumer_allocations(req: Request, context: RequestContext, consumer_uuid: str) -> Response:
     """Remove all allocations of a consumer, whatever its generation."""
-    uuid = validation.canonical_uuid(consumer_uuid)
+    uuid = uuid_spelling.canonical_uuid(consumer_uuid)
     claim.delete_allocations(context.db, uuid)
     return util.empty_response(req, 204)

@@ -10,7 +10,7 @@ from oslo_utils import uuidutils
 from webob import Request, Response, exc
 from webob.multidict import MultiDict
 
-from placement import exception, validation
+from placement import exception, uuid_spelling
 from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.objects.resource_provider import ResourceProvider
@@ -53,7 +53,7 @@ def _entry(provider: ResourceProvider | Provider, version: Any, environ: Mapping
 
 
 def _canonical(uuid: str | None) -> str | None:
-    return None if uuid is None else validation.canonical_uuid(uuid)
+    return None if uuid is None else uuid_spelling.canonical_uuid(uuid)
 
 
 def _filters(params: MultiDict, version: Any) -> RequestGroup:

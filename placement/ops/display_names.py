@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from oslo_log import log
 
-from placement import exception, validation
+from placement import exception, uuid_spelling
 
 LOG = log.getLogger(__name__)
 
@@ -46,15 +46,15 @@ class DisplayNames:
         if self._path and time.monotonic() - self._checked_at >= _CHECK_SECONDS:
             self._checked_at = time.monotonic()
             self._read_if_changed(self._path)
-        return self._names.get(validation.canonical_uuid(uuid))
+        return self._names.get(uuid_spelling.canonical_uuid(uuid))
 
     def aggregate_uuid(self, text: str) -> str:
         """Return the uuid of an aggregate that an operator wrote as its uuid or as its name in the file.
 
         :raises BadQuery: it is no uuid, and not the name of exactly one uuid.
         """
-        if validation.is_uuid(text):
-            return validation.aggregate_uuid(text)
+        if uuid_spelling.is_uuid(text):
+            return uuid_spelling.aggregate_uuid(text)
         self.name(text)
         uuids = [uuid for uuid, name in self._names.items() if name == text]
         if len(uuids) == 1:
@@ -79,7 +79,7 @@ class DisplayNames:
         self._state = state
         try:
             content = json.loads(pathlib.Path(path).read_bytes())
-            names = {validation.canonical_uuid(uuid): name for uuid, name in content.items()}
+            names = {uuid_spelling.canonical_uuid(uuid): name for uuid, name in content.items()}
             problem = '' if all(isinstance(name, str) for name in names.values()) else 'has a name that is not a string'
         except OSError as error:
             problem = f'cannot be read: {error.strerror}'

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from placement import capacity, validation
+from placement import capacity, uuid_spelling
 from placement.exception import BadQuery
 from placement.schemas import Version
 from placement.search.request import NameFilter
@@ -98,9 +98,9 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -
     for value in values:
         elements = value.removeprefix(exclamation).removeprefix('in:').split(',')
         for element in elements:
-            if not validation.is_uuid(element):
+            if not uuid_spelling.is_uuid(element):
                 raise BadQuery(f"Expected 'member_of' parameter to contain valid UUID(s). Got: {element}")
-        uuids = frozenset(map(validation.aggregate_uuid, elements))
+        uuids = frozenset(map(uuid_spelling.aggregate_uuid, elements))
         is_forbidden = exclamation and value.startswith(exclamation)
         filters.append(NameFilter(forbidden=uuids) if is_forbidden else NameFilter((uuids,)))
     aggregates = NameFilter.union(filters)
@@ -115,9 +115,9 @@ def parse_in_tree(value: str) -> str:
     :raises BadQuery: the value is not a uuid.
     """
     text = value.strip()
-    if not validation.is_uuid(text):
+    if not uuid_spelling.is_uuid(text):
         raise BadQuery(f"{INVALID_QUERY}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
-    return validation.canonical_uuid(text)
+    return uuid_spelling.canonical_uuid(text)
 
 
 def _parse_traits(value: str, version: Version) -> tuple[frozenset[str], frozenset[str]]:

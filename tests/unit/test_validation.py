@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement import validation
+from placement import uuid_spelling, validation
 
 UUID = 'c47b0a2e-5d3f-4a60-8b1c-9d2e3f405162'
 
@@ -91,15 +91,15 @@ def test_malformed_json_is_a_value_error(body: bytes) -> None:
     ],
 )
 def test_text_that_is_no_uuid_is_unchanged(text: str) -> None:
-    assert not validation.is_uuid(text)
-    assert validation.canonical_uuid(text) == text
+    assert not uuid_spelling.is_uuid(text)
+    assert uuid_spelling.canonical_uuid(text) == text
 
 
 @pytest.mark.parametrize('text', [UUID, UUID.upper(), UUID.replace('-', '')])
 def test_an_aggregate_keeps_its_spelling_if_it_fits_the_column(text: str) -> None:
-    assert validation.aggregate_uuid(text) == text
-    assert validation.aggregate_uuid(f'{{{text}}}') == (f'{{{text}}}' if len(text) < 36 else UUID)
-    assert validation.aggregate_uuid(f'urn:uuid:{text}') == UUID
+    assert uuid_spelling.aggregate_uuid(text) == text
+    assert uuid_spelling.aggregate_uuid(f'{{{text}}}') == (f'{{{text}}}' if len(text) < 36 else UUID)
+    assert uuid_spelling.aggregate_uuid(f'urn:uuid:{text}') == UUID
 
 
 INVENTORY: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from placement import validation
+from placement import uuid_spelling
 from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
 from placement.ops.reports import consumers
 from placement.ops.reports.tree_filter import TreeFilter
@@ -25,9 +25,9 @@ def consumers_view(sources: Sources, parameters: Parameters) -> View:
         data['projects'] = consumers.largest_projects(sources.db, _PROJECTS)
         return View('consumers.html', 'Consumers', data)
     total, rows = consumers.find_consumers(sources.db, text, (page - 1) * _CONSUMERS, _CONSUMERS)
-    if not total and validation.is_uuid(text):
+    if not total and uuid_spelling.is_uuid(text):
         # The uuid may be in another spelling, or the consumer may have no record.
-        consumer = consumers.read_consumer(sources.db, validation.canonical_uuid(text))
+        consumer = consumers.read_consumer(sources.db, uuid_spelling.canonical_uuid(text))
         if consumer is not None:
             total, rows = 1, [consumer]
     pages = Pagination(page, _CONSUMERS, total)
@@ -38,9 +38,9 @@ def consumers_view(sources: Sources, parameters: Parameters) -> View:
 
 def consumer_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     """Show the allocations of a consumer by provider, and its project, user and type."""
-    if not validation.is_uuid(uuid):
+    if not uuid_spelling.is_uuid(uuid):
         raise BadInput(reason=f'“{uuid}” is not the uuid of a consumer.')
-    consumer = consumers.read_consumer(sources.db, validation.canonical_uuid(uuid))
+    consumer = consumers.read_consumer(sources.db, uuid_spelling.canonical_uuid(uuid))
     if consumer is None:
         raise Missing(reason=f'There is no consumer with the uuid {uuid}.')
     pages = Pagination(parameters.page(), _ALLOCATIONS, len(consumer.allocations))

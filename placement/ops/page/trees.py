@@ -6,7 +6,7 @@ from typing import Any
 
 import os_traits
 
-from placement import validation
+from placement import uuid_spelling
 from placement.ops.page import pictures
 from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
 from placement.ops.reports import capacity, consumers, provider_trees
@@ -55,9 +55,9 @@ def _row(row: TreeRow) -> dict[str, Any]:
 
 def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     """Show the tree that a provider belongs to."""
-    if not validation.is_uuid(uuid):
+    if not uuid_spelling.is_uuid(uuid):
         raise BadInput(reason=f'“{uuid}” is not the uuid of a provider.')
-    uuid = validation.canonical_uuid(uuid)
+    uuid = uuid_spelling.canonical_uuid(uuid)
     try:
         tree = provider_trees.tree_of(sources.db, sources.provider_cache.up_to_date(), uuid)
     except provider_trees.UnknownProvider as error:

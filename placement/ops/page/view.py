@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import webob
 from oslo_config import cfg
 
-from placement import exception, validation
+from placement import exception, uuid_spelling
 from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.db.health import TimedCheck
@@ -125,7 +125,7 @@ class Parameters:
         :raises BadInput: the aggregate is not a uuid, or a value has another form.
         """
         aggregate = self.text('aggregate')
-        if aggregate and not validation.is_uuid(aggregate):
+        if aggregate and not uuid_spelling.is_uuid(aggregate):
             raise BadInput(reason=f'“aggregate” must be a uuid, not “{aggregate}”.')
         value = self.text('root_trait')
         try:
@@ -134,7 +134,7 @@ class Parameters:
             raise BadInput(reason=f'Traits of the root have the form A,!B, not “{value}”.') from error
         state = self.choice('state', ('any', *(choice.value for choice in InventoryState)))
         return TreeFilter(
-            aggregates=frozenset({validation.aggregate_uuid(aggregate)} if aggregate else ()),
+            aggregates=frozenset({uuid_spelling.aggregate_uuid(aggregate)} if aggregate else ()),
             traits=frozenset(filter(None, (name.strip() for name in self.text('trait').split(',')))),
             root_required=required,
             root_forbidden=forbidden,

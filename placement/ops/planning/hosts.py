@@ -11,7 +11,7 @@ import os_traits
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from placement import exception, validation
+from placement import exception, uuid_spelling
 from placement.cache import loader
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.providers import SHARING_TRAIT, Provider
@@ -103,11 +103,11 @@ class Hosts:
         }
         selected = set()
         for identifier in identifiers:
-            name = identifier if identifier in positions else validation.canonical_uuid(identifier)
+            name = identifier if identifier in positions else uuid_spelling.canonical_uuid(identifier)
             if name not in positions:
                 raise UnknownProvider(identifier=identifier)
             selected.add(positions[name])
-        uuid = validation.aggregate_uuid(aggregate) if aggregate and validation.is_uuid(aggregate) else ''
+        uuid = uuid_spelling.aggregate_uuid(aggregate) if aggregate and uuid_spelling.is_uuid(aggregate) else ''
         selected.update(tree for tree, aggregates in enumerate(self.aggregates) if uuid in aggregates)
         if not with_pools:
             selected = {tree for tree in selected if self.is_own[self.starts[tree]]}

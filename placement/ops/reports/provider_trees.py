@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_utils import timeutils
 
-from placement import exception, units, validation
+from placement import exception, units, uuid_spelling
 from placement.cache import loader
 from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames, Snapshot
@@ -272,7 +272,7 @@ def _find_uuid(tx: sa.Connection, identifier: str) -> str:
 
     This reads no other providers: many identifiers are mistyped, or are uuids of consumers.
     """
-    uuid = validation.canonical_uuid(identifier.lower())
+    uuid = uuid_spelling.canonical_uuid(identifier.lower())
     query = sa.select(_providers.uuid).where(sa.or_(_providers.uuid == uuid, _providers.name == identifier))
     uuids = tx.execute(query).scalars().all() if sql.storable(identifier) else []
     if uuids:

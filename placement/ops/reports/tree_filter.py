@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placement import exception, validation
+from placement import exception, uuid_spelling
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import Partition, or_by_tree
 from placement.cache.providers import Provider
@@ -146,7 +146,7 @@ class TreeFilter:
 def name_matcher(text: str) -> Callable[[Provider], bool]:
     """Return a function that tells whether ``text`` matches the name of a provider or the beginning of its uuid."""
     part = text.casefold()
-    uuid = validation.canonical_uuid(part)
+    uuid = uuid_spelling.canonical_uuid(part)
     if set('*?[') & set(part):
         matches_pattern = re.compile(fnmatch.translate(part)).match
         return lambda provider: matches_pattern((provider.name or '').casefold()) is not None
