@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import pathlib
 import random
-import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -21,38 +19,13 @@ from placement.ops.planning.drain import DrainPlan, Verdict, plan_drain
 from placement.ops.planning.failures import check_failures
 from placement.ops.planning.loads import PlanOptions
 from tests.support import applications
-from tests.support.clouds import Cloud, create_cloud, uuid_of
-from tests.support.fixtures import prepare
+from tests.support.clouds import Cloud, uuid_of
 from tests.support.search.topologies import thorough
-from tests.support.small_clouds import KINDS, Model, random_cloud
+from tests.support.small_clouds import KINDS, Model, hosts_of, random_cloud, stored
 
 seeds = st.integers(0, 2**32)
 kinds = st.sampled_from(KINDS)
 flags = st.sampled_from([(), (), ('isolate',), ('keep_traits',), ('keep_aggregates',), ('spread',)])
-
-
-class Stored:
-    """A cloud in a database of its own."""
-
-    def __init__(self, cloud: Cloud) -> None:
-        self.cloud = cloud
-
-    def __enter__(self) -> Database:
-        self._directory = tempfile.TemporaryDirectory()
-        file = pathlib.Path(self._directory.name, 'placement.sqlite')
-        prepare(file)
-        self._database = applications.database(file)
-        db = self._database.__enter__()
-        create_cloud(db, self.cloud)
-        return db
-
-    def __exit__(self, *error: object) -> None:
-        self._database.__exit__(None, None, None)
-        self._directory.cleanup()
-
-
-def hosts_of(cloud: Cloud) -> list[str]:
-    return [provider.name for provider in cloud.providers if provider.name.startswith('host') and not provider.parent]
 
 
 @thorough(400)
@@ -65,7 +38,7 @@ def test_a_drain_is_planned_exactly_if_there_is_a_placement(kind: str, seed: int
     options = dict.fromkeys(names, True)
     model = Model(cloud, **options)
     loads = model.loads(cloud, drained)
-    with Stored(cloud) as db:
+    with stored(cloud) as db:
         plan = plan_drain(db, sorted(drained), None, PlanOptions(**options))
         assert plan.consumers == len({load.consumer for load in loads})
         assert plan.left_count + len(plan.moves) == len(loads)
@@ -121,7 +94,7 @@ def all_findings(db: Database) -> Iterator[audit.Finding]:
 def test_hosts_that_fail_alone_and_together(kind: str, seed: int) -> None:
     cloud = random_cloud(kind, seed)
     model = Model(cloud)
-    with Stored(cloud) as db:
+    with stored(cloud) as db:
         report = check_failures(db, PlanOptions())
     hosts = [host for host in hosts_of(cloud) if model.loads(cloud, {host})]
     fits = functools.cache(lambda failed: model.fits(model.loads(cloud, failed), failed))
@@ -144,7 +117,7 @@ def test_few_feasible_drains_have_no_plan(kind: str) -> None:
     not_found = 0
     for seed in range(20):
         cloud = random_cloud(kind, seed, hosts=5)
-        with Stored(cloud) as db:
+        with stored(cloud) as db:
             plan = plan_drain(db, [hosts_of(cloud)[0]], None, PlanOptions())
         model, drained = Model(cloud), {hosts_of(cloud)[0]}
         not_found += plan.verdict is Verdict.NOT_FOUND and model.fits(model.loads(cloud, drained), drained)

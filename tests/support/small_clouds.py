@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import pathlib
 import random
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from placement.capacity import InventoryRecord
-from tests.support.clouds import Amounts, Cloud, Provider
+from placement.db.api import Database
+from tests.support import applications
+from tests.support.clouds import Amounts, Cloud, Provider, create_cloud
+from tests.support.fixtures import prepare
 
 DISABLED, SHARES = 'COMPUTE_STATUS_DISABLED', 'MISC_SHARES_VIA_AGGREGATE'
 KINDS = ('flat', 'shared', 'nested')
+
+
+@contextlib.contextmanager
+def stored(cloud: Cloud) -> Iterator[Database]:
+    """A SQLite database of its own with a cloud."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = pathlib.Path(directory, 'placement.sqlite')
+        prepare(file)
+        with applications.database(file) as db:
+            create_cloud(db, cloud)
+            yield db
+
+
+def hosts_of(cloud: Cloud) -> list[str]:
+    """The names of the hosts."""
+    return [provider.name for provider in cloud.providers if provider.name.startswith('host') and not provider.parent]
 
 
 def random_cloud(kind: str, seed: int, hosts: int = 4) -> Cloud:
