@@ -21,7 +21,7 @@ from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.ops import audit
 from placement.ops.metrics import plan_query
-from placement.ops.page import health
+from placement.ops.page import health, plan
 from placement.ops.page.application import Page
 from placement.ops.page.view import Sources
 from tests.support import applications, clouds, corruption, fixtures
@@ -506,10 +506,10 @@ def test_views_take_few_statements(
 def planned_page(conf: cfg.ConfigOpts, db: Database) -> Page:
     """The page of a nested cloud whose hosts are checked in the background."""
     clouds.create_cloud(db, clouds.nested())
-    plan = plan_query(db, conf.metrics)
-    plan.start()
-    plan.wait(60)
-    return Page(Sources(conf, db, ProviderCache(db), TimedCheck(db), plan=plan))
+    query = plan_query(db, conf.metrics)
+    query.start()
+    query.wait(60)
+    return Page(Sources(conf, db, ProviderCache(db), TimedCheck(db), plan=query))
 
 
 def test_the_overview_and_the_view_plan_have_the_check_of_failing_hosts(planned_page: Page, page: Page) -> None:
@@ -538,3 +538,14 @@ def test_a_drain_and_a_ratio_are_planned(planned_page: Page) -> None:
         response = get(planned_page, f'/plan?{query}')
         assert response.status_int == 400
         assert problem in response.text
+
+
+def test_a_table_of_a_plan_says_how_many_rows_it_leaves_out(nested_page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ratio at which several providers are above their capacity, with what each of them uses of it."""
+    monkeypatch.setattr(plan, '_ROWS', 1)
+    above = json(nested_page, '/plan?ratio=VCPU%3D0.1')['ratio']['above_capacity']
+    text = get(nested_page, '/plan?ratio=VCPU%3D0.1').text
+    assert len(above) > 2
+    assert f'And {len(above) - 1} more.' in text
+    assert f'{above[0]["used"]} of {above[0]["capacity"]}' in text
+    assert above[1]['uuid'] not in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placement import exception
+from placement import exception, units
 from placement.ops.page.view import Parameters, Sources, View
 from placement.ops.planning import drain, ratio, sentences
 from placement.ops.planning.loads import PlanOptions
@@ -30,15 +30,17 @@ def plan_view(sources: Sources, parameters: Parameters) -> View:
             options = PlanOptions(**{name: bool(parameters.text(name)) for name in names})
             plan = drain.plan_drain(sources.db, hosts, None, options)
             data['drain'] = sentences.drain_document(plan)
-            extra['destinations'] = [
-                (plan.hosts.trees[tree][0], count) for tree, count in sentences.destinations(plan)[:_ROWS]
-            ]
+            extra['destinations'] = [(plan.hosts.trees[tree][0], count) for tree, count in sentences.destinations(plan)]
             extra['sizes'] = [sentences.size(plan.hosts, item.shape) for item in plan.unplaced]
         if change := parameters.text('ratio'):
             snapshot = sources.provider_cache.up_to_date()
             report = ratio.compare_ratio(snapshot, *ratio.parse_change(change), None, [])
             data['ratio'] = sentences.ratio_document(report)
             extra['ratio_rows'] = sentences.ratio_rows(report)
+            extra['above'] = [
+                units.used_of_capacity(report.resource_class, provider.used, provider.capacity)
+                for provider in report.above[:_ROWS]
+            ]
     except (exception.BadQuery, exception.NotFound) as error:
         # The form keeps the text, so that users can correct it.
         data['error'] = extra['error'] = str(error)

@@ -9,6 +9,7 @@ import pytest
 from tests.integration.page import browser
 from tests.integration.page.realistic_cloud import (
     AVAILABILITY_ZONE,
+    DOMAIN,
     LONG_NAME,
     NUMA_HOST,
     NUMA_INSTANCE,
@@ -21,6 +22,7 @@ _NESTED_SEARCH = 'resources%3DVCPU:32,MEMORY_MB:60000%26required%3DHW_CPU_X86_AV
 _FOUND_SEARCH = (
     'resources%3DMEMORY_MB:1024%26resources1%3DSRIOV_NET_VF:1%26resources2%3DSRIOV_NET_VF:1%26group_policy%3Disolate'
 )
+_GPU_HOSTS = '+'.join(uuid_of(f'gpu-{number:02}.ai.{DOMAIN}') for number in range(8, 48))
 _REALISTIC_SEARCH = 'resources%3DVCPU:16,CUSTOM_PCI_10DE_2330:4,MEMORY_MB:262144%26required%3DHW_CPU_X86_AVX512F'
 
 #: By cloud, the name and the address of each view.
@@ -30,6 +32,7 @@ VIEWS = {
         'trees': '/trees',
         'consumers': '/consumers',
         'why': '/why?query=resources%3DVCPU:4',
+        'plan': '/plan',
         'health': '/health?audit=all',
         'error': '/trees/nonsense',
     },
@@ -39,6 +42,7 @@ VIEWS = {
         'tree': f'/trees/{uuid_of("compute-0")}',
         'consumer': f'/consumers/{uuid_of("machine-3")}',
         'why': f'/why?query={_NESTED_SEARCH}',
+        'plan': '/plan?drain=compute-0+compute-2',
         'health': '/health?audit=all',
     },
     'realistic': {
@@ -54,6 +58,10 @@ VIEWS = {
         'consumer': f'/consumers/{uuid_of(NUMA_INSTANCE)}',
         'why': f'/why?query={_REALISTIC_SEARCH}',
         'why-found': f'/why?query={_FOUND_SEARCH}',
+        'plan': f'/plan?drain={uuid_of(NUMA_HOST)}+{uuid_of(OVER_COMMITTED)}',
+        'plan-cannot': f'/plan?drain={_GPU_HOSTS}&keep_traits=1&keep_aggregates=1',
+        'plan-ratio': '/plan?ratio=VCPU%3D0.5',
+        'plan-invalid': '/plan?drain=nowhere',
         'why-invalid': '/why?query=resources%3DVCPU:4%26requird%3DHW_CPU_X86_AVX2',
         'health': '/health?audit=all',
     },
@@ -87,7 +95,7 @@ ALL = [(cloud, name) for cloud, views in VIEWS.items() for name in views]
 def test_view(chromium: Any, pages: dict[str, str], cloud: str, name: str, width: int, scheme: str) -> None:
     with browser.tab(chromium, pages[cloud], width, scheme) as tab:
         status = tab.open(VIEWS[cloud][name])
-        invalid = name in ('error', 'why-invalid')
+        invalid = name in ('error', 'why-invalid', 'plan-invalid')
         if invalid:
             # The browser itself reports the status.
             tab.complaints.clear()
