@@ -22,12 +22,7 @@ from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import (
-    CompiledRequest,
-    Requirement,
-    TraitCondition,
-    compile_request,
-)
+from placement.search.requirements import CompiledRequest, Requirement, TraitCondition, compile_request
 from placement.search.search_units import CandidateSet
 
 #: Maximum numbers of providers to name for each fact, of facts of each kind, and of candidates to show.
@@ -197,7 +192,10 @@ def explain_compiled(
     result = replace(result, limits_reached=frozenset(of_matrix.reached))
     budget.steps_taken = of_matrix.steps_taken
     if result.placeable or result.examined < trees:
-        result = _searched(snapshot, compiled, result, budget, empty)
+        if empty is None:
+            result = _searched(snapshot, compiled, result, budget)
+        else:
+            result = replace(result, limits_reached=result.limits_reached | empty)
     if result.candidates or matrix is None:
         return result
     if not result.placeable:
@@ -206,16 +204,8 @@ def explain_compiled(
     return replace(result, between=rules, conflicts=find_conflicts(snapshot, compiled, budget))
 
 
-def _searched(
-    snapshot: Snapshot,
-    compiled: CompiledRequest,
-    result: Explanation,
-    budget: SearchBudget,
-    empty: frozenset[Limit] | None,
-) -> Explanation:
+def _searched(snapshot: Snapshot, compiled: CompiledRequest, result: Explanation, budget: SearchBudget) -> Explanation:
     """Add the candidates, and the limits that were reached."""
-    if empty is not None:
-        return replace(result, limits_reached=result.limits_reached | empty)
     # A third of the steps that are left is for the reasons why nothing is found.
     steps = budget.steps_taken + (budget.max_steps - budget.steps_taken) * 2 // 3
     of_search = replace(budget, max_steps=steps, reached=set())
@@ -254,7 +244,9 @@ def _with_blocked(matrix: Matrix, result: Explanation) -> Explanation:
     return replace(
         result,
         suitable=sum(counts[mask] for mask in states),
-        states=[_blocked(matrix, mask, matrix.trees_with(mask)) for mask in states[:_MAX_FACTS]],
+        states=[
+            _blocked(matrix, mask, matrix.has_root & matrix.trees.where(mask.__eq__)) for mask in states[:_MAX_FACTS]
+        ],
         selective=failed,
         blocked=sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees)),
         nowhere=[Nowhere(check, _similar(matrix, check)) for check in failed if matrix.passed_nowhere(check)],

@@ -47,7 +47,7 @@ Masks = tuple[int, ...]
 #: Maximum numbers of choices of a part that are compared, and of different masks of one requirement: those of the
 #: closest providers. All others count as failing every check of the requirement.
 _MAX_CHOICES, _MAX_MASKS = 64, 1024
-#: The number of flags that are combined in one word, and the size up to which codes are renumbered with a table.
+#: The number of choices that are combined in one word, and the size up to which codes are renumbered with a table.
 _WORD_BITS, _MAX_TABLE = 12, 1 << 16
 
 
@@ -79,8 +79,13 @@ class Column(NamedTuple, Generic[Value]):
     def joined(self, other: Column[Other], join: Callable[[Value, Other], Result]) -> Column[Result]:
         """Return ``join`` of the values of both columns. It is called once for each distinct pair."""
         width = len(other.values)
-        codes, present = _renumbered(self.codes * width + other.codes, len(self.values) * width)
-        pairs = [(self.values[code // width], other.values[code % width]) for code in present]
+        codes, size = self.codes * width + other.codes, len(self.values) * width
+        if size <= _MAX_TABLE:
+            used = np.bincount(codes, minlength=size) > 0
+            present, codes = np.flatnonzero(used), (np.cumsum(used) - 1)[codes]
+        else:
+            present, codes = np.unique(codes, return_inverse=True)
+        pairs = [(self.values[code // width], other.values[code % width]) for code in present.tolist()]
         return Column(pairs, codes).mapped(lambda pair: join(*pair))
 
 
@@ -149,11 +154,9 @@ class Matrix:
         if not self.partitions:
             raise StepLimitReached
         self._offsets = np.cumsum([0, *(partition.size for partition in self.partitions)])
-        starts = [
-            partition.starts[:-1] + first for partition, first in zip(self.partitions, self._offsets, strict=False)
-        ]
+        pairs = zip(self.partitions, self._offsets, strict=False)
         #: The position of the first provider of each tree.
-        self._starts: Integers = np.concatenate(starts)
+        self._starts: Integers = np.concatenate([partition.starts[:-1] + first for partition, first in pairs])
         #: For each tree whether it has its root; others are in no search.
         self.has_root: Flags = np.concatenate([partition.has_root for partition in self.partitions])
         self.tree_numbers = np.repeat(np.arange(len(self._starts)), np.diff(self._starts, append=self._offsets[-1]))
@@ -236,19 +239,18 @@ class Matrix:
         if len(closest) < len(masks):
             self._budget.reached.add(Limit.REQUEST_STEPS)
         every = (self.mask(self.checks_of[requirement]),)
-        choices: Column[Masks] = Column([()], np.zeros(len(self._starts), np.intp))
+        # For each tree one bit for each of the closest masks that a provider has.
+        present: Column[int] = Column([0], np.zeros(len(self._starts), np.intp))
         for first in range(0, len(closest), _WORD_BITS):
-            batch = closest[first : first + _WORD_BITS]
-            bit_of = {mask: 1 << number for number, mask in enumerate(batch)}
+            bit_of = {mask: 1 << number for number, mask in enumerate(closest[first : first + _WORD_BITS])}
             of_pools = [bit_of.get(mask, 0) if mask in useful else 0 for mask in shared.values]
             words = self.pools.combined(np.array(of_pools, np.intp)[shared.codes])
             for column in direct:
                 bits = np.array([bit_of.get(mask, 0) for mask in column.values], np.intp)
                 words |= np.bitwise_or.reduceat(bits[column.codes], self._starts)
-            codes, present = _renumbered(words, 1 << len(batch))
-            sets = [tuple([batch[number] for number in bit_numbers(word)]) for word in present]
-            choices = choices.joined(Column(sets, codes), operator.add)
-        return choices.mapped(lambda masks: self.minimal(masks or every))
+            shifted = range(0, 1 << first + len(bit_of), 1 << first)
+            present = present.joined(Column(shifted, words), operator.or_)
+        return present.mapped(lambda bits: self.minimal([closest[number] for number in bit_numbers(bits)] or every))
 
     def _choices_together(self, requirements: Iterable[Requirement]) -> Column[Masks]:
         """Return the choices of each tree for the root and some requirements of the unsuffixed group.
@@ -283,23 +285,18 @@ class Matrix:
         lowest: Integers = functools.reduce(np.minimum, numbers)
         return lowest
 
-    def _serve(self, number: int, waived: int) -> Flags:
-        """Return which trees can serve a part without the checks in ``waived``."""
-        key = number, waived & self._bits_of_parts[number]
-        if key not in self._serving:
-            choices = self.parts[number][1]
-            self._serving[key] = choices.where(lambda masks: any(not mask & ~waived for mask in masks))
-        return self._serving[key]
-
     def without(self, waived: int, except_for: Requirement | None = None) -> Flags:
         """Return which trees can serve each part of the request if the checks in ``waived`` do not count.
 
         :param except_for: leave out the part with this requirement.
         """
         flags = self.has_root
-        for number, (requirements, _) in enumerate(self.parts):
+        for number, (requirements, choices) in enumerate(self.parts):
+            key = number, waived & self._bits_of_parts[number]
+            if key not in self._serving:
+                self._serving[key] = choices.where(lambda masks: any(not mask & ~waived for mask in masks))
             if except_for not in requirements:
-                flags = flags & self._serve(number, waived)
+                flags = flags & self._serving[key]
         return flags
 
     def with_provider(self, requirement: Requirement, mask: int) -> Flags:
@@ -323,10 +320,6 @@ class Matrix:
         """Return how many trees have each mask."""
         counted = np.bincount(self.trees.codes[self.has_root], minlength=len(self.trees.values)).tolist()
         return {mask: count for mask, count in zip(self.trees.values, counted, strict=True) if count}
-
-    def trees_with(self, mask: int) -> Flags:
-        """Return which trees have a mask."""
-        return self.has_root & self.trees.where(lambda other: other == mask)
 
     def smallest(self, mask: int) -> int:
         """Remove checks from the mask of a tree until without each smaller set no tree can serve each part."""
@@ -456,17 +449,3 @@ def _concatenated(lists: Iterable[Sequence[int]]) -> tuple[Integers, Integers]:
     lists = list(lists)
     ends = np.cumsum([0, *map(len, lists)])
     return np.fromiter(itertools.chain.from_iterable(lists), np.intp), ends[:-1]
-
-
-def _renumbered(codes: Integers, size: int) -> tuple[Integers, list[int]]:
-    """Return codes without gaps, and the previous code of each.
-
-    :param codes: are below ``size``.
-    """
-    if size <= _MAX_TABLE:
-        present = np.flatnonzero(np.bincount(codes, minlength=size))
-        table = np.zeros(size, np.intp)
-        table[present] = np.arange(len(present))
-        return table[codes], present.tolist()
-    present, inverse = np.unique(codes, return_inverse=True)
-    return inverse.reshape(-1), present.tolist()
