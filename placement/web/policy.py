@@ -87,8 +87,7 @@ class Enforcer:
         #: The states that were last seen, and when they were first seen.
         self._seen: tuple[tuple[_FileState, ...], float] = ((), time.monotonic())
         self._look_again_at = self._reported_at = -_REPORT_SECONDS
-        self._loaded_states = self._settled_states()
-        self._in_force = load(conf, defaults)
+        self._loaded_states, self._in_force = self._load_at_start()
         for text in self._in_force.errors:
             configuration.log_once(LOG, log.ERROR, f'{text} It denies every request.')
         for text in self._in_force.warnings:
@@ -117,13 +116,23 @@ class Enforcer:
             return not roles.isdisjoint([role.lower() for role in credentials.roles])
         return bool(in_force.rules.authorize(rule, dict(target), credentials))
 
-    def _settled_states(self) -> tuple[_FileState, ...]:
-        """Return the states of the policy files at the start. Wait a moment for files that are being changed."""
-        deadline = time.monotonic() + _MAX_WAIT_SECONDS
+    def _load_at_start(self) -> tuple[tuple[_FileState, ...], _LoadedPolicy]:
+        """Read the policy files, and return their states and rules. Wait for files that are being changed.
+
+        After ``_MAX_WAIT_SECONDS``, a file that is rewritten all the time is read as soon as it has content: what cp
+        writes is empty at first, and the default rules would be in force.
+        """
+        settles_until = time.monotonic() + _MAX_WAIT_SECONDS
         while True:
-            states = _file_states(self._conf)
-            if self._is_settled(states) or time.monotonic() >= deadline:
-                return states
+            states, now = _file_states(self._conf), time.monotonic()
+            is_settled = self._is_settled(states)
+            if is_settled or now >= settles_until + _MAX_WAIT_SECONDS:
+                return states, load(self._conf, self._defaults)
+            if now >= settles_until:
+                with contextlib.suppress(exception.ConfigurationInvalid):
+                    loaded = load(self._conf, self._defaults)
+                    if None not in loaded.sources.values():
+                        return states, loaded
             time.sleep(0.05)
 
     def _is_settled(self, states: tuple[_FileState, ...]) -> bool:

@@ -211,6 +211,29 @@ def test_the_start_waits_for_a_file_that_changes(file: pathlib.Path) -> None:
     writer.join()
 
 
+def test_the_start_reads_no_empty_file_that_is_copied_all_the_time(
+    file: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a worker that starts while a configuration tool writes: most of the time the file is empty."""
+    monkeypatch.setattr(policy, '_MAX_WAIT_SECONDS', 1.0)
+    ended = threading.Event()
+
+    def rewrite() -> None:
+        while not ended.is_set():
+            file.write_text('')
+            ended.wait(0.03)
+            file.write_text(f'"{TRAITS}": "role:nobody"\n')
+            ended.wait(0.01)
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    try:
+        assert not any(_allows(_enforcer(file), 'admin') for _ in range(4))
+    finally:
+        ended.set()
+        writer.join()
+
+
 @pytest.mark.parametrize('name', ['policy.yaml', 'placement-policy.yaml', 'policy.d', 'policy.d/traits.yaml'])
 def test_the_rules_of_a_file_that_is_moved_away_stay_in_force(
     file: pathlib.Path, caplog: pytest.LogCaptureFixture, name: str
