@@ -137,9 +137,8 @@ class Matrix:
         #: The requirements of each part, and the choices of each tree for it.
         self.parts = [(unsuffixed, self._choices_together(unsuffixed))]
         self.parts += [([requirement], self._choices(requirement)) for requirement in suffixed]
-        self._bits_of_parts = [
-            functools.reduce(operator.or_, itertools.chain(*choices.values)) for _, choices in self.parts
-        ]
+        bits = [itertools.chain(*choices.values) for _, choices in self.parts]
+        self._bits_of_parts = [functools.reduce(operator.or_, masks) for masks in bits]
 
     def _load(self, snapshot: Snapshot) -> None:
         """Take the partitions for which the steps suffice."""
@@ -277,12 +276,10 @@ class Matrix:
 
     def first_failed(self) -> Integers:
         """Return for each tree the number of the first check that it cannot pass, if it passes all before."""
-
-        def first(masks: Masks) -> int:
-            return max((mask & -mask).bit_length() - 1 if mask else len(self.checks) for mask in masks)
-
-        numbers = [np.array(list(map(first, choices.values)))[choices.codes] for _, choices in self.parts]
-        lowest: Integers = functools.reduce(np.minimum, numbers)
+        lowest = np.full(len(self._starts), len(self.checks))
+        for _, choices in self.parts:
+            numbers = [max(mask & -mask or 1 << len(self.checks) for mask in masks) for masks in choices.values]
+            lowest = np.minimum(lowest, np.array([number.bit_length() - 1 for number in numbers])[choices.codes])
         return lowest
 
     def without(self, waived: int, except_for: Requirement | None = None) -> Flags:

@@ -96,10 +96,8 @@ class Writer:
         have = _joined(self.words(check).passes for check in checks[:_MAX_CHECKS]) or 'have what was asked for'
         states = '; '.join(f'{state.trees:,} {self.blocked_text(state)}' for state in explanation.states[:_MAX_SETS])
         rest = sum(state.trees for state in explanation.states[_MAX_SETS:])
-        return [
-            f'{_counted(explanation, explanation.suitable, have)}.',
-            f'{states}{f"; {rest:,} for other reasons" if rest else ""}.',
-        ]
+        states += f'; {rest:,} for other reasons' if rest else ''
+        return [f'{_counted(explanation, explanation.suitable, have)}.', f'{states}.']
 
     def _none_suitable(self, explanation: Explanation) -> list[str]:
         """Return the rule, or the smallest set of rules, that excludes most trees."""
@@ -113,17 +111,14 @@ class Writer:
         near.sort(key=lambda fact: (fact.checks[0].is_place, -fact.trees))
         if missing:
             checks = [fact.check for fact in explanation.nowhere]
-            fit = [fact for fact in near if fact.checks[0] in checks]
-            for fact in fit:
+            for fact in (fact for fact in near if fact.checks[0] in checks):
                 subject = fact.checks[0].rule.subject.removeprefix('!')
                 missing.append(f'{_counted(explanation, fact.trees, "fit")} except for {subject}.')
             return missing
         if not near:
-            closest = explanation.blocked[0]
-            return [
-                f'No {_noun(explanation)} has all of it.',
-                f'The closest {closest.trees:,} {self.blocked_text(closest)}.',
-            ]
+            fact = explanation.blocked[0]
+            closest = f'The closest {fact.trees:,} {self.blocked_text(fact)}.'
+            return [f'No {_noun(explanation)} has all of it.', closest]
         head, *alternatives = near
         [check] = head.checks
         context = [other for other in _selective(explanation) if other.rule != check.rule]
@@ -193,10 +188,8 @@ class Writer:
         uuids = subject.split(',')
         if len(uuids) > _MAX_SETS:
             return f'any of {len(uuids)} aggregates'
-        names = {uuid: self._names.name(uuid) for uuid in uuids}
-        return ' or '.join(
-            f'{name} (aggregate {uuid})' if name else f'aggregate {uuid}' for uuid, name in names.items()
-        )
+        names = ((self._names.name(uuid), uuid) for uuid in uuids)
+        return ' or '.join(f'{name} (aggregate {uuid})' if name else f'aggregate {uuid}' for name, uuid in names)
 
     def blocked_text(self, blocked: Blocked) -> str:
         """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
