@@ -22,7 +22,7 @@ import contextlib
 import functools
 import itertools
 import operator
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Generic, NamedTuple, TypeVar
@@ -408,27 +408,26 @@ class Pools:
     ) -> None:
         self.positions = positions
         self._aggregates = [aggregates.values[code] for code in aggregates.codes[positions].tolist()]
-        members: defaultdict[str, list[int]] = defaultdict(list)
-        for number, names in enumerate(self._aggregates):
-            for name in names:
-                members[name].append(number)
-        number_of = {name: number for number, name in enumerate(members)}
-        shared_names = frozenset(members)
-        self._sets = of_trees.mapped(lambda names: names & shared_names)
-        self._of_aggregates = _concatenated(members.values())
-        # Each set also has the number of no aggregate, so that none is empty.
-        self._of_sets = _concatenated([*map(number_of.__getitem__, names), len(members)] for names in self._sets.values)
+        members = [(pool, name) for pool, names in enumerate(self._aggregates) for name in names]
+        number_of = {name: number for number, name in enumerate(dict.fromkeys(name for _, name in members))}
+        self._sets = of_trees.mapped(frozenset(number_of).intersection)
+        reached = [(number_of[name], number) for number, names in enumerate(self._sets.values) for name in names]
+        # Pairs of pool and aggregate, and of aggregate and set, with the number of aggregates and of sets.
+        self._steps = [
+            (np.array([(pool, number_of[name]) for pool, name in members], np.intp).reshape(-1, 2).T, len(number_of)),
+            (np.array(reached, np.intp).reshape(-1, 2).T, len(self._sets.values)),
+        ]
 
     def combined(self, words: Integers) -> Integers:
         """Return for each tree the bits of all pools that reach it.
 
         :param words: the bits of each pool.
         """
-        pools, starts = self._of_aggregates
-        of_aggregates = np.bitwise_or.reduceat(words[pools], starts) if len(pools) else pools
-        aggregates, starts = self._of_sets
-        of_sets: Integers = np.bitwise_or.reduceat(np.append(of_aggregates, 0)[aggregates], starts)
-        return of_sets[self._sets.codes]
+        for (sources, targets), size in self._steps:
+            combined = np.zeros(size, np.intp)
+            np.bitwise_or.at(combined, targets, words[sources])
+            words = combined
+        return words[self._sets.codes]
 
     def reaching(self, trees: Flags) -> Flags:
         """Return which pools reach any of the flagged trees."""
@@ -439,10 +438,3 @@ class Pools:
 def bit_numbers(mask: int) -> list[int]:
     """Return the numbers of the bits of a mask, ascending."""
     return [number for number in range(mask.bit_length()) if mask >> number & 1]
-
-
-def _concatenated(lists: Iterable[Sequence[int]]) -> tuple[Integers, Integers]:
-    """Return the items of all lists, none of which is empty, and where each list begins."""
-    lists = list(lists)
-    ends = np.cumsum([0, *map(len, lists)])
-    return np.fromiter(itertools.chain.from_iterable(lists), np.intp), ends[:-1]
