@@ -33,6 +33,8 @@ _FLAVORS = ((1, 2048, 20), (2, 4096, 40), (4, 16384, 80), (8, 32768, 160))
 _WEIGHTS = (16, 30, 38, 16)
 #: How much of VCPU stays free, and which part of the consumers of nested hosts has a network card.
 _UNUSED_SHARE, _NIC_SHARE = 0.05, 0.2
+#: How many sizes of disks each flavor has if the sizes are chosen at random.
+_DISKS = 20
 
 
 def main() -> None:
@@ -42,7 +44,7 @@ def main() -> None:
     parser.add_argument('--shape', choices=('flat', 'shared', 'nested'), default='flat')
     parser.add_argument('--hosts', type=int, default=10_000)
     parser.add_argument('--drained', type=int, default=500)
-    parser.add_argument('--distinct', action='store_true', help='sizes of consumers at random: tens of thousands')
+    parser.add_argument('--distinct', type=int, default=0, metavar='N', help='sizes of consumers at random, N at most')
     arguments = parser.parse_args()
     with databases.fresh(arguments.database) as url:
         # In a process of its own, so that the peak of memory is that of the plans.
@@ -77,12 +79,13 @@ def _outcome(result: Any) -> str:
     return ', '.join(f'{name} {getattr(result, name)}' for name in names if hasattr(result, name))
 
 
-def _allocations(cloud: shapes.Cloud, distinct: bool) -> Iterator[tuple[str, int, str, int]]:
+def _allocations(cloud: shapes.Cloud, distinct: int) -> Iterator[tuple[str, int, str, int]]:
     """Yield consumer, provider, class and amount.
 
-    :param distinct: whether to choose the sizes at random.
+    :param distinct: how many different sizes to choose from at random; 0 for those of the flavors.
     """
     choice = random.Random(0)
+    variants = max(distinct // (len(_FLAVORS) * _DISKS), 1)
     free: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for provider, resource_class, total in cloud.inventories:
         free[provider][resource_class] = total
@@ -99,7 +102,7 @@ def _allocations(cloud: shapes.Cloud, distinct: bool) -> Iterator[tuple[str, int
             if free[cell]['VCPU'] - cpus < reserve:
                 cpus, memory, disk = _FLAVORS[0]
             if distinct:
-                memory, disk = memory + choice.randrange(4096), disk + choice.randrange(20)
+                memory, disk = memory + choice.randrange(variants), disk + choice.randrange(_DISKS)
             amounts = [(cell, 'VCPU', cpus), (cell, 'MEMORY_MB', memory), (pools.get(host, host), 'DISK_GB', disk)]
             if children[cell] and choice.random() < _NIC_SHARE:
                 amounts.append((children[cell][0], 'SRIOV_NET_VF', 1))
@@ -115,7 +118,7 @@ def _pools(cloud: shapes.Cloud) -> dict[int, int]:
     return {id_: disks[aggregate] for id_, aggregate in cloud.members if disks.get(aggregate, id_) != id_}
 
 
-def _create(url: str, shape: str, hosts: int, distinct: bool) -> str:
+def _create(url: str, shape: str, hosts: int, distinct: int) -> str:
     """Fill a database, and return how large the cloud is."""
     cloud = shapes.SHAPES[shape](hosts)
     allocations = list(_allocations(cloud, distinct))
