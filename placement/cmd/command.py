@@ -7,8 +7,8 @@ import logging
 import pathlib
 import sys
 from collections.abc import Callable
+from urllib import parse
 
-import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import exception as db_exc
 from oslo_log import log
@@ -121,4 +121,4 @@ def _configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
 
 def sqlite_url(path: pathlib.Path) -> str:
     """Return the value of ``[placement_database] connection`` for an SQLite file."""
-    return sa.URL.create('sqlite', database=str(path.absolute())).render_as_string()
+    return f'sqlite:///{parse.quote(str(path.absolute()))}'

@@ -54,7 +54,8 @@ def check_token_cache(conf: cfg.ConfigOpts) -> None:
     section = conf[_GROUP]
     if not section.memcached_servers:
         return
-    binary = section.memcache_sasl_enabled or section.memcache_tls_enabled
+    # Until the oldest supported OpenStack release is 2026.1: keystonemiddleware 10.9 has no TLS here.
+    binary = section.memcache_sasl_enabled or getattr(section, 'memcache_tls_enabled', False)
     needed = {'bmemcached': 'python-binary-memcached'} if binary else {'memcache': 'python-memcached'}
     if section.memcache_security_strategy == 'ENCRYPT':
         needed['cryptography'] = 'cryptography'

@@ -7,6 +7,7 @@ import pathlib
 import socket
 import sys
 import types
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -178,6 +179,8 @@ def test_a_cache_of_tokens_without_its_package_is_a_failure(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if options.startswith('memcache_tls_enabled') and metadata.version('keystonemiddleware').startswith('10.'):
+        pytest.skip('until 2026.1 is the oldest supported OpenStack release: keystonemiddleware 10 has no such option')
     monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'keystone')
     # Whether the other packages are installed here or not.
     for name in ('memcache', 'bmemcached', 'cryptography'):

@@ -220,6 +220,10 @@ def _steps(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
 
 
+@pytest.mark.skipif(
+    sa.__version__.startswith('2.0.3'),
+    reason='until 2025.2 is the oldest supported OpenStack release: SQLAlchemy 2.0.38 reads CHECK wrong on SQLite',
+)
 @databases.on(databases.SQLITE)
 def test_adoption_of_tables_with_additions(theirs: sa.URL, run: Manage) -> None:
     """They are kept. But a NOT NULL root column would reject new providers, whose root is set after the insert."""

@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 
 import pytest
 
@@ -313,10 +314,12 @@ def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path) -> Non
         'assert vars(placement.wsgi)["application"] is application\n'
         'request = webob.Request.blank("/resource_providers", headers={"X-Auth-Token": "admin"})\n'
         'response = request.get_response(application)\n'
-        'print(response.status_code, [name for name in sys.modules if name.startswith("eventlet")])\n',
+        'print(response.status_code, "eventlet" in sys.modules)\n',
         **_settings(tmp_path),
     )
-    assert ended.stdout.splitlines()[-1] == '200 []', ended.stderr
+    # Until the oldest supported OpenStack release is 2025.2: oslo.log 7.1 imports it.
+    imports_eventlet = metadata.version('oslo.log').startswith('7.1.')
+    assert ended.stdout.splitlines()[-1] == f'200 {imports_eventlet}', ended.stderr
 
 
 def test_wsgi_that_cannot_start_reports_it_in_one_line() -> None:

@@ -188,7 +188,7 @@ def small_disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     if mounted.returncode:
         pytest.skip(f'no file system can be mounted here: {mounted.stderr.decode()}')
     yield tmp_path
-    subprocess.run(['umount', tmp_path], check=True)
+    subprocess.run(['umount', '--lazy', tmp_path], check=True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -14,5 +16,5 @@ def upgrade() -> None:
     bind = op.get_bind()
     if 'note' not in {column['name'] for column in sa.inspect(bind).get_columns('placement_allocations')}:
         # On MariaDB, a node of a Galera cluster may make the same change after this one has looked for it.
-        is_mariadb = getattr(bind.dialect, 'is_mariadb', False)
-        op.add_column('placement_allocations', sa.Column('note', sa.Integer), if_not_exists=is_mariadb or None)
+        options: Any = {'if_not_exists': True} if getattr(bind.dialect, 'is_mariadb', False) else {}
+        op.add_column('placement_allocations', sa.Column('note', sa.Integer), **options)
