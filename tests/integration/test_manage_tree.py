@@ -17,7 +17,7 @@ def test_trees_and_status(
     database: sa.URL, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     point_commands_at(database)
-    assert status.main(['upgrade', 'check', '--format', 'json']) == 2
+    assert status.main(['upgrade', 'check', '--format', 'json']) == status.FAILED
     assert manage.main(['db', 'sync']) == 0
     corruption.plant(database, *corruption.SOUND)
     assert status.main(['upgrade', 'check', '--format', 'json']) == 0
