@@ -135,8 +135,8 @@ def test_from_a_bare_machine_to_tls(host: machine.Machine, installed: str) -> No
     modes = host.run('stat -c "%U:%G %a %n" /etc/placement /etc/placement/* /run/placement/api.sock /var/lib/placement')
     assert modes.splitlines() == [
         'root:placement 750 /etc/placement',
-        'root:placement 640 /etc/placement/policy.yaml',
         'root:placement 640 /etc/placement/placement.conf',
+        'root:placement 640 /etc/placement/policy.yaml',
         'www-data:www-data 600 /run/placement/api.sock',
         'placement:placement 750 /var/lib/placement',
     ]
