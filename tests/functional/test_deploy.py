@@ -25,7 +25,7 @@ from placement import deploy, exception, handler
 from placement.db import migration
 from placement.web.context import RequestContext
 from placement.web.operation import Operation
-from tests.support import applications, corruption, fixtures
+from tests.support import applications, corruption, fixtures, servers
 from tests.support.http_client import send_request
 from tests.support.waiting import wait_until
 
@@ -227,9 +227,8 @@ def test_libraries_of_what_is_not_configured_are_not_imported() -> None:
     code = f'import sys, placement.wsgi; sys.exit(not {unwanted}.isdisjoint(sys.modules))'
     environ = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
     environ |= {'OS_PLACEMENT_DATABASE__CONNECTION': 'sqlite://', 'OS_API__AUTH_STRATEGY': 'noauth2'}
-    # Until the oldest supported OpenStack release is 2025.2, oslo.log 7.1 imports a deprecated module.
-    ignored = 'ignore:eventuletutils module is deprecated:DeprecationWarning'
-    command = [sys.executable, '-W', 'error', '-W', ignored, '-c', code]
+    environ['PYTHONWARNINGS'] = servers.STRICT_WARNINGS
+    command = [sys.executable, '-c', code]
     assert subprocess.run(command, check=False, env=environ, timeout=120).returncode == 0
 
 

@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 
 import pytest
 
@@ -27,10 +26,9 @@ from tests.support.waiting import wait_until
 
 def _environment(**variables: str) -> dict[str, str]:
     """The environment of this process without settings of the service, and with warnings turned into errors."""
-    # gunicorn does not close its copy of an inherited socket. Until the oldest supported OpenStack release is 2025.2,
-    # oslo.log 7.1 imports a deprecated module.
-    ignored = 'ignore::ResourceWarning,ignore:eventuletutils module is deprecated:DeprecationWarning'
-    return servers.clean_environ(**{'PYTHONWARNINGS': f'error,{ignored}', **variables})
+    # gunicorn does not close its copy of an inherited socket.
+    warnings = f'{servers.STRICT_WARNINGS},ignore::ResourceWarning'
+    return servers.clean_environ(**{'PYTHONWARNINGS': warnings, **variables})
 
 
 def _settings(directory: pathlib.Path) -> dict[str, str]:
@@ -317,9 +315,7 @@ def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path) -> Non
         'print(response.status_code, "eventlet" in sys.modules)\n',
         **_settings(tmp_path),
     )
-    # Until the oldest supported OpenStack release is 2025.2: oslo.log 7.1 imports it.
-    imports_eventlet = metadata.version('oslo.log').startswith('7.1.')
-    assert ended.stdout.splitlines()[-1] == f'200 {imports_eventlet}', ended.stderr
+    assert ended.stdout.splitlines()[-1] == f'200 {servers.IMPORTS_EVENTLET}', ended.stderr
 
 
 def test_wsgi_that_cannot_start_reports_it_in_one_line() -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +25,10 @@ from tests.support.waiting import wait_until
 #: The directory of the commands of the service and of its clients.
 BIN = pathlib.Path(sys.executable).parent
 PROGRAM = str(BIN / 'placement-api')
+#: Until the oldest supported OpenStack release is 2026.2: oslo.log 8.1 imports eventlet, which gives warnings.
+IMPORTS_EVENTLET = tuple(map(int, metadata.version('oslo.log').split('.')[:2])) < (8, 2)
+#: ``PYTHONWARNINGS`` for processes that must give no warning of ours.
+STRICT_WARNINGS = 'error,ignore::DeprecationWarning' if IMPORTS_EVENTLET else 'error'
 #: The longest wait for an answer or an end.
 SECONDS = 60
 
