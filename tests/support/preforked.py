@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import pathlib
+import pkgutil
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
+from placement import cmd
 from placement.cmd import api, manage, status
+
+# A command imports what it needs when it runs. Here the first process imports all of it, once for all commands.
+for _module in pkgutil.iter_modules(cmd.__path__, f'{cmd.__name__}.'):
+    importlib.import_module(_module.name)
 
 _START = multiprocessing.get_context('forkserver')
 _START.set_forkserver_preload([__name__])
