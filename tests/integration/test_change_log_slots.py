@@ -197,7 +197,7 @@ def _write_while_the_master_ends(db: Database, providers: list[int], pipe: int) 
 #: A statement that the server cancels.
 CANCELED = {
     'postgresql': 'SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)',
-    'mariadb': 'SET STATEMENT max_statement_time = 0.01 FOR SELECT SLEEP(5) FROM placement_resource_providers',
+    'mariadb': 'KILL QUERY CONNECTION_ID()',
 }
 
 
