@@ -220,17 +220,18 @@ def _steps(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
 
 
-@pytest.mark.skipif(
-    sa.__version__.startswith('2.0.3'),
-    reason='until 2025.2 is the oldest supported OpenStack release: SQLAlchemy 2.0.38 reads CHECK wrong on SQLite',
-)
+#: Until the oldest supported OpenStack release is 2026.1: SQLAlchemy before 2.0.45 reads a CHECK of SQLite with
+#: the columns that follow it. The adoption then fails, and changes nothing.
+_READS_CHECK = tuple(map(int, sa.__version__.split('.')[:3])) >= (2, 0, 45)
+
+
 @databases.on(databases.SQLITE)
 def test_adoption_of_tables_with_additions(theirs: sa.URL, run: Manage) -> None:
     """They are kept. But a NOT NULL root column would reject new providers, whose root is set after the insert."""
     corruption.plant(
         theirs,
         'CREATE INDEX theirs ON consumers (consumer_type_id, uuid)',
-        'ALTER TABLE traits ADD COLUMN colour INTEGER DEFAULT 3 CHECK (colour > 1)',
+        f'ALTER TABLE traits ADD COLUMN colour INTEGER DEFAULT 3 {"CHECK (colour > 1)" * _READS_CHECK}',
         'CREATE INDEX by_colour ON traits (colour) WHERE colour > 2',
         'UPDATE resource_providers SET generation = 0 WHERE generation IS NULL',
         'UPDATE resource_providers SET root_provider_id = coalesce(parent_provider_id, id)',
@@ -246,8 +247,9 @@ def test_adoption_of_tables_with_additions(theirs: sa.URL, run: Manage) -> None:
     assert corruption.column(theirs, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == [
         'placement_consumers'
     ]
-    with pytest.raises(sa.exc.IntegrityError, match='CHECK'):
-        corruption.plant(theirs, "INSERT INTO placement_traits (name, colour) VALUES ('CUSTOM_BAD', 1)")
+    if _READS_CHECK:
+        with pytest.raises(sa.exc.IntegrityError, match='CHECK'):
+            corruption.plant(theirs, "INSERT INTO placement_traits (name, colour) VALUES ('CUSTOM_BAD', 1)")
     assert corruption.column(theirs, 'SELECT DISTINCT colour FROM placement_traits') == [3]
     (index,) = corruption.column(theirs, "SELECT sql FROM sqlite_master WHERE name = 'by_colour'")
     assert index.endswith('WHERE colour > 2')
