@@ -13,9 +13,7 @@ import sys
 import threading
 from typing import Any
 
-from gunicorn import util as gunicorn_util
 from gunicorn.app.base import BaseApplication
-from gunicorn.systemd import SD_LISTEN_FDS_START
 from oslo_config import cfg
 from oslo_log import log
 
@@ -24,6 +22,7 @@ from placement import deploy, exception, observability
 from placement.cache.refresh import CacheState
 from placement.cmd import command
 from placement.cmd.parser import DEV_DATABASE, configuration_arguments
+from placement.serving import addresses
 from placement.serving.master import ExporterProcess, Master
 from placement.serving.processors import count_processors
 from placement.web import authentication
@@ -36,9 +35,6 @@ BACKLOG = 2048
 
 #: The mode of a Unix socket is 0660: a proxy is in the group of the service. Other users have no need to connect.
 _SOCKET_UMASK = 0o117
-
-#: The address of a listening socket: host and port (for IPv6 also flow and scope), or the path of a Unix socket.
-_Address = tuple[Any, ...] | str
 
 _DEV_LOG = '%(asctime)s %(levelname)s %(message)s'
 
@@ -79,8 +75,8 @@ class _Server(BaseApplication):
             raise exception.ConfigurationInvalid(reason='--dev does not accept a configuration file.')
         self._arguments = arguments
         self._database = (arguments.database or pathlib.Path(DEV_DATABASE)).absolute()
-        inherited = _inherited_addresses()
-        self._addresses = inherited or _resolve(arguments.bind)
+        inherited = addresses.inherited()
+        self._addresses = inherited or addresses.resolve(arguments.bind)
         #: The configuration. A reload replaces it.
         self.conf = self._load()
         configuration.set_up_log(self.conf)
@@ -254,36 +250,3 @@ def _ask_keystone(conf: cfg.ConfigOpts) -> None:
     if problem := authentication.find_credentials_problem(conf):
         is_certain, details = problem
         LOG.log(log.ERROR if is_certain else log.WARNING, '%s', details)
-
-
-def _inherited_addresses() -> list[_Address]:
-    """Return the addresses of the sockets that gunicorn takes from systemd or from a previous gunicorn process."""
-    descriptors = [int(fd) for fd in os.environ.get('GUNICORN_FD', '').split(',') if fd]
-    if os.environ.get('LISTEN_PID') == str(os.getpid()):
-        count = int(os.environ.get('LISTEN_FDS', '0'))
-        descriptors = list(range(SD_LISTEN_FDS_START, SD_LISTEN_FDS_START + count))
-    addresses = []
-    for fd in descriptors:
-        with socket.socket(fileno=os.dup(fd)) as inherited:
-            addresses.append(inherited.getsockname())
-    return addresses
-
-
-def _resolve(bind: str) -> list[_Address]:
-    """Return the addresses and ports that ``bind`` resolves to, or the path of a Unix socket.
-
-    :raises ConfigurationInvalid: it is not an address, or the name cannot be resolved.
-    """
-    try:
-        address = gunicorn_util.parse_address(bind, default_port='8778')
-        if not isinstance(address, tuple):
-            return [bind]
-        host, port = address
-        names = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (RuntimeError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise exception.ConfigurationInvalid(reason=f'--bind {bind}: {reason}') from error
-    # getaddrinfo would take other numbers modulo 65536.
-    if not 0 <= port < 65536:
-        raise exception.ConfigurationInvalid(reason=f'--bind {bind}: a port is a number below 65536.')
-    return [name for *_kind, name in names]

@@ -290,6 +290,7 @@ def log_once(logger: logging.LoggerAdapter[logging.Logger], level: int, text: st
 
 def _registered(*, with_profiler: bool) -> list[_Group]:
     """Return the options that ``load`` registers, by group."""
+    # The options have no other name. It was read in oslo.log 7.1.0 to 8.3.2.
     from oslo_log import _options as log_opts
 
     policy = [(group, list(opts)) for group, opts in policy_opts.list_opts()]

@@ -24,6 +24,7 @@ from placement import exception
 from placement.observability import ACCEPTED, CONNECTION, DATABASE, PHASES
 from placement.observability.processes import ProcessNumber
 
+# The library has no other way to name its files. This one was read in prometheus-client 0.21.1 to 0.26.0.
 if directory := os.environ.get('PROMETHEUS_MULTIPROC_DIR'):
     values.ValueClass = values.MultiProcessValue(ProcessNumber(pathlib.Path(directory)))  # type: ignore[no-untyped-call]
 

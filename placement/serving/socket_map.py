@@ -1,4 +1,7 @@
-"""The sockets of a process, and a loop that waits for them. Idle sockets do not make the loop slower."""
+"""The sockets of a process, and a loop that waits for them. Idle sockets do not make the loop slower.
+
+The names of waitress are not documented. They were read in waitress 3.0.2.
+"""
 
 from __future__ import annotations
 

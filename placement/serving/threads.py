@@ -1,4 +1,7 @@
-"""The threads of a worker process: several for requests, and one for each health check."""
+"""The threads of a worker process: several for requests, and one for each health check.
+
+The methods that it overrides are not documented. They were read in waitress 3.0.2.
+"""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ class KeystoneAuth(_Authentication):
         check_token_cache(conf)
         section = conf[_GROUP]
         if section.memcached_servers and section.token_cache_time >= 0:
-            # keystonemiddleware has no public name for its token cache.
+            # There is no public name for the token cache. This one was read in keystonemiddleware 10.9.1 to 13.0.1.
             cache = self._validate._token_cache  # noqa: SLF001
             self._validate._token_cache = _SharedTokenCache(cache, section.memcached_servers, metrics)  # noqa: SLF001
 

@@ -328,7 +328,7 @@ def _parsed(name: str, text: Any) -> oslo_policy.RuleDefault | None:
     # oslo.policy takes null, 0 and false for a rule that allows everything.
     if not isinstance(text, str | list):
         return None
-    # oslo.policy would log a traceback.
+    # oslo.policy would log a traceback, with this logger, whose name was read in oslo.policy 4.5.1 to 6.0.1.
     parser = logging.getLogger('oslo_policy._parser')
     level = parser.level
     parser.setLevel(logging.CRITICAL)
