@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from placement import policies
 from placement.cmd import manage, status
@@ -80,6 +81,19 @@ def test_ci_runs_the_command_that_the_readme_gives() -> None:
     readme = (ROOT / 'README.md').read_text()
     (command,) = re.findall(r'^(python3 -m venv .*tox)$', readme, flags=re.MULTILINE)
     assert command in (ROOT / '.ci' / 'run').read_text()
+
+
+def test_the_workflow_runs_every_python_and_pins_every_action() -> None:
+    text = (ROOT / '.github' / 'workflows' / 'ci.yml').read_text()
+    workflow = yaml.safe_load(text)
+    classifiers = importlib.metadata.metadata('placement-server').get_all('Classifier') or []
+    supported = [match[1] for classifier in classifiers if (match := re.search(r'Python :: (3\.\d+)$', classifier))]
+    assert workflow['jobs']['default']['strategy']['matrix']['python'] == supported
+    steps = [step for job in workflow['jobs'].values() for step in job['steps']]
+    assert all(re.search('@[0-9a-f]{40}$', step['uses']) for step in steps if 'uses' in step)
+    commands = [step['run'] for step in steps if 'run' in step]
+    for script in ('.ci/run', 'tools/release.sh'):
+        assert any(f'bash {script}' in command for command in commands)
 
 
 # The tools of oslo that operators run on this service -------------------------------------------------------------
