@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import openstack
@@ -36,11 +37,13 @@ class Shell:
             OS_PLACEMENT_API_VERSION='1.39',
         )
 
-    def run(self, *words: str, commands: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        """Run ``openstack <words>``, without words on commands; return the ended process, whatever its exit code."""
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run ``openstack <words>``; return the ended process, whatever its exit code."""
+        return self._process(str(servers.BIN / 'openstack'), *words)
+
+    def _process(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(servers.BIN / 'openstack'), *words],
-            input='\n'.join(commands),
+            command,
             check=False,
             capture_output=True,
             text=True,
@@ -53,9 +56,11 @@ class Shell:
 
         Returns what they printed as JSON, in order; nothing for a command that prints nothing.
         """
-        ended = self.run(commands=commands)
-        # The exit code is the same whether or not one of them failed; who fails says so.
-        assert ended.stderr == '', commands
+        # Not "openstack" that reads them: that fails with some versions of cmd2, as those of OpenStack 2026.2.
+        each = 'import shlex, sys; from openstackclient.shell import main; [main(shlex.split(c)) for c in sys.argv[1:]]'
+        ended = self._process(sys.executable, '-c', each, *commands)
+        # A command that fails says so.
+        assert (ended.returncode, ended.stderr) == (0, ''), commands
         printed, rest = [], ended.stdout.strip()
         while rest:
             document, end = json.JSONDecoder().raw_decode(rest)
