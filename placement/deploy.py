@@ -28,7 +28,7 @@ from placement.web import (
     body_limits,
     context,
     fault_handler,
-    health,
+    health_check,
     policy,
     request_log,
 )
@@ -124,7 +124,7 @@ def _pipeline(
 
     The order decides which of several errors is reported (api-ref/rules.md#the-order-of-checks).
     """
-    database_check = TimedCheck(db, functools.partial(health.database_check, provider_cache=provider_cache))
+    database_check = TimedCheck(db, functools.partial(health_check.database_check, provider_cache=provider_cache))
     make_context = functools.partial(
         context.RequestContext,
         conf=conf,
@@ -136,7 +136,7 @@ def _pipeline(
     pipeline: list[Middleware | None] = [
         context.with_request_id,
         functools.partial(
-            health.HealthCheck,
+            health_check.HealthCheck,
             path=conf.healthcheck.path,
             check=database_check.problem,
             is_read_only=lambda: db.availability.is_read_only,

@@ -1,6 +1,6 @@
 """The expected failures, as exceptions that carry data and know nothing of HTTP.
 
-The messages for clients are in api-ref. ``placement/web/errors.py`` maps exceptions to HTTP statuses and error
+The messages for clients are in api-ref. ``placement/web/error_responses.py`` maps exceptions to HTTP statuses and error
 codes; handlers declare what an operation puts before the message.
 """
 

@@ -98,7 +98,7 @@ from placement import exception
 from placement.claims import consumers, diagnosis, inventory_replacement, usage
 from placement.claims.current import CurrentState, concurrent_update, delete_returning, read_current_state
 from placement.claims.plan import ClaimPlan, check_generation, make_plan
-from placement.claims.request import ConsumerClaim, ReshapedProvider, Unset
+from placement.claims.requested import ConsumerClaim, ReshapedProvider, Unset
 from placement.db import change_log, generation, inventory_rows, tables
 from placement.db.api import Database, RollbackAndDiagnose
 from placement.db.batch import StatementBatch

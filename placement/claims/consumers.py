@@ -14,7 +14,7 @@ from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
 from placement.claims.current import ConsumerRow, CurrentState, concurrent_update
-from placement.claims.request import UNSET, ConsumerClaim, Unset
+from placement.claims.requested import UNSET, ConsumerClaim, Unset
 from placement.db import errors, sql, tables
 from placement.db.batch import StatementBatch
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement import exception
-from placement.claims.request import ConsumerClaim, Unset
+from placement.claims.requested import ConsumerClaim, Unset
 from placement.claims.usage import InventoryKey
 from placement.db import errors, sql, tables
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from placement import exception, validation
 from placement.claims.plan import ClaimPlan
-from placement.claims.request import ReshapedProvider
+from placement.claims.requested import ReshapedProvider
 from placement.claims.usage import InventoryKey
 from placement.db import change_log, generation, inventory_rows, sql, tables
 from placement.db.batch import StatementBatch

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from placement import exception
 from placement.capacity import InventoryRecord
 from placement.claims.current import CurrentState, read_current_state
-from placement.claims.request import ConsumerClaim, ReshapedProvider, Unset
+from placement.claims.requested import ConsumerClaim, ReshapedProvider, Unset
 from placement.claims.usage import InventoryKey, UsageDelta
 from placement.db.api import Database
 from placement.db.generation import ProviderGeneration

@@ -22,10 +22,10 @@ from placement.cmd.parser import CommandParser
 from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability import processes
-from placement.ops import metrics
+from placement.ops import database_collector
 from placement.ops.display_names import DisplayNames
 from placement.serving.channel import ConnectionTable
-from placement.web.health import READY, HealthCheck
+from placement.web.health_check import READY, HealthCheck
 
 PROGRAM = 'placement.cmd.exporter'
 _DIRECTORY_VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'
@@ -81,7 +81,7 @@ def _serve(args: argparse.Namespace) -> int:
     check = TimedCheck(database)
     registry = processes.registry(directory)
     provider_cache = ProviderCache(database)
-    collector = metrics.DatabaseCollector(database, provider_cache, conf.metrics, check)
+    collector = database_collector.DatabaseCollector(database, provider_cache, conf.metrics, check)
     registry.register(collector)
     page = None
     if conf.metrics.page:

@@ -14,8 +14,8 @@ from placement.cmd import output
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
 from placement.ops.planning.fits import Size, count_fits
-from placement.ops.reports import capacity
-from placement.ops.reports.capacity import Summary
+from placement.ops.reports import capacity_report
+from placement.ops.reports.capacity_report import Summary
 from placement.ops.reports.tree_filter import TreeFilter
 from placement.search import syntax
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     scope, size = _scope_and_size(args, names)
     snapshot = ProviderCache(db).up_to_date()
     scope.raise_unless_aggregates_exist(snapshot)
-    summary = capacity.summary(snapshot, scope)
+    summary = capacity_report.summary(snapshot, scope)
     count = None
     if size is not None:
         with output.waiting('Counting ...'):

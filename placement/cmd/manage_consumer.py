@@ -11,7 +11,7 @@ from rich.text import Text
 from placement import exception, units, uuid_spelling
 from placement.cmd import output
 from placement.db.api import Database
-from placement.ops.reports.consumers import read_consumer
+from placement.ops.reports.consumer_reports import read_consumer
 
 
 class ConsumerNotFound(exception.NotFound):

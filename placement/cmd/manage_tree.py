@@ -18,8 +18,8 @@ from placement.cache.providers import Provider
 from placement.cmd import output
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
-from placement.ops.reports import capacity, provider_trees
-from placement.ops.reports.consumers import ConsumerReport, consumers_by_provider
+from placement.ops.reports import capacity_report, provider_trees
+from placement.ops.reports.consumer_reports import ConsumerReport, consumers_by_provider
 from placement.ops.reports.provider_trees import ProviderTree
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
 
@@ -163,7 +163,7 @@ def _inventory_lines(tree: ProviderTree, provider: Provider, console: Console) -
             yield Text(f'{name}: {explanation}', 'red')
 
 
-def _bar(utilization: capacity.Utilization, console: Console) -> Text:
+def _bar(utilization: capacity_report.Utilization, console: Console) -> Text:
     """Return a bar for the used share of an inventory. It is empty only if nothing is used, and full only if all is."""
     full, empty = ('#', '.') if console.options.ascii_only else ('█', '░')
     length = max(min(int(utilization.share * _BAR_WIDTH), _BAR_WIDTH), 0)

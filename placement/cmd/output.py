@@ -24,7 +24,7 @@ from rich.text import Text
 
 from placement import units
 from placement.ops.display_names import DisplayNames
-from placement.ops.reports.consumers import ConsumerReport
+from placement.ops.reports.consumer_reports import ConsumerReport
 
 T = TypeVar('T')
 

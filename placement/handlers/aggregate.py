@@ -13,7 +13,7 @@ from placement.objects import aggregate
 from placement.schemas import requests, responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
-from placement.web.errors import ErrorMapping
+from placement.web.error_responses import ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 

@@ -9,13 +9,13 @@ from webob import Request, Response, exc
 
 from placement import exception, uuid_spelling
 from placement.claims import claim
-from placement.claims.request import UNSET, ConsumerClaim
+from placement.claims.requested import UNSET, ConsumerClaim
 from placement.objects.allocation import Allocation
 from placement.objects.consumer import Consumer
 from placement.schemas import requests, responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
-from placement.web.errors import ErrorMapping
+from placement.web.error_responses import ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 _CHANGED = ErrorMapping(

@@ -23,7 +23,7 @@ from placement.search.search_units import Assignment
 from placement.search.selection import AllocationCandidates
 from placement.web import microversion, request_log, util
 from placement.web.context import RequestContext
-from placement.web.errors import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
+from placement.web.error_responses import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
 from placement.web.operation import Microversions, RequiresPolicy, accepts_json, operation
 
 LOG = log.getLogger(__name__)

@@ -14,7 +14,7 @@ from placement.objects.inventory import Inventory, read_inventories
 from placement.schemas import requests, responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
-from placement.web.errors import CONCURRENT_UPDATE, ErrorMapping
+from placement.web.error_responses import CONCURRENT_UPDATE, ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from webob import Request, Response, exc
 
 from placement import exception
 from placement.claims import claim
-from placement.claims.request import ReshapedProvider
+from placement.claims.requested import ReshapedProvider
 from placement.handlers import allocation
 from placement.handlers.inventory import record_of
 from placement.schemas import requests
 from placement.web import util
 from placement.web.context import RequestContext
-from placement.web.errors import PROVIDER_NOT_FOUND, ErrorMapping
+from placement.web.error_responses import PROVIDER_NOT_FOUND, ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, operation
 
 

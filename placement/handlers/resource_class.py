@@ -13,7 +13,7 @@ from placement.objects.resource_class import ResourceClass
 from placement.schemas import requests, responses
 from placement.web import util
 from placement.web.context import RequestContext
-from placement.web.errors import ErrorMapping
+from placement.web.error_responses import ErrorMapping
 from placement.web.operation import ByMicroversion, JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 

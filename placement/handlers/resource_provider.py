@@ -19,7 +19,7 @@ from placement.search import filter_providers, syntax
 from placement.search.request import RequestGroup
 from placement.web import microversion, util
 from placement.web.context import RequestContext
-from placement.web.errors import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
+from placement.web.error_responses import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
 from placement.web.operation import JsonBody, RequiresPolicy, accepts_json, operation
 
 # The names of the links other than ``self``, each with the first microversion that has it.

@@ -15,7 +15,7 @@ from placement.objects.trait import ASSOCIATED, NOT_ASSOCIATED, Trait, read_trai
 from placement.schemas import requests, responses
 from placement.web import util
 from placement.web.context import RequestContext
-from placement.web.errors import ErrorMapping
+from placement.web.error_responses import ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
 if TYPE_CHECKING:

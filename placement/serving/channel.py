@@ -31,8 +31,8 @@ from webob import exc
 from placement import units
 from placement.serving.socket_map import SocketMap
 from placement.serving.threads import Threads
-from placement.web import body_limits, context, errors, request_log
-from placement.web.health import SERVER_PROBLEM
+from placement.web import body_limits, context, error_responses, request_log
+from placement.web.health_check import SERVER_PROBLEM
 
 LOG = log.getLogger(__name__)
 
@@ -173,7 +173,7 @@ class _ErrorTask(_Response, task.ErrorTask):
         request = webob.Request.blank('/', accept='application/json', method=parsed.command)
         request.environ.update(PATH_INFO=parsed.path, QUERY_STRING=parsed.query, REMOTE_ADDR=self.channel.addr[0])
         error = exc.status_map[parsed.error.code](parsed.error.body)
-        respond = functools.partial(errors.respond, error)
+        respond = functools.partial(error_responses.respond, error)
         response = request.get_response(context.with_request_id(request_log.RequestLog(respond)))
         self.status = response.status
         self.response_headers.extend(response.headerlist)

@@ -15,7 +15,7 @@ from typing import Any
 from oslo_log import log
 from waitress.task import ThreadedTaskDispatcher
 
-from placement.web.health import METHODS
+from placement.web.health_check import METHODS
 
 LOG = log.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from waitress import wasyncore
 from placement import units
 from placement.serving.channel import ConnectionTable
 from placement.serving.master import WORKER_STOP_SIGNALS
-from placement.web.health import READY
+from placement.web.health_check import READY
 
 LOG = log.getLogger(__name__)
 

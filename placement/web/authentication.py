@@ -20,7 +20,7 @@ from webob import exc
 
 from placement import exception
 from placement.observability import KEYSTONE
-from placement.web import errors, request_log
+from placement.web import error_responses, request_log
 from placement.web.context import ENVIRON_KEY, RequestContext
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class _Authentication:
             try:
                 identity = self._identify(environ)
             except exc.HTTPError as error:
-                response = functools.partial(errors.respond, error)
+                response = functools.partial(error_responses.respond, error)
                 return request_log.RequestLog(response)(environ, start_response)
         environ[ENVIRON_KEY] = self._make_context(
             request_id=environ[request_id.ENV_REQUEST_ID],

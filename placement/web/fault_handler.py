@@ -11,7 +11,7 @@ from oslo_log import log
 from webob import exc
 
 from placement import exception
-from placement.web import errors, microversion
+from placement.web import error_responses, microversion
 
 LOG = log.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class FaultHandler:
                 LOG.info('The microversion of the request is not served: %s.', error.advice)
             # The traceback of the error refers to this call. A variable that kept the error until the end of the call
             # would make a cycle, so respond here, not below (see ``Operation.__call__``).
-            return errors.respond(error, environ, start)
+            return error_responses.respond(error, environ, start)
         except exception.PolicyNotAuthorized as error:
             http_error: exc.HTTPException = exc.HTTPForbidden(str(error))
         except exception.DatabaseUnavailable as error:
@@ -60,4 +60,4 @@ class FaultHandler:
             http_error = exc.HTTPInternalServerError(
                 'An unexpected error occurred. The log of the service has details under this request id.'
             )
-        return errors.respond(http_error, environ, start)
+        return error_responses.respond(http_error, environ, start)

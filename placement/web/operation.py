@@ -17,9 +17,9 @@ from webob import Request, Response, exc
 
 from placement import exception, schemas
 from placement.schemas import Schema, Version, Windows
-from placement.web import context, errors, microversion, request_log, util
+from placement.web import context, error_responses, microversion, request_log, util
 from placement.web.context import RequestContext
-from placement.web.errors import ErrorMapping
+from placement.web.error_responses import ErrorMapping
 
 LOG = log.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Operation:
                 check(req)
             response = self.handler(req, environ[context.ENVIRON_KEY], *self._read(req, variables), **variables)
         except exception.PlacementError as error:
-            http_error = errors.http_error(error, self.failures, variables)
+            http_error = error_responses.http_error(error, self.failures, variables)
             if http_error is None:
                 raise
             if http_error.code == exc.HTTPConflict.code:

@@ -14,7 +14,7 @@ from webob import exc
 
 from placement import conf as configuration
 from placement import deploy, exception
-from placement.web import context, errors, request_log
+from placement.web import context, error_responses, request_log
 
 LOG = log.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def init_application() -> deploy.Application | WSGIApplication:
 def _respond_500(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Respond that the service could not be started."""
     reason = 'The service cannot start with its configuration. The log of its start has the reason.'
-    return errors.respond(exc.HTTPInternalServerError(reason), environ, start_response)
+    return error_responses.respond(exc.HTTPInternalServerError(reason), environ, start_response)
 
 
 application = init_application()

@@ -12,7 +12,7 @@ import pytest
 import webob
 from oslo_config import cfg
 
-from placement.web import errors, microversion
+from placement.web import error_responses, microversion
 from tests.support import applications
 from tests.support.http_client import send_request
 from tests.support.pages import rows
@@ -72,7 +72,7 @@ def _code(example: Exchange, response: webob.Response) -> str | None:
     version = response.headers.get('OpenStack-API-Version')
     if version is None or int(version.partition('.')[2]) < 23:
         return None
-    return example.code or errors.DEFAULT
+    return example.code or error_responses.DEFAULT
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from placement import exception
 from placement.capacity import InventoryRecord
 from placement.claims.claim import replace_allocations
-from placement.claims.request import ConsumerClaim
+from placement.claims.requested import ConsumerClaim
 from placement.db import sql
 from placement.objects import aggregate
 from placement.objects.allocation import Allocation

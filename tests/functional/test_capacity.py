@@ -10,8 +10,8 @@ import pytest
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
-from placement.ops.reports import consumers
-from placement.ops.reports.capacity import NAME, list_trees
+from placement.ops.reports import consumer_reports
+from placement.ops.reports.capacity_report import NAME, list_trees
 from placement.ops.reports.tree_filter import FULL, TreeFilter
 from tests.support import clouds
 from tests.support.clouds import uuid_of
@@ -27,11 +27,11 @@ def nested(db: Database) -> Snapshot:
 
 
 def test_the_most_common_size_is_that_of_the_latest_consumers(db: Database) -> None:
-    assert consumers.most_common_size(db, latest=100) is None
+    assert consumer_reports.most_common_size(db, latest=100) is None
     clouds.create_cloud(db, clouds.nested())
     small = {'VCPU': 4, 'MEMORY_MB': 4096, 'DISK_GB': 80}
-    assert consumers.most_common_size(db, latest=100) == small
-    assert consumers.most_common_size(db, latest=0) is None
+    assert consumer_reports.most_common_size(db, latest=100) == small
+    assert consumer_reports.most_common_size(db, latest=0) is None
 
 
 def test_trees_are_listed_fullest_first(nested: Snapshot) -> None:

@@ -19,7 +19,7 @@ from placement.cmd import manage, manage_audit, output
 from placement.db import tables
 from placement.db.api import Database
 from placement.ops.reports import provider_trees
-from placement.ops.reports.consumers import consumers_by_provider
+from placement.ops.reports.consumer_reports import consumers_by_provider
 from tests.functional.terminal import shown_by
 from tests.support import clouds, corruption, preforked
 from tests.support.clouds import Cloud, Provider, uuid_of

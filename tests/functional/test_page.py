@@ -20,8 +20,8 @@ from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.ops import audit
-from placement.ops.metrics import plan_query
-from placement.ops.page import health, plan
+from placement.ops.database_collector import plan_query
+from placement.ops.page import health_view, plan_view
 from placement.ops.page.application import Page
 from placement.ops.page.view import Sources
 from tests.support import applications, clouds, corruption, fixtures
@@ -259,7 +259,7 @@ def test_a_consumer_without_a_record_is_found(page: Page, url: str) -> None:
 @pytest.mark.usefixtures('db_with_problems')
 def test_health_makes_the_quick_checks_and_names_hosts(page: Page) -> None:
     findings = {check['kind']: check['found'] for check in json(page, '/health')['audit']}
-    assert {kind for kind, count in findings.items() if count is not None} == set(health._QUICK_CHECKS)
+    assert {kind for kind, count in findings.items() if count is not None} == set(health_view._QUICK_CHECKS)
     assert findings['over_committed'] == 1
     shown = get(page, '/health').text
     assert re.search(f'<a href="/trees/{uuid_of("over")}" title="{uuid_of("over")}"><bdi>over</bdi></a>', shown)
@@ -542,7 +542,7 @@ def test_a_drain_and_a_ratio_are_planned(planned_page: Page) -> None:
 
 def test_a_table_of_a_plan_says_how_many_rows_it_leaves_out(nested_page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ratio at which several providers are above their capacity, with what each of them uses of it."""
-    monkeypatch.setattr(plan, '_ROWS', 1)
+    monkeypatch.setattr(plan_view, '_ROWS', 1)
     above = json(nested_page, '/plan?ratio=VCPU%3D0.1')['ratio']['above_capacity']
     text = get(nested_page, '/plan?ratio=VCPU%3D0.1').text
     assert len(above) > 2

@@ -14,7 +14,7 @@ from placement.db import change_log, tables
 from placement.db.api import Database
 from placement.ops.planning.flavors import BadFlavors, count_flavors, parse_flavor, read_flavors
 from placement.ops.planning.ratio import compare_ratio
-from placement.ops.reports import capacity
+from placement.ops.reports import capacity_report
 from tests.support.clouds import Cloud, Provider, create_cloud, nested, uuid_of
 from tests.support.fixtures import Printed
 from tests.support.http_client import claim_body, send_request
@@ -187,7 +187,7 @@ def test_a_ratio_gives_the_figures_of_the_change(
 
     db.write(change_ratio)
     after = ProviderCache(db).up_to_date()
-    [figures] = [of_class for of_class in capacity.summary(after).classes if of_class.resource_class == name]
+    [figures] = [of_class for of_class in capacity_report.summary(after).classes if of_class.resource_class == name]
     assert report.after == figures != report.before
     assert [new.count for _, new in report.fits] == [fit.count for fit in count_flavors(after, flavors)]
     assert len(report.above) == figures.providers_over_committed

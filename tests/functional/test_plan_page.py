@@ -8,7 +8,7 @@ import re
 import shlex
 
 from placement.claims.claim import replace_allocations
-from placement.claims.request import ConsumerClaim
+from placement.claims.requested import ConsumerClaim
 from placement.cmd import manage
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider

@@ -8,7 +8,7 @@ from typing import Any
 from placement.cache.refresh import ProviderCache
 from placement.db import migration, tables
 from placement.db.api import Database
-from placement.ops.metrics import allocation_samples, inventory_samples
+from placement.ops.database_collector import allocation_samples, inventory_samples
 from tests.support import clouds, databases
 from tests.support.fixtures import Counter
 

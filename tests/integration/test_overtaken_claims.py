@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.claims.claim import delete_allocations, replace_allocations
-from placement.claims.request import ConsumerClaim
+from placement.claims.requested import ConsumerClaim
 from placement.db import tables
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext

@@ -11,7 +11,7 @@ import pytest
 
 from placement.cache.refresh import ProviderCache
 from placement.claims.claim import replace_allocations
-from placement.claims.request import ConsumerClaim
+from placement.claims.requested import ConsumerClaim
 from placement.db.api import Database
 from placement.ops.fingerprint import read_fingerprint
 from placement.ops.planning import drain, failures, flavors, ratio, sentences

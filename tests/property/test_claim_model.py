@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from placement import exception
 from placement.capacity import InventoryRecord
 from placement.claims.claim import delete_allocations, replace_allocations, reshape
-from placement.claims.request import UNSET, ConsumerClaim, ReshapedProvider, Unset
+from placement.claims.requested import UNSET, ConsumerClaim, ReshapedProvider, Unset
 from placement.db.api import Database
 from placement.objects.consumer import UNKNOWN_TYPE, Consumer
 from placement.objects.inventory import Inventory

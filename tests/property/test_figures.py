@@ -12,8 +12,8 @@ from placement import capacity as capacity_rule
 from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames, Snapshot
 from placement.capacity import InventoryRecord
-from placement.ops.reports import capacity
-from placement.ops.reports.capacity import NAME, ClassFigures, Utilization, list_trees
+from placement.ops.reports import capacity_report
+from placement.ops.reports.capacity_report import NAME, ClassFigures, Utilization, list_trees
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
 
 CLASSES = {0: 'VCPU', 1: 'MEMORY_MB', 2: 'DISK_GB'}
@@ -100,7 +100,7 @@ def test_figures_of_classes(state: Snapshot, aggregate: str | None) -> None:
     providers = list(state.providers())
     roots = {provider.root_id for provider in providers if aggregate is None or aggregate in provider.aggregates}
     inside = [provider for provider in providers if provider.root_id in roots]
-    summary = capacity.summary(state, TreeFilter(frozenset() if aggregate is None else frozenset({aggregate})))
+    summary = capacity_report.summary(state, TreeFilter(frozenset() if aggregate is None else frozenset({aggregate})))
     assert (summary.providers, summary.trees) == (len(inside), len(roots))
     by_class = {name: _of_class(inside, name) for name in CLASSES.values()}
     assert list(summary.classes) == [
@@ -112,7 +112,7 @@ def test_figures_of_classes(state: Snapshot, aggregate: str | None) -> None:
 @given(clouds())
 def test_figures_of_aggregates_and_trees(state: Snapshot) -> None:
     providers = list(state.providers())
-    heat = capacity.heat_map(state)
+    heat = capacity_report.heat_map(state)
     for row in heat.rows:
         roots = {provider.root_id for provider in providers if row.aggregate in provider.aggregates}
         inside = [provider for provider in providers if provider.root_id in roots]
@@ -128,7 +128,7 @@ def test_figures_of_aggregates_and_trees(state: Snapshot) -> None:
 @given(clouds(), st.sampled_from(sorted(FULL, key=lambda state: state.value)))
 def test_hosts_in_a_state(state: Snapshot, inventory_state: InventoryState) -> None:
     hosts = TreeFilter(states=frozenset({inventory_state}))
-    classes = capacity.summary(state, hosts).classes
+    classes = capacity_report.summary(state, hosts).classes
     affected = [
         (provider.root_id, inventory)
         for provider in state.providers()
@@ -155,7 +155,7 @@ def test_hosts_without_capacity(state: Snapshot, size: dict[str, int]) -> None:
         if all(supplied.values()) and not fits:
             names.append(f'p{root_id:03}')
     assert [row.name for row in list_trees(state, hosts, NAME, count=None).rows] == names
-    assert capacity.summary(state, hosts).trees == len(names)
+    assert capacity_report.summary(state, hosts).trees == len(names)
 
 
 def _fits(inventory: InventoryRecord, amount: int) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement.claims.claim import replace_allocations
-from placement.claims.request import ConsumerClaim
+from placement.claims.requested import ConsumerClaim
 from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.planning.drain import DrainPlan, Verdict, plan_drain

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from placement.capacity import InventoryRecord
 from placement.claims.claim import replace_allocations
-from placement.claims.request import ConsumerClaim
+from placement.claims.requested import ConsumerClaim
 from placement.objects import aggregate
 from placement.objects.inventory import Inventory, read_inventories
 from placement.objects.resource_provider import ResourceProvider

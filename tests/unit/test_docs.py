@@ -15,7 +15,7 @@ import yaml
 
 from placement import handler, policies
 from placement.schemas import Schema, Windows, allocation_candidate, requests
-from placement.web import errors, microversion
+from placement.web import error_responses, microversion
 from placement.web import operation as web_operation
 from placement.web.operation import Check, JsonBody, Microversions, RequiresPolicy
 from tests.support.pages import ROOT, first_cells
@@ -92,7 +92,7 @@ def test_policy_rules_are_documented_at_the_operations_that_ask_for_them() -> No
 def test_every_error_code_is_documented_and_every_documented_code_exists() -> None:
     codes = {
         value
-        for name, value in vars(errors).items()
+        for name, value in vars(error_responses).items()
         if name.isupper() and isinstance(value, str) and value.startswith('placement.')
     }
     assert _documented_codes() == codes
@@ -203,7 +203,7 @@ def test_files_and_packages_that_a_page_of_the_code_names_exist(page: str) -> No
 
 def test_every_error_code_is_in_the_table_of_an_operation() -> None:
     used = {code for text in _sections().values() for code in re.findall(r'`(placement\.[a-z_.]+)`', text)}
-    assert used | {errors.DEFAULT} == _documented_codes()
+    assert used | {error_responses.DEFAULT} == _documented_codes()
 
 
 def test_every_page_is_listed_in_its_index() -> None:

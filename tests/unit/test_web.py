@@ -8,14 +8,14 @@ from typing import Any
 import webob
 from webob import exc
 
-from placement.web import errors
+from placement.web import error_responses
 
 CONFLICT = 'There was a conflict when trying to complete your request.'
 
 
 def _detail(reason: str) -> Any:
     req = webob.Request.blank('/')
-    response = req.get_response(functools.partial(errors.respond, exc.HTTPConflict(reason)))
+    response = req.get_response(functools.partial(error_responses.respond, exc.HTTPConflict(reason)))
     return response.json['errors'][0]['detail']
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import exc as sa_exc
 from placement import exception
 from placement.db.errors import SchemaMissing
 from placement.db.health import DatabaseSilent
-from placement.ops.page import consumers, health, overview, plan, rendering, trees, why
+from placement.ops.page import consumer_views, health_view, overview, plan_view, rendering, tree_views, why_view
 from placement.ops.page.view import BadInput, Missing, Parameters, Sources, View
 
 LOG = log.getLogger(__name__)
@@ -39,13 +39,13 @@ _FILES = {'/page.css': 'text/css', '/icon.svg': 'image/svg+xml'}
 
 _VIEWS: tuple[tuple[re.Pattern[str], Callable[..., View]], ...] = (
     (re.compile('/'), overview.overview_view),
-    (re.compile('/trees'), trees.trees_view),
-    (re.compile('/trees/(?P<uuid>[^/]+)'), trees.tree_view),
-    (re.compile('/consumers'), consumers.consumers_view),
-    (re.compile('/consumers/(?P<uuid>[^/]+)'), consumers.consumer_view),
-    (re.compile('/why'), why.why_view),
-    (re.compile('/plan'), plan.plan_view),
-    (re.compile('/health'), health.health_view),
+    (re.compile('/trees'), tree_views.trees_view),
+    (re.compile('/trees/(?P<uuid>[^/]+)'), tree_views.tree_view),
+    (re.compile('/consumers'), consumer_views.consumers_view),
+    (re.compile('/consumers/(?P<uuid>[^/]+)'), consumer_views.consumer_view),
+    (re.compile('/why'), why_view.why_view),
+    (re.compile('/plan'), plan_view.plan_view),
+    (re.compile('/health'), health_view.health_view),
 )
 
 

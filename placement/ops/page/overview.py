@@ -11,7 +11,7 @@ import os_resource_classes as orc
 from placement.cache.snapshot import Snapshot
 from placement.ops.page.view import Pagination, Parameters, Sources, View, is_read_only
 from placement.ops.planning.fits import FitCount, Size, count_fits
-from placement.ops.reports import capacity, consumers
+from placement.ops.reports import capacity_report, consumer_reports
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
 
 #: The classes that instances in general need. Others, such as devices and bare metal, may be full on purpose.
@@ -29,8 +29,8 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
     """Show hosts with problems, the figures by class, the heat map, and, for a size, how many more consumers fit."""
     trees, resources = parameters.trees(), parameters.resources()
     snapshot = sources.provider_cache.up_to_date()
-    summary = capacity.summary(snapshot, trees)
-    heat = capacity.heat_map(snapshot)
+    summary = capacity_report.summary(snapshot, trees)
+    heat = capacity_report.heat_map(snapshot)
     chosen = next(iter(trees.aggregates), None)
     number = parameters.page()
     if chosen is not None and not parameters.text('page'):
@@ -40,7 +40,7 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
     pages = Pagination(number, _AGGREGATES, len(heat.rows))
     fullest = max(
         (figures for figures in summary.classes if figures.resource_class in _COMMON_CLASSES),
-        key=lambda figures: capacity.Utilization(figures.capacity, figures.used).share,
+        key=lambda figures: capacity_report.Utilization(figures.capacity, figures.used).share,
         default=None,
     )
     rows = heat.rows[pages.first : pages.last]
@@ -70,7 +70,7 @@ def _problems(sources: Sources, snapshot: Snapshot, trees: TreeFilter) -> Mappin
 
     ``without_capacity`` is None if no consumer has allocations, ``not_evacuable`` if failing hosts are not checked yet.
     """
-    size = consumers.most_common_size(sources.db, _SIZED_CONSUMERS)
+    size = consumer_reports.most_common_size(sources.db, _SIZED_CONSUMERS)
     over_committed, reserved = (
         replace(trees, states=frozenset({state})) for state in (InventoryState.OVER_COMMITTED, InventoryState.RESERVED)
     )

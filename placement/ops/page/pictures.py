@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from placement import units
 from placement.cache.providers import Provider
-from placement.ops.reports.capacity import Utilization
+from placement.ops.reports.capacity_report import Utilization
 from placement.ops.reports.provider_trees import ProviderTree, inventory_utilization
 
 #: Maximum numbers of boxes in a picture, and of bars in a box.

@@ -16,7 +16,7 @@ import os_traits
 from placement import exception
 from placement.cache.snapshot import Snapshot
 from placement.ops.planning.fits import FitCount, count_fits
-from placement.ops.reports import capacity
+from placement.ops.reports import capacity_report
 from placement.search.request import CandidateRequest, NameFilter, RequestGroup
 
 #: Maximum number of searches for one count, so that it takes minutes at most.
@@ -142,7 +142,7 @@ def count_flavors(
     :param by_aggregate: whether to count in each aggregate, too.
     :param progress: yields the flavors.
     """
-    aggregates = [row.aggregate for row in capacity.heat_map(snapshot).rows] if by_aggregate else []
+    aggregates = [row.aggregate for row in capacity_report.heat_map(snapshot).rows] if by_aggregate else []
     return [_count_flavor(snapshot, flavor, aggregates) for flavor in progress(list(flavors))]
 
 

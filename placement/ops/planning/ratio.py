@@ -11,8 +11,8 @@ from placement import exception
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.planning.flavors import Flavor, FlavorFit, count_flavors
-from placement.ops.reports import capacity
-from placement.ops.reports.capacity import ClassFigures
+from placement.ops.reports import capacity_report
+from placement.ops.reports.capacity_report import ClassFigures
 from placement.ops.reports.tree_filter import AggregateNotFound
 
 
@@ -88,7 +88,7 @@ def compare_ratio(
     """
     after = with_ratio(before, resource_class, ratio, aggregate)
     figures = [
-        {of_class.resource_class: of_class for of_class in capacity.summary(snapshot).classes}
+        {of_class.resource_class: of_class for of_class in capacity_report.summary(snapshot).classes}
         for snapshot in (before, after)
     ]
     if resource_class not in figures[0]:

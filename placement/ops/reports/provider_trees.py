@@ -22,7 +22,7 @@ from placement.capacity import InventoryRecord, capacity_limit
 from placement.db import sql, tables
 from placement.db.api import Database
 from placement.ops.provider_roots import find_roots
-from placement.ops.reports.capacity import Utilization
+from placement.ops.reports.capacity_report import Utilization
 
 _inventories, _allocations, _classes = tables.inventories.c, tables.allocations.c, tables.resource_classes.c
 _providers = tables.resource_providers.c

@@ -7,7 +7,7 @@ from typing import Any
 
 from placement import uuid_spelling
 from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
-from placement.ops.reports import consumers
+from placement.ops.reports import consumer_reports
 from placement.ops.reports.tree_filter import TreeFilter
 
 #: Maximum numbers of consumers and of allocations on one page, and of projects in the list.
@@ -22,12 +22,12 @@ def consumers_view(sources: Sources, parameters: Parameters) -> View:
     text, page = parameters.text('q'), parameters.page()
     data: dict[str, Any] = {'search': text, 'projects': None, 'consumers': None, 'trees': 0}
     if not text:
-        data['projects'] = consumers.largest_projects(sources.db, _PROJECTS)
+        data['projects'] = consumer_reports.largest_projects(sources.db, _PROJECTS)
         return View('consumers.html', 'Consumers', data)
-    total, rows = consumers.find_consumers(sources.db, text, (page - 1) * _CONSUMERS, _CONSUMERS)
+    total, rows = consumer_reports.find_consumers(sources.db, text, (page - 1) * _CONSUMERS, _CONSUMERS)
     if not total and uuid_spelling.is_uuid(text):
         # The uuid may be in another spelling, or the consumer may have no record.
-        consumer = consumers.read_consumer(sources.db, uuid_spelling.canonical_uuid(text))
+        consumer = consumer_reports.read_consumer(sources.db, uuid_spelling.canonical_uuid(text))
         if consumer is not None:
             total, rows = 1, [consumer]
     pages = Pagination(page, _CONSUMERS, total)
@@ -40,7 +40,7 @@ def consumer_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     """Show the allocations of a consumer by provider, and its project, user and type."""
     if not uuid_spelling.is_uuid(uuid):
         raise BadInput(reason=f'“{uuid}” is not the uuid of a consumer.')
-    consumer = consumers.read_consumer(sources.db, uuid_spelling.canonical_uuid(uuid))
+    consumer = consumer_reports.read_consumer(sources.db, uuid_spelling.canonical_uuid(uuid))
     if consumer is None:
         raise Missing(reason=f'There is no consumer with the uuid {uuid}.')
     pages = Pagination(parameters.page(), _ALLOCATIONS, len(consumer.allocations))

@@ -9,8 +9,8 @@ import os_traits
 from placement import uuid_spelling
 from placement.ops.page import pictures
 from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
-from placement.ops.reports import capacity, consumers, provider_trees
-from placement.ops.reports.capacity import TreeRow
+from placement.ops.reports import capacity_report, consumer_reports, provider_trees
+from placement.ops.reports.capacity_report import TreeRow
 
 #: The number of entries on one page of each list.
 _TREES, _PROVIDERS, _CONSUMERS = 50, 50, 25
@@ -20,10 +20,10 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
     """List the trees that match the parameters, the fullest first unless ``order`` is ``name`` or a resource class."""
     page, trees = parameters.page(), parameters.trees()
     snapshot = sources.provider_cache.up_to_date()
-    order = parameters.text('order') or capacity.FULLEST
-    if order not in (capacity.FULLEST, capacity.NAME, *snapshot.names.class_ids):
+    order = parameters.text('order') or capacity_report.FULLEST
+    if order not in (capacity_report.FULLEST, capacity_report.NAME, *snapshot.names.class_ids):
         raise BadInput(reason=f'“order” must be fullest, name or a resource class, not “{order}”.')
-    tree_page = capacity.list_trees(snapshot, trees, order, (page - 1) * _TREES, _TREES)
+    tree_page = capacity_report.list_trees(snapshot, trees, order, (page - 1) * _TREES, _TREES)
     pages = Pagination(page, _TREES, tree_page.trees)
     data = {
         'search': trees.name,
@@ -32,7 +32,7 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
         'trees': list(map(_row, tree_page.rows)),
         **pages.data(),
     }
-    all_classes = capacity.class_names(snapshot)
+    all_classes = capacity_report.class_names(snapshot)
     shown = {name for row in tree_page.rows for name in row.utilizations}
     extra = {
         'pages': pages,
@@ -69,7 +69,7 @@ def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
         ]
     provider_pages = Pagination(parameters.page(), _PROVIDERS, len(providers))
     number = parameters.page('consumer_page')
-    total, rows = consumers.consumers_of_tree(sources.db, root.id, (number - 1) * _CONSUMERS, _CONSUMERS)
+    total, rows = consumer_reports.consumers_of_tree(sources.db, root.id, (number - 1) * _CONSUMERS, _CONSUMERS)
     consumer_pages = Pagination(number, _CONSUMERS, total, 'consumer_page')
     depths: dict[str | None, int] = {}
     for member in tree.walk():

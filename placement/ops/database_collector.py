@@ -24,8 +24,8 @@ from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.ops.planning import failures, sentences
 from placement.ops.planning.loads import PlanOptions
-from placement.ops.reports import capacity
-from placement.ops.reports.capacity import Summary
+from placement.ops.reports import capacity_report
+from placement.ops.reports.capacity_report import Summary
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
 
 LOG = log.getLogger(__name__)
@@ -260,7 +260,7 @@ def inventory_samples(db: Database, provider_cache: ProviderCache, aggregates: S
     snapshot = provider_cache.up_to_date()
     with db.reader() as tx:
         consumers, allocations = tx.execute(_COUNTS).one()
-    summary = capacity.summary(snapshot)
+    summary = capacity_report.summary(snapshot)
     samples: list[Sample] = [
         ('placement_database_schema_info', 1, (schema,)),
         ('placement_resource_providers', summary.providers, ()),
@@ -275,7 +275,7 @@ def inventory_samples(db: Database, provider_cache: ProviderCache, aggregates: S
         for state, count in sorted(counts.items()):
             samples.append(('placement_inventories', count, (figures.resource_class, state)))
     for uuid in aggregates:
-        of_aggregate = capacity.summary(snapshot, TreeFilter(frozenset({uuid})))
+        of_aggregate = capacity_report.summary(snapshot, TreeFilter(frozenset({uuid})))
         samples += [
             ('placement_aggregate_resource_providers', of_aggregate.providers, (uuid,)),
             ('placement_aggregate_trees', of_aggregate.trees, (uuid,)),
