@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 import sqlalchemy as sa
 
-from placement import exception
 from placement.cache.inventory_columns import Integers, UsageColumns
 from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames
 from placement.capacity import InventoryRecord
-from placement.db import sql, tables
+from placement.db import errors, sql, tables
 
 _providers = tables.resource_providers
 _parents = _providers.alias('parent')
@@ -70,22 +69,10 @@ _MAX_SPARSENESS = 2
 _MAX_RANGE = 10_000
 
 
-class IncompleteDatabase(exception.DatabaseUnavailable):
-    """The tables cannot be read as a whole. ``reason`` says why."""
-
-    template = 'The database is not available at the moment.'
-    details = ' The cache cannot be loaded: {reason}.'
-
-    @property
-    def for_operators(self) -> str:
-        return f'{self}{self.details.format(**self.data)}'
-
-
 def raise_unless_restored(tx: sa.Connection) -> None:
-    """Make sure that no backup is being restored, by a condition that is true only after the last rows of a backup.
+    """Make sure that no backup of PostgreSQL is being restored into a new database, which may be in any order.
 
-    Tools of PostgreSQL create the keys of a table after its rows. Those of MariaDB and MySQL restore tables in order of
-    their names, each with its rows.
+    Its tools create the keys of a table after its rows. A database without slots is rejected anyway.
 
     :raises IncompleteDatabase: a key is missing.
     :raises DBError: a table is missing.
@@ -93,16 +80,13 @@ def raise_unless_restored(tx: sa.Connection) -> None:
     if tx.dialect.name == 'postgresql':
         count = sql.execute_text(tx, _COUNT_OF_KEYS).scalar_one()
         if count != len(tables.metadata.tables):
-            raise IncompleteDatabase(reason='tables have no primary key, as while a backup is restored')
-    elif sql.is_mysql(tx.dialect):
-        sql.execute_text(tx, _LAST_TABLE)
+            raise errors.IncompleteDatabase(reason='tables have no primary key, as while a backup is restored.')
 
 
 _COUNT_OF_KEYS = sql.statement(
     'SELECT COUNT(*) FROM pg_index WHERE indisprimary AND indrelid IN ({tables})',
     tables=', '.join(f"'{name}'::regclass" for name in tables.metadata.tables),
 )
-_LAST_TABLE = sql.statement('SELECT 1 FROM {table} WHERE 1 = 0', table=max(tables.metadata.tables))
 
 
 def load_names(
@@ -247,8 +231,8 @@ def _inventories_of(
             try:
                 distinct[key] = {classes[class_id]: inventory for class_id, inventory in entries}
             except KeyError as error:
-                reason = f'an inventory of provider {id_} has the resource class {error}, which does not exist'
-                raise IncompleteDatabase(reason=reason) from error
+                reason = f'an inventory of provider {id_} has the resource class {error}, which does not exist.'
+                raise errors.IncompleteDatabase(reason=reason) from error
         by_provider[id_] = distinct[key]
     return by_provider
 

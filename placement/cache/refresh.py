@@ -103,7 +103,12 @@ class ProviderCache:
         """
         state, refreshes = self._state, self._refreshes
         # Read this before taking the lock, even if nothing is loaded: without a database, all callers fail immediately.
-        sums = self._db.read(change_log.read_sums)
+        try:
+            sums = self._db.read(change_log.read_sums)
+        except (errors.SchemaMissing, errors.IncompleteDatabase):
+            # A backup is being restored, so an older state of the database is final.
+            self._older_since = -math.inf
+            raise
         self._db.metrics.cache_checked()
         self._checked_at = self._clock()
         if state is not None and sums == state.log_position.total:
@@ -275,7 +280,7 @@ class ProviderCache:
         log_position = change_log.read_log_position(tx)
         relation = state.log_position.relation(log_position)
         if relation is Relation.OLDER:
-            if self._may_lag():
+            if self._may_lag(tx):
                 return state
             return self._reload(f'the database has been older than the cache for {STALE_READ_GRACE_SECONDS} seconds')
         self._older_since = None
@@ -312,11 +317,13 @@ class ProviderCache:
             LOG.info('Reloading the cache: %s', reason)
         return _Need.TABLES
 
-    def _may_lag(self) -> bool:
+    def _may_lag(self, tx: sa.Connection) -> bool:
         """Return whether a database that is older than the cache may be a node of a cluster that will soon catch up.
 
-        A new process, whose cache is that of its parent, does not wait for it.
+        A new process, whose cache is that of its parent, does not wait for it. A primary of PostgreSQL never lags.
         """
+        if tx.dialect.name == 'postgresql' and not tx.scalar(sa.select(sa.func.pg_is_in_recovery())):
+            return False
         now = self._clock()
         if self._older_since is None:
             self._older_since = now

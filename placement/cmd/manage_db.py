@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from placement import exception
 from placement.cmd import manage_audit, output
-from placement.db import change_log, migration
+from placement.db import change_log, change_log_slots, errors, migration
 from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.adoption import Plan, Step, adopt
@@ -63,7 +63,12 @@ def run_version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) 
 
 def run_invalidate_caches(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     """Make every process of the service reload its cache."""
-    db.write(change_log.record_reload)
+    try:
+        db.write(change_log.record_reload)
+    except errors.IncompleteDatabase:
+        # All rows were restored except those of the change log.
+        with migration.locked(db.engine) as connection:
+            change_log_slots.append_reload(connection)
     print('Every process of the service reloads its cache before its next search.')
     return 0
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from placement import exception
 from placement.db import sql, tables
-from placement.db.errors import RetryTransaction
+from placement.db.errors import IncompleteDatabase, RetryTransaction
 
 
 class ChangeKind(enum.IntEnum):
@@ -75,7 +75,7 @@ class MissingLogEntry(RuntimeError):
 
 @dataclasses.dataclass
 class Slot:
-    """A row of ``placement_change_log_slots``."""
+    """A row of ``placement_writer_slots``."""
 
     slot_id: int
     #: The number and the token of the newest committed transaction.
@@ -354,8 +354,7 @@ class LogPosition:
 
         If some slots are missing and others newer, it is newer: the missing ones may have been deleted.
         """
-        # No service deletes all slots.
-        if self.slots and (other.table_id != self.table_id or not other.slots):
+        if self.slots and other.table_id != self.table_id:
             return Relation.REPLACED
         newer = older = missing = False
         for _, mine, theirs in self.changed_slots(other):
@@ -373,16 +372,32 @@ class LogPosition:
 
 
 def read_sums(tx: sa.Connection) -> Sums:
-    """Read the sums of all slots, in one statement."""
+    """Read the sums of all slots, in one statement.
+
+    :raises IncompleteDatabase: there are no slots.
+    """
     slots, sequences, tokens, table_id = sql.execute_text(tx, check_statement(tx.dialect)).one()
-    # Databases return decimals, and None for the sums of no rows.
-    return Sums(slots, int(sequences or 0), int(tokens or 0), table_id or 0)
+    if not slots:
+        raise no_slots()
+    # Databases return decimals.
+    return Sums(slots, int(sequences), int(tokens), table_id)
 
 
 def read_log_position(tx: sa.Connection) -> LogPosition:
-    """Read the position of the log that ``tx`` sees, in one statement."""
+    """Read the position of the log that ``tx`` sees, in one statement.
+
+    :raises IncompleteDatabase: there are no slots.
+    """
     [slots] = sql.fetch_integers(tx, _slots_query(tx.dialect))
+    if not len(slots):
+        raise no_slots()
     return _log_position(slots)
+
+
+def no_slots() -> IncompleteDatabase:
+    """Return the exception to raise if the database has no slots, so that only a part of a backup may be restored."""
+    advice = 'If no backup is being restored, run: placement-manage db invalidate-caches'
+    return IncompleteDatabase(reason=f'the table {tables.change_log_slots} has no rows. {advice}')
 
 
 def _log_position(slots: NDArray[np.int64]) -> LogPosition:

@@ -28,7 +28,7 @@ from oslo_log import log
 
 from placement import exception
 from placement.db import errors, process, sql, tables
-from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot
+from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, no_slots
 from placement.db.errors import RetryTransaction
 
 LOG = log.getLogger(__name__)
@@ -191,6 +191,7 @@ class ChangeLogSlots:
         retries also limits how often a request waits for a lock here.
 
         :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
+        :raises IncompleteDatabase: there are no slots. A new one would be in the way of the restored ones.
         """
         with self._begin() as tx:
             updated_at, now = (
@@ -206,6 +207,8 @@ class ChangeLogSlots:
                 query = query.with_for_update(skip_locked=True)
             row = tx.execute(query.limit(1)).first()
             if row is None:
+                if tx.scalar(sa.select(_slots.c.id).limit(1)) is None:
+                    raise no_slots()
                 slot = Slot(sql.new_id(tx.execute(_slots.insert().values(sequence=0, token=0, owner=owner))))
             else:
                 slot = Slot(*row)

@@ -34,6 +34,17 @@ class SchemaMissing(exception.DatabaseUnavailable):
         return f'A table of the service is not in the database: {reason}'
 
 
+class IncompleteDatabase(exception.DatabaseUnavailable):
+    """The tables cannot be read as a whole. ``reason`` says why."""
+
+    template = 'The database is not available at the moment.'
+    details = ' The data are not complete: {reason}'
+
+    @property
+    def for_operators(self) -> str:
+        return f'{self}{self.details.format(**self.data)}'
+
+
 class StaleConnection(exception.DatabaseUnavailable):
     """The connection broke before the database answered the first statement of a transaction: nothing was written."""
 

@@ -156,6 +156,9 @@ def _create_tables(connection: sa.Connection) -> None:
     sequence = tables.resource_class_sequence
     if connection.scalar(sa.select(sequence.c.last)) is None:
         connection.execute(sequence.insert().values(id=1, last=tables.FIRST_CUSTOM_CLASS_ID - 1))
+    slots = tables.change_log_slots
+    if connection.scalar(sa.select(slots.c.id).limit(1)) is None:
+        connection.execute(slots.insert().values(sequence=0, token=0))
 
 
 @errors.translated()

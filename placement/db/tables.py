@@ -177,9 +177,11 @@ resource_provider_aggregates = _table(
 
 # The change log (placement.db.change_log). No other table refers to it.
 
-# Each process keeps at most as many rows as it ever had write transactions at the same time. Idle ones are deleted.
+# Each process keeps at most as many rows as it ever had write transactions at the same time. Idle ones are deleted, but
+# there is always one: without any, the rows of a backup have not been restored yet. Tools restore tables in order of
+# their names, so this one has the last name: whoever sees the restored slots also sees all other restored rows.
 change_log_slots = _with_unique_ids(
-    'placement_change_log_slots',
+    'placement_writer_slots',
     sa.Column('sequence', sa.BigInteger, nullable=False),
     # 48 random bits, so that the sum over 30,000 slots fits 63 bits, as SQLite requires.
     sa.Column('token', sa.BigInteger, nullable=False),

@@ -259,7 +259,7 @@ def test_tables_that_contradict_each_other_are_an_outage(
             provider_cache.up_to_date()
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     reason = f'an inventory of provider {host.id} has the resource class 999, which does not exist'
-    assert lines == [f'The database is not available at the moment. The cache cannot be loaded: {reason}.']
+    assert lines == [f'The database is not available at the moment. The data are not complete: {reason}.']
     corruption.plant(db.engine.url, 'UPDATE placement_inventories SET resource_class_id = 0')
     assert_same(provider_cache.up_to_date(), scratch(db))
 
@@ -335,7 +335,7 @@ def failing(db: Database, table: str) -> contextlib.AbstractContextManager[None]
         'placement_resource_provider_traits',
         'placement_resource_providers',
         'placement_change_log',
-        'placement_change_log_slots',
+        'placement_writer_slots',
     ],
 )
 def test_a_failed_step_is_made_again_by_the_next_search(
@@ -360,7 +360,7 @@ def test_threads_that_wait_fail_with_the_refresh_for_which_they_wait(
     checks = threading.Semaphore(0)
 
     def count(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        if 'placement_change_log_slots' in statement:
+        if 'placement_writer_slots' in statement:
             checks.release()
 
     with concurrent.futures.ThreadPoolExecutor(6) as pool, failing(context.db, 'placement_resource_providers'):

@@ -8,14 +8,17 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
+from placement.cache.refresh import ProviderCache
 from placement.claims.claim import delete_allocations
-from placement.db import change_log, change_log_slots, tables
+from placement.cmd import manage
+from placement.db import change_log, change_log_slots, errors, tables
 from placement.db.api import Database
 from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation
 from placement.db.change_log_slots import Outcome
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import logs
+from tests.support.fixtures import PointCommandsAt
 from tests.support.objects import claim, create_provider
 
 Logged = Callable[[], dict[int, int]]
@@ -235,8 +238,34 @@ def test_a_slot_that_somebody_deleted_is_replaced(db: Database) -> None:
     with db.engine.begin() as tx:
         tx.execute(tables.change_log.delete())
         tx.execute(tables.change_log_slots.delete())
+        tx.execute(tables.change_log_slots.insert().values(sequence=0, token=0))
     db.write(lambda tx: change_log.record_usage(tx, [1]))
     assert list(newest(db).values()) == [1]
+
+
+def test_without_slots_nothing_is_read_or_written_until_a_command_says_that_the_rows_are_complete(
+    db: Database, point_commands_at: PointCommandsAt
+) -> None:
+    db.write(lambda tx: change_log.record_usage(tx, [1]))
+    provider_cache = ProviderCache(db)
+    provider_cache.up_to_date()
+    with db.engine.begin() as tx:
+        tx.execute(tables.change_log_slots.delete())
+    for _ in range(2):
+        for process in (provider_cache, ProviderCache(db)):
+            with pytest.raises(errors.IncompleteDatabase) as raised:
+                process.up_to_date()
+            assert 'the table placement_writer_slots has no rows' in raised.value.for_operators
+        with pytest.raises(errors.IncompleteDatabase):
+            db.write(lambda tx: change_log.record_usage(tx, [1]))
+    point_commands_at(db.engine.url)
+    assert manage.main(['db', 'invalidate-caches']) == 0
+    assert provider_cache.up_to_date().provider_count == 0
+    db.write(lambda tx: change_log.record_usage(tx, [1]))
+
+
+def test_the_slots_are_the_last_table_so_that_a_backup_restores_them_after_all_others() -> None:
+    assert max(tables.metadata.tables) == tables.change_log_slots.name
 
 
 def test_a_slot_that_a_restored_database_has_for_another_transaction(db: Database) -> None:

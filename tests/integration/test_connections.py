@@ -91,8 +91,8 @@ def test_a_process_has_no_more_than_the_limit(
 
 
 LOCK = {
-    'postgresql': 'LOCK TABLE placement_resource_providers, placement_change_log_slots IN ACCESS EXCLUSIVE MODE',
-    'mysql': 'LOCK TABLES placement_resource_providers WRITE, placement_change_log_slots WRITE',
+    'postgresql': 'LOCK TABLE placement_resource_providers, placement_writer_slots IN ACCESS EXCLUSIVE MODE',
+    'mysql': 'LOCK TABLES placement_resource_providers WRITE, placement_writer_slots WRITE',
 }
 
 

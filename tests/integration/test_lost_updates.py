@@ -397,7 +397,7 @@ def test_an_allocation_is_released_while_its_inventory_is_added(
     ]
     if first == 'inventory':
         requests.reverse()
-    slots = 'SELECT id FROM placement_change_log_slots ORDER BY id FOR UPDATE'
+    slots = 'SELECT id FROM placement_writer_slots ORDER BY id FOR UPDATE'
     with service.holding('BEGIN IMMEDIATE' if service.dialect == 'sqlite' else slots):
         responses = [service.begin_blocked(*request) for request in requests]
     assert [response.result().status_int // 100 for response in responses] == [2, 2], texts(responses)

@@ -305,7 +305,7 @@ def test_only_what_differs_is_changed(url: sa.URL, run: Manage, capsys: pytest.C
     assert [line for line in _steps(capsys) if 'Continue the ids of' not in line] == [
         '- Copy project, user and type of the consumer to 1 allocation.',
         '- Set the usage of each inventory to the sum of its allocations (1 in all).',
-        '- Create the change log: the tables placement_change_log_slots and placement_change_log.',
+        '- Create the change log: the tables placement_writer_slots and placement_change_log.',
         f'- Record the revision of the schema, {migration.head()}, in the table placement_alembic_version.',
     ]
 

@@ -79,7 +79,7 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
 def _changed_rows(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> collections.Counter[tuple[str, str]]:
     """Return, for each table, how many rows are gone and how many are new; a changed row is both."""
     rows: collections.Counter[tuple[str, str]] = collections.Counter()
-    for table in before.keys() - {'placement_change_log', 'placement_change_log_slots'}:
+    for table in before.keys() - {'placement_change_log', 'placement_writer_slots'}:
         rows[table, 'gone'] = len(set(before[table]) - set(after[table]))
         rows[table, 'new'] = len(set(after[table]) - set(before[table]))
     return rows

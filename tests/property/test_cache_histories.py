@@ -13,11 +13,10 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import deploy
-from placement.cache import loader
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.cmd import manage, manage_audit
-from placement.db import change_log
+from placement.db import change_log, errors
 from tests.support import corruption
 from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.cache_equality import assert_same, compare
@@ -94,7 +93,7 @@ def test_repairs_are_logged(app: Any, conf: cfg.ConfigOpts, point_commands_at: P
     corruption.plant(url, *corruption.SOUND, *corruption.ALL[name].statements)
     app.db.write(change_log.record_reload)
     # An inventory without its class cannot be loaded.
-    with contextlib.suppress(loader.IncompleteDatabase):
+    with contextlib.suppress(errors.IncompleteDatabase):
         app.provider_cache.up_to_date()
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     compare(app.provider_cache, app.db)

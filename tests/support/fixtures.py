@@ -128,7 +128,7 @@ def queries(db: Database) -> Counter:
         seen: list[str] = []
 
         def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-            if not statement.startswith(('BEGIN', 'UPDATE placement_change_log_slots SET sequence')):
+            if not statement.startswith(('BEGIN', 'UPDATE placement_writer_slots SET sequence')):
                 seen.append(statement)
 
         event = 'before_cursor_execute'

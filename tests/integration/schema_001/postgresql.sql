@@ -162,7 +162,7 @@ CREATE TABLE placement_allocations (
 CREATE INDEX allocations_provider_class_used_idx ON placement_allocations (resource_provider_id, resource_class_id, used);
 CREATE INDEX allocations_owner_class_used_idx ON placement_allocations (consumer_project_id, consumer_user_id, consumer_type_id, resource_class_id, used);
 
-CREATE TABLE placement_change_log_slots (
+CREATE TABLE placement_writer_slots (
     id SERIAL NOT NULL,
     sequence BIGINT NOT NULL,
     token BIGINT NOT NULL,
@@ -180,4 +180,5 @@ CREATE TABLE placement_change_log (
     PRIMARY KEY (slot_id, sequence, provider_id)
 );
 
+INSERT INTO placement_writer_slots (sequence, token) VALUES (0, 0);
 INSERT INTO placement_alembic_version (version_num) VALUES ('001');
