@@ -2,8 +2,8 @@
 
 api-ref/allocations.md#what-a-write-means and api-ref/reshaper.md#meaning define what the request means. This docstring
 is the one place that lists the statements of the transaction, its locks, its end and its retries. ``_write`` and
-``_release`` execute the steps from top to bottom; ``plan.make_plan`` has steps 1 and 2, ``inventory_replacement``
-those of reshapes only.
+``_release`` execute the steps from top to bottom; ``plan.make_plan`` has steps 0 to 2, ``_replace_inventories`` 5a to
+5c.
 
 The steps
 ---------
@@ -43,14 +43,14 @@ reshape          0 to 8. Step 4 and 5a are one batch; after 5b a second one has 
 5a. A reshape increments the generations of all providers, 300 with each UPDATE (``generation.increment``). It changes
     the providers whose inventories are replaced only at the generation that was sent.
 5b. Lock, in order of provider and class, all inventories of these providers and of those whose usage may change.
-5c. Overwrite the inventories that are kept, and insert the new ones. So step 6 checks the new inventories, and those
-    still to be removed.
+5c. Overwrite the inventories that are kept, and insert the new ones (``db.inventories``). So step 6 checks the new
+    inventories, and those still to be removed.
 6.  Inventories: one UPDATE of ``used``, in order of provider and class (``usage``). Its WHERE clause is the capacity
     rule, and its row count says whether everything fits. At every isolation level the database evaluates this clause on
     the latest committed rows, so the check cannot be out of date. A request that only releases is not rejected.
 7.  Allocations: DELETE the old rows by id, then INSERT the new ones. Only another program can leave a row without an
     inventory. If step 1 read such rows, an UPDATE subtracts their amounts from inventories that were inserted since
-    (``db.inventory_rows``). A reshape then deletes the removed inventories, if they no longer have usage.
+    (``db.inventories``). A reshape then deletes the removed inventories, if they no longer have usage.
 8.  Increment a slot of the change log that no other transaction uses, and INSERT the entries (``db.change_log``).
     ``Database.write`` appends these statements to the last batch, and sends it.
 
@@ -90,18 +90,18 @@ a consumer nor a connection that breaks later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
 from placement import exception
-from placement.claims import consumers, diagnosis, inventory_replacement, usage
+from placement.claims import consumers, diagnosis, usage
 from placement.claims.current import CurrentState, concurrent_update, delete_returning, read_current_state
 from placement.claims.plan import ClaimPlan, check_generation, make_plan
 from placement.claims.requested import ConsumerClaim, ReshapedProvider, Unset
-from placement.db import change_log, generation, inventory_rows, tables
+from placement.db import change_log, generation, tables
 from placement.db.api import Database, RollbackAndDiagnose
 from placement.db.batch import StatementBatch
+from placement.db.inventories import InventoryReplacement, lock_inventories, warn_of_overcommitment
 
 
 def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
@@ -142,7 +142,7 @@ def reshape(db: Database, reshaped: Sequence[ReshapedProvider], claims: Sequence
     with db.metrics.claim():
         used = db.write(lambda tx: _write(db, tx, claims, reshaped))
     for provider in reshaped:
-        inventory_rows.warn_of_overcommitment(provider.uuid, used[provider.uuid], provider.inventories)
+        warn_of_overcommitment(provider.uuid, used[provider.uuid], provider.inventories)
 
 
 def delete_allocations(db: Database, consumer_uuid: str) -> None:
@@ -164,12 +164,10 @@ def _write(
 ) -> Mapping[str, Mapping[str, int]]:
     """Execute all steps of claims and, with ``reshaped`` providers, of a reshape.
 
-    :returns: for a reshape, the result of ``inventory_replacement.usage_after``.
+    :returns: for a reshape, the usage after it, by provider uuid and class name.
     """
-    # 0. Providers whose inventories are replaced.
-    providers = inventory_replacement.read_and_check_providers(tx, reshaped) if reshaped else {}
-    # 1. and 2. The reads of the claims, and the locks of resource classes.
-    plan = make_plan(db, tx, claims, reshaped, providers)
+    # 0. to 2. The reads, and the locks of resource classes.
+    plan = make_plan(db, tx, claims, reshaped)
     # 3. Projects, users and types.
     desired = consumers.ensure_owners_and_types(tx, claims, plan.current)
 
@@ -177,16 +175,12 @@ def _write(
         return RollbackAndDiagnose(lambda after: diagnosis.diagnose(after, plan))
 
     # A key is violated if, since step 1, a consumer or one of its allocations was created, or a provider was deleted.
-    batch, present = StatementBatch(tx, key_error=concurrent_update), dict[usage.InventoryKey, sa.Row[Any]]()
+    batch = StatementBatch(tx, key_error=concurrent_update)
     # 4. Consumers.
     consumers.add_statements(batch, desired, plan.current.consumers)
     # 5. Generations of providers.
-    if reshaped:
-        inventory_replacement.add_increments(batch, plan)
-        batch.execute()
-        present = inventory_replacement.lock_inventories(tx, plan)
-        inventory_replacement.add_writes(batch, plan, present)
-    else:
+    replacement = _replace_inventories(batch, plan) if reshaped else None
+    if replacement is None:
         generation.increment_all(batch, plan.incremented)
     # 6. Usage.
     usage.add_usage_statements(batch, plan.changes, rejection)
@@ -195,12 +189,32 @@ def _write(
     _insert_rows(batch, plan, desired)
     if plan.orphaned:
         usage.add_release_statements(batch, plan.orphaned)
-    if reshaped:
-        inventory_replacement.add_deletions(batch, plan, present, rejection)
+    if replacement is not None:
+        replacement.add_deletions(batch, rejection)
     # 8. Change log. ``Database.write`` appends what is recorded here to the batch.
     change_log.record_usage(tx, plan.incremented | plan.current.provider_ids())
     batch.defer()
-    return inventory_replacement.usage_after(plan, present) if reshaped else {}
+    return {} if replacement is None else plan.usage_after({key: row.used for key, row in replacement.present.items()})
+
+
+def _replace_inventories(batch: StatementBatch, plan: ClaimPlan) -> InventoryReplacement:
+    """Execute steps 4, 5a and 5b of a reshape, and add those of 5c.
+
+    The rule of the generations is api-ref/reshaper.md#generations.
+    """
+    amounts, expected = dict.fromkeys(plan.incremented, 1), dict[int, int]()
+    for provider in plan.reshaped:
+        id_ = plan.providers[provider.uuid].id
+        amounts[id_] = (2 if provider.inventories else 1) + (id_ in plan.incremented)
+        expected[id_] = provider.generation
+    generation.increment(batch, amounts, expected)
+    batch.execute()
+    locked = lock_inventories(batch.tx, plan.reshaped_ids.union(change.inventory[0] for change in plan.changes))
+    present = {key: row for key, row in locked.items() if key[0] in plan.reshaped_ids}
+    replacement = InventoryReplacement(present, plan.inventories)
+    replacement.add_writes(batch)
+    change_log.record_providers(batch.tx, plan.reshaped_ids)
+    return replacement
 
 
 def _release(tx: sa.Connection, consumer_uuid: str, claim: ConsumerClaim | None = None) -> None:

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.claims.requested import ConsumerClaim, Unset
-from placement.claims.usage import InventoryKey
 from placement.db import errors, sql, tables
+from placement.db.inventories import InventoryKey
 
 
 class ConsumerRow(NamedTuple):

@@ -12,10 +12,9 @@ import sqlalchemy as sa
 from placement import capacity, exception
 from placement.capacity import InventoryRecord
 from placement.claims.current import concurrent_update, read_current_state
-from placement.claims.inventory_replacement import read_providers
-from placement.claims.plan import ClaimPlan, RequestedAllocation
-from placement.claims.usage import InventoryKey
+from placement.claims.plan import ClaimPlan, RequestedAllocation, read_providers
 from placement.db import errors, sql, tables
+from placement.db.inventories import InventoryKey
 
 _allocations, _inventories = tables.allocations, tables.inventories
 _classes, _providers = tables.resource_classes, tables.resource_providers

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement import exception
+from placement import exception, validation
 from placement.capacity import InventoryRecord
 from placement.claims.current import CurrentState, read_current_state
 from placement.claims.requested import ConsumerClaim, ReshapedProvider, Unset
-from placement.claims.usage import InventoryKey, UsageDelta
+from placement.claims.usage import UsageDelta
+from placement.db import sql, tables
 from placement.db.api import Database
 from placement.db.generation import ProviderGeneration
+from placement.db.inventories import InventoryKey
 
 
 class RequestedAllocation(NamedTuple):
@@ -77,21 +79,33 @@ class ClaimPlan:
         """The ids of the providers whose inventories are replaced."""
         return {provider.id for provider in self.providers.values()}
 
+    def usage_after(self, used: Mapping[InventoryKey, int]) -> dict[str, dict[str, int]]:
+        """Return the usage after a reshape, by provider uuid and class name; 0 for new inventories.
+
+        :param used: the usage before it.
+        """
+        delta = {change.inventory: change.delta for change in self.changes}
+        usages: dict[str, dict[str, int]] = {}
+        for provider in self.reshaped:
+            keys = {name: (self.providers[provider.uuid].id, self.class_ids[name]) for name in provider.inventories}
+            usages[provider.uuid] = {
+                name: used[key] + delta.get(key, 0) if key in used else 0 for name, key in keys.items()
+            }
+        return usages
+
 
 def make_plan(
-    db: Database,
-    tx: sa.Connection,
-    claims: Sequence[ConsumerClaim],
-    reshaped: Sequence[ReshapedProvider],
-    providers: Mapping[str, ProviderGeneration],
+    db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim], reshaped: Sequence[ReshapedProvider]
 ) -> ClaimPlan:
-    """Execute steps 1 and 2 of ``claims.claim``, and plan the writes of the others.
+    """Execute steps 0 to 2 of ``claims.claim``, and plan the writes of the others.
 
     :param reshaped: the providers whose inventories are replaced; empty unless it is a reshape.
-    :param providers: the same providers as they were read, by uuid.
-    :raises ConsumerGenerationConflict, AllocationProviderNotFound, ResourceClassNotFound: as for
-        ``claims.claim.replace_allocations``.
+    :raises PlacementError: as for ``claims.claim.replace_allocations`` and ``claims.claim.reshape``.
     """
+    # 0. Providers whose inventories are replaced, in the order of the request.
+    providers = read_providers(tx, reshaped) if reshaped else {}
+    for provider in reshaped:
+        _check_provider(provider, providers.get(provider.uuid))
     # 1. Read.
     current = read_current_state(tx, [claim.consumer_uuid for claim in claims], claims)
     for claim in claims:
@@ -128,6 +142,31 @@ def make_plan(
         inventories=inventories,
         class_ids=class_ids,
     )
+
+
+def read_providers(tx: sa.Connection, reshaped: Sequence[ReshapedProvider]) -> dict[str, ProviderGeneration]:
+    """Read the ids and generations of the providers of a reshape, by uuid."""
+    rows: list[Any] = []
+    for chunk in sql.chunks([provider.uuid for provider in reshaped]):
+        template = 'SELECT id, uuid, generation FROM {table} WHERE uuid IN ({uuids})'
+        text = sql.statement(template, table=tables.resource_providers, uuids=sql.placeholders(len(chunk)))
+        rows += sql.execute_text(tx, text, *chunk)
+    return {row.uuid: ProviderGeneration(*row) for row in rows}
+
+
+def _check_provider(provider: ReshapedProvider, stored: ProviderGeneration | None) -> None:
+    """Compare a provider of a reshape with what was read, and check its new inventories.
+
+    :raises ResourceProviderNotFound, ReshapeGenerationConflict, InvalidInventoryCapacity: it does not exist, has
+        another generation, or has an inventory that may not be stored.
+    """
+    if stored is None:
+        raise exception.ResourceProviderNotFound(uuid=provider.uuid)
+    if stored.generation != provider.generation:
+        raise exception.ReshapeGenerationConflict(uuid=stored.uuid, actual=stored.generation, given=provider.generation)
+    for resource_class, inventory in provider.inventories.items():
+        # Since microversion 1.26 a capacity may be 0, and reshapes came later.
+        validation.check_capacity(inventory, resource_class, provider.uuid, zero_allowed=True)
 
 
 def check_generation(claim: ConsumerClaim, current: CurrentState) -> None:

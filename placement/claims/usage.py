@@ -16,11 +16,9 @@ import sqlalchemy as sa
 from placement import capacity
 from placement.db import sql, tables
 from placement.db.batch import StatementBatch
+from placement.db.inventories import InventoryKey
 
 _inventories = tables.inventories
-
-#: Identifies one inventory: the ids of its provider and of its class.
-InventoryKey = tuple[int, int]
 
 
 class UsageDelta(NamedTuple):

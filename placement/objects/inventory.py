@@ -10,9 +10,10 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.capacity import FIELDS, InventoryRecord
-from placement.db import generation, inventory_rows, tables
+from placement.db import generation, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
+from placement.db.inventories import InventoryReplacement, warn_of_overcommitment
 from placement.objects import base
 from placement.objects.base import Context
 
@@ -141,49 +142,28 @@ class Inventory(base.Timestamped):
         def work(tx: sa.Connection) -> None:
             names = list(inventories) if resource_class is None else [resource_class]
             ids = context.db.resource_classes.lock_ids(tx, names)
-            replaced = {
-                (provider.id, row.resource_class_id): row
-                for row in present
-                if resource_class is None or row.resource_class_id == ids[resource_class]
-            }
-            if missing and not replaced:
+            replacement = InventoryReplacement(
+                {
+                    (provider.id, row.resource_class_id): row
+                    for row in present
+                    if resource_class is None or row.resource_class_id == ids[resource_class]
+                },
+                {(provider.id, ids[name]): record for name, record in inventories.items()},
+            )
+            if missing and not replacement.present:
                 raise missing
-            desired = {(provider.id, ids[name]): record for name, record in inventories.items()}
+            in_use = [row.resource_class for row in replacement.removed if row.used > 0]
+            if in_use:
+                raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
             batch = StatementBatch(tx)
             generation.increment_one(batch, provider)
-            _add_statements(batch, provider, replaced, desired)
+            replacement.add_deletions(batch, exception.ConcurrentProviderUpdate)
+            replacement.add_writes(batch)
             batch.defer()
 
         context.db.write(work)
-        used = {row.resource_class: row.used for row in present}
-        inventory_rows.warn_of_overcommitment(provider.uuid, used, inventories)
+        warn_of_overcommitment(provider.uuid, {row.resource_class: row.used for row in present}, inventories)
         return provider.incremented()
-
-
-def _add_statements(
-    batch: StatementBatch,
-    provider: ProviderGeneration,
-    replaced: Mapping[tuple[int, int], sa.Row[Any]],
-    desired: Mapping[tuple[int, int], InventoryRecord],
-) -> None:
-    """Add the statements that write ``desired`` in place of the ``replaced`` inventories, by provider id and class id.
-
-    :raises InventoryInUse: some of those to be deleted have allocations.
-    """
-    removed = [row for key, row in replaced.items() if key not in desired]
-    in_use = [row.resource_class for row in removed if row.used > 0]
-    if in_use:
-        raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
-    inventory_rows.delete_unused(batch, [row.id for row in removed], exception.ConcurrentProviderUpdate)
-    overwritten = {key: record for key, record in desired.items() if key in replaced}
-    added = {key: record for key, record in desired.items() if key not in replaced}
-    if removed and overwritten and added:
-        # One statement inserts and overwrites. It is used only here, because on some databases it uses up an id for
-        # each row, even for a row that exists.
-        inventory_rows.insert(batch, desired, overwritten)
-    else:
-        inventory_rows.overwrite(batch, {key[1]: record for key, record in overwritten.items()}, provider.id)
-        inventory_rows.insert(batch, added)
 
 
 def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, list[sa.Row[Any]]]:
