@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from placement.exception import InvalidInventoryCapacity
+
 #: The largest total, amount or unit: the maximum of a signed 32-bit integer.
 MAX_INT32 = 2**31 - 1
 
@@ -39,6 +41,23 @@ class InventoryRecord(NamedTuple):
     def fits(self, amount: int) -> bool:
         """Return whether a new allocation may have this amount, which is 1 or more."""
         return amount <= self.max_increase and bool(satisfies_unit_constraints(self, amount, amount, amount))
+
+    def raise_unless_storable(self, resource_class: str, uuid: str, *, zero_allowed: bool) -> None:
+        """Make sure that an inventory may be stored (api-ref/capacity.md#capacity-that-may-be-stored).
+
+        :param uuid: the uuid of its provider.
+        :param zero_allowed: whether the capacity may be 0, as since microversion 1.26.
+        :raises InvalidInventoryCapacity: it may not be stored.
+        """
+        if self.allocation_ratio < 0:
+            rule = f'Bad inventory {resource_class} for resource provider {uuid}: allocation_ratio is below 0.'
+        elif zero_allowed and self.capacity < 0:
+            rule = 'The reserved value is greater than total.'
+        elif not zero_allowed and self.capacity <= 0:
+            rule = 'The reserved value is greater than or equal to total.'
+        else:
+            return
+        raise InvalidInventoryCapacity(resource_class=resource_class, uuid=uuid, rule=rule)
 
     def with_used(self, used: int) -> InventoryRecord:
         """Return the inventory with another usage."""

@@ -232,7 +232,9 @@ def _error(version: microversion_parse.Version) -> schemas.Schema:
 
 def _for_version(described: Described, version: microversion_parse.Version) -> schemas.Schema | None:
     """Return the schema of a microversion, with patterns in the syntax of ECMA-262; None if there is no schema."""
-    return None if described is None else _portable(schemas.for_version(described, version))
+    if isinstance(described, tuple):
+        described = schemas.for_version(described, version)
+    return described and _portable(described)
 
 
 def _portable(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement import exception, validation
+from placement import exception
 from placement.capacity import InventoryRecord
 from placement.claims.current import CurrentState, read_current_state
 from placement.claims.requested import ConsumerClaim, ReshapedProvider, Unset
@@ -166,7 +166,7 @@ def _check_provider(provider: ReshapedProvider, stored: ProviderGeneration | Non
         raise exception.ReshapeGenerationConflict(uuid=stored.uuid, actual=stored.generation, given=provider.generation)
     for resource_class, inventory in provider.inventories.items():
         # Since microversion 1.26 a capacity may be 0, and reshapes came later.
-        validation.check_capacity(inventory, resource_class, provider.uuid, zero_allowed=True)
+        inventory.raise_unless_storable(resource_class, provider.uuid, zero_allowed=True)
 
 
 def check_generation(claim: ConsumerClaim, current: CurrentState) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from webob import Request, Response, exc
 
-from placement import exception, validation
+from placement import exception
 from placement.capacity import FIELDS, InventoryRecord
 from placement.handlers.resource_provider import require_provider
 from placement.objects.inventory import Inventory, read_inventories
@@ -59,8 +59,7 @@ def _checked(
         (api-ref/capacity.md#capacity-that-may-be-stored).
     """
     record = record_of(entry)
-    zero_allowed = microversion.requested(req) >= (1, 26)
-    validation.check_capacity(record, resource_class, provider.uuid, zero_allowed)
+    record.raise_unless_storable(resource_class, provider.uuid, zero_allowed=microversion.requested(req) >= (1, 26))
     return record
 
 

@@ -10,9 +10,10 @@ import orjson
 from webob import Request, Response, exc
 from webob.multidict import MultiDict
 
-from placement import exception, schemas, validation
+from placement import exception, schemas
 from placement.objects.trait import ASSOCIATED, NOT_ASSOCIATED, Trait, read_traits
 from placement.schemas import requests, responses
+from placement.validation import ValidationError, Validator
 from placement.web import util
 from placement.web.context import RequestContext
 from placement.web.error_responses import ErrorMapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     # Handlers hold no SQL, so they import db only for annotations.
     from placement.db.generation import ProviderGeneration
 
+_NAME = Validator(schemas.CUSTOM_NAME)
 _INVALID_NAME = (
     'The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "CUSTOM_" '
     'and use following characters: "A"-"Z", "0"-"9" and "_"'
@@ -123,8 +125,8 @@ def get_trait(req: Request, context: RequestContext, name: str) -> Response:
 def create_trait(req: Request, context: RequestContext, name: str) -> Response:
     """Create a custom trait, or confirm that it exists."""
     try:
-        validation.validate(name, schemas.CUSTOM_NAME)
-    except validation.ValidationError as error:
+        _NAME.validate(name)
+    except ValidationError as error:
         raise exc.HTTPBadRequest(_INVALID_NAME) from error
     trait, created = Trait.ensure(context, name)
     return util.empty_response(

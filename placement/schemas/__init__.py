@@ -7,8 +7,9 @@ table, newest first, and ``for_version`` chooses from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar('T')
 Schema = dict[str, Any]
 #: A microversion as two numbers.
 Version = tuple[int, int]
@@ -80,16 +81,14 @@ def with_members(
     return windows
 
 
-def for_version(windows: Schema | Windows, version: Version) -> Schema:
-    """Return the schema that applies at a microversion.
+def for_version(windows: Sequence[tuple[Version, T]], version: Version) -> T:
+    """Return the schema, or the validator of a schema, that applies at a microversion.
 
-    :param windows: a schema that always applies, or pairs of a window's first microversion and its schema, newest
-        first. The last window begins with 1.0 or with the first microversion of the operation.
+    :param windows: pairs of a window's first microversion and its schema, newest first. The last window begins with 1.0
+        or with the first microversion of the operation.
     :param version: the negotiated microversion.
     :raises LookupError: the version is older than every window.
     """
-    if isinstance(windows, dict):
-        return windows
     for since, schema in windows:
         if version >= since:
             return schema

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from placement import schemas, validation
+from placement import query_string, schemas
 from placement.exception import BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
 from placement.schemas import Version
 from placement.schemas import allocation_candidate as schema
 from placement.search import syntax
 from placement.search.request import CandidateRequest, NameFilter, RequestGroup
+from placement.validation import Validator
 
+_VALIDATORS = tuple((since, Validator(of_window)) for since, of_window in schema.GET)
 _GROUP_KEY = re.compile(schema.GROUP_KEY)
 
 #: Larger limits are reduced to this.
@@ -32,7 +34,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
     :param version: the microversion, which determines what the query string may contain.
     :raises BadQuery: the query string fails a check of api-ref/allocation-candidates.md.
     """
-    pairs = validation.parse_query(text)
+    pairs = query_string.parse_query(text)
     values: dict[str, list[str]] = {}
     for key, value in pairs:
         values.setdefault(key, []).append(value)
@@ -40,13 +42,13 @@ def parse(text: str, version: Version) -> CandidateRequest:
     validated = {key: occurrences[-1] for key, occurrences in values.items()}
     for key, pattern in (('limit', schema.LIMIT), ('group_policy', schema.GROUP_POLICY)):
         validated.update([(key, value) for value in values.get(key, ()) if not re.match(pattern, value)])
-    validation.validate_query(validated, schemas.for_version(schema.GET, version))
+    query_string.validate_query(validated, schemas.for_version(_VALIDATORS, version))
 
     # The name and the suffix of each key that is a parameter of a group.
     group_keys = {key: (match[1], match[2] or '') for key in values if (match := _GROUP_KEY.fullmatch(key))}
     fields: dict[str, dict[str, Any]] = {suffix: {'resources': {}} for _, suffix in group_keys.values()}
     if len(fields) > MAX_REQUEST_GROUPS:
-        raise BadQuery(f'{validation.INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
+        raise BadQuery(f'{query_string.INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
     root_traits = _parse_root_required(values.get('root_required', ()))
     same_subtree = _parse_same_subtree(values.get('same_subtree', ()))
     for name, suffix, occurrences in _in_order_of_reading(pairs, values, group_keys, version):

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from placement import capacity, uuid_spelling
 from placement.exception import BadQuery
+from placement.query_string import INVALID_QUERY
 from placement.schemas import Version
 from placement.search.request import NameFilter
-from placement.validation import INVALID_QUERY
 
 #: Stored amounts fit a signed 32-bit integer, so no inventory has this amount. It replaces larger requested amounts,
 #: which find nothing either, so that sums of amounts fit 64 bits.

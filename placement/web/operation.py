@@ -17,7 +17,8 @@ from webob import Request, Response, exc
 
 from placement import exception, schemas
 from placement.schemas import Schema, Version, Windows
-from placement.web import context, error_responses, microversion, request_log, util
+from placement.validation import Validator
+from placement.web import context, error_responses, json_body, microversion, request_log, util
 from placement.web.context import RequestContext
 from placement.web.error_responses import ErrorMapping
 
@@ -94,6 +95,12 @@ class RequiresPolicy:
         req.environ[context.ENVIRON_KEY].can(self.rule, None if self.target is None else self.target(req))
 
 
+def _validators(described: Described) -> tuple[tuple[Version, Validator], ...]:
+    """Return a validator for each window; none if there is no schema."""
+    windows = (((1, 0), described),) if isinstance(described, dict) else described or ()
+    return tuple((since, Validator(schema)) for since, schema in windows)
+
+
 class _Request(Request):
     """A request whose body stays in memory. Its size is limited, and WebOb would not close a temporary file."""
 
@@ -134,6 +141,7 @@ class Operation:
         self.summary = (handler.__doc__ or '').partition('\n')[0]
         self.policy = next((check for check in self.checks if isinstance(check, RequiresPolicy)), None)
         self.body = next((check.schema for check in self.checks if isinstance(check, JsonBody)), None)
+        self._query, self._body = _validators(query), _validators(self.body)
         self._parse_query = parse_query
         self._path_error = path_error
 
@@ -162,16 +170,16 @@ class Operation:
         version = microversion.requested(req)
         if self._parse_query is not None:
             return (self._parse_query(req.environ.get('QUERY_STRING', ''), version),)
-        if self.query is not None:
-            return (util.query_params(req, schemas.for_version(self.query, version)),)
-        if self.body is None:
+        if self._query:
+            return (util.query_params(req, schemas.for_version(self._query, version)),)
+        if not self._body:
             return ()
         try:
             body = req.body
         except OSError as error:  # Of WebOb, if the body has ended, or of the WSGI server, if the connection broke.
             raise exc.HTTPBadRequest('The request body is shorter than its content-length header says.') from error
         try:
-            return (util.validated_json(body, schemas.for_version(self.body, version)),)
+            return (json_body.validated_json(body, schemas.for_version(self._body, version)),)
         except exc.HTTPBadRequest:
             if self._path_error is not None:
                 self._path_error(req.environ[context.ENVIRON_KEY], variables)

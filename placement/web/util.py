@@ -1,4 +1,4 @@
-"""Functions for handlers, which read bodies, paths and query strings, and make responses and links."""
+"""Functions for handlers, which read query strings, and make responses and links."""
 
 from __future__ import annotations
 
@@ -10,47 +10,25 @@ from urllib import parse
 
 import orjson
 from oslo_utils import timeutils
-from webob import Request, Response, exc, multidict
+from webob import Request, Response, multidict
 
-from placement import validation
+from placement import query_string
 from placement.objects.base import Timestamped
+from placement.validation import Validator
 from placement.web import microversion
 
-# Requests ---------------------------------------------------------------------------------------------------
 
+def query_params(req: Request, validator: Validator | None = None) -> multidict.MultiDict:
+    """Read the query string, and check it if there is a validator.
 
-def validated_json(body: bytes, schema: dict[str, Any]) -> Any:
-    """Read a JSON body and check it (api-ref/rules.md#json-bodies).
-
-    :param body: the body as sent.
-    :param schema: a JSON Schema. It has to be a constant, because its validator stays cached.
-    :returns: the value. Integers of any size are exact.
-    :raises HTTPBadRequest: it is not JSON, contains NUL, or does not satisfy ``schema``.
-    """
-    try:
-        data = validation.parse_json(body)
-        validation.validate(data, schema)
-        # JSON allows NUL in strings only as this escape.
-        if b'\\u0000' in body:
-            validation.reject_nul(data)
-    except validation.ValidationError as error:
-        raise exc.HTTPBadRequest(f'JSON does not validate: {error}') from error
-    except ValueError as error:
-        raise exc.HTTPBadRequest(f'Malformed JSON: {error}') from error
-    return data
-
-
-def query_params(req: Request, schema: dict[str, Any] | None = None) -> multidict.MultiDict:
-    """Read the query string, and check it if there is a schema.
-
-    :param schema: a schema for an object of strings. It validates the last value of each key.
+    :param validator: of an object of strings. It checks the last value of each key.
     :returns: the values by key. An index gives the last value of a key; ``getall`` gives all.
-    :raises BadQuery: it is too long, not UTF-8, or does not satisfy ``schema``.
+    :raises BadQuery: it is too long, not UTF-8, or is invalid.
     """
-    pairs = validation.parse_query(req.environ.get('QUERY_STRING', ''))
-    if schema is not None:
+    pairs = query_string.parse_query(req.environ.get('QUERY_STRING', ''))
+    if validator is not None:
         # Not of the MultiDict, whose look-ups search all keys: thousands of unknown ones would take seconds.
-        validation.validate_query(dict(pairs), schema)
+        query_string.validate_query(dict(pairs), validator)
     return multidict.MultiDict(pairs)
 
 
