@@ -57,8 +57,10 @@ class Shell:
         Returns what they printed as JSON, in order; nothing for a command that prints nothing.
         """
         # Not "openstack" that reads them: that fails with some versions of cmd2, as those of OpenStack 2026.2.
-        each = 'import shlex, sys; from openstackclient.shell import main; [main(shlex.split(c)) for c in sys.argv[1:]]'
-        ended = self._process(sys.executable, '-c', each, *commands)
+        script = (
+            'import shlex, sys; from openstackclient.shell import main; [main(shlex.split(c)) for c in sys.argv[1:]]'
+        )
+        ended = self._process(sys.executable, '-c', script, *commands)
         # A command that fails says so.
         assert (ended.returncode, ended.stderr) == (0, ''), commands
         printed, rest = [], ended.stdout.strip()
