@@ -53,6 +53,16 @@ class InventoryColumns:
             **{name: column for name, column in columns._asdict().items() if name != 'allocation_ratio'},
         )
 
+    @classmethod
+    def concatenated(cls, parts: Sequence[InventoryColumns]) -> InventoryColumns:
+        """Return the items of several columns, in this order."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    @property
+    def unused(self) -> InventoryColumns:
+        """The same inventories without usage."""
+        return replace(self, used=np.zeros_like(self.used))
+
     @functools.cached_property
     def max_increase(self) -> Integers:
         """The largest amount of each inventory that one candidate may use."""
@@ -82,18 +92,9 @@ class InventoryColumns:
         positions: Integers = self.positions[fits]
         return positions
 
-    def first_violations(self, amount: int) -> capacity.Violations:
-        """Return which inventories cannot allocate ``amount``, by the first part of the capacity rule that it violates.
-
-        :param amount: an integer of 1 or more and any size.
-        :returns: for each part of the rule, one flag per item.
-        """
-        remaining = np.ones(len(self.positions), np.bool_)
-        first = []
-        for violated in capacity.violations(self, self.capacity_limit, min(amount, _MAX_CAPACITY)):
-            first.append(remaining & violated)
-            remaining &= ~violated
-        return capacity.Violations(*first)
+    def selected(self, items: Flags | Integers) -> InventoryColumns:
+        """Return only the items that are flagged, or at these indexes in their order."""
+        return InventoryColumns(*(getattr(self, field.name)[items] for field in fields(self)))
 
     def used_at(self, position: int) -> int:
         """Return the usage of the inventory at a position. There has to be one."""
@@ -121,12 +122,8 @@ class InventoryColumns:
         if not added and not stays.any():
             return None
         new = InventoryColumns.build(added)
-        columns = {
-            field.name: np.concatenate([getattr(moved, field.name)[stays], getattr(new, field.name)])
-            for field in fields(self)
-        }
-        order = np.argsort(columns['positions'], kind='stable')
-        return InventoryColumns(**{name: column[order] for name, column in columns.items()})
+        together = InventoryColumns.concatenated([moved.selected(stays), new])
+        return together.selected(np.argsort(together.positions, kind='stable'))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from typing import TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.cache.dictionary_columns import NameColumn
 from placement.cache.inventory_columns import (
     Flags,
     Integers,
@@ -29,8 +30,6 @@ from placement.cache.providers import SHARING_TRAIT, Provider, summary_size
 
 #: The providers of one tree: the root, then the others in order of id.
 Tree = tuple[Provider, ...]
-
-NameSet = frozenset[str]
 
 _Bits = TypeVar('_Bits', np.uint64, np.bool_)
 
@@ -52,66 +51,6 @@ _KEPT_AFTER_CLAIMS = frozenset(
         'tree_numbers',
     }
 )
-
-
-@dataclass(frozen=True, eq=False)
-class DictionaryColumn:
-    """The set of traits, or of aggregates, of each provider of a partition, dictionary-encoded."""
-
-    #: The distinct sets. No provider may have some of them.
-    values: tuple[NameSet, ...]
-    #: For each position, the index of its set in ``values``.
-    codes: NDArray[np.int32]
-
-    @classmethod
-    def build(cls, sets: Iterable[NameSet]) -> DictionaryColumn:
-        """Make a column.
-
-        :param sets: one for each position, in order.
-        """
-        code_by_names: dict[NameSet, int] = {}
-        codes = np.fromiter((code_by_names.setdefault(names, len(code_by_names)) for names in sets), np.int32)
-        return cls(tuple(code_by_names), codes)
-
-    @functools.cached_property
-    def _codes_of(self) -> Mapping[str, list[int]]:
-        """For each name the codes of the sets that contain it."""
-        codes: defaultdict[str, list[int]] = defaultdict(list)
-        for code, names in enumerate(self.values):
-            for name in names:
-                codes[name].append(code)
-        return dict(codes)
-
-    def values_with(self, names: Iterable[str]) -> Flags:
-        """Return for each of ``values`` whether it contains any of ``names``. The first call makes an index."""
-        flags = np.zeros(len(self.values), np.bool_)
-        for name in names:
-            flags[self._codes_of.get(name, [])] = True
-        return flags
-
-    def where(self, predicate: Callable[[NameSet], bool]) -> Flags:
-        """Return for each position whether its set satisfies ``predicate``. Call it only once for each distinct set."""
-        flags: Flags = np.fromiter(map(predicate, self.values), np.bool_, len(self.values))[self.codes]
-        return flags
-
-    def rearranged(self, new_positions: Integers, size: int, added: Mapping[int, NameSet]) -> DictionaryColumn:
-        """Return the column after providers were moved, added or removed.
-
-        :param new_positions: for each old position the new one, or -1 if the provider was removed or read again.
-        :param size: the number of new positions.
-        :param added: the sets of the providers that were added or read again, by new position.
-        """
-        code_by_names = {names: number for number, names in enumerate(self.values)}
-        codes = np.zeros(size, np.int32)
-        stays = new_positions >= 0
-        codes[new_positions[stays]] = self.codes[stays]
-        for position, names in added.items():
-            codes[position] = code_by_names.setdefault(names, len(code_by_names))
-        if len(code_by_names) > 2 * size + 16:
-            # Drop the sets that no provider has.
-            values = tuple(code_by_names)
-            return DictionaryColumn.build(values[code] for code in codes)
-        return DictionaryColumn(tuple(code_by_names), codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +88,18 @@ class LazyProviders(Sequence[Provider]):
         generations, modified = self._generations.copy(), self._modified.copy()
         generations[positions], modified[positions] = usages.generations, usages.modified
         return LazyProviders(self.possibly_outdated.copy(), is_outdated, generations, modified, columns)
+
+    @classmethod
+    def concatenated(cls, parts: Sequence[LazyProviders], columns: Mapping[str, InventoryColumns]) -> LazyProviders:
+        """Return the providers of several partitions.
+
+        :param columns: the columns of all partitions together.
+        """
+        # The marks come before the providers for the same reason as in ``with_usages``.
+        metadata = [(part._is_outdated.copy(), part._generations, part._modified) for part in parts]  # noqa: SLF001
+        marks, generations, modified = zip(*metadata, strict=True)
+        providers = list(itertools.chain.from_iterable(part.possibly_outdated for part in parts))
+        return cls(providers, bytearray().join(marks), np.concatenate(generations), np.concatenate(modified), columns)
 
     def __len__(self) -> int:
         return len(self.possibly_outdated)
@@ -214,8 +165,8 @@ class Partition:
     #: listed but not searched.
     has_root: Flags
     # For each provider its traits, and its aggregates.
-    traits: DictionaryColumn
-    aggregates: DictionaryColumn
+    traits: NameColumn
+    aggregates: NameColumn
     #: By resource class.
     inventory_columns: Mapping[str, InventoryColumns]
     #: By ``cache_key`` of ``fragments``, the result for each provider; empty bytes if there is none.
@@ -228,10 +179,36 @@ class Partition:
         return cls(
             LazyProviders.build(providers),
             *_trees(providers),
-            DictionaryColumn.build(provider.traits for provider in providers),
-            DictionaryColumn.build(provider.aggregates for provider in providers),
+            NameColumn.build(provider.traits for provider in providers),
+            NameColumn.build(provider.aggregates for provider in providers),
             {name: InventoryColumns.build(entries) for name, entries in _entries(enumerate(providers)).items()},
         )
+
+    @classmethod
+    def concatenated(cls, partitions: Sequence[Partition]) -> Partition:
+        """Return some partitions as one, in this order, to read all their columns at once."""
+        if len(partitions) == 1:
+            return partitions[0]
+        firsts = list(itertools.accumulate((partition.size for partition in partitions), initial=0))
+        parts: defaultdict[str, list[InventoryColumns]] = defaultdict(list)
+        for partition, first in zip(partitions, firsts, strict=False):
+            for name, columns in partition.inventory_columns.items():
+                parts[name].append(replace(columns, positions=columns.positions + first))
+        inventory_columns = {name: InventoryColumns.concatenated(columns) for name, columns in parts.items()}
+        starts = [partition.starts[:-1] + first for partition, first in zip(partitions, firsts, strict=False)]
+        combined = cls(
+            LazyProviders.concatenated([partition.providers for partition in partitions], inventory_columns),
+            np.concatenate([*starts, firsts[-1:]]),
+            np.concatenate([partition.roots for partition in partitions]),
+            np.concatenate([partition.has_root for partition in partitions]),
+            NameColumn.concatenated([partition.traits for partition in partitions]),
+            NameColumn.concatenated([partition.aggregates for partition in partitions]),
+            inventory_columns,
+        )
+        # Partitions keep this after claims, and making it takes a union for each tree.
+        of_trees = [partition.tree_aggregates for partition in partitions]
+        combined.__dict__['tree_aggregates'] = NameColumn.concatenated(of_trees)
+        return combined
 
     @functools.cached_property
     def size(self) -> int:
@@ -286,14 +263,19 @@ class Partition:
         return positions
 
     @functools.cached_property
-    def tree_aggregates(self) -> DictionaryColumn:
+    def tree_aggregates(self) -> NameColumn:
         """For each tree, the aggregates of all its providers together."""
         sets = [self.aggregates.values[number] for number in self.aggregates.codes.tolist()]
         starts = self.starts.tolist()
-        return DictionaryColumn.build(
+        return NameColumn.build(
             sets[first] if last - first == 1 else frozenset().union(*sets[first:last])
             for first, last in itertools.pairwise(starts)
         )
+
+    def reached_by(self, provider: Provider) -> Flags:
+        """Return for each tree whether a provider of another tree has an aggregate in common with it."""
+        reached = self.tree_aggregates.where(lambda names: not names.isdisjoint(provider.aggregates))
+        return reached & (self.roots != provider.root_id)
 
     def tree(self, number: int) -> Tree:
         return self.providers[self.starts[number] : self.starts[number + 1]]
@@ -342,10 +324,7 @@ class Partition:
 
     def in_tree(self, root_id: int | None) -> Flags:
         """Return for each provider whether it is in the tree with this root id. No tree has the id None."""
-        number = None if root_id is None else self.tree_number(root_id)
-        flags = np.zeros(self.size, np.bool_)
-        if number is not None:
-            flags[self.starts[number] : self.starts[number + 1]] = True
+        flags: Flags = (self.roots == (-1 if root_id is None else root_id))[self.tree_numbers]
         return flags
 
     def fragments(

@@ -65,8 +65,8 @@ def _print(document: Mapping[str, Any], conf: cfg.ConfigOpts) -> None:
         _print_line(console, f'And {remaining:,} more candidates')
     for conflict in document['conflicts']:
         where = f'one of {conflict["trees"]} trees where'
-        for tree in conflict['examples']:
-            _print_line(console, f'Conflict: {tree["root"]["name"]} ({tree["root"]["uuid"]}), {where} {tree["text"]}')
+        for root in conflict['examples']:
+            _print_line(console, f'Conflict: {root["name"]} ({root["uuid"]}), {where} {conflict["text"]}')
     if document['states'] or document['blocked']:
         console.print(_blocked(document, console))
     for pool in itertools.chain.from_iterable(shortage['pools'] for shortage in document['shortages']):

@@ -10,8 +10,8 @@ Conditions and requirements are evaluated in two ways:
 * ``accepts(provider, root)`` returns whether one provider satisfies them.
 * ``matches(partition)`` returns one flag for each provider of a partition of the cache.
 
-A condition also says how a query has it (``parameter`` and ``subject``), and ``parts()`` divides it into conditions
-that a provider can violate one by one: that is all that ``ops/explain`` needs to explain it.
+A condition also says how a query has it (``parameter`` and ``subject``) and whether it ``is_state``, and ``parts()``
+divides it into conditions that a provider can violate one by one: that is all that ``ops/explain`` needs to explain it.
 
 Conditions and requirements are immutable and comparable, so ``dataclasses.replace`` on ``Requirement.conditions`` makes
 "the request without this rule" or "all rules up to this one".
@@ -19,19 +19,26 @@ Conditions and requirements are immutable and comparable, so ``dataclasses.repla
 
 from __future__ import annotations
 
+import enum
 import functools
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from placement.cache.providers import Provider
 from placement.search.request import CandidateRequest
 
 if TYPE_CHECKING:
     # The solver imports this module, and import-linter rejects every chain of imports from the solver to numpy.
+    from placement.cache.dictionary_columns import NameColumn
     from placement.cache.inventory_columns import Flags
     from placement.cache.partition import Partition
+
+
+#: Required or forbidden, these traits tell what a provider is doing, not what it is: the compute service sets and
+#: removes them while the host stays the same.
+STATE_TRAITS = frozenset({'COMPUTE_STATUS_DISABLED'})
 
 
 class ProviderCondition:
@@ -50,9 +57,29 @@ class ProviderCondition:
     def subject(self) -> str:
         raise NotImplementedError
 
-    def parts(self) -> Sequence[Self]:
+    @property
+    def is_state(self) -> bool:
+        """Whether it is about the state of a provider, which changes while the provider stays what it is."""
+        return False
+
+    def matches(self, partition: Partition) -> Flags:
+        raise NotImplementedError
+
+    def parts(self) -> Sequence[ProviderCondition]:
         """Divide the condition into those that a provider can violate one by one."""
         return (self,)
+
+
+class Fault(enum.StrEnum):
+    """What is wrong with a provider that violates a condition. An amount has the last three, from worst to best."""
+
+    VIOLATED = 'violated'
+    #: It has no inventory of the class.
+    ABSENT = 'absent'
+    #: It could not allocate the amount even if nothing was used: the total capacity or the units do not allow it.
+    TOO_SMALL = 'too_small'
+    #: It could allocate the amount, but too much is used.
+    FULL = 'full'
 
 
 @dataclass(frozen=True)
@@ -77,6 +104,31 @@ class ResourceCondition(ProviderCondition):
     def matches(self, partition: Partition) -> Flags:
         return partition.with_capacity(self.resource_class, self.amount)
 
+    def parts(self) -> Sequence[ResourcePart]:
+        """Return one part for each fault. A provider that violates one also violates the next ones."""
+        faults = (Fault.ABSENT, Fault.TOO_SMALL, Fault.FULL)
+        return [ResourcePart(self.resource_class, self.amount, fault) for fault in faults]
+
+
+@dataclass(frozen=True)
+class ResourcePart(ResourceCondition):
+    """The provider has no ``fault`` that keeps it from allocating an amount, and no worse one."""
+
+    fault: Fault
+
+    @property
+    def is_state(self) -> bool:
+        return self.fault is Fault.FULL
+
+    def matches(self, partition: Partition) -> Flags:
+        flags = ~partition.all_providers()
+        columns = partition.inventory_columns.get(self.resource_class)
+        if columns is not None:
+            columns = columns.unused if self.fault is Fault.TOO_SMALL else columns
+            absent = self.fault is Fault.ABSENT
+            flags[columns.positions if absent else columns.positions_with_capacity(self.amount)] = True
+        return flags
+
 
 @dataclass(frozen=True)
 class NameCondition(ProviderCondition):
@@ -85,7 +137,7 @@ class NameCondition(ProviderCondition):
     sets: tuple[frozenset[str], ...]
     forbidden: bool = False
 
-    def parts(self) -> Sequence[Self]:
+    def parts(self) -> Sequence[NameCondition]:
         """Divide the condition by sets, or by forbidden names."""
         sets = [frozenset({name}) for name in sorted(self.sets[0])] if self.forbidden else self.sets
         return tuple(replace(self, sets=(names,)) for names in sets)
@@ -109,10 +161,22 @@ class NameCondition(ProviderCondition):
             return self.sets[0].isdisjoint(names) is self.forbidden
         return self.satisfied_sets(names) == (1 << len(self.sets)) - 1
 
+    def matches_column(self, column: NameColumn) -> Flags:
+        """Return which items of a column of names satisfy the condition."""
+        if len(self.sets) > 1:
+            return column.where(self.accepts_names)
+        # This takes a look-up for each name, and not a call for each distinct set.
+        flags: Flags = (column.values_with(self.sets[0]) != self.forbidden)[column.codes]
+        return flags
+
 
 @dataclass(frozen=True)
 class TraitCondition(NameCondition):
     """A condition on the traits of the provider."""
+
+    @property
+    def is_state(self) -> bool:
+        return all(names <= STATE_TRAITS for names in self.sets)
 
     @property
     def parameter(self) -> str:
@@ -126,7 +190,7 @@ class TraitCondition(NameCondition):
         return self.accepts_names(provider.traits)
 
     def matches(self, partition: Partition) -> Flags:
-        return partition.traits.where(self.accepts_names)
+        return self.matches_column(partition.traits)
 
 
 @dataclass(frozen=True)
@@ -152,7 +216,7 @@ class AggregateCondition(NameCondition):
         )
 
     def matches(self, partition: Partition) -> Flags:
-        flags = partition.aggregates.where(self.accepts_names)
+        flags = self.matches_column(partition.aggregates)
         return flags | partition.of_roots(flags) if self.or_root else flags
 
 

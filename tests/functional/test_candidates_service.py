@@ -169,7 +169,7 @@ def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: p
     [line] = _empty(caplog)
     assert line == (
         'No allocation candidates for resources=VCPU%3A5%2CMEMORY_MB%3A5000: No host large enough for VCPU:5 has'
-        ' MEMORY_MB:5000: max_unit is 2048, requested 5000 (1 provider).'
+        ' MEMORY_MB:5000: max_unit is 2048 (closest: host2).'
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
-from placement.cache.partition import DictionaryColumn
+from placement.cache.dictionary_columns import NameColumn
 from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames, Snapshot
 from placement.capacity import InventoryRecord
@@ -52,13 +52,13 @@ def snapshot() -> Snapshot:
 def evaluations(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The number of evaluations, in columns and of single providers."""
     counts: Counter[str] = Counter()
-    where = DictionaryColumn.where
+    where = NameColumn.where
 
-    def counted_where(column: DictionaryColumn, predicate: Callable[[frozenset[str]], bool]) -> Any:
+    def counted_where(column: NameColumn, predicate: Callable[[frozenset[str]], bool]) -> Any:
         counts['columns'] += len(column.values)
         return where(column, predicate)
 
-    monkeypatch.setattr(DictionaryColumn, 'where', counted_where)
+    monkeypatch.setattr(NameColumn, 'where', counted_where)
     for condition in get_args(requirements.Condition):
         accepts: Callable[..., Any] = condition.accepts
 

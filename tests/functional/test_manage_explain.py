@@ -69,8 +69,7 @@ def test_json_has_the_facts(printed: Printed) -> None:
     assert result['stages'][0] == {'rule': amount, 'trees': 0, 'excluded': {'too_small': 2, 'full': 1}}
     [small] = [fact for fact in result['blocked'] if fact['examples'][0]['name'] == 'small']
     assert small['checks'] == [{'rule': amount, 'fault': 'too_small'}]
-    capacity = {'kind': 'capacity_limit', 'requested': 5, 'value': 4, 'max_value': None, 'providers': 1}
-    assert (small['trees'], small['shortfalls']) == (1, [capacity])
+    assert (small['trees'], small['closest']['free'], small['closest']['limit']) == (1, 4, 'capacity')
     # Freeing capacity does not help if the total capacity is too small, or the step size is another one.
     [state] = explained(printed, 'resources=VCPU:5')['states']
     assert (state['closest']['provider']['name'], state['closest']['free'], state['trees']) == ('full', 2, 1)

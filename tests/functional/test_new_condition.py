@@ -45,8 +45,7 @@ class NameSuffixCondition(ProviderCondition):
 
 @pytest.fixture(autouse=True)
 def _words(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = Words('are called {subject}', 'are called otherwise', 'called {subject}', 'called otherwise')
-    monkeypatch.setitem(sentences.WORDS, 'name_suffix', words)
+    monkeypatch.setitem(sentences.WORDS, 'name_suffix', Words('are called {subject}', 'are called otherwise'))
 
 
 def explained(topology: list[RP], query: str) -> Explanation:

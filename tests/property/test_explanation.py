@@ -15,10 +15,11 @@ from typing import Any
 import orjson
 from hypothesis import event, given
 
-from placement.ops.explain.checks import Check, Fault, Rule
-from placement.ops.explain.explanation import Blocked, Explanation, explain
+from placement.ops.explain.checks import Check, Rule
+from placement.ops.explain.explanation import Blocked, Explanation, Near, explain
 from placement.ops.explain.sentences import Writer
 from placement.search.budget import SearchBudget
+from placement.search.requirements import Fault
 from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query
 from tests.support.search.random_queries import queries
@@ -34,6 +35,11 @@ def explained(topology: list[RP], query: Query) -> Explanation:
 
 def key_of(check: Check) -> Key:
     return check.rule.parameter, check.rule.suffixes, check.rule.subject, check.fault
+
+
+def is_state(check: Check) -> bool:
+    about_traits = check.rule.parameter in {'required', 'forbidden', 'root_required'}
+    return check.fault is Fault.FULL or (about_traits and check.rule.subject.strip('!') == 'COMPUTE_STATUS_DISABLED')
 
 
 class Model:
@@ -179,12 +185,12 @@ def check_blocked(model: Model, result: Explanation) -> None:
         key_of(check)
         for stage in result.stages
         for check in [Check(stage.rule), Check(stage.rule, Fault.FULL)]
-        if check.is_state
+        if is_state(check)
     }
     suitable = [root for root in model.roots() if model.serves(root, states)]
     assert result.suitable == len(suitable) == sum(state.trees for state in result.states)
     for state in result.states:
-        assert all(check.is_state for check in state.checks)
+        assert all(map(is_state, state.checks))
         for root in state.examples:
             assert model.serves(root.name or '', waivers(state.checks))
             assert not any(model.serves(root.name or '', fewer) for fewer in smaller(state.checks))
@@ -193,11 +199,15 @@ def check_blocked(model: Model, result: Explanation) -> None:
 
 def check_closest(model: Model, blocked: Blocked) -> None:
     """With the amount that is named, there is a tree that the provider serves."""
-    if blocked.closest is None or not blocked.closest.free:
+    if blocked.closest is None:
         return
-    event('closest')
     [check] = blocked.checks
     provider, free = blocked.closest.provider, blocked.closest.free
+    if blocked.closest.limit:
+        check_limit(check, model.oracle.rps[provider.name or ''], blocked.closest)
+    if blocked.closest.limit or not free:
+        return
+    event('closest')
     query = copy.deepcopy(model.query)
     for group in query.groups:
         if group.number in check.rule.suffixes:
@@ -208,6 +218,21 @@ def check_closest(model: Model, blocked: Blocked) -> None:
         root for root in model.roots() if provider.name in {*model.oracle.tree(root), *model.oracle.reaching(root)}
     ]
     assert any(changed.serves(root, set()) for root in roots), blocked
+
+
+def check_limit(check: Check, rp: RP, closest: Near) -> None:
+    """The limit is that of the provider, and the amount violates it."""
+    name, _, amount = check.rule.subject.partition(':')
+    record = rp.inventory[name]
+    event(closest.limit)
+    limits = {
+        'capacity': int(amount) > int((record['total'] - record['reserved']) * record['allocation_ratio']),
+        'max_unit': int(amount) > record['max_unit'],
+        'min_unit': int(amount) < record['min_unit'],
+        'step_size': int(amount) % record['step_size'] != 0,
+    }
+    assert limits[closest.limit], closest
+    assert closest.limit == 'capacity' or closest.free == record[closest.limit]
 
 
 def check_pools(topology: list[RP], query: Query, result: Explanation) -> None:
@@ -269,4 +294,4 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
     if not result.candidates and result.placeable:
         event('together')
         assert result.conflicts
-        assert result.conflicts[0].examples[0].root.display_name == 'root'
+        assert result.conflicts[0].examples[0].display_name == 'root'

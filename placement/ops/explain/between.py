@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
-from placement.ops.explain.checks import Rule, rules_between
+from placement.ops.explain.checks import Rule
 from placement.search.assignments import find_assignments
 from placement.search.budget import SearchBudget, StepCounter
 from placement.search.prefilter import Prefilter
 from placement.search.requirements import CompiledRequest
 from placement.search.search_units import SearchUnit
-from placement.search.solver.variables import Reason, Variable, build_variables
+from placement.search.solver.variables import Reason, build_variables
+
+#: The parameters of the rules between groups.
+GROUP_POLICY, SAME_SUBTREE, MICROVERSION = 'group_policy', 'same_subtree', 'microversion'
 
 #: Maximum numbers of trees to name for each reason, and of rules to leave out.
 _MAX_NAMED, _MAX_RULES = 3, 20
@@ -22,40 +25,22 @@ _MAX_NAMED, _MAX_RULES = 3, 20
 #: Reasons that hold for a whole tree. They are preferred to the most frequent reason for rejecting its assignments.
 _OF_THE_TREE = (Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY, Reason.TOO_FEW_WITH_CAPACITY)
 
-
-@dataclass(frozen=True)
-class Contention:
-    """The quantity that groups request together, and the quantity that a tree has for them.
-
-    Both are amounts of ``resource_class``. If it is empty, both are numbers of different providers for ``groups``.
-    """
-
-    requested: int
-    available: int
-    groups: Sequence[str] = ()
-    resource_class: str = ''
-
-
-@dataclass(frozen=True)
-class Example:
-    """A tree that cannot serve the parts together, with its numbers if the reason has numbers."""
-
-    root: Provider
-    reason: Reason
-    contention: Contention | None
+#: Whether a tree has a candidate, or the reason why it has none; false if the budget does not suffice.
+_Outcome = bool | Reason
 
 
 @dataclass
 class Conflict:
-    """The trees that cannot serve the parts together for one reason, and some of them."""
+    """The trees that cannot serve the parts together for one reason, and the roots of some of them."""
 
     reason: Reason
     trees: int = 0
-    examples: list[Example] = field(default_factory=list)
-
-
-#: Whether a tree has a candidate, or the reason why it has none.
-_Outcome = bool | tuple[Reason, Contention | None]
+    examples: list[Provider] = field(default_factory=list)
+    #: What the first example has too little of, if the reason has numbers: one resource class, or different providers
+    #: for these groups.
+    scarce: Sequence[str] = ()
+    requested: int = 0
+    available: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,29 +53,44 @@ class BlockingRule:
     at_least: bool
 
 
-def find_conflicts(snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> list[Conflict]:
-    """Return the reasons why trees that could serve each part alone have no candidate, the most frequent first."""
-    conflicts: dict[Reason, Conflict] = {}
-    for unit, outcome in _outcomes(snapshot, compiled, budget):
-        if isinstance(outcome, tuple):
-            reason, contention = outcome
-            conflict = conflicts.setdefault(reason, Conflict(reason))
-            conflict.trees += unit.count
-            for index in range(min(unit.count, _MAX_NAMED - len(conflict.examples))):
-                conflict.examples.append(Example(unit[index : index + 1].tree[0], reason, contention))
-    return sorted(conflicts.values(), key=lambda conflict: -conflict.trees)
+def rules_between(compiled: CompiledRequest) -> Iterator[tuple[Rule, CompiledRequest]]:
+    """Yield the rules between groups, each with the request without it."""
+    request = compiled.request
+    if not request.nested_aware:
+        yield Rule(MICROVERSION), replace(compiled, request=replace(request, nested_aware=True))
+    if request.isolate and sum(group.use_same_provider for group in request.groups) > 1:
+        yield Rule(GROUP_POLICY, (), 'isolate'), replace(compiled, request=replace(request, group_policy='none'))
+    for subtree in list(dict.fromkeys(request.same_subtree))[:_MAX_RULES]:
+        subtrees = tuple(other for other in request.same_subtree if other != subtree)
+        rest = replace(compiled, request=replace(request, same_subtree=subtrees))
+        yield Rule(SAME_SUBTREE, (), ','.join(sorted(subtree))), rest
 
 
 def blocking_rules(snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> list[BlockingRule]:
     """Return the rules between groups without which there are candidates; none if they block only together."""
     blocking = []
-    for rule, rest in rules_between(compiled)[:_MAX_RULES]:
+    for rule, rest in rules_between(compiled):
         own_budget = replace(budget, reached=set())
         trees = sum(unit.count for unit, outcome in _outcomes(snapshot, rest, own_budget) if outcome is True)
         budget.steps_taken = own_budget.steps_taken
         if trees:
             blocking.append(BlockingRule(rule, trees, bool(own_budget.reached)))
     return blocking
+
+
+def find_conflicts(snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> list[Conflict]:
+    """Return the reasons why trees that could serve each part alone have no candidate, the most frequent first."""
+    conflicts: dict[Reason, Conflict] = {}
+    for unit, reason in _outcomes(snapshot, compiled, budget):
+        if isinstance(reason, Reason):
+            if reason not in conflicts:
+                conflicts[reason] = Conflict(reason)
+                _add_numbers(conflicts[reason], unit, compiled)
+            conflict = conflicts[reason]
+            conflict.trees += unit.count
+            for index in range(min(unit.count, _MAX_NAMED - len(conflict.examples))):
+                conflict.examples.append(unit[index : index + 1].tree[0])
+    return sorted(conflicts.values(), key=lambda conflict: -conflict.trees)
 
 
 def _outcomes(
@@ -119,37 +119,24 @@ def _outcome(compiled: CompiledRequest, unit: SearchUnit, budget: SearchBudget) 
     budget.reached |= tree_budget.reached
     if has_candidate or tree_budget.reached or not rejections:
         return has_candidate
-    reason = next((reason for reason in _OF_THE_TREE if reason in rejections), rejections.most_common(1)[0][0])
-    if reason not in {Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY}:
-        return reason, None
+    return next((reason for reason in _OF_THE_TREE if reason in rejections), rejections.most_common(1)[0][0])
+
+
+def _add_numbers(conflict: Conflict, unit: SearchUnit, compiled: CompiledRequest) -> None:
+    """Add how much of what a tree has too little of."""
     # The search has built the same variables within its budget.
     variables = build_variables(unit, compiled, StepCounter(SearchBudget()))
-    if reason is Reason.TOO_FEW_PROVIDERS:
-        return reason, _too_few_providers(variables)
-    return reason, _too_little_capacity(variables, unit.tree + unit.sharing)
-
-
-def _too_few_providers(variables: Sequence[Variable]) -> Contention | None:
-    """Return isolated groups for which there are too few different providers; None if there are no such groups."""
-    isolated = [variable for variable in variables if variable.isolated]
-    for domain in sorted({variable.domain for variable in isolated}, key=len):
-        within = [variable.requirement for variable in isolated if set(variable.domain) <= set(domain)]
-        if len(within) > len(domain):
-            groups = {requirement.group for requirement in within}
-            return Contention(len(within), len(domain), sorted(groups, key=lambda suffix: (len(suffix), suffix)))
-    return None
-
-
-def _too_little_capacity(variables: Sequence[Variable], providers: Sequence[Provider]) -> Contention | None:
-    """Return a class whose total on the eligible providers is too small for all groups; None if there is none."""
-    requested: Counter[str] = Counter()
-    positions: defaultdict[str, set[int]] = defaultdict(set)
-    for variable in variables:
-        for name, amount in variable.requirement.resources:
-            requested[name] += amount
-            positions[name].update(variable.domain)
-    for name, amount in requested.items():
-        free = sum(providers[position].inventories[name].max_increase for position in positions[name])
-        if amount > free:
-            return Contention(amount, free, resource_class=name)
-    return None
+    if conflict.reason is Reason.TOO_FEW_PROVIDERS:
+        isolated = [variable for variable in variables if variable.isolated]
+        for domain in sorted({variable.domain for variable in isolated}, key=len):
+            groups = [variable.requirement.group for variable in isolated if set(variable.domain) <= set(domain)]
+            if not conflict.scarce and len(groups) > len(domain):
+                conflict.scarce = sorted(groups, key=lambda suffix: (len(suffix), suffix))
+                conflict.requested, conflict.available = len(groups), len(domain)
+    if conflict.reason is Reason.TOO_LITTLE_CAPACITY:
+        for name, amount in compiled.requested_sums.items():
+            users = [variable for variable in variables if name in dict(variable.requirement.resources)]
+            eligible = {position for variable in users for position in variable.domain}
+            free = sum(unit.provider(position).inventories[name].max_increase for position in eligible)
+            if amount > free:
+                conflict.scarce, conflict.requested, conflict.available = [name], amount, free

@@ -6,37 +6,41 @@ import contextlib
 import difflib
 import functools
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placement.cache.inventory_columns import Flags, Integers
+from placement import capacity
+from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.between import BlockingRule, Conflict, blocking_rules, find_conflicts
-from placement.ops.explain.checks import HOST_CLASSES, Check, Fault, Rule
+from placement.ops.explain.checks import HOST_CLASSES, Check, Rule
 from placement.ops.explain.matrix import Matrix
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import CompiledRequest, Requirement, TraitCondition, compile_request
+from placement.search.requirements import CompiledRequest, Fault, Requirement, ResourcePart, compile_request
 from placement.search.search_units import CandidateSet
 
 #: Maximum numbers of providers to name for each fact, of facts of each kind, and of candidates to show.
 _MAX_NAMED, _MAX_FACTS, _MAX_SHOWN = 3, 20, 10
-#: Maximum numbers of rules to count, of checks in a set, unless all sets have more, and of values of units to list.
-_MAX_RULES, _MAX_CHECKS, _MAX_VALUES = 50, 4, 3
+#: Maximum numbers of rules to count and of checks in a set, unless all sets have more.
+_MAX_RULES, _MAX_CHECKS = 50, 4
 
 
 @dataclass(frozen=True)
 class Near:
-    """A provider that lacks capacity, and the largest amount that it could allocate."""
+    """The provider that is closest to an amount."""
 
     provider: Provider
+    #: The largest amount that it could allocate now; if it is too small, the value of ``limit``.
     free: int
+    #: If it is too small, why: ``max_unit``, ``min_unit``, ``step_size`` or ``capacity``.
+    limit: str = ''
 
 
 @dataclass(frozen=True)
@@ -50,19 +54,6 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Shortfall:
-    """Why providers that pass all other checks could never allocate an amount."""
-
-    #: The first limit that is violated: ``max_unit``, ``min_unit``, ``step_size`` or ``capacity_limit``.
-    kind: str
-    requested: int
-    #: The largest ``capacity_limit``. Otherwise the value that all have, or with ``max_value`` the smallest one.
-    value: int
-    providers: int
-    max_value: int | None = None
-
-
-@dataclass(frozen=True)
 class Blocked:
     """Trees that could serve each part of the request if they did not fail ``checks``, but not with fewer of these."""
 
@@ -70,10 +61,8 @@ class Blocked:
     trees: int
     #: The roots of some of them.
     examples: Sequence[Provider] = ()
-    #: For a single amount that is in use: the provider, of the trees or a pool, that could allocate most.
+    #: For a single amount: the provider, of the trees or a pool, that could allocate most now, or if nothing was used.
     closest: Near | None = None
-    #: For a single amount that is too large: the reasons.
-    shortfalls: Sequence[Shortfall] = ()
     #: The pools of these trees that fail, if no provider of the trees themselves does.
     pools: int = 0
 
@@ -83,7 +72,7 @@ class Pool:
     """A provider that could supply trees that lack nothing else, if they could use it."""
 
     provider: Provider
-    #: The largest amount of the class that it could allocate; 0 for a group without resources.
+    #: The largest amount of the class that it could allocate.
     free: int
     trees: int
     #: The checks on aggregates that it fails.
@@ -102,9 +91,8 @@ class PoolShortage:
     #: The amount that they lack.
     rule: Rule
     trees: int
-    #: The largest pools out of reach, and how many there are at most.
+    #: The largest pools out of reach.
     pools: Sequence[Pool]
-    pool_count: int
     #: The pools that the trees can use, but that lack only free capacity, and the closest one.
     full: int
     closest: Near | None
@@ -140,7 +128,8 @@ class Explanation:
     suitable: int = 0
     #: What keeps these trees from serving it. Each tree counts once.
     states: Sequence[Blocked] = ()
-    #: The checks about what a provider is that exclude trees, those that exclude most first.
+    #: The checks about what a provider is that exclude trees, those that exclude most first; but that providers without
+    #: the classes of hosts are no hosts is no news.
     selective: Sequence[Check] = ()
     #: The smallest sets of checks of which one excludes each tree. Those of one check are near misses.
     blocked: Sequence[Blocked] = ()
@@ -187,7 +176,7 @@ def explain_compiled(
     matrix = None
     with contextlib.suppress(StepLimitReached):
         matrix = Matrix(snapshot, compiled, of_matrix)
-        examined, placeable = int(matrix.has_root.sum()), int(matrix.without(0).sum())
+        examined, placeable = int(matrix.partition.has_root.sum()), int(matrix.without(0).sum())
         result = replace(result, examined=examined, placeable=placeable, stages=_stages(matrix))
     result = replace(result, limits_reached=frozenset(of_matrix.reached))
     budget.steps_taken = of_matrix.steps_taken
@@ -219,9 +208,9 @@ def _searched(snapshot: Snapshot, compiled: CompiledRequest, result: Explanation
 
 def _stages(matrix: Matrix) -> list[Stage]:
     """Apply the rules one after the other, and count what each leaves."""
-    remaining = int(matrix.has_root.sum())
+    remaining = int(matrix.partition.has_root.sum())
     excluded: defaultdict[Rule, dict[Fault, int]] = defaultdict(dict)
-    counts = np.bincount(matrix.first_failed()[matrix.has_root], minlength=len(matrix.checks)).tolist()
+    counts = np.bincount(matrix.first_failed()[matrix.partition.has_root], minlength=len(matrix.checks)).tolist()
     for check, count in zip(matrix.checks, counts, strict=False):
         excluded[check.rule] |= {check.fault: count} if count else {}
     stages = []
@@ -245,9 +234,10 @@ def _with_blocked(matrix: Matrix, result: Explanation) -> Explanation:
         result,
         suitable=sum(counts[mask] for mask in states),
         states=[
-            _blocked(matrix, mask, matrix.has_root & matrix.trees.where(mask.__eq__)) for mask in states[:_MAX_FACTS]
+            _blocked(matrix, mask, matrix.partition.has_root & matrix.trees.where(mask.__eq__))
+            for mask in states[:_MAX_FACTS]
         ],
-        selective=failed,
+        selective=[check for check in failed if not check.lacks_host_class],
         blocked=sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees)),
         nowhere=[Nowhere(check, _similar(matrix, check)) for check in failed if matrix.passed_nowhere(check)],
         shortages=sorted(filter(None, shortages), key=lambda shortage: -shortage.trees),
@@ -255,64 +245,50 @@ def _with_blocked(matrix: Matrix, result: Explanation) -> Explanation:
 
 
 def _blocked(matrix: Matrix, mask: int, trees: Flags) -> Blocked:
-    checks, count = matrix.checks_in(mask), int(trees.sum())
-    fact = Blocked(checks, count, matrix.roots(trees, _MAX_NAMED))
+    checks = matrix.checks_in(mask)
+    fact = Blocked(checks, int(trees.sum()), matrix.roots(trees, _MAX_NAMED))
     if len(checks) > 1:
         return fact
-    [check] = checks
-    direct, pools = matrix.failing_only(check, mask, trees)
-    fact = replace(fact, pools=0 if len(direct) else len(pools))
-    positions = np.concatenate([direct, pools])
-    if check.fault is Fault.FULL:
-        return replace(fact, closest=_closest(matrix, check.resource_class, positions))
-    if check.fault is Fault.TOO_SMALL:
-        return replace(fact, shortfalls=_shortfalls(matrix, check, positions))
-    return fact
+    direct, pools = matrix.failing_only(checks[0], mask, trees)
+    closest = _closest(matrix, checks[0], np.concatenate([direct, pools]))
+    return replace(fact, closest=closest, pools=0 if len(direct) else len(pools))
 
 
-def _most_free(matrix: Matrix, resource_class: str, positions: Integers) -> list[tuple[int, int]]:
-    """Return the positions of some providers, all with inventory of a class, and the largest amount that each could
-    allocate; the largest of all first."""
-    columns = matrix.inventories(resource_class)
+def _most_free(columns: InventoryColumns, positions: Integers) -> list[tuple[int, int]]:
+    """Return the positions of some providers, all with inventory, with the largest amount that each could allocate.
+
+    The largest of all comes first.
+    """
     free = columns.max_allocatable[np.searchsorted(columns.positions, positions)]
     order = np.argsort(-free, kind='stable')
     return list(zip(positions[order].tolist(), free[order].tolist(), strict=True))
 
 
-def _closest(matrix: Matrix, resource_class: str, positions: Integers) -> Near | None:
-    """Return which of some providers could allocate most of a class; None if there are none."""
-    for position, free in _most_free(matrix, resource_class, positions):
-        return Near(matrix.provider(position), free)
-    return None
-
-
-def _shortfalls(matrix: Matrix, check: Check, positions: Integers) -> list[Shortfall]:
-    """Count inventories by the first reason for which they could never allocate an amount."""
-    columns = matrix.inventories(check.resource_class)
-    violated = replace(columns, used=np.zeros_like(columns.used)).first_violations(check.amount)
-    selected = np.isin(columns.positions, positions)
-    facts = []
-    for kind, flags in zip(('max_unit', 'min_unit', 'step_size', 'capacity_limit'), violated, strict=True):
-        counted = Counter(getattr(columns, kind)[flags & selected].tolist())
-        if kind == 'capacity_limit' and counted:
-            facts.append(Shortfall(kind, check.amount, max(counted), counted.total()))
-        elif len(counted) > _MAX_VALUES:
-            facts.append(Shortfall(kind, check.amount, min(counted), counted.total(), max(counted)))
-        else:
-            facts += [Shortfall(kind, check.amount, value, counted[value]) for value in sorted(counted)]
-    return facts
+def _closest(matrix: Matrix, check: Check, positions: Integers) -> Near | None:
+    """Return which of the providers that fail a check is closest to the amount; None if it is about no amount."""
+    part = check.condition
+    if not isinstance(part, ResourcePart) or part.fault is Fault.ABSENT or not len(positions):
+        return None
+    columns = matrix.partition.inventory_columns[part.resource_class]
+    [(position, free), *_] = _most_free(columns if part.is_state else columns.unused, positions)
+    provider = matrix.partition.providers[position]
+    if part.is_state:
+        return Near(provider, free)
+    inventory = provider.inventories[part.resource_class].with_used(0)
+    violated = capacity.violations(inventory, capacity.capacity_limit(inventory), part.amount)
+    limit = ('max_unit', 'min_unit', 'step_size', 'capacity')[violated.index(True)]
+    return Near(provider, getattr(inventory, limit), limit)
 
 
 def _similar(matrix: Matrix, check: Check) -> str:
     """Return the trait or class in use whose name is most similar to one that no provider has; empty if none is."""
-    condition = check.rule.condition
-    if isinstance(condition, TraitCondition) and not condition.forbidden and check.rule.suffixes:
-        name, similarity = min(condition.sets[0]), 0.6
-        names = {name for partition in matrix.partitions for traits in partition.traits.values for name in traits}
+    if check.rule.parameter == 'required':
+        name, similarity = min(check.names), 0.6
+        names = frozenset().union(*matrix.partition.traits.values)
     elif check.fault is Fault.ABSENT:
         # VGPU is not meant to be VCPU.
         name, similarity = check.resource_class, 0.8
-        names = {name for partition in matrix.partitions for name in partition.inventory_columns}
+        names = frozenset(matrix.partition.inventory_columns)
     else:
         return ''
     full_names = {name.removeprefix('CUSTOM_'): name for name in sorted(names)}
@@ -324,40 +300,39 @@ def _shortage(matrix: Matrix, requirement: Requirement) -> PoolShortage | None:
     """Return which pools out of reach could supply a requirement of trees that lack nothing else; None if none can."""
     checks = matrix.checks_of[requirement]
     full = next((check for check in checks if check.fault is Fault.FULL), None)
-    if full is None or not HOST_CLASSES.isdisjoint(name for name, _ in requirement.resources):
+    trees = matrix.served_by(requirement, 0)
+    if full is None or not HOST_CLASSES.isdisjoint(dict(requirement.resources)) or not trees.any():
         return None
-    served = matrix.without(0)
-    if not (matrix.without(0, except_for=requirement) & ~served).any():
-        return None
-    # By the mask that is left if the aggregates are right: the trees that lack nothing but such a provider.
-    blocked = functools.cache(lambda mask: matrix.with_provider(requirement, mask & matrix.together) & ~served)
+    # By the mask that is left if the aggregates are right.
+    served = functools.cache(lambda mask: matrix.served_by(requirement, mask))
     membership = matrix.mask(check for check in checks if check.is_membership)
     candidates = {
         position: (mask, shares)
         for position, mask, shares in matrix.pool_candidates(requirement, membership)
-        if blocked(mask).any()
+        if served(mask & ~membership).any()
     }
+    if not candidates:
+        return None
+    columns = matrix.partition.inventory_columns[full.resource_class]
     possible = (
-        _pool(matrix, Near(matrix.provider(position), free), blocked(mask), mask & membership, shares)
-        for position, free in _most_free(matrix, full.resource_class, np.array(sorted(candidates), np.intp))
+        _pool(matrix, position, free, served(mask & ~membership), mask & membership, shares)
+        for position, free in _most_free(columns, np.array(sorted(candidates), np.intp))
         for mask, shares in [candidates[position]]
     )
     pools = list(itertools.islice(filter(None, possible), _MAX_NAMED))
-    if not pools:
-        return None
-    trees = blocked(0)
-    _, reaching = matrix.failing_only(full, matrix.mask([full]), trees)
-    near = _closest(matrix, full.resource_class, reaching)
-    return PoolShortage(full.rule, int(trees.sum()), pools, len(candidates), len(reaching), near)
+    _, full_pools = matrix.failing_only(full, matrix.mask([full]), trees)
+    closest = _closest(matrix, full, full_pools)
+    return PoolShortage(full.rule, int(trees.sum()), pools, len(full_pools), closest) if pools else None
 
 
-def _pool(matrix: Matrix, near: Near, trees: Flags, missing: int, shares: bool) -> Pool | None:
+def _pool(matrix: Matrix, position: int, free: int, trees: Flags, missing: int, shares: bool) -> Pool | None:
     """Return what keeps a provider from serving the flagged trees; None if nobody would change that."""
-    reached, checks = matrix.reached(near.provider) & trees, matrix.checks_in(missing)
+    provider, checks = matrix.partition.providers[position], matrix.checks_in(missing)
+    reached = matrix.partition.reached_by(provider) & trees
     if reached.any():
-        return Pool(near.provider, near.free, int(reached.sum()), checks, shares=shares)
+        return Pool(provider, free, int(reached.sum()), checks, shares=shares)
     if not shares:
         return None
-    sets = matrix.tree_aggregates
+    sets = matrix.partition.tree_aggregates
     common = frozenset.intersection(*(sets.values[code] for code in np.unique(sets.codes[trees]).tolist()))
-    return Pool(near.provider, near.free, int(trees.sum()), checks, False, sorted(common)[:_MAX_NAMED])
+    return Pool(provider, free, int(trees.sum()), checks, False, sorted(common)[:_MAX_NAMED])

@@ -23,23 +23,19 @@ import functools
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import fields, replace
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
-from placement.cache.partition import DictionaryColumn, Partition
+from placement.cache.dictionary_columns import DictionaryColumn
+from placement.cache.inventory_columns import Flags, Integers
+from placement.cache.partition import Partition
 from placement.cache.providers import Provider
+from placement.cache.sharing_reach import SharingReach
 from placement.cache.snapshot import Snapshot
-from placement.ops.explain.checks import HOST_CLASSES, Check, Fault, checks_of, never_by_sharing
+from placement.ops.explain.checks import HOST_CLASSES, Check, checks_of
 from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
-from placement.search.requirements import CompiledRequest, Condition, Requirement
-
-Value = TypeVar('Value', bound=Hashable)
-Other = TypeVar('Other', bound=Hashable)
-Result = TypeVar('Result', bound=Hashable)
+from placement.search.requirements import CompiledRequest, Fault, Requirement
 
 #: The choices of a tree for a part.
 Masks = tuple[int, ...]
@@ -47,53 +43,14 @@ Masks = tuple[int, ...]
 #: Maximum numbers of choices of a part that are compared, and of different masks of one requirement: those of the
 #: closest providers. All others count as failing every check of the requirement.
 _MAX_CHOICES, _MAX_MASKS = 64, 1024
-#: The number of choices that are combined in one word, and the size up to which codes are renumbered with a table.
-_WORD_BITS, _MAX_TABLE = 12, 1 << 16
-
-
-class Column(NamedTuple, Generic[Value]):
-    """A dictionary-encoded column: item i has the value ``values[codes[i]]``."""
-
-    values: Sequence[Value]
-    codes: Integers
-
-    @classmethod
-    def of_sets(cls, columns: Sequence[DictionaryColumn]) -> Column[frozenset[str]]:
-        """Return columns of sets of names as one, in which equal sets of different columns stay apart."""
-        firsts = itertools.accumulate((len(column.values) for column in columns), initial=0)
-        codes = [column.codes + np.intp(first) for column, first in zip(columns, firsts, strict=False)]
-        values = [names for column in columns for names in column.values]
-        return Column(values, np.concatenate(codes))
-
-    def mapped(self, change: Callable[[Value], Result]) -> Column[Result]:
-        """Return the column with each value changed. Its values are distinct."""
-        values = list(map(change, self.values))
-        number_of = {value: number for number, value in enumerate(dict.fromkeys(values))}
-        return Column(list(number_of), np.array([number_of[value] for value in values], np.intp)[self.codes])
-
-    def where(self, predicate: Callable[[Value], bool]) -> Flags:
-        """Return for each item whether its value satisfies ``predicate``."""
-        flags: Flags = np.fromiter(map(predicate, self.values), np.bool_, len(self.values))[self.codes]
-        return flags
-
-    def joined(self, other: Column[Other], join: Callable[[Value, Other], Result]) -> Column[Result]:
-        """Return ``join`` of the values of both columns. It is called once for each distinct pair."""
-        width = len(other.values)
-        codes, size = self.codes * width + other.codes, len(self.values) * width
-        if size <= _MAX_TABLE:
-            used = np.bincount(codes, minlength=size) > 0
-            present, codes = np.flatnonzero(used), (np.cumsum(used) - 1)[codes]
-        else:
-            present, codes = np.unique(codes, return_inverse=True)
-        pairs = [(self.values[code // width], other.values[code % width]) for code in present.tolist()]
-        return Column(pairs, codes).mapped(lambda pair: join(*pair))
+#: The number of choices that are combined in one word.
+_WORD_BITS = 12
 
 
 class Matrix:
     """The failed checks of the providers and trees of a snapshot for one request.
 
-    Trees are numbered in the order of ``partitions``, and a position is the index of a provider in this order: those
-    with pools come first. If the steps of the budget do not suffice for all, the last ones are left out.
+    ``partition`` has the trees. If the steps of the budget do not suffice for all, the last ones are left out.
 
     :raises StepLimitReached: they do not suffice for any.
     """
@@ -113,21 +70,21 @@ class Matrix:
         for requirement, checks in self.checks_of.items():
             checks.extend([] if requirement.use_same_provider else together)
         #: The checks about states, and the traits that the providers of the unsuffixed group have together.
-        self.state = self.mask(check for check in self.checks if check.is_state)
+        self.state = self.mask(check for check in self.checks if check.condition.is_state)
         self.together = self.mask(together)
         self._absent = self.mask(check for check in self.checks if check.fault is Fault.ABSENT)
         # The bit of a worse fault of an amount is followed by that of the next better one.
         self._implying = self._absent | self._absent << 1
         self._serving: dict[tuple[int, int], Flags] = {}
-        self._load(snapshot)
-        flags: dict[tuple[Condition | None, Fault], Flags] = {}
-        #: For each check, which providers fail it. Groups with equal conditions share the flags.
-        self._failing: dict[Check, Flags] = {}
-        for check in self.checks:
-            key = check.rule.condition, check.fault
-            if key not in flags:
-                flags[key] = np.concatenate([check.failing(partition) for partition in self.partitions])
-            self._failing[check] = flags[key]
+        self.partition = self._combined(snapshot)
+        self._starts = self.partition.starts[:-1]
+        self.pools = SharingReach(self.partition)
+        # Groups with equal conditions share the flags.
+        failing = {
+            condition: ~condition.matches(self.partition) for condition in {check.condition for check in self.checks}
+        }
+        #: For each check, which providers fail it. One that has a worse fault fails the better ones, too.
+        self._failing = {check: failing[check.condition] for check in self.checks}
         self._roots = self._packed({check: self._failing[check][self._starts] for check in of_roots})
         #: For each requirement the masks of all providers in their own trees, and those of the pools in other trees.
         #: If there are several columns, a provider may choose between them.
@@ -140,30 +97,20 @@ class Matrix:
         bits = [itertools.chain(*choices.values) for _, choices in self.parts]
         self._bits_of_parts = [functools.reduce(operator.or_, masks) for masks in bits]
 
-    def _load(self, snapshot: Snapshot) -> None:
-        """Take the partitions for which the steps suffice."""
-        self.partitions: list[Partition] = []
+    def _combined(self, snapshot: Snapshot) -> Partition:
+        """Return the partitions for which the steps suffice as one. Those with pools come first."""
+        partitions = []
+        names = sum(len(check.names) for check in self.checks)
         for partition in sorted(snapshot.partitions, key=lambda partition: not partition.has_sharing_trait.any()):
-            steps = sum(check.count_steps(partition) for check in self.checks)
+            steps = len(self.checks) * (4 + (partition.size + partition.distinct_sets) // 64) + names
             if self._budget.steps_taken + steps > self._budget.max_steps:
                 self._budget.reached.add(Limit.REQUEST_STEPS)
                 break
             self._budget.steps_taken += steps
-            self.partitions.append(partition)
-        if not self.partitions:
+            partitions.append(partition)
+        if not partitions:
             raise StepLimitReached
-        self._offsets = np.cumsum([0, *(partition.size for partition in self.partitions)])
-        pairs = zip(self.partitions, self._offsets, strict=False)
-        #: The position of the first provider of each tree.
-        self._starts: Integers = np.concatenate([partition.starts[:-1] + first for partition, first in pairs])
-        #: For each tree whether it has its root; others are in no search.
-        self.has_root: Flags = np.concatenate([partition.has_root for partition in self.partitions])
-        self.tree_numbers = np.repeat(np.arange(len(self._starts)), np.diff(self._starts, append=self._offsets[-1]))
-        self._aggregates = Column.of_sets([partition.aggregates for partition in self.partitions])
-        #: For each tree, the aggregates of all its providers.
-        self.tree_aggregates = Column.of_sets([partition.tree_aggregates for partition in self.partitions])
-        sharing = np.flatnonzero(np.concatenate([partition.has_sharing_trait for partition in self.partitions]))
-        self.pools = Pools(sharing, self._aggregates, self.tree_aggregates)
+        return Partition.concatenated(partitions)
 
     # Masks ---------------------------------------------------------------------------------------------------
 
@@ -204,32 +151,32 @@ class Matrix:
 
     # Providers -----------------------------------------------------------------------------------------------
 
-    def _columns_of(self, requirement: Requirement) -> tuple[list[Column[int]], Column[int]]:
+    def _columns_of(self, requirement: Requirement) -> tuple[list[DictionaryColumn[int]], DictionaryColumn[int]]:
         failing = {check: self._failing[check] for check in self.checks_of[requirement]}
         direct = [self._packed(failing)]
         if not requirement.use_same_provider and any(check.is_membership for check in failing):
             # The root may satisfy ``member_of`` instead of the provider, but only the whole of it.
-            roots = self._starts[self.tree_numbers]
-            by_root = {check: flags[roots] if check.is_membership else flags for check, flags in failing.items()}
+            of_roots = self.partition.of_roots
+            by_root = {check: of_roots(flags) if check.is_membership else flags for check, flags in failing.items()}
             direct.append(self._packed(by_root))
         positions = self.pools.positions
-        shared = {check: flags[positions] | never_by_sharing(check) for check, flags in failing.items()}
+        shared = {check: flags[positions] | check.never_by_sharing for check, flags in failing.items()}
         return direct, self._packed(shared)
 
-    def _packed(self, failing: dict[Check, Flags]) -> Column[int]:
+    def _packed(self, failing: dict[Check, Flags]) -> DictionaryColumn[int]:
         """Return the masks of items.
 
         :param failing: which items fail each check; without any, no root does.
         """
         size = len(next(iter(failing.values()), self._starts))
-        column: Column[int] = Column([0], np.zeros(size, np.intp))
+        column: DictionaryColumn[int] = DictionaryColumn([0], np.zeros(size, np.intp))
         for check, flags in reversed(failing.items()):
-            column = column.joined(Column([0, self._bit_of[check]], flags.astype(np.intp)), operator.or_)
+            column = column.joined(DictionaryColumn([0, self._bit_of[check]], flags.astype(np.intp)), operator.or_)
         return column
 
     # Trees ---------------------------------------------------------------------------------------------------
 
-    def _choices(self, requirement: Requirement) -> Column[Masks]:
+    def _choices(self, requirement: Requirement) -> DictionaryColumn[Masks]:
         """Return the choices of each tree for one requirement."""
         direct, shared = self._columns[requirement]
         useful = {mask for mask in shared.values if not mask & self._absent}
@@ -239,7 +186,7 @@ class Matrix:
             self._budget.reached.add(Limit.REQUEST_STEPS)
         every = (self.mask(self.checks_of[requirement]),)
         # For each tree one bit for each of the closest masks that a provider has.
-        present: Column[int] = Column([0], np.zeros(len(self._starts), np.intp))
+        present: DictionaryColumn[int] = DictionaryColumn([0], np.zeros(len(self._starts), np.intp))
         for first in range(0, len(closest), _WORD_BITS):
             bit_of = {mask: 1 << number for number, mask in enumerate(closest[first : first + _WORD_BITS])}
             of_pools = [bit_of.get(mask, 0) if mask in useful else 0 for mask in shared.values]
@@ -248,15 +195,15 @@ class Matrix:
                 bits = np.array([bit_of.get(mask, 0) for mask in column.values], np.intp)
                 words |= np.bitwise_or.reduceat(bits[column.codes], self._starts)
             shifted = range(0, 1 << first + len(bit_of), 1 << first)
-            present = present.joined(Column(shifted, words), operator.or_)
+            present = present.joined(DictionaryColumn(shifted, words), operator.or_)
         return present.mapped(lambda bits: self.minimal([closest[number] for number in bit_numbers(bits)] or every))
 
-    def _choices_together(self, requirements: Iterable[Requirement]) -> Column[Masks]:
+    def _choices_together(self, requirements: Iterable[Requirement]) -> DictionaryColumn[Masks]:
         """Return the choices of each tree for the root and some requirements of the unsuffixed group.
 
         They share checks, so the closest provider of each is not enough.
         """
-        choices: Column[Masks] = self._roots.mapped(lambda mask: (mask | self.together,))
+        choices: DictionaryColumn[Masks] = self._roots.mapped(lambda mask: (mask | self.together,))
         for requirement in requirements:
             choices = choices.joined(
                 self._choices(requirement),
@@ -265,7 +212,7 @@ class Matrix:
         return choices
 
     @functools.cached_property
-    def trees(self) -> Column[int]:
+    def trees(self) -> DictionaryColumn[int]:
         """The mask of each tree."""
         columns = [choices.mapped(operator.itemgetter(0)) for _, choices in self.parts]
         # Pairs of pairs have fewest distinct masks on the way.
@@ -287,7 +234,7 @@ class Matrix:
 
         :param except_for: leave out the part with this requirement.
         """
-        flags = self.has_root
+        flags = self.partition.has_root
         for number, (requirements, choices) in enumerate(self.parts):
             key = number, waived & self._bits_of_parts[number]
             if key not in self._serving:
@@ -296,13 +243,13 @@ class Matrix:
                 flags = flags & self._serving[key]
         return flags
 
-    def with_provider(self, requirement: Requirement, mask: int) -> Flags:
-        """Return which trees could serve each part if a provider with this mask was a choice for a requirement."""
-        flags = self.without(0, except_for=requirement)
+    def served_by(self, requirement: Requirement, mask: int) -> Flags:
+        """Return which trees can serve each part only if a provider with this mask was a choice for a requirement."""
+        flags = self.without(0, except_for=requirement) & ~self.without(0)
         if requirement.use_same_provider or not flags.any():
             return flags & (mask == 0)
-        rest = self._choices_together(other for other in self.parts[0][0] if other != requirement)
-        return flags & rest.where(lambda masks: any(not self._both(mask, other) for other in masks))
+        remaining = self._choices_together(other for other in self.parts[0][0] if other != requirement)
+        return flags & remaining.where(lambda masks: any(not self._both(mask, other) for other in masks))
 
     def failed_checks(self) -> list[Check]:
         """Return the checks about what a provider is that the masks of trees have, the most frequent first."""
@@ -315,8 +262,12 @@ class Matrix:
 
     def trees_by_mask(self) -> dict[int, int]:
         """Return how many trees have each mask."""
-        counted = np.bincount(self.trees.codes[self.has_root], minlength=len(self.trees.values)).tolist()
+        counted = np.bincount(self.trees.codes[self.partition.has_root], minlength=len(self.trees.values)).tolist()
         return {mask: count for mask, count in zip(self.trees.values, counted, strict=True) if count}
+
+    def with_mask(self, mask: int) -> Flags:
+        """Return which trees have a mask."""
+        return self.partition.has_root & self.trees.where(mask.__eq__)
 
     def smallest(self, mask: int) -> int:
         """Remove checks from the mask of a tree until without each smaller set no tree can serve each part."""
@@ -342,10 +293,10 @@ class Matrix:
         # A check of roots is in none of them.
         direct, shared = (
             np.any([column.where(lambda mask: bool(mask & bit) and not mask & ~allowed) for column in part], axis=0)
-            for part in ([column for own, _ in columns for column in own], [pools for _, pools in columns])
+            for part in ([column for direct, _ in columns for column in direct], [shared for _, shared in columns])
         )
         in_pools = self.pools.positions[shared & self.pools.reaching(trees)]
-        return np.flatnonzero(direct & trees[self.tree_numbers]), in_pools
+        return np.flatnonzero(direct & trees[self.partition.tree_numbers]), in_pools
 
     # What explanations name ----------------------------------------------------------------------------------
 
@@ -359,80 +310,18 @@ class Matrix:
         close = shared.where(lambda mask: not mask & ~(membership | self.together))
         for position, code in zip(self.pools.positions[close].tolist(), shared.codes[close].tolist(), strict=True):
             yield position, shared.values[code], True
-        if not any(map(never_by_sharing, self.checks_of[requirement])):
+        if not any(check.never_by_sharing for check in self.checks_of[requirement]):
             unshared = direct.where(lambda mask: not mask & ~self.together)
-            unshared &= self._aggregates.where(bool)
+            unshared &= self.partition.aggregates.where(bool)
             unshared[self.pools.positions] = False
-            for name in HOST_CLASSES:
-                unshared[self.inventories(name).positions] = False
+            for name in HOST_CLASSES & self.partition.inventory_columns.keys():
+                unshared[self.partition.inventory_columns[name].positions] = False
             for position in np.flatnonzero(unshared).tolist():
                 yield position, direct.values[direct.codes[position]], False
 
-    def reached(self, provider: Provider) -> Flags:
-        """Return which other trees have an aggregate in common with a provider."""
-        others: Flags = np.concatenate([partition.roots for partition in self.partitions]) != provider.root_id
-        return others & self.tree_aggregates.where(lambda names: not names.isdisjoint(provider.aggregates))
-
-    def provider(self, position: int) -> Provider:
-        """Return the provider at a position."""
-        number = int(np.searchsorted(self._offsets, position, 'right')) - 1
-        return self.partitions[number].providers[position - int(self._offsets[number])]
-
     def roots(self, trees: Flags, count: int) -> list[Provider]:
         """Return the roots of the first ``count`` of the flagged trees."""
-        return [self.provider(position) for position in self._starts[np.flatnonzero(trees)[:count]].tolist()]
-
-    def inventories(self, resource_class: str) -> InventoryColumns:
-        """Return all inventories of a class, with the positions of the matrix."""
-        parts = [InventoryColumns.build([])]
-        for partition, first in zip(self.partitions, self._offsets.tolist(), strict=False):
-            columns = partition.inventory_columns.get(resource_class)
-            parts += [] if columns is None else [replace(columns, positions=columns.positions + first)]
-        names = [field.name for field in fields(InventoryColumns)]
-        return InventoryColumns(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-class Pools:
-    """The sharing providers, also those without aggregates, and the trees that they reach.
-
-    Many trees have the same aggregates with pools: ``_sets`` has these. Values of pools reach trees in two steps,
-    because an aggregate may have thousands of both.
-
-    :param positions: the position of each.
-    :param aggregates: those of all providers.
-    :param of_trees: those of all trees.
-    """
-
-    def __init__(
-        self, positions: Integers, aggregates: Column[frozenset[str]], of_trees: Column[frozenset[str]]
-    ) -> None:
-        self.positions = positions
-        self._aggregates = [aggregates.values[code] for code in aggregates.codes[positions].tolist()]
-        members = [(pool, name) for pool, names in enumerate(self._aggregates) for name in names]
-        number_of = {name: number for number, name in enumerate(dict.fromkeys(name for _, name in members))}
-        self._sets = of_trees.mapped(frozenset(number_of).intersection)
-        reached = [(number_of[name], number) for number, names in enumerate(self._sets.values) for name in names]
-        # Pairs of pool and aggregate, and of aggregate and set, with the number of aggregates and of sets.
-        self._steps = [
-            (np.array([(pool, number_of[name]) for pool, name in members], np.intp).reshape(-1, 2).T, len(number_of)),
-            (np.array(reached, np.intp).reshape(-1, 2).T, len(self._sets.values)),
-        ]
-
-    def combined(self, words: Integers) -> Integers:
-        """Return for each tree the bits of all pools that reach it.
-
-        :param words: the bits of each pool.
-        """
-        for (sources, targets), size in self._steps:
-            combined = np.zeros(size, np.intp)
-            np.bitwise_or.at(combined, targets, words[sources])
-            words = combined
-        return words[self._sets.codes]
-
-    def reaching(self, trees: Flags) -> Flags:
-        """Return which pools reach any of the flagged trees."""
-        names = frozenset().union(*(self._sets.values[code] for code in np.unique(self._sets.codes[trees]).tolist()))
-        return np.array([not names.isdisjoint(aggregates) for aggregates in self._aggregates], np.bool_)
+        return [self.partition.providers[position] for position in self._starts[trees][:count].tolist()]
 
 
 def bit_numbers(mask: int) -> list[int]:

@@ -10,50 +10,49 @@ from typing import Any, NamedTuple
 from placement import units
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.ops.display_names import DisplayNames
-from placement.ops.explain.between import Example
-from placement.ops.explain.checks import GROUP_POLICY, HOST_CLASSES, MICROVERSION, SAME_SUBTREE, Check, Fault, Rule
-from placement.ops.explain.explanation import Blocked, Explanation, Near, Pool, Shortfall
+from placement.ops.explain.between import GROUP_POLICY, MICROVERSION, SAME_SUBTREE, Conflict
+from placement.ops.explain.checks import Check, Rule
+from placement.ops.explain.explanation import Blocked, Explanation, Near, Pool
+from placement.search.requirements import Fault
 from placement.search.search_units import CandidateSet
+from placement.search.solver.variables import Reason
 
 #: Maximum numbers of sentences, of sets of checks in one of them, of checks in a set, and of groups.
 _MAX_SENTENCES, _MAX_SETS, _MAX_CHECKS, _MAX_GROUPS = 5, 3, 3, 4
 
 
 class Words(NamedTuple):
-    """What people say of trees that pass a check, and of those that fail it.
+    """What people say of trees that pass a check, and of those that fail it: predicates in the plural.
 
-    ``{subject}`` is the text of the query without ``!``, ``{name}`` the class of an amount.
+    ``{subject}`` is the text of the query without ``!``, ``{name}`` the class of an amount. ``passing`` and ``failing``
+    stand after a noun; by default they are made of the predicates.
     """
 
-    #: Predicates in the plural.
     passes: str
     fails: str
-    #: The same after a noun.
-    passing: str
-    failing: str
+    passing: str = ''
+    failing: str = ''
 
 
 #: By the parameter of a rule, or by fault. A rule that forbids has a ``!`` before its parameter.
 WORDS: dict[str, Words] = {
-    Fault.ABSENT: Words('have {name}', 'have no {name}', 'with {name}', 'without {name}'),
-    Fault.TOO_SMALL: Words(
-        'have {subject}', 'are too small for {subject}', 'large enough for {subject}', 'too small for {subject}'
-    ),
-    Fault.FULL: Words('have {subject} free', 'lack {subject}', 'with {subject} free', 'without {subject} free'),
-    'required': Words('have {subject}', 'lack {subject}', 'with {subject}', 'without {subject}'),
-    'forbidden': Words('lack {subject}', 'have the forbidden {subject}', 'without {subject}', 'with {subject}'),
-    'member_of': Words('are in {place}', 'are not in {place}', 'in {place}', 'in other aggregates'),
-    '!member_of': Words('are outside {place}', 'are in the forbidden {place}', 'outside {place}', 'in {place}'),
-    'in_tree': Words('are in the tree {subject}', 'are in other trees', 'in the tree {subject}', 'in other trees'),
-    'root_required': Words(
-        'have {subject} on the root', 'lack {subject} on the root', 'with {subject} on the root', 'without {subject}'
-    ),
-    '!root_required': Words(
-        'lack {subject} on the root', 'have the forbidden {subject}', 'without {subject}', 'with {subject} on the root'
-    ),
+    Fault.ABSENT: Words('have {name}', 'have no {name}'),
+    Fault.TOO_SMALL: Words('have {subject}', 'are too small for {subject}', passing='large enough for {subject}'),
+    Fault.FULL: Words('have {subject} free', 'lack {subject}'),
+    'required': Words('have {subject}', 'lack {subject}'),
+    'forbidden': Words('lack {subject}', 'have the forbidden {subject}'),
+    'member_of': Words('are in {place}', 'are not in {place}', failing='in other aggregates'),
+    '!member_of': Words('are outside {place}', 'are in the forbidden {place}'),
+    'in_tree': Words('are in the tree {subject}', 'are in other trees'),
+    'root_required': Words('have {subject} on the root', 'lack {subject} on the root'),
+    '!root_required': Words('lack {subject} on the root', 'have the forbidden {subject} on the root'),
 }
-_DISABLED = Words('are enabled', 'are disabled', 'that are enabled', 'that are disabled')
+_DISABLED = Words('are enabled', 'are disabled')
+_AFTER_NOUN = {'have': 'with ', 'lack': 'without ', 'are': ''}
 _SINGULAR = {'have': 'has', 'do': 'does', 'are': 'is', 'lack': 'lacks', 'fit': 'fits', 'fail': 'fails'}
+
+#: Where a tree has to be is known to who asks, so sentences name it as what the others are about.
+_PLACES = {'member_of', 'in_tree'}
 
 
 class Writer:
@@ -91,8 +90,7 @@ class Writer:
 
     def _hosts_first(self, explanation: Explanation) -> list[str]:
         """Return what keeps the trees that are what was asked for from serving the request."""
-        checks = _selective(explanation)
-        checks = [check for check in checks if check.fault is Fault.VIOLATED] or checks
+        checks = [check for check in explanation.selective if check.fault is Fault.VIOLATED] or explanation.selective
         have = _joined(self.words(check).passes for check in checks[:_MAX_CHECKS]) or 'have what was asked for'
         states = '; '.join(f'{state.trees:,} {self.blocked_text(state)}' for state in explanation.states[:_MAX_SETS])
         rest = sum(state.trees for state in explanation.states[_MAX_SETS:])
@@ -101,36 +99,40 @@ class Writer:
 
     def _none_suitable(self, explanation: Explanation) -> list[str]:
         """Return the rule, or the smallest set of rules, that excludes most trees."""
-        missing = []
-        for unknown in explanation.nowhere[:_MAX_SETS]:
-            hint = f' The closest name in use is {unknown.similar}.' if unknown.similar else ''
-            missing.append(f'No provider {_singular(self.words(unknown.check).passes)}.{hint}')
         near = [fact for fact in explanation.blocked if len(fact.checks) == 1]
-        near = [fact for fact in near if not _of_no_host(fact.checks[0])] or near
-        # Where a tree has to be is known to who asks, so what no tree there has comes first.
-        near.sort(key=lambda fact: (fact.checks[0].is_place, -fact.trees))
-        if missing:
-            checks = [fact.check for fact in explanation.nowhere]
-            for fact in (fact for fact in near if fact.checks[0] in checks):
-                subject = fact.checks[0].rule.subject.removeprefix('!')
-                missing.append(f'{_counted(explanation, fact.trees, "fit")} except for {subject}.')
-            return missing
+        near = [fact for fact in near if not fact.checks[0].lacks_host_class] or near
+        near.sort(key=lambda fact: (_is_place(fact.checks[0]), -fact.trees))
+        if explanation.nowhere:
+            return self._nowhere(explanation, near)
         if not near:
             fact = explanation.blocked[0]
             closest = f'The closest {fact.trees:,} {self.blocked_text(fact)}.'
             return [f'No {_noun(explanation)} has all of it.', closest]
         head, *alternatives = near
         [check] = head.checks
-        context = [other for other in _selective(explanation) if other.rule != check.rule]
-        context.sort(key=lambda other: other.is_place)
+        context = [other for other in explanation.selective if other.rule != check.rule]
+        context.sort(key=_is_place)
         where = ' '.join(['', *(self.words(other).passing for other in context[:_MAX_CHECKS])])
         passes = self.words(check).passes
-        reasons = '; '.join(_shortfall_text(shortfall) for shortfall in head.shortfalls)
-        texts = [f'No {_noun(explanation)}{where} {_singular(passes)}{f": {reasons}" if reasons else ""}.']
+        reason = f': {_limit_text(head.closest)}' if check.fault is Fault.TOO_SMALL and head.closest else ''
+        texts = [f'No {_noun(explanation)}{where} {_singular(passes)}{reason}.']
         verb = passes.partition(' ')[0].replace('lack', 'do')
         for other in alternatives[:_MAX_SETS]:
             noun = f'{_noun(explanation, other.trees)} {self.words(other.checks[0]).failing}'
             texts.append(f'{other.trees:,} {noun} {verb if other.trees > 1 else _singular(verb)}.')
+        return texts
+
+    def _nowhere(self, explanation: Explanation, near: Sequence[Blocked]) -> list[str]:
+        """Return what no provider has, and how many trees fit otherwise."""
+        texts = []
+        for fact in explanation.nowhere[:_MAX_SETS]:
+            hint = f' The closest name in use is {fact.similar}.' if fact.similar else ''
+            texts.append(f'No provider {_singular(self.words(fact.check).passes)}.{hint}')
+        for check, trees in ((blocked.checks[0], blocked.trees) for blocked in near):
+            if any(check == fact.check for fact in explanation.nowhere):
+                texts.append(
+                    f'{_counted(explanation, trees, "fit")} except for {check.rule.subject.removeprefix("!")}.'
+                )
         return texts
 
     def _shortage(self, explanation: Explanation) -> list[str]:
@@ -159,13 +161,11 @@ class Writer:
         texts = [f'{part} fits alone in {units.plural(explanation.placeable, _noun(explanation))}.']
         if not explanation.conflicts:
             return texts
-        example = explanation.conflicts[0].examples[0]
-        contention = example.contention
-        if contention and contention.groups:
-            groups = _listed(contention.groups)
-            number = units.plural(contention.requested, 'provider')
-            return [*texts, f'With group_policy=isolate, none has {number} for groups {groups}.']
-        texts.append(f'None fits all of them: in {example.root.display_name}, {example_text(example)}.')
+        conflict = explanation.conflicts[0]
+        if conflict.reason is Reason.TOO_FEW_PROVIDERS and conflict.scarce:
+            number = units.plural(conflict.requested, 'provider')
+            return [*texts, f'With group_policy=isolate, none has {number} for groups {_listed(conflict.scarce)}.']
+        texts.append(f'None fits all of them: in {conflict.examples[0].display_name}, {conflict_text(conflict)}.')
         return texts + [f'{fit} without {rule_text(rule)}.' for rule, fit in list(fits.items())[:_MAX_SETS]]
 
     # Parts of sentences --------------------------------------------------------------------------------------
@@ -176,12 +176,12 @@ class Writer:
         forbids = rule.subject.startswith('!')
         words = WORDS[check.fault if check.fault is not Fault.VIOLATED else f'{"!" if forbids else ""}{rule.parameter}']
         subject = rule.subject.removeprefix('!')
-        if check.is_state and check.fault is Fault.VIOLATED and (forbids or rule.parameter == 'forbidden'):
+        if check.condition.is_state and check.fault is Fault.VIOLATED and (forbids or rule.parameter == 'forbidden'):
             words = _DISABLED
         values = {'subject': subject, 'name': subject.partition(':')[0], 'place': self._place(subject)}
-        group = f' for group {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
         passes, fails, passing, failing = (word.format(**values) for word in words)
-        return Words(passes + group, fails + group, passing, failing)
+        group = f' for group {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
+        return Words(passes + group, fails + group, passing or _after_noun(passes), failing or _after_noun(fails))
 
     def _place(self, subject: str) -> str:
         """Return aggregates with their names, if they have any."""
@@ -201,8 +201,7 @@ class Writer:
         text = _singular(text) if blocked.trees == 1 else text
         if blocked.pools:
             text += ' in their pool' if blocked.pools == 1 else f' in their {blocked.pools:,} pools'
-        shortfalls = '; '.join(map(_shortfall_text, blocked.shortfalls))
-        return text + _closest_text(blocked.closest) + (f' ({shortfalls})' if shortfalls else '')
+        return text + _closest_text(blocked.closest)
 
     def pool_text(self, pool: Pool) -> str:
         """Return what a pool has free, and what keeps trees from using it."""
@@ -234,8 +233,10 @@ class Writer:
                 return [self._json(item) for item in value]
         if not dataclasses.is_dataclass(value):
             return value
-        members = {field.name: self._json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        texts: dict[Any, Any] = {Blocked: self.blocked_text, Pool: self.pool_text, Example: example_text}
+        members = {
+            field.name: self._json(getattr(value, field.name)) for field in dataclasses.fields(value) if field.compare
+        }
+        texts: dict[Any, Any] = {Blocked: self.blocked_text, Pool: self.pool_text, Conflict: conflict_text}
         write = texts.get(type(value))
         return members | {'text': write(value)} if write else members
 
@@ -255,37 +256,33 @@ def excluded_texts(excluded: Mapping[str, int]) -> list[str]:
     return [f'{count:,} {words.get(Fault(fault), "")}'.strip() for fault, count in excluded.items()]
 
 
-def example_text(example: Example) -> str:
-    """Return why a tree cannot serve all groups together, as a clause."""
-    contention = example.contention
-    if contention is None:
-        return example.reason.value
-    if contention.resource_class:
-        requested, free = contention.requested, max(contention.available, 0)
-        return f'{requested} {contention.resource_class} are requested in total, and {free} are free'
-    return f'groups {_listed(contention.groups)} need {contention.requested} providers, and {contention.available} fit'
-
-
-def _shortfall_text(shortfall: Shortfall) -> str:
-    if shortfall.kind == 'capacity_limit':
-        return f'the largest has a capacity of {shortfall.value}'
-    values = f'{shortfall.value}' if shortfall.max_value is None else f'{shortfall.value} to {shortfall.max_value}'
-    providers = units.plural(shortfall.providers, 'provider')
-    return f'{shortfall.kind} is {values}, requested {shortfall.requested} ({providers})'
+def conflict_text(conflict: Conflict) -> str:
+    """Return why a tree cannot serve all groups together, as a clause about the first example."""
+    if not conflict.scarce:
+        return conflict.reason.value
+    if conflict.reason is Reason.TOO_LITTLE_CAPACITY:
+        free = max(conflict.available, 0)
+        return f'{conflict.requested} {conflict.scarce[0]} are requested in total, and {free} are free'
+    groups = _listed(conflict.scarce)
+    return f'groups {groups} need {conflict.requested} providers, and {conflict.available} fit'
 
 
 def _closest_text(closest: Near | None) -> str:
     # The amount has no commas, so that it can be compared with the one of the query.
-    return f' (closest: {closest.provider.display_name}, {closest.free} free)' if closest else ''
+    if closest is None:
+        return ''
+    text = f'{closest.free} free' if not closest.limit else f'{closest.limit} {closest.free}'
+    return f' (closest: {closest.provider.display_name}, {text})'
 
 
-def _selective(explanation: Explanation) -> list[Check]:
-    """Return the checks that tell suitable trees from others; that a host has the classes of hosts is no news."""
-    return [check for check in explanation.selective if not _of_no_host(check)]
+def _limit_text(closest: Near) -> str:
+    if closest.limit == 'capacity':
+        return f'the largest has a capacity of {closest.free}'
+    return f'{closest.limit} is {closest.free} (closest: {closest.provider.display_name})'
 
 
-def _of_no_host(check: Check) -> bool:
-    return check.fault is Fault.ABSENT and check.resource_class in HOST_CLASSES
+def _is_place(check: Check) -> bool:
+    return check.rule.parameter in _PLACES
 
 
 def _noun(explanation: Explanation, count: int = 1) -> str:
@@ -303,6 +300,11 @@ def _singular(predicate: str) -> str:
     for plural in ('are', 'have', 'lack', 'fail'):
         rest = rest.replace(f' and {plural} ', f' and {_SINGULAR[plural]} ')
     return _SINGULAR.get(verb, verb) + space + rest
+
+
+def _after_noun(predicate: str) -> str:
+    verb, _, rest = predicate.partition(' ')
+    return _AFTER_NOUN[verb] + rest
 
 
 def _joined(predicates: Iterable[str]) -> str:
