@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib import parse
 
+import os_resource_classes
 import pytest
 import webob
 from oslo_config import cfg
@@ -224,6 +225,19 @@ def test_providers_and_consumers_are_found_by_any_spelling_of_the_uuid(
     assert '<bdi>nic1</bdi> has the uuid in the address' in get(nested_page, address).text
     for search in (f'/trees?q={spelling(uuid_of("compute-0"))}', f'/consumers?q={spelling(uuid_of("machine-3"))}'):
         assert json(nested_page, search)['total'] == 1
+
+
+def test_a_picture_of_a_tree_has_a_limited_number_of_boxes_and_bars(page: Page, db: Database) -> None:
+    classes = os_resource_classes.STANDARDS[:10]
+    root = Provider('n0', {name: {'total': 100} for name in classes})
+    children = [Provider(f'n{number}', {}, parent=f'n{number - 1}') for number in range(1, 60)]
+    clouds.create_cloud(db, Cloud([root, *children], {'machine': {'n0': {classes[0]: 25}}}))
+    picture = get(page, f'/trees/{uuid_of("n0")}').text.partition('<section')[0]
+    # As many boxes are nested in each other.
+    assert picture.count('class="box"') == picture.count('<ul>\n<li><div') == picture.count('</li>\n</ul>') == 40
+    assert '20 further providers are in the tables only.' in picture
+    assert '2 further classes' in picture
+    assert re.findall('<rect class="fine" width="([0-9.]+)"', picture) == ['25.0', *['0.0'] * 7]
 
 
 #: One path of each view, and the query parameters of all.

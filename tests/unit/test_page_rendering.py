@@ -1,12 +1,11 @@
-"""How the page formats numbers, and the positions of boxes in the picture of a tree."""
+"""How the page formats numbers, and how it shortens the names of a tree."""
 
 from __future__ import annotations
 
 import pytest
 
 from placement.cache.providers import Provider
-from placement.capacity import InventoryRecord
-from placement.ops.page import pictures, rendering
+from placement.ops.page import rendering, tree_views
 from placement.ops.reports.provider_trees import ProviderTree
 
 
@@ -32,16 +31,10 @@ def test_amounts_have_units_and_the_numbers_as_title() -> None:
     assert rendering.amount(1234, 'VCPU') == '1,234'
 
 
-def _tree(
-    *providers: tuple[str | None, int | None], inventories: dict[int, InventoryRecord] | None = None
-) -> ProviderTree:
+def _tree(*providers: tuple[str | None, int | None]) -> ProviderTree:
     """A tree of providers with the ids 1, 2 ... and the uuids u1, u2 ...; each is given by its name and its parent."""
-    amounts = {id_: {'VCPU': inventory} for id_, inventory in (inventories or {}).items()}
     return ProviderTree(
-        [
-            Provider(id_, f'u{id_}', 1, parent_id, amounts.get(id_, {}), name=name)
-            for id_, (name, parent_id) in enumerate(providers, 1)
-        ]
+        [Provider(id_, f'u{id_}', 1, parent_id, {}, name=name) for id_, (name, parent_id) in enumerate(providers, 1)]
     )
 
 
@@ -59,32 +52,9 @@ def test_names_of_a_tree_leave_out_the_name_of_the_parent() -> None:
         (1, 'numa-4.example.organic', 'numa-4.example.organic'),
     ]
     tree = _tree(*((name, parent) for parent, name, _ in providers))
-    assert pictures.short_names(tree) == {f'u{id_}': short for id_, (_, _, short) in enumerate(providers, 1)}
+    assert tree_views.short_names(tree) == {f'u{id_}': short for id_, (_, _, short) in enumerate(providers, 1)}
 
 
 def test_children_are_in_order_of_their_names() -> None:
     tree = _tree(('root', None), ('b', 1), ('a', 1), ('c', 2))
     assert [provider.name for provider in tree.walk()] == ['root', 'a', 'b', 'c']
-
-
-@pytest.mark.parametrize('beside', [True, False])
-def test_boxes_of_a_picture_are_inside_and_do_not_overlap(beside: bool) -> None:
-    tree = _tree(('root', None), ('left', 1), ('right', 1), ('x' * 100, 2), inventories={2: InventoryRecord(4, used=2)})
-    picture = pictures.draw(tree, beside)
-    assert len(picture.boxes) == 4
-    assert len(picture.lines) == 3
-    for number, box in enumerate(picture.boxes):
-        assert box.x + picture.box < picture.width
-        assert box.y + box.height < picture.height
-        assert len(box.name) <= 30
-        for other in picture.boxes[:number]:
-            apart = abs(box.x - other.x) >= picture.box
-            assert apart or box.y >= other.y + other.height or other.y >= box.y + box.height
-    (bar,) = picture.boxes[1].bars
-    assert (bar.utilization.share, picture.boxes[0].bars) == (0.5, [])
-
-
-def test_pictures_of_deep_trees_are_cut_off() -> None:
-    tree = _tree(('n1', None), *((f'n{id_}', id_ - 1) for id_ in range(2, 5000)))
-    picture = pictures.draw(tree, beside=False)
-    assert (len(picture.boxes), picture.left_out) == (40, 4959)

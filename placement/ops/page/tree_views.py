@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import os_traits
 
 from placement import uuid_spelling
-from placement.ops.page import pictures
 from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
 from placement.ops.reports import capacity_report, consumer_reports, provider_trees
 from placement.ops.reports.capacity_report import TreeRow
+from placement.ops.reports.provider_trees import ProviderTree
 
 #: The number of entries on one page of each list.
 _TREES, _PROVIDERS, _CONSUMERS = 50, 50, 25
+#: The number of providers in the picture of a tree.
+_PICTURED = 40
+#: The characters that may separate a provider's name from the rest of a descendant's name.
+_SEPARATORS = ' _-.:/'
+#: The number of ancestors whose names are compared with a provider's name, so that deep trees do not take longer.
+_MAX_PREFIXES = 4
 
 
 def trees_view(sources: Sources, parameters: Parameters) -> View:
@@ -85,7 +92,7 @@ def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     extra = {
         'provider_pages': provider_pages,
         'pages_of_consumers': consumer_pages,
-        'short': pictures.short_names(tree),
+        'short': short_names(tree),
         'depths': depths,
         'found': None if uuid == root.uuid else uuid,
         'problems': [
@@ -95,7 +102,25 @@ def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
             if inventory['used'] > inventory['capacity'] or inventory['used'] != inventory['allocated']
         ],
         'disabled': os_traits.COMPUTE_STATUS_DISABLED in root.traits,
-        'sideways': pictures.draw(tree, beside=True),
-        'indented': pictures.draw(tree, beside=False),
+        # A provider is preceded by its ancestors.
+        'pictured': providers[:_PICTURED],
     }
     return View('tree.html', root.display_name, data, extra)
+
+
+def short_names(tree: ProviderTree) -> Mapping[str, str]:
+    """Return the short name of each provider of a tree, by uuid: ``NUMA0`` for ``host_NUMA0`` below ``host``.
+
+    The short name leaves out the name of the nearest ancestor whose name the provider's name begins with. The root
+    keeps its whole name. A provider without a name has its uuid.
+    """
+    names: dict[str, str] = {}
+    names_from: dict[int | None, tuple[str, ...]] = {}
+    for provider in tree.walk():
+        name = provider.name or ''
+        prefixes = () if provider is tree.root else names_from[provider.parent_id]
+        names_from[provider.id] = (name, *prefixes)[:_MAX_PREFIXES]
+        rests = (name.removeprefix(prefix) for prefix in prefixes if prefix and name.startswith(prefix))
+        short = (rest.lstrip(_SEPARATORS) for rest in rests if rest.lstrip(_SEPARATORS) not in ('', rest))
+        names[provider.uuid] = next(short, name) or provider.uuid
+    return names
