@@ -33,7 +33,7 @@ class Keystone(BaseHTTPRequestHandler):
             single = self.path.startswith('/v3')
             self._send(200, {'version': version} if single else {'versions': {'values': [version]}})
         elif subject in self.roles:
-            token = _token(subject, self.roles[subject])
+            token = new_token(subject, self.roles[subject])
             if subject == 'without-user':
                 token['user']['id'] = ''
             self._send(200, {'token': token})
@@ -50,7 +50,7 @@ class Keystone(BaseHTTPRequestHandler):
             {'id': face, 'interface': face, 'region_id': 'R', 'url': self._url()}
             for face in ('public', 'internal', 'admin')
         ]
-        token = _token('service', ['service'])
+        token = new_token('service', ['service'])
         token['catalog'] = [{'id': 'k', 'type': 'identity', 'name': 'keystone', 'endpoints': endpoints}]
         self._send(201, {'token': token}, {'X-Subject-Token': 'service-token'})
 
@@ -73,7 +73,8 @@ class Keystone(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def _token(name: str, roles: list[str]) -> dict[str, Any]:
+def new_token(name: str, roles: list[str]) -> dict[str, Any]:
+    """The data of a token of a user, in a project whose id is ``project-id``."""
     now = dt.datetime.now(dt.UTC)
     domain = {'id': 'default', 'name': 'Default'}
     return {
