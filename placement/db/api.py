@@ -26,12 +26,12 @@ from placement.db import (
     connections,
     errors,
     migration,
-    name_cache,
-    process,
+    name_locks,
     tables,
 )
 from placement.db.change_log_slots import CommitUnknown, Outcome
 from placement.db.errors import RetryTransaction, StaleConnection
+from placement.db.process import Process
 from placement.db.retries import Attempt, RetryPolicy
 from placement.observability import DATABASE
 
@@ -78,19 +78,19 @@ class Database:
         self.metrics.instrument(self._engine, limit)
         self.availability = availability.Availability(self.metrics.set_read_only)
         #: The process that owns the connections.
-        self._process = process.token()
+        self._process = Process.token
         self._retry_policy = RetryPolicy(self._options.max_transaction_retries)
         self._slots = change_log_slots.ChangeLogSlots(functools.partial(self._transaction, connections.WRITE_EAGER))
-        self.resource_classes = name_cache.ResourceClassIds()
+        self.resource_classes = name_locks.ResourceClassIds()
         #: Uuids of aggregates that existed when this process last used them. An audit may have deleted some since.
         self.known_aggregates: set[str] = set()
 
     @property
     def engine(self) -> sa.Engine:
-        if self._process is not process.token():
+        if self._process is not Process.token:
             # After a fork the connections belong to the parent process, so they are dropped without closing them.
             self._engine.dispose(close=False)
-            self._process = process.token()
+            self._process = Process.token
         return self._engine
 
     def fetch_all(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:

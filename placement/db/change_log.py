@@ -419,8 +419,8 @@ def read_since(tx: sa.Connection, reader_position: LogPosition, upto: LogPositio
     """
     slots = _used_slots(reader_position, upto)
     missing = {id_: position for id_, position in reader_position.slots.items() if id_ not in upto.slots}
-    known = [(id_, position, _LAST) for id_, position in missing.items()]
-    chunks = sql.chunks([*slots, *known], MAX_SLOTS_PER_STATEMENT)
+    last = [(id_, position, _LAST) for id_, position in missing.items()]
+    chunks = sql.chunks([*slots, *last], MAX_SLOTS_PER_STATEMENT)
     entries = np.concatenate([_NO_ENTRIES, *(_read_entries(tx, chunk) for chunk in chunks)])
     deleted = set(entries[entries[:, 4] == ChangeKind.SLOT_DELETED, 3].tolist())
     for id_, position in missing.items():

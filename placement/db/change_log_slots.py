@@ -27,9 +27,10 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from placement import exception
-from placement.db import errors, process, sql, tables
+from placement.db import errors, sql, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, no_slots
 from placement.db.errors import RetryTransaction
+from placement.db.process import Process
 
 LOG = log.getLogger(__name__)
 
@@ -87,10 +88,9 @@ class ChangeLogSlots:
         self._processes: dict[object, _ProcessSlots] = {}
 
     @property
-    def _own(self) -> _ProcessSlots:
-        key = process.token()
-        own = self._processes.get(key)
-        return self._processes.setdefault(key, _ProcessSlots()) if own is None else own
+    def _of_process(self) -> _ProcessSlots:
+        slots = self._processes.get(Process.token)
+        return self._processes.setdefault(Process.token, _ProcessSlots()) if slots is None else slots
 
     def lease(self) -> Slot:
         """Give a slot to one transaction. When the transaction has ended, call ``settle``.
@@ -98,11 +98,11 @@ class ChangeLogSlots:
         :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        own = self._own
+        slots = self._of_process
         try:
-            return own.idle.pop()
+            return slots.idle.pop()
         except IndexError:
-            return self._take(own.owner)
+            return self._take(slots.owner)
 
     def settle(self, slot: Slot, error: BaseException | None = None) -> Outcome:
         """Decide what became of a transaction that has ended, and what becomes of its slot.
@@ -125,10 +125,11 @@ class ChangeLogSlots:
 
         :param error: the error with which it ended.
         """
-        idle = self._own.idle
+        idle = self._of_process.idle
         if error is None:
             slot.advance()
-            self._trim(slot)
+            if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0:
+                self._trim(slot)
             idle.append(slot)
             return Outcome.COMMITTED
         if slot.is_taken:
@@ -168,15 +169,15 @@ class ChangeLogSlots:
 
     def release(self) -> None:
         """Free the slots of this process that no transaction uses. Ignore failures, because the slots expire anyway."""
-        own = self._processes.pop(process.token(), None)
-        if own is not None and own.idle:
-            condition = _slots.c.id.in_([slot.slot_id for slot in own.idle]) & (_slots.c.owner == own.owner)
+        slots = self._processes.pop(Process.token, None)
+        if slots is not None and slots.idle:
+            condition = _slots.c.id.in_([slot.slot_id for slot in slots.idle]) & (_slots.c.owner == slots.owner)
             self._maintain(lambda tx: tx.execute(_slots.update().where(condition).values(owner=None)))
 
     def _trim(self, slot: Slot) -> None:
-        """Delete old entries of a slot, if it is time. The slot is not in use."""
+        """Delete the entries of a slot before the last ``KEPT_TRANSACTIONS``. The slot is not in use."""
         oldest = slot.sequence - KEPT_TRANSACTIONS
-        if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and oldest > 0:
+        if oldest > 0:
             entries = tables.change_log.c
             condition = (entries.slot_id == slot.slot_id) & (entries.sequence <= oldest)
             self._maintain(functools.partial(_delete_entries, condition=condition))

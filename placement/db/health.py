@@ -30,13 +30,13 @@ _DISCONNECT_GRACE_SECONDS = 3
 _QUERIES = {
     'postgresql': (
         'SELECT usename AS account, host(client_addr) AS address, application_name AS program,'
-        ' usename = current_user AS own FROM pg_stat_activity'
+        ' usename = current_user AS is_own FROM pg_stat_activity'
         " WHERE datname = current_database() AND usename IS NOT NULL AND coalesce(backend_type, '') IN"
         " ('client backend', '') AND pid <> pg_backend_pid()"
         " AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
     ),
     'mysql': (
-        "SELECT user AS account, host AS address, '' AS program, user = substring_index(user(), '@', 1) AS own"
+        "SELECT user AS account, host AS address, '' AS program, user = substring_index(user(), '@', 1) AS is_own"
         ' FROM information_schema.processlist WHERE db = database() AND id <> connection_id()'
         " AND coalesce(state, '') <> 'User lock'"
     ),
@@ -160,13 +160,13 @@ def seconds_since_change(db: Database) -> float | None:
 class Session(NamedTuple):
     """One connection: its database account, the client's address and program. They are empty if unknown.
 
-    ``own`` tells whether it has the same account as the connection that reads this.
+    ``is_own`` tells whether it has the same account as the connection that reads this.
     """
 
     account: str
     address: str
     program: str
-    own: bool
+    is_own: bool
 
     def __str__(self) -> str:
         where = f' from {self.address}' if self.address else ''
@@ -185,15 +185,15 @@ def list_sessions(connection: sa.Connection) -> list[Session]:
         # Without this, PostgreSQL shows the same connections during the whole transaction.
         connection.execute(sa.select(sa.func.pg_stat_clear_snapshot()))
     rows = sql.execute_text(connection, query).all()
-    return [Session(row.account, row.address or '', row.program or '', bool(row.own)) for row in rows]
+    return [Session(row.account, row.address or '', row.program or '', bool(row.is_own)) for row in rows]
 
 
 def wait_for_disconnects(connection: sa.Connection) -> list[Session]:
     """Wait for up to three seconds until there are no other connections, and return those that remain."""
     deadline = time.monotonic() + _DISCONNECT_GRACE_SECONDS
-    while (others := list_sessions(connection)) and time.monotonic() <= deadline:
+    while (sessions := list_sessions(connection)) and time.monotonic() <= deadline:
         time.sleep(0.1)
-    return others
+    return sessions
 
 
 def connections(db: Database) -> list[dict[str, Any]] | None:
@@ -209,5 +209,5 @@ def connections(db: Database) -> list[dict[str, Any]] | None:
             session._replace(address=re.sub(r'^([^:]*):[0-9]+\Z', r'\1', session.address))
             for session in list_sessions(connection)
         )
-    ordered = sorted(counts.items(), key=lambda item: (item[0].own, -item[1], item[0]))
+    ordered = sorted(counts.items(), key=lambda item: (item[0].is_own, -item[1], item[0]))
     return [{**session._asdict(), 'connections': count} for session, count in ordered]

@@ -65,14 +65,14 @@ class InventoryReplacement:
 
     def add_writes(self, batch: StatementBatch) -> None:
         """Add the statements that overwrite the inventories to be kept, and insert the new ones."""
-        kept = self.desired.keys() & self.present
-        added = {key: record for key, record in self.desired.items() if key not in kept}
-        if self.removed and kept and added:
+        updated = self.desired.keys() & self.present
+        added = {key: record for key, record in self.desired.items() if key not in updated}
+        if self.removed and updated and added:
             # One statement inserts and overwrites. It is used only here, because on some databases it uses up an id for
             # each row, even for a row that exists.
-            _add_insert(batch, self.desired, kept)
+            _add_insert(batch, self.desired, updated)
         else:
-            _add_updates(batch, {self.present[key].id: self.desired[key] for key in kept})
+            _add_updates(batch, {self.present[key].id: self.desired[key] for key in updated})
             _add_insert(batch, added)
 
 

@@ -11,7 +11,6 @@ starts. The others read the numbers of the revisions from the names of their fil
 from __future__ import annotations
 
 import contextlib
-import functools
 import pathlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -104,12 +103,11 @@ def sync(engine: sa.Engine) -> None:
         overtaken = isinstance(error, CommandError | AssertionError) and sql.is_mysql(engine.dialect)
         return overtaken or errors.is_concurrent_change_of_schema(error)
 
-    errors.retry(functools.partial(_sync, engine), is_temporary, retries=_MAX_SYNC_RETRIES, interval=1)
+    def advance_to_head() -> None:
+        while not _advance(engine):
+            pass
 
-
-def _sync(engine: sa.Engine) -> None:
-    while not _advance(engine):
-        pass
+    errors.retry(advance_to_head, is_temporary, retries=_MAX_SYNC_RETRIES, interval=1)
 
 
 def _advance(engine: sa.Engine) -> bool:

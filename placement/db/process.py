@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 
 
-class _Process:
+class Process:
+    """This process."""
+
+    #: An object that no ancestor of this process had, even if the id of a process is used again. It stays the same when
+    #: the parent of the process ends.
     token = object()
 
-
-def _renew() -> None:
-    _Process.token = object()
-
-
-os.register_at_fork(after_in_child=_renew)
+    @classmethod
+    def renew(cls) -> None:
+        """Give a forked process its own token."""
+        cls.token = object()
 
 
-def token() -> object:
-    """Return an object that no ancestor of this process had, even if the id of a process is used again.
-
-    It stays the same when the parent of the process ends.
-    """
-    return _Process.token
+os.register_at_fork(after_in_child=Process.renew)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import change_log, errors, name_cache, sql
+from placement.db import change_log, errors, name_locks, sql
 from placement.objects import base
 from placement.objects.base import Context
 
@@ -120,7 +120,7 @@ class NamedResource(base.Timestamped):
 
         def work(tx: sa.Connection) -> None:
             resource = cls.get_by_name(context, name, tx)
-            if not name_cache.is_custom(name):
+            if not name_locks.is_custom(name):
                 raise cls.STANDARD(name=name)
             if tx.execute(cls.USES, {'sought': resource.id}).first() is not None:
                 raise cls.IN_USE(name=name)

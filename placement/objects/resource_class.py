@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import change_log, errors, name_cache, sql, tables
+from placement.db import change_log, errors, name_locks, sql, tables
 from placement.db.batch import StatementBatch
 from placement.objects import base, named_resource
 from placement.objects.base import Context
@@ -70,7 +70,7 @@ class ResourceClass(named_resource.NamedResource):
         :raises ResourceClassExists: another class has the name.
         :raises ResourceClassNotFound: it was deleted meanwhile.
         """
-        if not name_cache.is_custom(self.name):
+        if not name_locks.is_custom(self.name):
             raise exception.CannotUpdateStandardResourceClass(resource_class=self.name)
 
         def work(tx: sa.Connection) -> ResourceClass:

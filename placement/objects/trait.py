@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import change_log, generation, name_cache, sql, tables
+from placement.db import change_log, generation, name_locks, sql, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
 from placement.objects import base, named_resource
@@ -80,8 +80,8 @@ class Trait(named_resource.NamedResource):
 
         def work(tx: sa.Connection) -> None:
             # The custom traits may have been deleted since they were read. This takes a shared lock.
-            custom_names = [name for name in added if name_cache.is_custom(name)]
-            custom = name_cache.lock_names(tx, _traits, custom_names)
+            custom_names = [name for name in added if name_locks.is_custom(name)]
+            custom = name_locks.lock_names(tx, _traits, custom_names)
             exception.TraitNotFound.raise_unless_known(custom_names, custom)
             batch = StatementBatch(tx)
             generation.increment_one(batch, provider)

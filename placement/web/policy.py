@@ -403,9 +403,9 @@ def _reachable(name: str, checks: Mapping[str, Any]) -> set[str]:
     reached: set[str] = set()
     pending = [name]
     while pending:
-        others = set(_references(checks[pending.pop()])) & checks.keys()
-        pending += others - reached
-        reached |= others
+        references = set(_references(checks[pending.pop()])) & checks.keys()
+        pending += references - reached
+        reached |= references
     return reached
 
 

@@ -243,7 +243,7 @@ def test_surplus_slots_are_deleted(
         current = ProviderCache(db)
         current.up_to_date()
         behind = ProviderCache(db, state=current.state)
-        other._slots._own.idle.reverse()
+        other._slots._of_process.idle.reverse()
         other.write(lambda tx: logs.move(tx, providers))
     current.up_to_date()
     logs.free_all(db)

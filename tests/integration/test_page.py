@@ -48,7 +48,7 @@ def _connections(page: Page) -> int:
     connections = webob.Request.blank('/health?format=json').get_response(page).json['connections']
     text = webob.Request.blank('/health').get_response(page).text
     assert 'The other connections that the account of this page sees' in text or not connections
-    return sum(account['connections'] for account in connections if account['own'])
+    return sum(account['connections'] for account in connections if account['is_own'])
 
 
 def _open_all_views(page: Page) -> None:

@@ -94,12 +94,12 @@ class Isolation(Matching):
         before = self._position_of[variable]
         if before == position:
             return True
-        others = self._variables_at[position]
+        variables = self._variables_at[position]
         self._set(variable, position)
-        if len(others) == 1:
+        if len(variables) == 1:
             return True
-        other = others[0]
-        others.remove(other)
+        other = variables[0]
+        variables.remove(other)
         del self._position_of[other]
         if self.add(other, fixed={position, *taken}):
             return True

@@ -1,6 +1,6 @@
-"""Locks the names of resource classes and traits that a transaction refers to, and caches ids of standard classes.
+"""Locks the names of resource classes and traits that a transaction refers to.
 
-Standard names are never deleted or renamed, so their ids cannot be out of date. Custom names are looked up each time.
+Standard names are never deleted or renamed. So they need no lock, and their ids cannot be out of date.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def lock_names(tx: sa.Connection, table: sa.Table, names: Sequence[str]) -> dict
 
 
 class ResourceClassIds:
-    """The ids of resource classes. Those of standard classes are cached, which saves statements."""
+    """The ids of resource classes. Those of standard classes are remembered, which saves a statement of each write."""
 
     def __init__(self) -> None:
         self._standard: dict[str, int] = {}
@@ -63,8 +63,11 @@ class ResourceClassIds:
             rows = tx.execute(sa.select(columns.name, columns.id).where(standard))
             self._standard.update({row.name: row.id for row in rows})
         ids = {name: self._standard[name] for name in names if name in self._standard}
-        looked_up = lock_names(tx, tables.resource_classes, [name for name in names if name not in ids])
-        # A newer release may have inserted standard names.
-        self._standard.update((name, id_) for name, id_ in looked_up.items() if not is_custom(name))
-        exception.ResourceClassNotFound.raise_unless_known(names, ids | looked_up)
-        return ids | looked_up
+        unknown = [name for name in names if name not in ids]
+        if unknown:
+            locked = lock_names(tx, tables.resource_classes, unknown)
+            exception.ResourceClassNotFound.raise_unless_known(unknown, locked)
+            # A newer release may have inserted standard names.
+            self._standard.update((name, id_) for name, id_ in locked.items() if not is_custom(name))
+            ids |= locked
+        return ids
