@@ -79,11 +79,11 @@ def capacity_limit(inventory: InventoryOrColumns) -> Any:
 
 
 def satisfies_unit_constraints(inventory: InventoryOrColumns, smallest: Any, largest: Any, divisor: Any) -> Any:
-    """Return whether amounts are all at least ``min_unit``, at most ``max_unit``, and multiples of the step.
+    """Return whether amounts are all at least ``min_unit``, at most ``max_unit``, and multiples of ``step_size``.
 
     :param smallest: the smallest of the amounts.
     :param largest: the largest of the amounts.
-    :param divisor: their greatest common divisor, which is a multiple of the step exactly when all of them are.
+    :param divisor: their greatest common divisor, which is a multiple of ``step_size`` exactly when all of them are.
     """
     return (inventory.min_unit <= smallest) & (largest <= inventory.max_unit) & (divisor % inventory.step_size == 0)
 
@@ -93,7 +93,7 @@ class Violations(NamedTuple):
 
     above_max_unit: Any
     below_min_unit: Any
-    wrong_step: Any
+    no_multiple: Any
     no_capacity: Any
 
 

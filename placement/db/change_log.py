@@ -267,13 +267,8 @@ _CHANGE = re.compile(r'(?:WITH .*\) )?(?:INSERT (?:IGNORE )?INTO|UPDATE|DELETE F
 _TABLE_ID = {'postgresql': 'CAST(tableoid AS BIGINT)'}
 
 
-def check_statement(dialect: sa.Dialect) -> str:
-    """Return the check before each search: the number of slots, the sums of their sequence numbers and tokens, and the
-    id of the table, in one row.
-    """
-    return _CHECK_ON_POSTGRESQL if dialect.name == 'postgresql' else _CHECK
-
-
+#: The check before each search: the number of slots, the sums of their sequence numbers and tokens, and the id of the
+#: table, in one row.
 _CHECK, _CHECK_ON_POSTGRESQL = (
     sql.statement(
         'SELECT COUNT(*), SUM(sequence), SUM(token), MAX({id}) FROM {slots}',
@@ -376,7 +371,8 @@ def read_sums(tx: sa.Connection) -> Sums:
 
     :raises IncompleteDatabase: there are no slots.
     """
-    slots, sequences, tokens, table_id = sql.execute_text(tx, check_statement(tx.dialect)).one()
+    text = _CHECK_ON_POSTGRESQL if tx.dialect.name == 'postgresql' else _CHECK
+    slots, sequences, tokens, table_id = sql.execute_text(tx, text).one()
     if not slots:
         raise no_slots()
     # Databases return decimals.

@@ -26,7 +26,7 @@ from placement.search import assignments, selection
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest, RequestGroup
-from placement.search.requirements import compile_request
+from placement.search.requirements import compile_request, requirements_of
 from placement.search.selection import AllocationCandidates
 
 
@@ -68,7 +68,7 @@ def filter_providers(
     :raises TraitNotFound: some traits do not exist.
     """
     snapshot.names.raise_unless_known(group.resources, group.traits.names)
-    [requirement] = compile_request(CandidateRequest((group,)), snapshot.root_id_of).requirements
+    [requirement] = requirements_of(group, snapshot.root_id_of)
     for partition in snapshot.partitions:
         flags = requirement.matches(partition)
         if uuid is not None:

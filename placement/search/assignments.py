@@ -111,7 +111,6 @@ def find_assignments(
         if not unassigned:
             return
         conflict = infeasibility.find_conflict(unassigned, providers, counter)
-        conflict = conflict or infeasibility.find_subtree_conflict(unassigned, providers, counter)
         if conflict is None:
             partial = backtracking.PartialAssignment(compiled, search_unit, unassigned, counter)
             yield from backtracking.backtrack(unassigned, partial, counter, rejections)

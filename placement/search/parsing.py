@@ -50,7 +50,10 @@ def parse(text: str, version: Version) -> CandidateRequest:
     if len(fields) > MAX_REQUEST_GROUPS:
         raise BadQuery(f'{query_string.INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
     root_traits = _parse_root_required(values.get('root_required', ()))
-    same_subtree = _parse_same_subtree(values.get('same_subtree', ()))
+    named = [[suffix.strip() for suffix in value.split(',')] for value in values.get('same_subtree', ())]
+    if any('' in suffixes for suffixes in named):
+        raise BadQueryValue('Empty string (unsuffixed group) can not be specified in `same_subtree`.')
+    same_subtree = tuple(dict.fromkeys(map(frozenset, named)))
     for name, suffix, occurrences in _in_order_of_reading(pairs, values, group_keys, version):
         fields[suffix].update(_group_fields(name, occurrences, version, suffix))
     groups = tuple([RequestGroup(suffix, bool(suffix), **of_group) for suffix, of_group in fields.items()])
@@ -116,13 +119,6 @@ def _group_fields(name: str, values: Sequence[str], version: Version, suffix: st
         return {'aggregates': syntax.parse_member_of(values, version, suffix)}
     # Read them one by one, because the first malformed value is reported.
     return {'aggregates': NameFilter.union([syntax.parse_member_of([value], version, suffix) for value in values])}
-
-
-def _parse_same_subtree(values: Sequence[str]) -> tuple[frozenset[str], ...]:
-    named = [[suffix.strip() for suffix in value.split(',')] for value in values]
-    if any('' in suffixes for suffixes in named):
-        raise BadQueryValue('Empty string (unsuffixed group) can not be specified in `same_subtree`.')
-    return tuple(dict.fromkeys(map(frozenset, named)))
 
 
 def _parse_root_required(values: Sequence[str]) -> NameFilter:

@@ -49,7 +49,7 @@ from placement.search.requirements import (
     compile_request,
 )
 from placement.search.search_units import Providers, SearchUnit
-from placement.search.sharing import SharingGroup, SharingIndex
+from placement.search.sharing import NO_SHARING, SharingGroup, SharingIndex
 
 #: Bits as explained above. The axes are (providers or trees, words).
 BitRows = NDArray[np.uint64]
@@ -161,7 +161,7 @@ class _PartitionFilter:
         #: The trees that contain sharing providers. These must not be counted a second time.
         self._sharing_trees: frozenset[int] = frozenset()
         self.codes = [0] * len(partition.roots)
-        self.groups = [prefilter.sharing.reaching(frozenset())]
+        self.groups = [NO_SHARING]
         self._reach = np.zeros((1, prefilter.word_count), np.uint64)
         if prefilter.sharing.aggregates:
             sets = partition.tree_aggregates

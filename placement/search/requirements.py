@@ -2,8 +2,8 @@
 
 A *condition* is about one provider: an amount of a resource class, all required or all forbidden traits or aggregates,
 or the tree. A *requirement* has all conditions that one provider has to satisfy: the conditions of a suffixed group, or
-of one resource class of the unsuffixed group. ``compile_request`` makes the requirements of a request; it is the only
-place that resolves the uuid of ``in_tree``.
+of one resource class of the unsuffixed group. ``compile_request`` makes those of a request, and ``requirements_of``
+those of a group; it is the only place that resolves the uuid of ``in_tree``.
 
 Conditions and requirements are evaluated in two ways:
 
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from placement.cache.providers import Provider
-from placement.search.request import CandidateRequest
+from placement.search.request import CandidateRequest, RequestGroup
 
 if TYPE_CHECKING:
     # The solver imports this module, and import-linter rejects every chain of imports from the solver to numpy.
@@ -296,54 +296,48 @@ class Requirement:
 
 @dataclass(frozen=True)
 class CompiledRequest:
-    """A request as requirements, compiled once for all search units.
-
-    The providers of the unsuffixed group satisfy ``collective`` together: they have one trait of each set. ``root`` has
-    the conditions that the root of a tree must satisfy.
-    """
+    """A request as requirements, compiled once for all search units."""
 
     request: CandidateRequest
     requirements: tuple[Requirement, ...]
+    #: The providers of the unsuffixed group satisfy this together: they have one trait of each set.
     collective: TraitCondition
+    #: The conditions that the root of a tree must satisfy.
     root: Requirement
 
-    @functools.cached_property
-    def distinct(self) -> Mapping[Requirement, tuple[str, ...]]:
-        """The distinct requirements, each with the suffixes of the groups that have it."""
-        suffixes: dict[Requirement, tuple[str, ...]] = {}
-        for requirement in self.requirements:
-            suffixes[requirement] = (*suffixes.get(requirement, ()), requirement.group)
-        return suffixes
+    # These follow from the others, also after ``dataclasses.replace``.
 
-    @functools.cached_property
-    def indexes(self) -> Sequence[int]:
-        """For each requirement its index in ``distinct``."""
-        index_of = {requirement: index for index, requirement in enumerate(self.distinct)}
-        return [index_of[requirement] for requirement in self.requirements]
+    #: The distinct requirements, each with the suffixes of the groups that have it.
+    distinct: Mapping[Requirement, tuple[str, ...]] = field(init=False, compare=False, repr=False)
+    #: For each requirement its index in ``distinct``.
+    indexes: Sequence[int] = field(init=False, compare=False, repr=False)
+    #: For each ``same_subtree`` of several groups, the indexes of their requirements in ``requirements``.
+    subtrees: Sequence[Sequence[int]] = field(init=False, compare=False, repr=False)
+    #: The number of requirements, of their amounts, and of the requirements in each ``same_subtree``.
+    part_count: int = field(init=False, compare=False, repr=False)
+    #: The sum of the amounts for each class that several requirements name. No candidate needs more.
+    requested_sums: Mapping[str, int] = field(init=False, compare=False, repr=False)
 
-    @functools.cached_property
-    def subtrees(self) -> Sequence[Sequence[int]]:
-        """For each ``same_subtree`` of several groups, the indexes of their requirements in ``requirements``."""
-        index_of = {requirement.group: index for index, requirement in enumerate(self.requirements)}
-        members = [
-            sorted(index_of[suffix] for suffix in named if suffix in index_of) for named in self.request.same_subtree
-        ]
-        return [indexes for indexes in members if len(indexes) > 1]
-
-    @functools.cached_property
-    def part_count(self) -> int:
-        """The number of requirements, of their amounts, and of the requirements in each ``same_subtree``."""
-        amounts = sum(len(requirement.resources) for requirement in self.requirements)
-        return len(self.requirements) + amounts + sum(map(len, self.subtrees))
-
-    @functools.cached_property
-    def requested_sums(self) -> Mapping[str, int]:
-        """The sum of the amounts for each class that several requirements name. No candidate needs more."""
+    def __post_init__(self) -> None:
+        distinct: dict[Requirement, tuple[str, ...]] = {}
+        number_of: dict[Requirement, int] = {}
+        index_of: dict[str, int] = {}
         amounts: dict[str, list[int]] = {}
-        for requirement in self.requirements:
+        for index, requirement in enumerate(self.requirements):
+            number_of.setdefault(requirement, len(distinct))
+            distinct[requirement] = (*distinct.get(requirement, ()), requirement.group)
+            index_of[requirement.group] = index
             for name, amount in requirement.resources:
                 amounts.setdefault(name, []).append(amount)
-        return {name: min(sum(amounts[name]), 2**62) for name in sorted(amounts) if len(amounts[name]) > 1}
+        members = [sorted(index_of[name] for name in named if name in index_of) for named in self.request.same_subtree]
+        subtrees = [indexes for indexes in members if len(indexes) > 1]
+        self.__dict__.update(
+            distinct=distinct,
+            indexes=[number_of[requirement] for requirement in self.requirements],
+            subtrees=subtrees,
+            part_count=len(self.requirements) + sum(map(len, amounts.values())) + sum(map(len, subtrees)),
+            requested_sums={name: min(sum(amounts[name]), 2**62) for name in sorted(amounts) if len(amounts[name]) > 1},
+        )
 
     def bits(self, provider: Provider, root: Provider | None) -> int:
         """Return one bit for each distinct requirement, in the order of ``distinct``, that accepts ``provider``.
@@ -367,33 +361,40 @@ def compile_request(request: CandidateRequest, root_id_of: Callable[[str], int |
     :param root_id_of: returns the root id for the uuid of a provider; None if there is no such provider.
     """
     requirements: list[Requirement] = []
-    # The providers of the unsuffixed group have its required traits together, so these are not conditions on each.
     collective: set[frozenset[str]] = set()
     root = _trait_conditions(request.root_traits.any_of, request.root_traits.forbidden)
     for group in request.groups:
-        traits, aggregates = group.traits, group.aggregates
-        conditions = _trait_conditions(traits.any_of if group.use_same_provider else (), traits.forbidden)
-        if aggregates.any_of:
-            conditions.append(AggregateCondition(aggregates.any_of, or_root=not group.use_same_provider))
-        if aggregates.forbidden:
-            forbidden = AggregateCondition((aggregates.forbidden,), forbidden=True)
-            conditions.append(forbidden)
-            if not group.use_same_provider:
-                root.append(forbidden)
-        if group.in_tree is not None:
-            conditions.append(TreeCondition(root_id_of(group.in_tree), group.use_same_provider, group.in_tree))
-        resources = [ResourceCondition(name, amount) for name, amount in group.resources.items()]
-        if group.use_same_provider:
-            requirements.append(Requirement(group.suffix, True, (*resources, *conditions)))
-        else:
-            requirements += [Requirement(group.suffix, False, (condition, *conditions)) for condition in resources]
-            collective.update(traits.any_of)
+        requirements += requirements_of(group, root_id_of)
+        if not group.use_same_provider:
+            collective.update(group.traits.any_of)
+            if group.aggregates.forbidden:
+                root.append(AggregateCondition((group.aggregates.forbidden,), forbidden=True))
     return CompiledRequest(
         request=request,
         requirements=tuple(requirements),
         collective=TraitCondition(tuple(sorted(collective, key=sorted))),
         root=Requirement('', True, tuple(root)),
     )
+
+
+def requirements_of(group: RequestGroup, root_id_of: Callable[[str], int | None]) -> list[Requirement]:
+    """Return the requirement of a group, or those of the unsuffixed group: one for each class.
+
+    :param root_id_of: as for ``compile_request``.
+    """
+    traits, aggregates = group.traits, group.aggregates
+    # The providers of the unsuffixed group have its required traits together, so these are not conditions on each.
+    conditions = _trait_conditions(traits.any_of if group.use_same_provider else (), traits.forbidden)
+    if aggregates.any_of:
+        conditions.append(AggregateCondition(aggregates.any_of, or_root=not group.use_same_provider))
+    if aggregates.forbidden:
+        conditions.append(AggregateCondition((aggregates.forbidden,), forbidden=True))
+    if group.in_tree is not None:
+        conditions.append(TreeCondition(root_id_of(group.in_tree), group.use_same_provider, group.in_tree))
+    resources = [ResourceCondition(name, amount) for name, amount in group.resources.items()]
+    if group.use_same_provider:
+        return [Requirement(group.suffix, True, (*resources, *conditions))]
+    return [Requirement(group.suffix, False, (condition, *conditions)) for condition in resources]
 
 
 def _trait_conditions(any_of: Sequence[frozenset[str]], forbidden: frozenset[str]) -> list[Condition]:

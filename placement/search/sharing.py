@@ -30,6 +30,10 @@ class SharingGroup(NamedTuple):
     number: int
 
 
+#: The group of a tree that no sharing provider reaches, if there are none.
+NO_SHARING = SharingGroup((), (), 0, 0)
+
+
 class SharingIndex:
     """Finds the sharing providers that reach a tree, by the aggregates of the tree.
 

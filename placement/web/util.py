@@ -41,7 +41,8 @@ def json_response(req: Request, payload: Any, status: int = 200, last_modified: 
     :param payload: a value that orjson can encode.
     :param last_modified: an aware time; None for a response without cache headers.
     """
-    return _json(req, orjson.dumps(payload), status, last_modified)
+    body = orjson.dumps(payload)
+    return _respond(req, last_modified, body=body, status=status, content_type='application/json')
 
 
 def fragments_response(
@@ -60,13 +61,7 @@ def fragments_response(
         written[-1] += brackets[1].encode()
         parts += written
     parts[-1] += b'}'
-    return _json(req, b','.join(parts), 200, last_modified)
-
-
-def _json(req: Request, body: bytes, status: int, last_modified: dt.datetime | None) -> Response:
-    response = Response(body, status=status, content_type='application/json', charset=None, conditional_response=False)
-    _set_cache_headers(req, response, last_modified)
-    return response
+    return _respond(req, last_modified, body=b','.join(parts), status=200, content_type='application/json')
 
 
 def empty_response(
@@ -77,21 +72,22 @@ def empty_response(
     :param location: the path of the resource, from ``url``.
     :param last_modified: an aware time; None for a response without cache headers.
     """
-    response = Response(status=status)
+    response = _respond(req, last_modified, status=status)
     del response.content_type
     if location is not None:
         response.location = req.host_url + location
-    _set_cache_headers(req, response, last_modified)
     return response
 
 
-def _set_cache_headers(req: Request, response: Response, last_modified: dt.datetime | None) -> None:
-    """Add Last-Modified and Cache-Control from 1.15 on (api-ref/rules.md#cache-headers)."""
+def _respond(req: Request, last_modified: dt.datetime | None, **arguments: Any) -> Response:
+    """Make a response, with Last-Modified and Cache-Control from 1.15 on (api-ref/rules.md#cache-headers)."""
+    response = Response(charset=None, conditional_response=False, **arguments)
     if last_modified is not None and microversion.requested(req) >= (1, 15):
         response.headerlist += [
             ('Last-Modified', email.utils.format_datetime(last_modified.astimezone(dt.UTC), usegmt=True)),
             ('Cache-Control', 'no-cache'),
         ]
+    return response
 
 
 # Links ------------------------------------------------------------------------------------------------------

@@ -32,10 +32,10 @@ class PartialAssignment:
         self._nested_aware = compiled.request.nested_aware
         self._from_tree = 0
         self._amounts: dict[tuple[int, str], int] = {}
-        # The positions of the isolated variables.
+        #: The positions of the isolated variables, and the matching that shows whether all can get different ones.
         self._isolated: set[int] = set()
         isolated = [variable for variable in variables if variable.isolated]
-        self._isolation = Isolation(isolated, counter.count_steps)
+        self._isolation = Isolation(isolated, counter.count_steps) if isolated else None
         self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
         self._missing = [(1 << len(compiled.collective.sets)) - 1]
         self.with_mappings = compiled.request.with_mappings
@@ -73,7 +73,7 @@ class PartialAssignment:
         for subtree, later_domain in variable.subtrees:
             if not subtree.allows(position, later_domain):
                 return Reason.SUBTREE
-        if variable.isolated and not self._isolation.reserve(variable, position, self._isolated):
+        if self._isolation and variable.isolated and not self._isolation.reserve(variable, position, self._isolated):
             return Reason.TOO_FEW_PROVIDERS
         return None
 
@@ -159,7 +159,9 @@ def backtrack(
     :param rejections: if given, counts the rejections by reason.
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
-    memory = _memory(variables, partial, counter)
+    # Recognizes partial assignments that lead to nothing new.
+    kind = DeadEnds if partial.with_mappings else VisitedStates if _classes_overlap(variables) else Memory
+    memory = kind(variables, partial, counter)
     #: The index in the domain of each assigned variable: those before ``depth``.
     chosen = [0] * len(variables)
     last = len(variables) - 1
@@ -222,7 +224,7 @@ def _classes_overlap(variables: Sequence[Variable]) -> bool:
     return False
 
 
-class _Memory:
+class Memory:
     """Remembers nothing: without mappings and repeated classes, all choices lead to different assignments."""
 
     def __init__(self, variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> None:
@@ -255,7 +257,7 @@ class _Memory:
             self._remembered.add(state)
 
 
-class VisitedStates(_Memory):
+class VisitedStates(Memory):
     """Remembers the states from which the search has continued, and the assignments.
 
     Without mappings, nothing new follows from a state that was visited before.
@@ -281,7 +283,7 @@ class VisitedStates(_Memory):
         return len(self._complete) > count
 
 
-class DeadEnds(_Memory):
+class DeadEnds(Memory):
     """Remembers the states that led to no assignment, once the search has found nothing for a while.
 
     With mappings there are many ways to assign the same amounts; if one of them cannot be completed, none can.
@@ -310,10 +312,3 @@ class DeadEnds(_Memory):
     @property
     def _is_long(self) -> bool:
         return self._counter.since_candidate >= _STEPS_BEFORE_DEAD_ENDS
-
-
-def _memory(variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> _Memory:
-    """Return the memory with which a search recognizes partial assignments that lead to nothing new."""
-    if partial.with_mappings:
-        return DeadEnds(variables, partial, counter)
-    return (VisitedStates if _classes_overlap(variables) else _Memory)(variables, partial, counter)

@@ -6,6 +6,7 @@ assignable.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 from bisect import bisect_right
@@ -20,16 +21,16 @@ from placement.search.solver.matching import Matching
 from placement.search.solver.subtree import Domain, Subtree
 from placement.search.solver.variables import Reason, Variable
 
-#: Maximum number of positions that a call of a public function visits. Beyond it, the call finds no conflict.
+#: Maximum number of positions that one proof visits. Beyond it, it finds no conflict.
 _MAX_POSITIONS = 50_000
 
 
 class _PositionLimitReached(Exception):
-    """The call has visited ``_MAX_POSITIONS`` positions."""
+    """A proof has visited ``_MAX_POSITIONS`` positions."""
 
 
 class _PositionLimit:
-    """Ends a call after ``_MAX_POSITIONS`` positions. Each visited position also counts as a step."""
+    """Ends a proof after ``_MAX_POSITIONS`` positions. Each visited position also counts as a step."""
 
     def __init__(self, counter: StepCounter) -> None:
         self._remaining = _MAX_POSITIONS
@@ -51,43 +52,39 @@ def find_conflict(variables: Sequence[Variable], providers: Providers, counter: 
 
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
-    try:
-        return _find_conflict(variables, providers, _PositionLimit(counter))
-    except _PositionLimitReached:
-        return None
+    conflict = None
+    if _may_exclude_each_other(variables):
+        with contextlib.suppress(_PositionLimitReached):
+            conflict = _find_conflict(variables, providers, _PositionLimit(counter))
+    if conflict is None and any(variable.subtrees for variable in variables):
+        with contextlib.suppress(_PositionLimitReached):
+            conflict = _find_subtree_conflict(variables, providers, counter)
+    return conflict
 
 
-def find_subtree_conflict(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
-    """Remove the tops below which the variables of a ``same_subtree`` cannot be assigned. Return why if none is left.
-
-    :raises StepLimitReached: the steps of the tree or of the request are used up.
-    """
+def _find_subtree_conflict(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
+    """Remove the tops below which a ``same_subtree`` cannot be assigned. Return the reason if none is left."""
     members: defaultdict[Subtree, list[Variable]] = defaultdict(list)
     for variable in variables:
         for condition, _ in variable.subtrees:
             members[condition].append(variable)
-    if not members:
-        return None
     counter.count_setup(sum(map(len, members.values())))
     limit = _PositionLimit(counter)
-    try:
-        for condition, of_condition in members.items():
-            if not _may_exclude_each_other(of_condition):
-                continue
-            below = {variable.domain: _by_top(variable.domain, condition, limit) for variable in of_condition}
-            steps = sum(1 + len(variable.requirement.resources) for variable in of_condition)
-            tops = []
-            for top in _positions(condition.tops):
-                # Test whether the variables can be assigned at this top or below it.
-                limit.count_positions(steps)
-                within = [replace(variable, domain=below[variable.domain].get(top, ())) for variable in of_condition]
-                if all(variable.domain for variable in within) and _find_conflict(within, providers, limit) is None:
-                    tops.append(top)
-            condition.restrict(subtree.bits(tops))
-            if not tops:
-                return Reason.SUBTREE
-    except _PositionLimitReached:
-        return None
+    for condition, of_condition in members.items():
+        if not _may_exclude_each_other(of_condition):
+            continue
+        below = {variable.domain: _by_top(variable.domain, condition, limit) for variable in of_condition}
+        steps = sum(1 + len(variable.requirement.resources) for variable in of_condition)
+        tops = []
+        for top in _positions(condition.tops):
+            # Test whether the variables can be assigned at this top or below it.
+            limit.count_positions(steps)
+            within = [replace(variable, domain=below[variable.domain].get(top, ())) for variable in of_condition]
+            if all(variable.domain for variable in within) and _find_conflict(within, providers, limit) is None:
+                tops.append(top)
+        condition.restrict(subtree.bits(tops))
+        if not tops:
+            return Reason.SUBTREE
     return None
 
 
@@ -117,8 +114,7 @@ def _positions(bits: int) -> Iterator[int]:
 
 
 def _find_conflict(variables: Sequence[Variable], providers: Providers, limit: _PositionLimit) -> Reason | None:
-    if not _may_exclude_each_other(variables):
-        return None
+    """Return why ``providers`` cannot be assigned to ``variables`` that may exclude one another."""
     isolated = [variable for variable in variables if variable.isolated]
     contested = list(_contested(variables))
     max_increases: list[dict[int, int]] = []
