@@ -88,12 +88,25 @@ def _filters(params: MultiDict, version: Any) -> RequestGroup:
     responses={200: responses.PROVIDERS},
 )
 def list_resource_providers(req: Request, context: RequestContext, params: MultiDict) -> Response:
-    """List the providers that pass every filter of the query string."""
+    """List the providers that pass every filter of the query string.
+
+    A tree is small. So if it is all that is asked for and the cache is outdated, it is read from the tables.
+    """
     group = _filters(params, microversion.requested(req))
     name, uuid = params.get('name') or None, _canonical(params.get('uuid'))
-    listed = list(filter_providers(context.provider_cache.up_to_date(), group, name, uuid))
-    members = {'resource_providers': ('[]', _entries(req, listed))}
-    times = [provider.modified for partition, positions in listed for provider in partition.providers.at(positions)]
+    is_tree = set(params) == {'in_tree'}
+    cache = context.provider_cache
+    snapshot = cache.unless_outdated() if is_tree else cache.up_to_date()
+    providers: list[ResourceProvider] | list[Provider]
+    if snapshot is None:
+        providers = ResourceProvider.list_tree(context, str(group.in_tree))
+        entries = [orjson.dumps(_entry(provider, microversion.requested(req), {})) for provider in providers]
+    else:
+        listed = list(filter_providers(snapshot, group, name, uuid))
+        providers = [provider for partition, positions in listed for provider in partition.providers.at(positions)]
+        entries = _entries(req, listed)
+    members = {'resource_providers': ('[]', entries)}
+    times = [provider.modified for provider in providers]
     latest = max(filter(None, times), default=util.now())
     response = util.fragments_response(req, members, last_modified=latest)
     response.body = util.add_prefix(req, response.body)

@@ -54,6 +54,14 @@ class ResourceProvider(base.Timestamped):
         return cls.from_row(context, rows[0])
 
     @classmethod
+    def list_tree(cls, context: Context, uuid: str) -> list[ResourceProvider]:
+        """Read the tree of a provider, in the order of searches; empty if there is no such provider.
+
+        :param uuid: a canonical uuid.
+        """
+        return cls.from_rows(context, context.db.fetch_all(_TREE, {'sought': uuid}))
+
+    @classmethod
     def create(
         cls, context: Context, *, name: str, uuid: str, parent_provider_uuid: str | None = None
     ) -> ResourceProvider:
@@ -342,6 +350,11 @@ _ALL = (
 )
 #: Selects the fields of the ``ResourceProvider`` whose uuid is the parameter ``sought``.
 BY_UUID = _ALL.where(_providers.c.uuid == sa.bindparam('sought'))
+#: Selects the tree of the provider with the uuid ``sought``: the root, and then the others in the order of their ids.
+_member = _providers.alias('member')
+_TREE = _ALL.where(
+    _root_id.in_(sa.select(_member.c.root_provider_id).where(_member.c.uuid == sa.bindparam('sought')))
+).order_by(_providers.c.id != _root_id, _providers.c.id)
 #: Selects the providers that prevent the creation of one with the uuid ``sought`` and the ``name``.
 _HOLDERS = sa.select(_providers.c.uuid).where(
     sa.or_(_providers.c.uuid == sa.bindparam('sought'), _providers.c.name == sa.bindparam('name'))

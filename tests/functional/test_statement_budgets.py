@@ -218,13 +218,13 @@ SEARCHES = (
 
 @pytest.mark.parametrize('path', SEARCHES)
 @pytest.mark.parametrize('changes', [1, 30])
-def test_a_search_costs_one_after_claims_two_and_after_other_changes_seven(
+def test_a_search_costs_one_after_claims_two_and_after_other_changes_up_to_seven(
     app: Any, context: RequestContext, queries: Counter, path: str, changes: int
 ) -> None:
     """However many changes there were, and of however many providers."""
     hosts = [create_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(40)]
     search = path.format(hosts[0].uuid)
-    demand(app, 'GET', search)
+    app.provider_cache.up_to_date()
     with queries(at_most=1) as seen:
         demand(app, 'GET', search)
     assert len(seen) == 1
@@ -234,7 +234,8 @@ def test_a_search_costs_one_after_claims_two_and_after_other_changes_seven(
         demand(app, 'GET', search)
     for host in hosts[:changes]:
         set_traits(ResourceProvider.get_by_uuid(context, host.uuid), ['HW_CPU_X86_VMX'])
-    with queries(at_most=7):
+    # A tree is read from its table if the cache is outdated.
+    with queries(at_most=2 if 'in_tree' in search else 7):
         demand(app, 'GET', search)
 
 
