@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 from hypothesis import event, given
 
+from placement.ops.explain.between import GROUP_POLICY, MICROVERSION, SAME_SUBTREE
 from placement.ops.explain.checks import Check, Rule
 from placement.ops.explain.explanation import Blocked, Explanation, Near, explain
 from placement.ops.explain.sentences import Writer
@@ -260,23 +261,27 @@ def check_pools(topology: list[RP], query: Query, result: Explanation) -> None:
 
 
 def check_between(topology: list[RP], query: Query, result: Explanation) -> None:
-    """A rule between groups is named if there are candidates without it, with the number of their trees."""
+    """Each rule between groups without which there are candidates is named, with the number of their trees."""
     if result.candidates:
         return
+    changes: dict[Rule, dict[str, Any]] = {}
+    if query.minor < 29:
+        changes[Rule(MICROVERSION)] = {'minor': 29}
+    if query.policy == 'isolate' and sum(bool(group.number) for group in query.groups) > 1:
+        changes[Rule(GROUP_POLICY, (), 'isolate')] = {'policy': 'none'}
+    for names in query.same_subtree:
+        subtrees = [other for other in query.same_subtree if set(other) != set(names)]
+        changes[Rule(SAME_SUBTREE, (), ','.join(sorted(names)))] = {'same_subtree': subtrees}
+    oracle = Oracle(topology)
+    roots = [rp.name for rp in topology if rp.parent is None]
+    expected = {
+        rule: sum(any(oracle.entries_in_tree(replace(query, **change), root)) for root in roots)
+        for rule, change in changes.items()
+    }
     for fact in result.between:
         event(f'blocked by {fact.rule.parameter}')
-        changes: dict[str, dict[str, Any]] = {
-            'microversion': {'minor': max(query.minor, 29)},
-            'group_policy': {'policy': 'none'},
-            'same_subtree': {
-                'same_subtree': [names for names in query.same_subtree if ','.join(sorted(names)) != fact.rule.subject]
-            },
-        }
-        rest, oracle = replace(query, **changes[fact.rule.parameter]), Oracle(topology)
-        roots = [rp.name for rp in topology if rp.parent is None]
-        trees = [root for root in roots if any(oracle.entries_in_tree(rest, root))]
-        assert 0 < fact.trees <= len(trees), fact
         assert not fact.at_least
+    assert {fact.rule: fact.trees for fact in result.between} == {rule: n for rule, n in expected.items() if n}
 
 
 @thorough(1400)

@@ -25,9 +25,6 @@ _MAX_NAMED, _MAX_RULES = 3, 20
 #: Reasons that hold for a whole tree. They are preferred to the most frequent reason for rejecting its assignments.
 _OF_THE_TREE = (Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY, Reason.TOO_FEW_WITH_CAPACITY)
 
-#: Whether a tree has a candidate, or the reason why it has none; false if the budget does not suffice.
-_Outcome = bool | Reason
-
 
 @dataclass
 class Conflict:
@@ -36,11 +33,15 @@ class Conflict:
     reason: Reason
     trees: int = 0
     examples: list[Provider] = field(default_factory=list)
-    #: What the first example has too little of, if the reason has numbers: one resource class, or different providers
-    #: for these groups.
+    #: What they have too little of, if the reason has numbers: one resource class, or different providers for these
+    #: groups. The numbers are those of the first example.
     scarce: Sequence[str] = ()
     requested: int = 0
     available: int = 0
+
+
+#: Whether a tree has a candidate, or why it has none; false if the budget does not suffice to find out.
+_Outcome = bool | Conflict
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,10 @@ def blocking_rules(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
 
 def find_conflicts(snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> list[Conflict]:
     """Return the reasons why trees that could serve each part alone have no candidate, the most frequent first."""
-    conflicts: dict[Reason, Conflict] = {}
-    for unit, reason in _outcomes(snapshot, compiled, budget):
-        if isinstance(reason, Reason):
-            if reason not in conflicts:
-                conflicts[reason] = Conflict(reason)
-                _add_numbers(conflicts[reason], unit, compiled)
-            conflict = conflicts[reason]
+    conflicts: dict[tuple[Reason, Sequence[str]], Conflict] = {}
+    for unit, outcome in _outcomes(snapshot, compiled, budget):
+        if isinstance(outcome, Conflict):
+            conflict = conflicts.setdefault((outcome.reason, outcome.scarce), outcome)
             conflict.trees += unit.count
             for index in range(min(unit.count, _MAX_NAMED - len(conflict.examples))):
                 conflict.examples.append(unit[index : index + 1].tree[0])
@@ -119,24 +117,21 @@ def _outcome(compiled: CompiledRequest, unit: SearchUnit, budget: SearchBudget) 
     budget.reached |= tree_budget.reached
     if has_candidate or tree_budget.reached or not rejections:
         return has_candidate
-    return next((reason for reason in _OF_THE_TREE if reason in rejections), rejections.most_common(1)[0][0])
-
-
-def _add_numbers(conflict: Conflict, unit: SearchUnit, compiled: CompiledRequest) -> None:
-    """Add how much of what a tree has too little of."""
+    reason = next((reason for reason in _OF_THE_TREE if reason in rejections), rejections.most_common(1)[0][0])
     # The search has built the same variables within its budget.
     variables = build_variables(unit, compiled, StepCounter(SearchBudget()))
-    if conflict.reason is Reason.TOO_FEW_PROVIDERS:
+    if reason is Reason.TOO_FEW_PROVIDERS:
         isolated = [variable for variable in variables if variable.isolated]
         for domain in sorted({variable.domain for variable in isolated}, key=len):
             groups = [variable.requirement.group for variable in isolated if set(variable.domain) <= set(domain)]
-            if not conflict.scarce and len(groups) > len(domain):
-                conflict.scarce = sorted(groups, key=lambda suffix: (len(suffix), suffix))
-                conflict.requested, conflict.available = len(groups), len(domain)
-    if conflict.reason is Reason.TOO_LITTLE_CAPACITY:
+            if len(groups) > len(domain):
+                scarce = tuple(sorted(groups, key=lambda suffix: (len(suffix), suffix)))
+                return Conflict(reason, scarce=scarce, requested=len(groups), available=len(domain))
+    if reason is Reason.TOO_LITTLE_CAPACITY:
         for name, amount in compiled.requested_sums.items():
             users = [variable for variable in variables if name in dict(variable.requirement.resources)]
             eligible = {position for variable in users for position in variable.domain}
             free = sum(unit.provider(position).inventories[name].max_increase for position in eligible)
             if amount > free:
-                conflict.scarce, conflict.requested, conflict.available = [name], amount, free
+                return Conflict(reason, scarce=(name,), requested=amount, available=free)
+    return Conflict(reason)

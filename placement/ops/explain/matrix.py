@@ -272,9 +272,7 @@ class Matrix:
     def smallest(self, mask: int) -> int:
         """Remove checks from the mask of a tree until without each smaller set no tree can serve each part."""
         for number in bit_numbers(mask):
-            # The worst fault of an amount is removed first; as long as it is there, the better ones have to stay.
-            worse = self._implying & mask & 1 << number - 1 if number else 0
-            if not worse and self.without(mask & ~(1 << number)).any():
+            if self.without(mask & ~(1 << number)).any():
                 mask &= ~(1 << number)
         return mask
 

@@ -49,6 +49,7 @@ WORDS: dict[str, Words] = {
 }
 _DISABLED = Words('are enabled', 'are disabled')
 _AFTER_NOUN = {'have': 'with ', 'lack': 'without ', 'are': ''}
+_BEGINNINGS = ('are too small for', 'large enough for', 'too small for')
 _SINGULAR = {'have': 'has', 'do': 'does', 'are': 'is', 'lack': 'lacks', 'fit': 'fits', 'fail': 'fails'}
 
 #: Where a tree has to be is known to who asks, so sentences name it as what the others are about.
@@ -99,27 +100,28 @@ class Writer:
 
     def _none_suitable(self, explanation: Explanation) -> list[str]:
         """Return the rule, or the smallest set of rules, that excludes most trees."""
-        near = [fact for fact in explanation.blocked if len(fact.checks) == 1]
-        near = [fact for fact in near if not fact.checks[0].lacks_host_class] or near
+        # That a device is no host is no news.
+        hosts = [fact for fact in explanation.blocked if not any(check.lacks_host_class for check in fact.checks)]
+        near = [fact for fact in hosts or explanation.blocked if len(fact.checks) == 1]
         near.sort(key=lambda fact: (_is_place(fact.checks[0]), -fact.trees))
         if explanation.nowhere:
             return self._nowhere(explanation, near)
         if not near:
-            fact = explanation.blocked[0]
+            fact = [*hosts, *explanation.blocked][0]
             closest = f'The closest {fact.trees:,} {self.blocked_text(fact)}.'
             return [f'No {_noun(explanation)} has all of it.', closest]
-        head, *alternatives = near
-        [check] = head.checks
+        head, check = near[0], near[0].checks[0]
         context = [other for other in explanation.selective if other.rule != check.rule]
         context.sort(key=_is_place)
-        where = ' '.join(['', *(self.words(other).passing for other in context[:_MAX_CHECKS])])
+        where = _joined((self.words(other).passing for other in context[:_MAX_CHECKS]), ' ')
         passes = self.words(check).passes
         reason = f': {_limit_text(head.closest)}' if check.fault is Fault.TOO_SMALL and head.closest else ''
-        texts = [f'No {_noun(explanation)}{where} {_singular(passes)}{reason}.']
+        texts = [f'No {_noun(explanation)}{f" {where}" if where else ""} {_singular(passes)}{reason}.']
         verb = passes.partition(' ')[0].replace('lack', 'do')
-        for other in alternatives[:_MAX_SETS]:
-            noun = f'{_noun(explanation, other.trees)} {self.words(other.checks[0]).failing}'
-            texts.append(f'{other.trees:,} {noun} {verb if other.trees > 1 else _singular(verb)}.')
+        others = near[1:] + [fact for fact in hosts if len(fact.checks) > 1]
+        for fact in [fact for fact in others if check not in fact.checks][:_MAX_SETS]:
+            failing = _joined((self.words(lacked).failing for lacked in fact.checks[:_MAX_CHECKS]), ' ')
+            texts.append(f'{_counted(explanation, fact.trees, verb, failing)}.')
         return texts
 
     def _nowhere(self, explanation: Explanation, near: Sequence[Blocked]) -> list[str]:
@@ -128,11 +130,10 @@ class Writer:
         for fact in explanation.nowhere[:_MAX_SETS]:
             hint = f' The closest name in use is {fact.similar}.' if fact.similar else ''
             texts.append(f'No provider {_singular(self.words(fact.check).passes)}.{hint}')
-        for check, trees in ((blocked.checks[0], blocked.trees) for blocked in near):
-            if any(check == fact.check for fact in explanation.nowhere):
-                texts.append(
-                    f'{_counted(explanation, trees, "fit")} except for {check.rule.subject.removeprefix("!")}.'
-                )
+        for blocked in near:
+            if any(blocked.checks[0] == fact.check for fact in explanation.nowhere):
+                subject = blocked.checks[0].rule.subject.removeprefix('!')
+                texts.append(f'{_counted(explanation, blocked.trees, "fit")} except for {subject}.')
         return texts
 
     def _shortage(self, explanation: Explanation) -> list[str]:
@@ -163,10 +164,11 @@ class Writer:
             return texts
         conflict = explanation.conflicts[0]
         if conflict.reason is Reason.TOO_FEW_PROVIDERS and conflict.scarce:
+            trees = 'none has' if conflict.trees == explanation.placeable else f'{conflict.trees:,} do not have'
             number = units.plural(conflict.requested, 'provider')
-            return [*texts, f'With group_policy=isolate, none has {number} for groups {_listed(conflict.scarce)}.']
+            return [*texts, f'With group_policy=isolate, {trees} {number} for groups {_listed(conflict.scarce)}.']
         texts.append(f'None fits all of them: in {conflict.examples[0].display_name}, {conflict_text(conflict)}.')
-        return texts + [f'{fit} without {rule_text(rule)}.' for rule, fit in list(fits.items())[:_MAX_SETS]]
+        return texts + [f'{fit} without {self.rule_text(rule)}.' for rule, fit in list(fits.items())[:_MAX_SETS]]
 
     # Parts of sentences --------------------------------------------------------------------------------------
 
@@ -190,6 +192,18 @@ class Writer:
             return f'any of {len(uuids)} aggregates'
         names = ((self._names.name(uuid), uuid) for uuid in uuids)
         return ' or '.join(f'{name} (aggregate {uuid})' if name else f'aggregate {uuid}' for name, uuid in names)
+
+    def rule_text(self, rule: Rule) -> str:
+        """Return a rule as in a query, such as ``resources1 VCPU:4``, and with the names of aggregates."""
+        if rule.parameter == MICROVERSION:
+            return 'one provider per tree (below 1.29)'
+        if rule.parameter in {GROUP_POLICY, SAME_SUBTREE}:
+            return f'{rule.parameter}={rule.subject}'
+        subject = rule.subject
+        if rule.parameter == 'member_of':
+            uuids = subject.removeprefix('!').split(',')
+            subject = subject[: subject.startswith('!')] + ','.join(map(self._names.label, uuids))
+        return f'{rule.parameter}{_suffixes(rule)} {subject}'
 
     def blocked_text(self, blocked: Blocked) -> str:
         """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
@@ -224,7 +238,7 @@ class Writer:
                 return _supplies(value)
             case Rule(parameter, suffixes, subject):
                 # In ``groups``, an empty text is the unsuffixed group.
-                return {'rule': parameter, 'groups': suffixes, 'subject': subject, 'text': rule_text(value)}
+                return {'rule': parameter, 'groups': suffixes, 'subject': subject, 'text': self.rule_text(value)}
             case enum.Enum():
                 return value.value
             case Mapping():
@@ -241,15 +255,6 @@ class Writer:
         return members | {'text': write(value)} if write else members
 
 
-def rule_text(rule: Rule) -> str:
-    """Return a rule as in a query, such as ``resources1 VCPU:4``."""
-    if rule.parameter == MICROVERSION:
-        return 'one provider per tree (below 1.29)'
-    if rule.parameter in {GROUP_POLICY, SAME_SUBTREE}:
-        return f'{rule.parameter}={rule.subject}'
-    return f'{rule.parameter}{_suffixes(rule)} {rule.subject}'
-
-
 def excluded_texts(excluded: Mapping[str, int]) -> list[str]:
     """Return how many trees a rule excludes, by fault, for a table."""
     words = {Fault.ABSENT: 'without inventory', Fault.TOO_SMALL: 'too small', Fault.FULL: 'full'}
@@ -261,8 +266,7 @@ def conflict_text(conflict: Conflict) -> str:
     if not conflict.scarce:
         return conflict.reason.value
     if conflict.reason is Reason.TOO_LITTLE_CAPACITY:
-        free = max(conflict.available, 0)
-        return f'{conflict.requested} {conflict.scarce[0]} are requested in total, and {free} are free'
+        return f'{conflict.requested} {conflict.scarce[0]} are requested in total, and {conflict.available} are free'
     groups = _listed(conflict.scarce)
     return f'groups {groups} need {conflict.requested} providers, and {conflict.available} fit'
 
@@ -289,9 +293,10 @@ def _noun(explanation: Explanation, count: int = 1) -> str:
     return ('host' if explanation.about_hosts else 'tree') + ('' if count == 1 else 's')
 
 
-def _counted(explanation: Explanation, count: int, predicate: str) -> str:
-    """Return how many trees do something, such as ``12 hosts have CUSTOM_GPU``."""
-    return f'{count:,} {_noun(explanation, count)} {_singular(predicate) if count == 1 else predicate}'
+def _counted(explanation: Explanation, count: int, predicate: str, which: str = '') -> str:
+    """Return how many trees, those described by ``which``, do something, such as ``12 hosts have CUSTOM_GPU``."""
+    verb = _singular(predicate) if count == 1 else predicate
+    return f'{count:,} {_noun(explanation, count)} {f"{which} " if which else ""}{verb}'
 
 
 def _singular(predicate: str) -> str:
@@ -307,13 +312,13 @@ def _after_noun(predicate: str) -> str:
     return _AFTER_NOUN[verb] + rest
 
 
-def _joined(predicates: Iterable[str]) -> str:
-    """Join predicates: ``have A and B and are disabled``."""
-    by_verb: dict[str, list[str]] = {}
-    for predicate in dict.fromkeys(predicates):
-        verb, _, rest = predicate.partition(' ')
-        by_verb.setdefault(verb, []).append(rest)
-    return ' and '.join(f'{verb} {" and ".join(rests)}' for verb, rests in by_verb.items())
+def _joined(phrases: Iterable[str], separator: str = ' and ') -> str:
+    """Join phrases, those with the same beginning by "and": ``have A and B and are disabled``."""
+    by_beginning: dict[str, list[str]] = {}
+    for phrase in dict.fromkeys(phrases):
+        beginning = next(filter(phrase.startswith, _BEGINNINGS), phrase.partition(' ')[0])
+        by_beginning.setdefault(beginning, []).append(phrase.removeprefix(beginning))
+    return separator.join(f'{beginning}{" and".join(rests)}' for beginning, rests in by_beginning.items())
 
 
 def _listed(groups: Sequence[str]) -> str:
