@@ -188,13 +188,6 @@ def _add_audit(program: CommandParser) -> None:
         default=[],
         help='omit the findings of this kind, one of %(choices)s; may be repeated',
     )
-    parser.add_argument(
-        '--unchanged-for',
-        metavar='AGE',
-        type=_age,
-        help='also list, for information, the roots in whose trees nothing has changed for a time such as 30d or 12h:'
-        ' these may be hosts that were removed',
-    )
     parser.add_argument('--repair', action='store_true', help='repair what does not require a decision')
     parser.add_argument(
         '--dry-run',
@@ -203,13 +196,6 @@ def _add_audit(program: CommandParser) -> None:
     )
     parser.add_names()
     parser.add_format()
-
-
-def _age(text: str) -> dt.timedelta:
-    match = re.fullmatch('([0-9]{1,5})([dh])', text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f'{text!r} is not a number of days or hours such as 30d or 12h')
-    return dt.timedelta(**{'days' if match[2] == 'd' else 'hours': int(match[1])})
 
 
 # tree ------------------------------------------------------------------------------------------------------------
@@ -269,6 +255,19 @@ def _add_tree_filter(parser: argparse.ArgumentParser) -> None:
             const=state,
             help=f'with an inventory (of --class, if given) {text}',
         )
+    group.add_argument(
+        '--unchanged-for',
+        metavar='AGE',
+        type=_age,
+        help='in which nothing has changed for a time such as 30d or 12h: these may be hosts that were removed',
+    )
+
+
+def _age(text: str) -> dt.timedelta:
+    match = re.fullmatch('([0-9]{1,5})([dh])', text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f'{text!r} is not a number of days or hours such as 30d or 12h')
+    return dt.timedelta(**{'days' if match[2] == 'd' else 'hours': int(match[1])})
 
 
 # consumer --------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ CLEAN, FOUND, REPAIRED = 0, 3, 4
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     """Audit the database, print the findings, and return the exit code.
 
-    :param args: has ``excluded``, ``unchanged_for``, ``repair``, ``dry_run`` and ``format``.
+    :param args: has ``excluded``, ``repair``, ``dry_run`` and ``format``.
     """
     # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
     findings: list[audit.Finding] = []
@@ -34,8 +34,6 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
             for finding in output.with_progress(f'Repairing {kind}', findings_of_kind):
                 audit.repair(db, conf, finding)
         findings += findings_of_kind
-    if args.unchanged_for is not None:
-        findings += audit.find_unchanged_trees(db, args.unchanged_for)
     if args.format == 'json':
         output.print_json(_as_data(findings))
     else:

@@ -110,9 +110,7 @@ def run_adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
 
 def _audit_adopted(conf: cfg.ConfigOpts, db: Database) -> int:
     print('The database was adopted. Auditing it:')
-    return manage_audit.run(
-        argparse.Namespace(excluded=[], unchanged_for=None, repair=False, dry_run=False, format='text'), conf, db
-    )
+    return manage_audit.run(argparse.Namespace(excluded=[], repair=False, dry_run=False, format='text'), conf, db)
 
 
 def _adopt_if_configured(conf: cfg.ConfigOpts, db: Database) -> None:

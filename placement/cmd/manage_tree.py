@@ -59,6 +59,9 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
             choice.raise_unless_aggregates_exist(snapshot)
         roots = {id_ for partition, flags in choice.select(snapshot) for id_ in partition.roots[flags].tolist()}
         trees = [tree for tree in stored if tree.root.id in roots]
+        if args.unchanged_for is not None:
+            unchanged = provider_trees.find_unchanged(db, args.unchanged_for)
+            trees = [tree for tree in trees if all(provider.id in unchanged for provider in tree.members)]
     pairs: Iterable[tuple[ProviderTree, Consumers | None]] = ((tree, None) for tree in trees)
     if args.consumers:
         pairs = _with_consumers(db, trees)

@@ -24,6 +24,7 @@ from tests.functional.terminal import shown_by
 from tests.support import clouds, corruption, preforked
 from tests.support.clouds import Cloud, Provider, uuid_of
 from tests.support.fixtures import Counter, Printed
+from tests.support.http_client import claim_body, demand
 
 SHARED = 'a0000009-0000-4000-8000-000000000000'
 STORE = '00000009-0000-4000-8000-000000000000'
@@ -153,6 +154,33 @@ def test_trees_are_chosen(url: str, options: list[str], roots: list[str], printe
     assert [len(tree['providers']) for tree in trees if tree['root'] == corruption.ROOT] == [2] * roots.count('root')
     if not roots:
         assert printed('tree', *options) == 'No tree satisfies these conditions.\n'
+
+
+def test_trees_without_a_change(url: str, app: Any, printed: Printed) -> None:
+    def unchanged(age: str) -> list[str]:
+        trees = json.loads(printed('tree', '--unchanged-for', age, '--format', 'json'))['trees']
+        return [tree['providers'][0]['name'] for tree in trees]
+
+    corruption.plant(url, *corruption.SOUND)
+    assert unchanged('99999d') == []
+    consumer = str(uuid.uuid4())
+    demand(app, 'PUT', f'/allocations/{consumer}', claim_body({corruption.CHILD: {'VCPU': 1}}))
+    assert unchanged('1h') == ['flat']
+    # A deletion sets no time.
+    corruption.plant(url, "UPDATE placement_resource_providers SET updated_at = '2020-01-02 00:00:00'")
+    assert unchanged('1h') == ['flat', 'root']
+    demand(app, 'DELETE', f'/allocations/{consumer}')
+    assert unchanged('1h') == ['flat', 'root']
+    inventories = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
+    demand(app, 'PUT', f'/resource_providers/{corruption.FLAT}/inventories', inventories)
+    assert unchanged('1h') == ['root']
+
+
+@pytest.mark.parametrize('age', ['1w', '1000000d'])
+def test_an_age_is_a_number_of_days_or_hours(age: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        manage.main(['tree', '--unchanged-for', age])
+    assert f"'{age}' is not a number of days or hours such as 30d or 12h" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('command', ['tree', 'capacity'])

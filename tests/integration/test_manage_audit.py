@@ -93,19 +93,6 @@ def _number_of_rows(announced: list[list[dict[str, Any]]]) -> collections.Counte
     return rows
 
 
-@databases.ON_EACH
-def test_trees_without_a_change(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
-    corruption.plant(database, *corruption.SOUND)
-    capsys.readouterr()
-    assert run('audit', '--unchanged-for', '30d', '--format', 'json') == manage_audit.CLEAN
-    findings = json.loads(capsys.readouterr().out)['findings']
-    since = 'nothing has changed in its tree since 2020-01-01 00:00 UTC'
-    assert [(finding['provider_name'], finding['detail']) for finding in findings] == [
-        ('flat', f'{since}; no allocations'),
-        ('root', f'{since}; 1 allocation'),
-    ]
-
-
 @databases.EVERYWHERE
 def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path: pathlib.Path) -> None:
     """Usages are made wrong and repaired while clients claim. No answer is an error; in the end usages are right."""

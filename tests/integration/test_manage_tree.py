@@ -33,7 +33,7 @@ def test_trees_and_status(
         "UPDATE placement_inventories SET total = 1, updated_at = '2020-11-03 10:00:00' WHERE id = 1",
         "UPDATE placement_allocations SET created_at = '2020-11-02 10:00:00'",
     )
-    for arguments in (['tree'], ['tree', 'child', '--consumers']):
+    for arguments in (['tree'], ['tree', '--unchanged-for', '30d'], ['tree', 'child', '--consumers']):
         assert manage.main(arguments) == 0
         shown = capsys.readouterr().out
         assert '(2020-11-03 10:00 UTC); allocations from 2020-11-02 10:00 UTC to 2020-11-02 10:00 UTC. That' in shown

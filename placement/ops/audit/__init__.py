@@ -21,7 +21,7 @@ from placement.db.api import Database
 from placement.ops.audit import checks, references
 from placement.ops.audit.findings import Check, Finding, RowChange
 
-__all__ = ['CHECKS', 'Finding', 'find', 'find_unchanged_trees', 'repair']
+__all__ = ['CHECKS', 'Finding', 'find', 'repair']
 
 #: All checks, in the order in which an audit runs them and their repairs. A check takes into account what the repairs
 #: before it change, so that an audit that repairs nothing finds the same.
@@ -50,8 +50,6 @@ CHECKS: Mapping[str, Check] = {
         checks.AGGREGATE_IS_USED,
     ),
 }
-
-find_unchanged_trees = checks.find_unchanged_trees
 
 
 def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:

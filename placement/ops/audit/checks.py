@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
 import itertools
 import operator
@@ -11,11 +10,9 @@ from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
-from oslo_utils import timeutils
 
 from placement import capacity, units
-from placement.db import change_log, errors, sql, tables
-from placement.db.api import Database
+from placement.db import change_log, errors, tables
 from placement.ops.audit.findings import Finding, IdOf, RowChange, deletion
 from placement.ops.provider_roots import find_roots
 
@@ -23,46 +20,6 @@ _allocations, _consumers, _inventories = tables.allocations, tables.consumers, t
 _classes, _providers = tables.resource_classes, tables.resource_providers
 _projects, _users, _members = tables.projects, tables.users, tables.resource_provider_aggregates
 _PROVIDER_NAME = _providers.c.name.label('provider_name')
-
-
-def find_unchanged_trees(db: Database, age: dt.timedelta) -> list[Finding]:
-    """Return the roots of the trees in which nothing has changed for ``age``; trees without allocations come first.
-
-    Claims and writes to a provider or its inventories set ``updated_at`` of the provider. Deleting allocations does
-    not.
-    """
-    trees = _providers.alias('trees')
-    changed_at = sa.func.max(sa.func.coalesce(trees.c.updated_at, trees.c.created_at))
-    members = _providers.alias('members')
-    allocations = (
-        sa.select(sa.func.count())
-        .join_from(_allocations, members, members.c.id == _allocations.c.resource_provider_id)
-        .where(members.c.root_provider_id == _providers.c.id)
-        .scalar_subquery()
-    )
-    query = (
-        sa.select(
-            _providers.c.uuid, _providers.c.name, changed_at.label('changed_at'), allocations.label('allocations')
-        )
-        .join(trees, trees.c.root_provider_id == _providers.c.id)
-        .group_by(_providers.c.id, _providers.c.uuid, _providers.c.name)
-        .having(changed_at < timeutils.utcnow() - age)
-        .order_by('allocations', _providers.c.name)
-    )
-    with db.reader() as tx:
-        return [
-            Finding(
-                {'resource_provider': row.uuid, 'provider_name': row.name},
-                f'nothing has changed in its tree since {units.moment(sql.with_utc(row.changed_at))};'
-                f' {units.plural(row.allocations, "allocation") if row.allocations else "no allocations"}',
-                needs_action=False,
-                kind='unchanged_tree',
-            )
-            for row in tx.execute(query)
-        ]
-
-
-# The checks ----------------------------------------------------------------------------------------------
 
 
 def invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = None, /) -> Iterator[Finding]:

@@ -99,7 +99,7 @@ class Finding:
     repaired: bool = False
     #: False if the finding is for information only.
     needs_action: bool = True
-    #: The key of the check in ``audit.CHECKS``, or ``unchanged_tree``.
+    #: The key of the check in ``audit.CHECKS``.
     kind: str = ''
 
 
