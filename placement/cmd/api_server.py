@@ -6,9 +6,7 @@ import argparse
 import gc
 import ipaddress
 import mmap
-import os
 import pathlib
-import socket
 import sys
 import threading
 from typing import Any
@@ -22,7 +20,7 @@ from placement import deploy, exception, observability
 from placement.cache.refresh import CacheState
 from placement.cmd import command
 from placement.cmd.parser import DEV_DATABASE, configuration_arguments
-from placement.serving import addresses
+from placement.serving import addresses, single_process
 from placement.serving.master import ExporterProcess, Master
 from placement.serving.processors import count_processors
 from placement.web import authentication
@@ -199,12 +197,7 @@ class _Server(BaseApplication):
 
         :raises ConfigurationInvalid: the address cannot be bound, for example because another process uses the port.
         """
-        family = socket.AF_INET6 if ':' in host else socket.AF_INET
-        try:
-            listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else error
-            raise exception.ConfigurationInvalid(reason=f'Cannot listen on {self._bind}: {reason}.') from error
+        listener = single_process.listen(self._bind, host, port, BACKLOG)
         port = listener.getsockname()[1]
         self._ready_on = f'http://[{host}]:{port}' if ':' in host else f'http://{host}:{port}'
         self._bind = f'fd://{listener.detach()}'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from placement.db.health import TimedCheck
 from placement.observability import processes
 from placement.ops import database_collector
 from placement.ops.display_names import DisplayNames
-from placement.serving.channel import ConnectionTable
+from placement.serving import single_process
 from placement.web.health_check import READY, HealthCheck
 
 PROGRAM = 'placement.cmd.exporter'
@@ -33,10 +32,6 @@ _DIRECTORY_VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'
 METRICS_PATH = '/metrics'
 HEALTH_PATH = '/healthcheck'
 PAGE_PATH = '/page'
-
-#: The limits for connections, like the limits of ``[server]`` for the API.
-_MAX_CONNECTIONS, _REQUEST_READ_TIMEOUT, _KEEPALIVE_TIMEOUT = 100, 5.0, 75.0
-_THREADS = 8
 
 #: The document at ``/``, for people who follow the address of the listener.
 _INDEX = """\
@@ -74,6 +69,8 @@ def _serve(args: argparse.Namespace) -> int:
     bind, directory = conf.metrics.bind, os.environ.get(_DIRECTORY_VARIABLE, '')
     if not bind:
         raise exception.ConfigurationInvalid(reason='[metrics] bind is not set.')
+    host, _, port = bind.rpartition(':')
+    host = host.strip('[]')
     if not os.path.isdir(directory):
         reason = f'{_DIRECTORY_VARIABLE} does not name the directory in which the service keeps its counts.'
         raise exception.ConfigurationInvalid(reason=reason)
@@ -92,12 +89,13 @@ def _serve(args: argparse.Namespace) -> int:
         counts, names = processes.registry(directory), DisplayNames(conf.placement.names_file)
         sources = Sources(conf, database, provider_cache, check, log_file(conf), counts, names, collector.plan)
         # If other machines can reach the address, the page accepts any host name.
-        page = Page(sources, host_names(bind.rpartition(':')[0].strip('[]')))
+        page = Page(sources, host_names(host))
+    parent = os.getppid()
+    health_paths = (HEALTH_PATH, HEALTH_PATH + READY)
     try:
-        serve(application(check.problem, registry, page), bind)
-    except (OSError, OverflowError) as error:
-        problem = error.strerror if isinstance(error, OSError) else 'a port is a number below 65536'
-        raise exception.ConfigurationInvalid(reason=f'Cannot listen on {bind}: {problem}.') from error
+        with single_process.listen(bind, host, int(port)) as listener:
+            served = application(check.problem, registry, page)
+            single_process.serve(served, listener, lambda: os.getppid() != parent, health_paths)
     finally:
         database.dispose()
     return 0
@@ -138,23 +136,6 @@ def application(
         return [b'' if environ['REQUEST_METHOD'] == 'HEAD' else text.encode()]
 
     return HealthCheck(route, HEALTH_PATH, check)
-
-
-def serve(app: WSGIApplication, bind: str) -> None:
-    """Serve ``app`` on ``bind`` (``host:port`` or ``[v6]:port``) until the parent process has ended.
-
-    :raises OSError: the address cannot be listened on.
-    """
-    parent = os.getppid()
-    host, _, port = bind.rpartition(':')
-    family = socket.AF_INET6 if ':' in host else socket.AF_INET
-    connections = ConnectionTable(_MAX_CONNECTIONS, _REQUEST_READ_TIMEOUT, _KEEPALIVE_TIMEOUT)
-    with socket.create_server((host.strip('[]'), int(port)), family=family) as listener:
-        server = connections.listen(app, [listener], _THREADS, (HEALTH_PATH, HEALTH_PATH + READY))
-        while os.getppid() == parent:
-            connections.sockets.run_once(1.0)
-            connections.reap()
-            server.task_dispatcher.watch()
 
 
 if __name__ == '__main__':

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import logging
+import contextlib
 import re
 
-import waitress
 from oslo_config import cfg
 
 from placement import exception
@@ -15,6 +14,7 @@ from placement.cmd import output
 from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.ops.display_names import DisplayNames
+from placement.serving import single_process
 
 
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
@@ -33,8 +33,6 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
             reason=f'Other machines can reach {host}, and the page has no authentication.'
             ' Pass --allow-remote to serve it there.'
         )
-    # waitress warns whenever a request waits for a thread.
-    logging.getLogger('waitress.queue').setLevel(logging.ERROR)
     provider_cache = ProviderCache(db)
     with output.waiting('Reading the resource providers ...'):
         provider_cache.up_to_date()
@@ -42,11 +40,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     log, plan = args.log or log_file(conf), plan_query(db, conf.metrics)
     sources = Sources(conf, db, provider_cache, TimedCheck(db), log, names=names, plan=plan)
     application = Page(sources, None if args.allow_remote else host_names(host))
-    try:
-        server = waitress.create_server(application, host=host, port=port, ident='', threads=4)
-    except OSError as error:
-        raise exception.ConfigurationInvalid(reason=f'Cannot listen on {args.bind}: {error.strerror}.') from error
-    print(f'The page is at http://{args.bind}/ until Ctrl-C.', flush=True)
-    # This returns after Ctrl-C.
-    server.run()
+    with single_process.listen(args.bind, host, port) as listener, contextlib.suppress(KeyboardInterrupt):
+        print(f'The page is at http://{args.bind}/ until Ctrl-C.', flush=True)
+        single_process.serve(application, listener)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -53,14 +54,6 @@ class Cloud:
     providers: list[Provider] = field(default_factory=list)
     allocations: dict[str, dict[str, Amounts]] = field(default_factory=dict)
     owners: dict[str, Owner] = field(default_factory=dict)
-
-    def used(self, provider: str) -> dict[str, int]:
-        """The allocations of all consumers on a provider, by class."""
-        used: dict[str, int] = {}
-        for by_provider in self.allocations.values():
-            for name, amount in by_provider.get(provider, {}).items():
-                used[name] = used.get(name, 0) + amount
-        return used
 
 
 def nested() -> Cloud:
@@ -140,11 +133,14 @@ def _inventory_rows(
 ) -> Iterator[dict[str, Any]]:
     usual = {'reserved': 0, 'min_unit': 1, 'max_unit': 2**31 - 1, 'step_size': 1, 'allocation_ratio': 1.0}
     times = {'created_at': CREATED, 'updated_at': None}
+    used: Counter[tuple[str, str]] = Counter()
+    for by_provider in cloud.allocations.values():
+        for provider_name, amounts in by_provider.items():
+            used.update({(provider_name, name): amount for name, amount in amounts.items()})
     for provider in cloud.providers:
-        used = cloud.used(provider.name)
         for name, columns in provider.inventories.items():
             row = {'resource_provider_id': ids[provider.name], 'resource_class_id': classes[name]}
-            yield {**row, **usual, **times, **columns, 'used': used.get(name, 0)}
+            yield {**row, **usual, **times, **columns, 'used': used[provider.name, name]}
 
 
 def _insert_consumers(
