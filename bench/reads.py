@@ -47,6 +47,25 @@ def _measure_while_claiming(target: Target, round_: int) -> list[float]:
         return _measure(lambda cloud: [search(cloud)], target, round_)
 
 
+def _measure_explained(target: Target, round_: int) -> list[float]:
+    """Measure searches that find nothing, in turn with and without an explanation in the log."""
+    silent = {'OS_DEFAULT__DEFAULT_LOG_LEVELS': 'placement.ops.explain.empty_searches=WARNING'}
+    with (
+        target.start(1) as explaining,
+        target.start(1, **silent) as other,
+        Connection(explaining.port) as first,
+        Connection(other.port) as second,
+    ):
+        samples: list[list[float]] = [[], []]
+        for number in range(target.settings.requests):
+            # Equal queries are explained once in a minute.
+            query = f'resources=VCPU:{1000 + number},MEMORY_MB:2048&limit={round_ + 1}'
+            encoded = target.encode(Request('GET', f'/allocation_candidates?{query}'))
+            for connection, seconds in zip((first, second), samples, strict=True):
+                seconds.append(connection.send(encoded).seconds)
+        return [statistics.median(seconds) * 1000 for seconds in samples]
+
+
 def _read(name: str, title: str, shape: str, path: Callable[[Cloud], str], version: str | None = None) -> Line:
     def requests(cloud: Cloud) -> list[Request]:
         return [Request('GET', path(cloud), version=version)]
@@ -91,6 +110,12 @@ LINES = [
     _candidates('limit-10', 'limit=10', 'flat', f'{_HOST}&limit=10'),
     _candidates('limit-1000', 'limit=1000', 'flat', f'{_HOST}&limit=1000'),
     _candidates('no-limit', 'no limit', 'flat', _HOST),
+    Line(
+        'nothing-explained',
+        'flat',
+        [Figure('candidates, nothing fits, explained in the log', 'ms'), Figure('the same, not explained', 'ms')],
+        _measure_explained,
+    ),
     _read('traits-and-aggregate', 'candidates, two traits and member_of', 'flat', _traits_and_aggregate),
     _candidates('nothing-fits', 'nothing fits', 'flat', 'resources=VCPU:65,MEMORY_MB:2048,DISK_GB:20'),
     _read('scheduler', 'candidates, the search of a compute scheduler', 'flat', lambda _: _SCHEDULER, '1.36'),

@@ -100,8 +100,9 @@ def test_without_providers_there_is_no_empty_table(db: Database, printed: Printe
 def test_aggregates_have_the_names_of_the_file(printed: Printed, tmp_path: Path) -> None:
     aggregate = str(uuid.uuid4())
     (tmp_path / 'names.json').write_text(json.dumps({aggregate: 'az2'}))
-    text = printed('explain', f'resources=VCPU:2&member_of={aggregate}', '--names', str(tmp_path / 'names.json'))
-    assert text.startswith(f'No provider is in az2 (aggregate {aggregate}). ')
+    query, names = f'resources=VCPU:2&member_of={aggregate}', ('--names', str(tmp_path / 'names.json'))
+    assert printed('explain', query, *names).startswith(f'No provider is in az2 (aggregate {aggregate}). ')
+    assert explained(printed, query, *names)['stages'][1]['rule']['text'] == f'member_of az2 ({aggregate})'
 
 
 def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:

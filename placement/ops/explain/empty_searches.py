@@ -105,15 +105,20 @@ class EmptySearches:
                 # The line has the id of the request.
                 request_context.update_store()
             try:
-                note = f' ({suppressed} more since the last such line)' if suppressed else ''
-                LOG.info('No allocation candidates for %s: %s%s', query, self._text(candidates), note)
+                texts = self._sentences(candidates)
+                texts += [f'({suppressed} more since the last such line)'] if suppressed else []
+                LOG.info('No allocation candidates for %s: %s', query, ' '.join(texts))
             except Exception as error:
                 LOG.error('The search %s cannot be explained: %s: %s', query, type(error).__name__, error)
             # The next search may come much later, and this one keeps a snapshot.
             del request_context, candidates
 
-    def _text(self, candidates: AllocationCandidates) -> str:
+    def _sentences(self, candidates: AllocationCandidates) -> list[str]:
+        """Return those of the explanation, and one about the limits that were reached."""
         budget = SearchBudget.for_explanation(self._options)
         result = explain(candidates.snapshot, candidates.request, budget, candidates.limits_reached)
-        reached = ', '.join(limit.value for limit in Limit if limit in result.limits_reached)
-        return ' '.join([*self._writer.sentences(result), *([f'Limits reached: {reached}.'] if reached else [])])
+        sentences = self._writer.sentences(result)
+        if result.limits_reached:
+            reached = ', '.join(limit.value for limit in Limit if limit in result.limits_reached)
+            sentences.append(f'Limits reached: {reached}.')
+        return sentences

@@ -115,11 +115,15 @@ class Writer:
         context.sort(key=_is_place)
         where = _joined((self.words(other).passing for other in context[:_MAX_CHECKS]), ' ')
         passes = self.words(check).passes
-        reason = f': {_limit_text(head.closest)}' if check.fault is Fault.TOO_SMALL and head.closest else ''
+        reason = ''
+        if head.closest and head.closest.limit:
+            reason = f': {head.closest.limit} is {head.closest.free} (closest: {head.closest.provider.display_name})'
+            if head.closest.limit == 'capacity':
+                reason = f': the largest has a capacity of {head.closest.free}'
         texts = [f'No {_noun(explanation)}{f" {where}" if where else ""} {_singular(passes)}{reason}.']
         verb = passes.partition(' ')[0].replace('lack', 'do')
-        others = near[1:] + [fact for fact in hosts if len(fact.checks) > 1]
-        for fact in [fact for fact in others if check not in fact.checks][:_MAX_SETS]:
+        alternatives = near[1:] + [fact for fact in hosts if len(fact.checks) > 1]
+        for fact in [fact for fact in alternatives if check not in fact.checks][:_MAX_SETS]:
             failing = _joined((self.words(lacked).failing for lacked in fact.checks[:_MAX_CHECKS]), ' ')
             texts.append(f'{_counted(explanation, fact.trees, verb, failing)}.')
         return texts
@@ -279,12 +283,6 @@ def _closest_text(closest: Near | None) -> str:
     return f' (closest: {closest.provider.display_name}, {text})'
 
 
-def _limit_text(closest: Near) -> str:
-    if closest.limit == 'capacity':
-        return f'the largest has a capacity of {closest.free}'
-    return f'{closest.limit} is {closest.free} (closest: {closest.provider.display_name})'
-
-
 def _is_place(check: Check) -> bool:
     return check.rule.parameter in _PLACES
 
@@ -309,7 +307,7 @@ def _singular(predicate: str) -> str:
 
 def _after_noun(predicate: str) -> str:
     verb, _, rest = predicate.partition(' ')
-    return _AFTER_NOUN[verb] + rest
+    return _AFTER_NOUN.get(verb, f'that {verb} ') + rest
 
 
 def _joined(phrases: Iterable[str], separator: str = ' and ') -> str:
