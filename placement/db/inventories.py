@@ -72,7 +72,12 @@ class InventoryReplacement:
             # each row, even for a row that exists.
             _add_insert(batch, self.desired, updated)
         else:
-            _add_updates(batch, {self.present[key].id: self.desired[key] for key in updated})
+            # The UPDATEs lock rows in no fixed order.
+            records = {self.present[key].id: self.desired[key] for key in updated}
+            for ids in sql.chunks(sorted(records), _MAX_ROWS_PER_UPDATE):
+                columns = zip(*(records[id_][:-1] for id_ in ids), strict=True)
+                values = [value for column in columns for case in zip(ids, column, strict=True) for value in case]
+                batch.add_statement(_update(len(ids)), *values, timeutils.utcnow(), *ids)
             _add_insert(batch, added)
 
 
@@ -86,14 +91,6 @@ def _add_insert(
     row = f'?, ?, {allocated}, {sql.placeholders(len(FIELDS))}'
     otherwise = sql.upsert_clause(batch.tx, _KEY, _OVERWRITTEN) if present else ''
     batch.add_insert(_inventories, _COLUMNS, rows, row, otherwise=otherwise)
-
-
-def _add_updates(batch: StatementBatch, records: Mapping[int, InventoryRecord]) -> None:
-    """Add the UPDATEs of existing inventories, by row id, one for every 100. They lock the rows in no fixed order."""
-    for ids in sql.chunks(sorted(records), _MAX_ROWS_PER_UPDATE):
-        columns = zip(*(records[id_][:-1] for id_ in ids), strict=True)
-        values = [value for column in columns for case in zip(ids, column, strict=True) for value in case]
-        batch.add_statement(_update(len(ids)), *values, timeutils.utcnow(), *ids)
 
 
 @functools.lru_cache(maxsize=_MAX_ROWS_PER_UPDATE)

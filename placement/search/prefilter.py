@@ -211,7 +211,9 @@ class _PartitionFilter:
         columns = self._key_columns()
         self._counter.count_setup(len(columns) * len(numbers) // 4)
         begins = np.ones(len(numbers), np.bool_)
-        begins[1:] = ~(_equal_to_previous(columns, firsts, sizes) & self._sharing_equals_previous(numbers))
+        begins[1:] = ~_equal_to_previous(columns, firsts, sizes)
+        if self.prefilter.sharing.aggregates:
+            begins[1:] |= ~self._sharing_equals_previous(numbers)
         all_numbers, all_firsts = numbers.tolist(), firsts.tolist()
         for start, end in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(numbers)]):
             first, size, group = all_firsts[start], int(sizes[start]), self.group_of(all_numbers[start])
@@ -268,8 +270,6 @@ class _PartitionFilter:
 
     def _sharing_equals_previous(self, trees: Integers) -> Flags:
         """Return for all ``trees`` except the first whether the previous one certainly has a group of equal number."""
-        if not self.prefilter.sharing.aggregates:
-            return np.ones(len(trees) - 1, np.bool_)
         numbers = np.array([group.number for group in self.groups])[self.partition.tree_aggregates.codes[trees]]
         shares = np.isin(trees, list(self._sharing_trees))
         equal: Flags = (numbers[1:] == numbers[:-1]) & ~(shares[1:] | shares[:-1])

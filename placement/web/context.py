@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.types import WSGIApplication
 
@@ -10,7 +10,6 @@ from oslo_config import cfg
 from oslo_context import context
 from oslo_middleware import request_id
 
-from placement import exception
 from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.search.selection import AllocationCandidates
@@ -22,7 +21,7 @@ ENVIRON_KEY = 'placement.context'
 class RequestContext(context.RequestContext):
     """The identity of a caller, and the parts of the application that serve the request.
 
-    :param policy: the policy that ``can`` enforces.
+    :param policy: the policy that operations enforce (``operation.RequiresPolicy``).
     :param provider_cache: the providers in memory, for searches.
     :param explain_empty: lets the log explain why a search found nothing, for a quoted query string and its result.
     :param identity: arguments of ``oslo_context.context.RequestContext``: ``user_id``, ``project_id``, ``roles``, ...
@@ -44,18 +43,6 @@ class RequestContext(context.RequestContext):
         self.policy = policy
         self.provider_cache = provider_cache
         self.explain_empty = explain_empty
-
-    def can(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
-        """Check that a policy rule allows the caller to perform an operation.
-
-        :param rule: the name of the rule, such as ``placement:traits:list``.
-        :param target: attributes of the object of the operation; by default the caller's own project and user.
-        :raises PolicyNotAuthorized: the rule does not allow it.
-        """
-        if target is None:
-            target = {'project_id': self.project_id, 'user_id': self.user_id}
-        if not self.policy.allows(rule, target, self):
-            raise exception.PolicyNotAuthorized(action=rule)
 
 
 def with_request_id(application: WSGIApplication) -> WSGIApplication:

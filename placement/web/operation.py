@@ -92,7 +92,10 @@ class RequiresPolicy:
     default: str = 'rule:admin_or_service_api'
 
     def __call__(self, req: Request) -> None:
-        req.environ[context.ENVIRON_KEY].can(self.rule, None if self.target is None else self.target(req))
+        caller: RequestContext = req.environ[context.ENVIRON_KEY]
+        attributes = {'project_id': caller.project_id, 'user_id': caller.user_id}
+        if not caller.policy.allows(self.rule, attributes if self.target is None else self.target(req), caller):
+            raise exception.PolicyNotAuthorized(action=self.rule)
 
 
 def _validators(described: Described) -> tuple[tuple[Version, Validator], ...]:
