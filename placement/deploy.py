@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import socket
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 from wsgiref.types import WSGIApplication
 
 import sqlalchemy as sa
@@ -38,32 +38,52 @@ LOG = log.getLogger(__name__)
 Middleware = Callable[[WSGIApplication], WSGIApplication]
 
 
+class State(NamedTuple):
+    """What an application of a forked process takes over from that of its parent."""
+
+    #: None if the cache could not be loaded.
+    cache: CacheState | None
+    policy: policy.State
+
+
 class Application:
     """The WSGI application of the service, with the database and the provider cache that it uses.
 
     :param entry: the outermost middleware.
     :param db: the database; ``db.dispose()`` closes its connections.
     :param provider_cache: answers searches.
+    :param enforcer: enforces the policy.
     :param refresh_interval: the interval of ``background_refresh``, which a process that serves may start.
     """
 
     def __init__(
-        self, entry: WSGIApplication, db: Database, provider_cache: ProviderCache, refresh_interval: float
+        self,
+        entry: WSGIApplication,
+        db: Database,
+        provider_cache: ProviderCache,
+        enforcer: policy.Enforcer,
+        refresh_interval: float,
     ) -> None:
         self._entry = entry
+        self._enforcer = enforcer
         self.db = db
         self.provider_cache = provider_cache
         self.background_refresh = BackgroundRefresh(provider_cache, refresh_interval)
+
+    @property
+    def state(self) -> State:
+        """The state for the applications of forked processes."""
+        return State(self.provider_cache.state, self._enforcer.state)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         return self._entry(environ, start_response)
 
 
-def loadapp(conf: cfg.ConfigOpts, cache_state: CacheState | None = None) -> Application:
+def loadapp(conf: cfg.ConfigOpts, state: State | None = None) -> Application:
     """Build an application. Several with different configurations can live in one process.
 
     :param conf: made by ``placement.conf.load``.
-    :param cache_state: the provider cache of the process from which this one was forked.
+    :param state: that of an application with the same configuration, in the process from which this one was forked.
     :raises ConfigurationInvalid: the configuration or the policy file is invalid, or [placement_database]
         sync_on_startup is set and the schema cannot be brought up to date.
     :raises DatabaseUnavailable: sync_on_startup is set and the database cannot be reached.
@@ -71,8 +91,8 @@ def loadapp(conf: cfg.ConfigOpts, cache_state: CacheState | None = None) -> Appl
     for ignored in configuration.ignored(conf):
         configuration.log_once(LOG, log.WARNING, f'This service does not have the option {ignored}')
     db = Database(conf)
-    enforcer = policy.Enforcer(conf, policies.list_rules())
-    provider_cache = ProviderCache(db, state=cache_state)
+    enforcer = policy.Enforcer(conf, policies.list_rules(), state and state.policy)
+    provider_cache = ProviderCache(db, state=state and state.cache)
     declarations = handler.declarations(conf.placement.max_microversion)
     operations = [(path, method) for path, methods in declarations.items() for method in methods]
     db.metrics.initialize(operations, [limit.value for limit in Limit])
@@ -85,7 +105,7 @@ def loadapp(conf: cfg.ConfigOpts, cache_state: CacheState | None = None) -> Appl
     provider_cache.load()
     if provider_cache.is_loaded:
         _check_database(db)
-    return Application(application, db, provider_cache, conf.placement.cache_refresh_interval)
+    return Application(application, db, provider_cache, enforcer, conf.placement.cache_refresh_interval)
 
 
 def _check_database(db: Database) -> None:

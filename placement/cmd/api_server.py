@@ -17,7 +17,6 @@ from oslo_log import log
 
 from placement import conf as configuration
 from placement import deploy, exception, observability
-from placement.cache.refresh import CacheState
 from placement.cmd import command
 from placement.cmd.parser import DEV_DATABASE, configuration_arguments
 from placement.serving import addresses, single_process
@@ -61,9 +60,9 @@ class _Server(BaseApplication):
     """gunicorn with our settings.
 
     At its start and at each reload the master process builds an application and closes it. This checks the
-    configuration and, with sync_on_startup, upgrades the schema. The master keeps the application's provider cache.
-    Each worker builds its own application, so that processes share no database connections. It begins with the master's
-    cache: the processes share its memory until one of them writes to it.
+    configuration and, with sync_on_startup, upgrades the schema. The master keeps the application's provider cache and
+    policy. Each worker builds its own application, so that processes share no database connections. It begins with the
+    master's cache, whose memory the processes share until one of them writes to it, and with its policy.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -94,7 +93,7 @@ class _Server(BaseApplication):
         if self.conf.metrics.bind:
             self.exporter = ExporterProcess(configuration_arguments(arguments))
         try:
-            self._cache_state = self._prepare(self.conf)
+            self._state = self._prepare(self.conf)
         except exception.PlacementError:
             self._on_exit()
             raise
@@ -132,20 +131,20 @@ class _Server(BaseApplication):
 
     def load(self) -> deploy.Application:
         """Build the application of a worker. The first one asks Keystone whether it accepts the service."""
-        application = deploy.loadapp(self.conf, self._cache_state)
+        application = deploy.loadapp(self.conf, self._state)
         if self._is_first_worker and self.conf.api.auth_strategy == 'keystone':
             # The start does not wait for Keystone, nor does the end. The master cannot ask, because it forks.
             threading.Thread(target=_ask_keystone, args=[self.conf], name='ask_keystone', daemon=True).start()
         return application
 
     def reload(self) -> None:
-        """Read the configuration and the cache again, and restart the workers with them.
+        """Read the configuration, the policy and the cache again, and restart the workers with them.
 
-        If the configuration is invalid, keep the previous one and its cache.
+        If the configuration or the policy is invalid, keep the previous ones and their cache.
         """
         try:
             conf = self._load()
-            self._cache_state = self._prepare(conf)
+            self._state = self._prepare(conf)
         except exception.PlacementError as error:
             LOG.error('The previous configuration stays in use: %s', error.for_operators)
             observability.create(self.conf).config_reloaded(success=False)
@@ -203,8 +202,8 @@ class _Server(BaseApplication):
         self._bind = f'fd://{listener.detach()}'
 
     @staticmethod
-    def _prepare(conf: cfg.ConfigOpts) -> CacheState | None:
-        """Build an application with ``conf``, and close it. Return its cache; None if it could not be loaded.
+    def _prepare(conf: cfg.ConfigOpts) -> deploy.State:
+        """Build an application with ``conf``, and close it. Return its cache and its policy.
 
         The schema is upgraded only here, and not by the workers.
         """
@@ -212,7 +211,7 @@ class _Server(BaseApplication):
             application = deploy.loadapp(conf)
             application.db.dispose()
             application.db.metrics.config_reloaded(success=True)
-            state = application.provider_cache.state
+            state = application.state
             del application
         finally:
             # The application has reference cycles and was frozen with its cache, so without this both would stay in

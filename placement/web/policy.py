@@ -70,15 +70,24 @@ class _LoadedPolicy(NamedTuple):
     warnings: Sequence[str]
 
 
+#: The states of policy files, and the rules that were read from them.
+State = tuple[tuple[_FileState, ...], _LoadedPolicy]
+
+
 class Enforcer:
     """Decides whether policy allows a caller to perform an operation. Each application has one.
 
     :param conf: made by ``placement.conf.load``.
     :param defaults: the default rules.
+    :param state: the state in the process from which this one was forked. It is in force until the files have changed
+        and can be read, as if this process had not been restarted meanwhile; so a file that is missing or invalid for a
+        moment neither lets the default rules apply nor prevents the start.
     :raises ConfigurationInvalid: a policy file is not YAML, or cannot be read, or there are two main policy files.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault]) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault], state: State | None = None
+    ) -> None:
         self._conf = conf
         self._defaults = defaults
         enforced = defaults if conf.oslo_policy.enforce_scope else ()
@@ -87,11 +96,16 @@ class Enforcer:
         #: The states that were last seen, and when they were first seen.
         self._seen: tuple[tuple[_FileState, ...], float] = ((), time.monotonic())
         self._look_again_at = self._reported_at = -_REPORT_SECONDS
-        self._loaded_states, self._in_force = self._load_at_start()
+        self._loaded_states, self._in_force = state or self._load_at_start()
         for text in self._in_force.errors:
             configuration.log_once(LOG, log.ERROR, f'{text} It denies every request.')
         for text in self._in_force.warnings:
             configuration.log_once(LOG, log.WARNING, text)
+
+    @property
+    def state(self) -> State:
+        """The rules in force, for the enforcers of forked processes."""
+        return self._loaded_states, self._in_force
 
     @property
     def rules(self) -> oslo_policy.Enforcer:
@@ -116,7 +130,7 @@ class Enforcer:
             return not roles.isdisjoint([role.lower() for role in credentials.roles])
         return bool(in_force.rules.authorize(rule, dict(target), credentials))
 
-    def _load_at_start(self) -> tuple[tuple[_FileState, ...], _LoadedPolicy]:
+    def _load_at_start(self) -> State:
         """Read the policy files, and return their states and rules. Wait for files that are being changed.
 
         After ``_MAX_WAIT_SECONDS``, a file that is rewritten all the time is read as soon as it has content: what cp

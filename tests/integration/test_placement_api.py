@@ -203,6 +203,21 @@ def test_a_start_and_a_reload_ask_keystone_once_and_do_not_wait_for_it(tmp_path:
     assert 'secret' not in '\n'.join(lines)
 
 
+def test_a_worker_that_starts_while_the_policy_file_is_away_has_its_rules(tmp_path: pathlib.Path) -> None:
+    """As when a configuration tool removes and writes the file, and a worker is started again in between."""
+    policy = tmp_path / 'policy.yaml'
+    policy.write_text('"placement:traits:list": "role:nobody"\n')
+    with _run(tmp_path, **_settings(tmp_path)) as service:
+        killed = set(service.workers())
+        policy.unlink()
+        for worker in killed:
+            os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: len(service.workers()) == len(killed) and killed.isdisjoint(service.workers()))
+        service.wait_until_ready()
+        assert [service.send(request('GET', '/traits')).status for _ in range(3)] == [403] * 3
+        assert service.send(request('GET', '/resource_providers')).status == 200
+
+
 def test_a_policy_file_that_is_copied_again_and_again_stays_in_force(tmp_path: pathlib.Path) -> None:
     """While cp writes it, it is empty, and the default rules would allow the requests."""
     policy, source = tmp_path / 'policy.yaml', tmp_path / 'source.yaml'

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 from oslo_context import context
 from oslo_policy import policy as oslo_policy
 
@@ -55,9 +56,12 @@ def _settle() -> None:
     time.sleep(policy.SETTLING_SECONDS * 1.2)
 
 
+def _conf(file: pathlib.Path, **values: dict[str, Any]) -> cfg.ConfigOpts:
+    return configuration.load(config_files=[str(file.with_name('placement.conf'))], overrides=values)
+
+
 def _enforcer(file: pathlib.Path, **values: dict[str, Any]) -> policy.Enforcer:
-    conf = configuration.load(config_files=[str(file.with_name('placement.conf'))], overrides=values)
-    return policy.Enforcer(conf, policies.list_rules())
+    return policy.Enforcer(_conf(file, **values), policies.list_rules())
 
 
 def _allows(enforcer: policy.Enforcer, *roles: str, rule: str = TRAITS, project_id: str = 'p') -> bool:
@@ -239,6 +243,23 @@ def test_the_start_reads_no_empty_file_that_is_copied_all_the_time(
     finally:
         ended.set()
         writer.join()
+
+
+@pytest.mark.parametrize('text', [None, '', 'no mapping', f'"{TRAITS}": "!", broken'])
+def test_a_process_that_starts_while_the_file_is_away_or_invalid_begins_with_the_rules_of_its_parent(
+    file: pathlib.Path, text: str | None
+) -> None:
+    file.write_text(f'"{TRAITS}": "role:nobody"\n')
+    parent = _enforcer(file)
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    _settle()
+    child = policy.Enforcer(_conf(file), policies.list_rules(), parent.state)
+    assert [_allows(child, role) for role in ('admin', 'nobody')] == [False, True]
+    file.write_text(f'"{TRAITS}": "role:somebody"\n')
+    _settle()
+    assert [_allows(child, role) for role in ('nobody', 'somebody')] == [False, True]
 
 
 @pytest.mark.parametrize('name', ['policy.yaml', 'placement-policy.yaml', 'policy.d', 'policy.d/traits.yaml'])
