@@ -327,6 +327,9 @@ def _mentions_profiler(conf: cfg.ConfigOpts, overrides: Mapping[str, Mapping[str
 def _register(conf: cfg.ConfigOpts) -> None:
     # This also registers options of the command line.
     log.register_options(conf)
+    # oslo.policy registers its options again later. It would raise DuplicateOptError for a copy of a deprecated option
+    # whose value was read meanwhile.
+    policy_opts.set_defaults(conf)
     _register_groups(conf, _registered(with_profiler=False))
     for name, default in _CORS_DEFAULTS.items():
         conf.set_default(name, default, group='cors')

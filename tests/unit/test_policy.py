@@ -124,6 +124,13 @@ def test_tokens_of_other_scopes_are_rejected_unless_scopes_are_not_enforced(
             assert enforcer.allows(rule, {'project_id': None, 'user_id': 'u'}, caller) == (not is_enforced)
 
 
+def test_a_configuration_file_may_set_an_option_that_oslo_policy_deprecates(file: pathlib.Path) -> None:
+    """oslo.policy 4 and 5, of OpenStack 2025.1 to 2026.1, deprecate enforce_scope, which tools write."""
+    file.with_name('placement.conf').write_text('[oslo_policy]\nenforce_scope = True\nenforce_new_defaults = True\n')
+    for _ in range(2):
+        assert _allows(_enforcer(file), 'admin')
+
+
 @pytest.mark.parametrize(
     ('text', 'roles'),
     [

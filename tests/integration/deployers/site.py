@@ -70,11 +70,14 @@ def equip(host: Machine, venv: pathlib.Path) -> None:
 def virtual_environment() -> pathlib.Path:
     """Return a virtual environment of the system's Python with this version of the service, for mod_wsgi and uWSGI.
 
-    It is kept beside those of ``services.environment``. Later runs only install the service itself again.
+    Its packages are those of OpenStack 2025.1, or of the list that PLACEMENT_TEST_CONSTRAINTS names. It is kept beside
+    those of ``services.environment``. Later runs only install the service itself again.
     """
+    constraints = pathlib.Path(os.environ.get('PLACEMENT_TEST_CONSTRAINTS', ROOT / 'tools' / 'constraints-2025.1.txt'))
+
     cache = pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'placement-tests'
     cache.mkdir(parents=True, exist_ok=True)
-    venv = cache / 'deployers'
+    venv = cache / f'deployers-{constraints.stem}'
     with open(cache / 'deployers.lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         run = os.environ.get('PYTEST_XDIST_TESTRUNUID', uuid.uuid4().hex)
@@ -82,7 +85,7 @@ def virtual_environment() -> pathlib.Path:
         if not (venv / 'run').exists() or (venv / 'run').read_text() != run:
             if not (venv / 'bin' / 'pip').exists():
                 services.run(['/usr/bin/python3', '-m', 'venv', str(venv)])
-            pip = [str(venv / 'bin' / 'pip'), 'install', '--quiet']
+            pip = [str(venv / 'bin' / 'pip'), 'install', '--quiet', '--constraint', str(constraints)]
             services.run([*pip, f'{ROOT}[mysql,memcached]', *_PACKAGES])
             services.run([*pip, '--no-deps', '--force-reinstall', str(ROOT)])
             (venv / 'run').write_text(run)
@@ -214,5 +217,9 @@ class Site:
 
 
 def results(output: str) -> dict[str, int]:
-    """Return the result of each check in the output of ``placement-status upgrade check --json``."""
-    return {check['check']: check['result'] for check in json.loads(output)['checks']}
+    """Return the result of each check in the output of ``placement-status upgrade check --json``.
+
+    On standard error, warnings of deprecated options may follow.
+    """
+    content, _end = json.JSONDecoder().raw_decode(output)
+    return {check['check']: check['result'] for check in content['checks']}
