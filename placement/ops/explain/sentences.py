@@ -47,10 +47,18 @@ WORDS: dict[str, Words] = {
     'root_required': Words('have {subject} on the root', 'lack {subject} on the root'),
     '!root_required': Words('lack {subject} on the root', 'have the forbidden {subject} on the root'),
 }
-_DISABLED = Words('are enabled', 'are disabled')
+_DISABLED = Words('are enabled', 'are disabled', 'that are enabled', 'that are disabled')
 _AFTER_NOUN = {'have': 'with ', 'lack': 'without ', 'are': ''}
 _BEGINNINGS = ('are too small for', 'large enough for', 'too small for')
-_SINGULAR = {'have': 'has', 'do': 'does', 'are': 'is', 'lack': 'lacks', 'fit': 'fits', 'fail': 'fails'}
+_SINGULAR = {
+    'have': 'has',
+    'do': 'does',
+    'are': 'is',
+    'lack': 'lacks',
+    'fit': 'fits',
+    'fail': 'fails',
+    'reach': 'reaches',
+}
 
 #: Where a tree has to be is known to who asks, so sentences name it as what the others are about.
 _PLACES = {'member_of', 'in_tree'}
@@ -114,7 +122,9 @@ class Writer:
         context = [other for other in explanation.selective if other.rule != check.rule]
         context.sort(key=_is_place)
         where = _joined((self.words(other).passing for other in context[:_MAX_CHECKS]), ' ')
+        # Another provider of the tree may have what the one for the group lacks.
         passes = self.words(check).passes
+        passes = passes if check.resource_class else passes.replace(' for group', ' on the provider for group')
         reason = ''
         if head.closest and head.closest.limit:
             reason = f': {head.closest.limit} is {head.closest.free} (closest: {head.closest.provider.display_name})'
@@ -211,8 +221,9 @@ class Writer:
 
     def blocked_text(self, blocked: Blocked) -> str:
         """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
-        if blocked.pools and blocked.checks[0].is_membership:
-            return f'reach only pools outside {self._place(blocked.checks[0].rule.subject)}'
+        if blocked.pools and not blocked.checks[0].resource_class:
+            text = f'reach only pools {self.words(blocked.checks[0]).failing}'
+            return _singular(text) if blocked.trees == 1 else text
         hidden = len(blocked.checks) - _MAX_CHECKS
         text = _joined(self.words(check).fails for check in blocked.checks[:_MAX_CHECKS])
         text += f' and fail {units.plural(hidden, "more check")}' if hidden > 0 else ''
@@ -291,10 +302,10 @@ def _noun(explanation: Explanation, count: int = 1) -> str:
     return ('host' if explanation.about_hosts else 'tree') + ('' if count == 1 else 's')
 
 
-def _counted(explanation: Explanation, count: int, predicate: str, which: str = '') -> str:
-    """Return how many trees, those described by ``which``, do something, such as ``12 hosts have CUSTOM_GPU``."""
+def _counted(explanation: Explanation, count: int, predicate: str, description: str = '') -> str:
+    """Return how many trees, of this description, do something, such as ``12 hosts have CUSTOM_GPU``."""
     verb = _singular(predicate) if count == 1 else predicate
-    return f'{count:,} {_noun(explanation, count)} {f"{which} " if which else ""}{verb}'
+    return f'{count:,} {_noun(explanation, count)} {f"{description} " if description else ""}{verb}'
 
 
 def _singular(predicate: str) -> str:
