@@ -93,9 +93,6 @@ class PoolShortage:
     trees: int
     #: The largest pools out of reach.
     pools: Sequence[Pool]
-    #: The pools that the trees can use, but that lack only free capacity, and the closest one.
-    full: int
-    closest: Near | None
 
 
 @dataclass(frozen=True)
@@ -320,9 +317,7 @@ def _shortage(matrix: Matrix, requirement: Requirement) -> PoolShortage | None:
         for mask, shares in [candidates[position]]
     )
     pools = list(itertools.islice(filter(None, possible), _MAX_NAMED))
-    _, full_pools = matrix.failing_only(full, matrix.mask([full]), trees)
-    closest = _closest(matrix, full, full_pools)
-    return PoolShortage(full.rule, int(trees.sum()), pools, len(full_pools), closest) if pools else None
+    return PoolShortage(full.rule, int(trees.sum()), pools) if pools else None
 
 
 def _pool(matrix: Matrix, position: int, free: int, trees: Flags, missing: int, shares: bool) -> Pool | None:

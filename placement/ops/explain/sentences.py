@@ -155,12 +155,13 @@ class Writer:
         shortage = explanation.shortages[0]
         fit, pool = _counted(explanation, shortage.trees, 'fit'), shortage.pools[0]
         name = f'{"pool" if pool.shares else "provider"} {pool.provider.display_name}'
-        texts = [f'{fit} except for {shortage.rule.subject}: the {name} {self.pool_text(pool)}.']
-        if shortage.full:
-            pools = f'The {shortage.full:,} pools in them are' if shortage.full > 1 else 'The pool in them is'
-            texts.append(f'{pools} full{_closest_text(shortage.closest)}.')
-        states = [state for state in explanation.states if all(check.rule != shortage.rule for check in state.checks)]
-        texts += [f'{state.trees:,} others {self.blocked_text(state)}.' for state in states[:_MAX_SETS]]
+        texts = [f'{fit} except for {shortage.rule.subject}: the {name} {self.pool_text(pool, in_sentence=True)}.']
+        for state in explanation.states[:_MAX_SETS]:
+            if all(check.rule != shortage.rule for check in state.checks):
+                texts.append(f'{state.trees:,} others {self.blocked_text(state)}.')
+            elif state.pools:
+                pools = f'The {state.pools:,} pools in them are' if state.pools > 1 else 'The pool in them is'
+                texts.append(f'{pools} full{_closest_text(state.closest)}.')
         return texts
 
     def _conflict(self, explanation: Explanation) -> list[str]:
@@ -232,10 +233,11 @@ class Writer:
             text += ' in their pool' if blocked.pools == 1 else f' in their {blocked.pools:,} pools'
         return text + _closest_text(blocked.closest)
 
-    def pool_text(self, pool: Pool) -> str:
-        """Return what a pool has free, and what keeps trees from using it."""
+    def pool_text(self, pool: Pool, in_sentence: bool = False) -> str:
+        """Return what a pool has free, and what keeps trees from using it; unless ``in_sentence`` with aggregates."""
+        aggregates = '' if in_sentence or not pool.aggregates else f' ({self._place(",".join(pool.aggregates))})'
         lacks = [f'is not in {self._place(check.rule.subject)}' for check in pool.missing]
-        lacks += [] if pool.reaches else ['is in none of their aggregates']
+        lacks += [] if pool.reaches else [f'is in none of their aggregates{aggregates}']
         lacks += [] if pool.shares else [f'lacks {SHARING_TRAIT}']
         return f'has {pool.free:,} free, but {" and ".join(lacks)}'
 
