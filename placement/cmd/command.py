@@ -43,16 +43,12 @@ def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
         placement_conf.set_up_log(conf)
         LOG.debug(placement_conf.describe(conf))
     else:
-        # oslo.log adds one for standard error as soon as its options are registered.
+        # oslo.log adds one for standard error as soon as its options are registered. What the availability logs is left
+        # out, because the command ends with the same words.
         for handler in logging.root.handlers:
             if type(handler) is logging.StreamHandler:
-                handler.addFilter(_is_not_reported)
+                handler.addFilter(lambda record: record.name != 'placement.db.availability')
     return conf
-
-
-def _is_not_reported(record: logging.LogRecord) -> bool:
-    """Return False for what the availability logs, because the command ends with the same words."""
-    return record.name != 'placement.db.availability'
 
 
 def run_command(program: str, failure_code: int, command: Callable[[], int]) -> int:

@@ -112,6 +112,20 @@ def _add_db(program: CommandParser) -> None:
         run='manage_db:run_invalidate_caches',
         needs_schema=True,
     )
+    _add_adoption(group)
+    _add_fingerprint(group)
+    # Deployment tools run this command for every OpenStack service.
+    online = group.add_command(
+        'online_data_migrations',
+        'do nothing; for tools that run this command for every service',
+        'Print that there is nothing to do: db sync and db adopt make all changes of the data. For tools that run this'
+        ' command for every service. With [placement_database] adopt_on_sync, adopt the database of another service.',
+        run='manage_db:run_online_data_migrations',
+    )
+    online.add_argument('--max-count', metavar='N', type=int, help='a positive number; otherwise ignored')
+
+
+def _add_adoption(group: CommandParser) -> None:
     summary = 'adopt the database of another deployment'
     to_adopt = group.add_command('adopt', summary, _ADOPT_DESCRIPTION, _ADOPT_EPILOG, run='manage_db:run_adopt')
     summary = 'return an adopted database to the other deployment'
@@ -123,16 +137,6 @@ def _add_db(program: CommandParser) -> None:
             action='store_true',
             help='with --yes: continue despite other connections to the database; only if none of them writes',
         )
-    _add_fingerprint(group)
-    # Deployment tools run this command for every OpenStack service.
-    online = group.add_command(
-        'online_data_migrations',
-        'do nothing; for tools that run this command for every service',
-        'Print that there is nothing to do: db sync and db adopt make all changes of the data. For tools that run this'
-        ' command for every service. With [placement_database] adopt_on_sync, adopt the database of another service.',
-        run='manage_db:run_online_data_migrations',
-    )
-    online.add_argument('--max-count', metavar='N', type=int, help='a positive number; otherwise ignored')
 
 
 # fingerprint -----------------------------------------------------------------------------------------------------
@@ -152,12 +156,10 @@ def _add_fingerprint(group: CommandParser) -> None:
     parser = group.add_command(
         'fingerprint', summary, _FINGERPRINT_DESCRIPTION, _FINGERPRINT_EPILOG, run='manage_fingerprint:run'
     )
-    parser.add_argument(
+    parser.add_repeatable(
         '--except',
         dest='excluded',
         metavar='UUID',
-        action='append',
-        default=[],
         help='a provider or consumer whose rows are left out; may be given several times. For what a repair changes',
     )
     parser.add_argument(
@@ -179,13 +181,11 @@ def _add_audit(program: CommandParser) -> None:
     parser = program.add_command(
         'audit', 'find inconsistent records in the database', _AUDIT_DESCRIPTION, _AUDIT_EPILOG, run='manage_audit:run'
     )
-    parser.add_argument(
+    parser.add_repeatable(
         '--except',
         dest='excluded',
         metavar='KIND',
         choices=AUDIT_KINDS,
-        action='append',
-        default=[],
         help='omit the findings of this kind, one of %(choices)s; may be repeated',
     )
     parser.add_argument('--repair', action='store_true', help='repair what does not require a decision')
@@ -194,8 +194,7 @@ def _add_audit(program: CommandParser) -> None:
         action='store_true',
         help='change nothing, but print every row that a repair would change, with the old and the new values',
     )
-    parser.add_names()
-    parser.add_format()
+    parser.add_report_options()
 
 
 # tree ------------------------------------------------------------------------------------------------------------
@@ -227,8 +226,7 @@ def _add_tree(program: CommandParser) -> None:
         '--consumers', action='store_true', help='also print the consumers of each provider, and their owners'
     )
     parser.add_argument('--no-pager', action='store_true', help='do not use a pager')
-    parser.add_names()
-    parser.add_format()
+    parser.add_report_options()
 
 
 def _add_tree_filter(parser: argparse.ArgumentParser) -> None:
@@ -285,8 +283,7 @@ def _add_consumer(program: CommandParser) -> None:
         'consumer', summary, _CONSUMER_DESCRIPTION, _CONSUMER_EPILOG, run='manage_consumer:run'
     )
     parser.add_argument('uuid', metavar='UUID', help='uuid of the consumer, such as the uuid of an instance')
-    parser.add_names()
-    parser.add_format()
+    parser.add_report_options()
 
 
 # project ---------------------------------------------------------------------------------------------------------
@@ -302,8 +299,7 @@ def _add_project(program: CommandParser) -> None:
     summary = 'show what a project has allocated, by class, consumer, provider and aggregate'
     parser = program.add_command('project', summary, _PROJECT_DESCRIPTION, _PROJECT_EPILOG, run='manage_project:run')
     parser.add_argument('project', metavar='UUID', help='id of the project, as clients of the API write it')
-    parser.add_names()
-    parser.add_format()
+    parser.add_report_options()
 
 
 # capacity --------------------------------------------------------------------------------------------------------
@@ -329,18 +325,14 @@ def _add_capacity(program: CommandParser) -> None:
         metavar='AGGREGATE',
         help='only trees with a provider in this aggregate: its uuid, or its name in the names file',
     )
-    parser.add_argument(
+    parser.add_repeatable(
         '--trait',
         metavar='NAME',
-        action='append',
-        default=[],
         help='only trees with a provider that has this trait; may be repeated',
     )
-    parser.add_argument(
+    parser.add_repeatable(
         '--root-trait',
         metavar='NAME',
-        action='append',
-        default=[],
         help='only trees whose root has this trait or, with ! before the name, lacks it; may be repeated',
     )
     parser.add_argument(
@@ -349,8 +341,7 @@ def _add_capacity(program: CommandParser) -> None:
         help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; --trait, --aggregate'
         ' and --root-trait apply like required, member_of and root_required in a request',
     )
-    parser.add_names()
-    parser.add_format()
+    parser.add_report_options()
 
 
 # explain ---------------------------------------------------------------------------------------------------------
@@ -383,8 +374,7 @@ def _add_explain(program: CommandParser) -> None:
         help='microversion of the request, from 1.10 (default: the one in the log line, or else'
         ' [placement] max_microversion)',
     )
-    parser.add_names()
-    parser.add_format()
+    parser.add_report_options()
 
 
 # page ------------------------------------------------------------------------------------------------------------
@@ -430,6 +420,13 @@ _READS = 'Reads one state of the database and changes nothing.'
 
 def _add_plan(program: CommandParser) -> None:
     group = program.add_command('plan', 'what fits before maintenance and growth', 'Answer what fits or would fit.')
+    _add_drain(group)
+    _add_failures(group)
+    _add_ratio(group)
+    _add_flavors(group)
+
+
+def _add_drain(group: CommandParser) -> None:
     parser = group.add_command(
         'drain',
         'plan moves of all consumers of some hosts to the others',
@@ -447,8 +444,10 @@ def _add_plan(program: CommandParser) -> None:
     parser.add_argument(
         '--move-shared', action='store_true', help='also move what sharing providers supply, to others in reach'
     )
-    parser.add_names()
-    parser.add_format()
+    parser.add_report_options()
+
+
+def _add_failures(group: CommandParser) -> None:
     parser = group.add_command(
         'failures',
         'check that the load of each host fits on the others',
@@ -460,8 +459,10 @@ def _add_plan(program: CommandParser) -> None:
     parser.add_argument('--aggregate', metavar='AGGREGATE', help='only the hosts in this aggregate fail')
     _add_plan_options(parser)
     parser.add_argument('--count', metavar='N', type=positive, default=20, help='hosts to list (default: %(default)s)')
-    parser.add_names()
-    parser.add_format()
+    parser.add_report_options()
+
+
+def _add_ratio(group: CommandParser) -> None:
     parser = group.add_command(
         'ratio',
         'compare the capacity at another allocation ratio with that of now',
@@ -472,8 +473,10 @@ def _add_plan(program: CommandParser) -> None:
     parser.add_argument('change', metavar='CLASS=VALUE', help='resource class and allocation ratio, such as VCPU=4.0')
     parser.add_argument('--aggregate', metavar='AGGREGATE', help='only trees with a provider in this aggregate change')
     parser.add_path('--flavors', metavar='FILE', help='flavors to count, as for "plan flavors" (default: none)')
-    parser.add_names()
-    parser.add_format()
+    parser.add_report_options()
+
+
+def _add_flavors(group: CommandParser) -> None:
     parser = group.add_command(
         'flavors',
         'count how many more instances of each flavor fit',
@@ -482,8 +485,7 @@ def _add_plan(program: CommandParser) -> None:
     )
     parser.add_path('file', metavar='FILE', help='output of "openstack flavor list --all --long -f json"')
     parser.add_argument('--by-aggregate', action='store_true', help='also count in each aggregate')
-    parser.add_names()
-    parser.add_format()
+    parser.add_report_options()
 
 
 def _add_plan_options(parser: CommandParser) -> None:

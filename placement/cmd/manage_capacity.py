@@ -70,9 +70,7 @@ def _print_summary(summary: Summary) -> None:
         if figures.over_committed:
             over += f' by {units.amount(name, figures.over_committed)}'
         providers.add_row(name, *(output.figure(f'{count:,}') for count in counts), output.figure(over))
-    for shown in (amounts, providers):
-        to.print()
-        to.print(shown)
+    output.print_tables(to, amounts, providers)
 
 
 def _scope_and_size(args: argparse.Namespace, names: DisplayNames) -> tuple[TreeFilter, Size | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from oslo_config import cfg
 from rich.text import Text
@@ -43,6 +43,21 @@ def _print_sentences(texts: Iterable[str]) -> None:
         console.print(Text(output.printable(text, console)))
 
 
+def _print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], count: int, noun: str) -> None:
+    """Print the first rows of a table of ``count`` rows, each of them about a ``noun``; nothing for an empty table."""
+    if not rows:
+        return
+    console = output.console()
+    table = output.table(*headings)
+    for name, *figures in rows:
+        table.add_row(
+            output.printable(name, console), *(output.figure(output.printable(text, console)) for text in figures)
+        )
+    output.print_tables(console, table)
+    if count > len(rows):
+        _print_sentences([f'And {units.plural(count - len(rows), f"more {noun}")}.'])
+
+
 # drain -----------------------------------------------------------------------------------------------------------
 
 
@@ -62,37 +77,21 @@ def run_drain(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
 
 
 def _print_unplaced(plan: DrainPlan) -> None:
-    if not plan.unplaced:
-        return
-    console = output.console()
-    table = output.table('Not placed', 'Consumers', 'Eligible\nhosts', 'Closest host', 'Lacks there')
+    rows = []
     for item in plan.unplaced[:_ROWS]:
         closest = '-' if item.closest is None else sentences.host_name(plan.hosts, item.closest)
         lacks = sentences.amounts(item.lacks) or ('-' if item.closest is None else 'nothing that is left')
-        name = output.printable(closest, console)
-        table.add_row(sentences.size(plan.hosts, item.shape), f'{item.count:,}', f'{item.eligible:,}', name, lacks)
-    console.print()
-    console.print(table)
-    _print_rest(len(plan.unplaced) - _ROWS, 'size')
+        rows.append((sentences.size(plan.hosts, item.shape), f'{item.count:,}', f'{item.eligible:,}', closest, lacks))
+    headings = ('Not placed', 'Consumers', 'Eligible\nhosts', 'Closest host', 'Lacks there')
+    _print_table(headings, rows, len(plan.unplaced), 'size')
 
 
 def _print_destinations(plan: DrainPlan) -> None:
     destinations = sentences.destinations(plan)
-    if not destinations:
-        return
-    console = output.console()
-    table = output.table('Destination', 'Consumers')
-    for tree, count in destinations[:_ROWS]:
-        table.add_row(output.printable(sentences.host_name(plan.hosts, tree), console), f'{count:,}')
-    console.print()
-    console.print(table)
-    _print_rest(len(destinations) - _ROWS, 'host')
-    _print_sentences(['--format json has the moves.'])
-
-
-def _print_rest(count: int, noun: str) -> None:
-    if count > 0:
-        _print_sentences([f'And {count:,} more {noun}{"s" if count > 1 else ""}.'])
+    rows = [(sentences.host_name(plan.hosts, tree), f'{count:,}') for tree, count in destinations[:_ROWS]]
+    _print_table(('Destination', 'Consumers'), rows, len(destinations), 'host')
+    if destinations:
+        _print_sentences(['--format json has the moves.'])
 
 
 # failures --------------------------------------------------------------------------------------------------------
@@ -115,17 +114,18 @@ def run_failures(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -
 
 
 def _print_failed(report: FailureReport, count: int) -> None:
-    if not report.failed:
-        return
-    console = output.console()
-    table = output.table('Host', 'Consumers', 'Not placed', 'Verdict', 'Resources not placed')
-    for host in report.failed[:count]:
-        name = output.printable(sentences.host_name(report.hosts, host.tree), console)
-        amounts = sentences.amounts(host.left_amounts)
-        table.add_row(name, f'{host.consumers:,}', f'{host.left_count:,}', host.verdict.value, amounts)
-    console.print()
-    console.print(table)
-    _print_rest(len(report.failed) - count, 'host')
+    rows = [
+        (
+            sentences.host_name(report.hosts, host.tree),
+            f'{host.consumers:,}',
+            f'{host.left_count:,}',
+            host.verdict.value,
+            sentences.amounts(host.left_amounts),
+        )
+        for host in report.failed[:count]
+    ]
+    headings = ('Host', 'Consumers', 'Not placed', 'Verdict', 'Resources not placed')
+    _print_table(headings, rows, len(report.failed), 'host')
 
 
 # ratio and flavors -----------------------------------------------------------------------------------------------
@@ -147,21 +147,13 @@ def run_ratio(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
 
 
 def _print_ratio(report: RatioReport) -> None:
-    console = output.console()
-    table = output.table('', 'Now', 'Then')
-    for label, now, then in sentences.ratio_rows(report):
-        table.add_row(output.printable(label, console), now, then)
-    console.print()
-    console.print(table)
-    if not report.above:
-        return
-    table = output.table('Above its capacity', 'Used of capacity')
-    for provider in report.above[:_ROWS]:
-        used = units.used_of_capacity(report.resource_class, provider.used, provider.capacity)
-        table.add_row(output.printable(provider.name, console), used)
-    console.print()
-    console.print(table)
-    _print_rest(len(report.above) - _ROWS, 'provider')
+    rows = sentences.ratio_rows(report)
+    _print_table(('', 'Now', 'Then'), rows, len(rows), 'figure')
+    above = [
+        (provider.name, units.used_of_capacity(report.resource_class, provider.used, provider.capacity))
+        for provider in report.above[:_ROWS]
+    ]
+    _print_table(('Above its capacity', 'Used of capacity'), above, len(report.above), 'provider')
 
 
 def run_flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
@@ -183,18 +175,21 @@ def run_flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) ->
 
 
 def _print_fits(fits: list[FlavorFit], names: DisplayNames) -> None:
-    console = output.console()
-    table = output.table('Flavor', 'Fit', *(f'Prevented by\n{what}' for what in ('pools', 'traits', 'fragmentation')))
-    for fit in fits:
-        prevented = (fit.count.prevented_by_pools, fit.prevented_by_traits, fit.prevented_by_fragmentation)
-        figures = (sentences.fit_text(fit.count, fit.flavor), *(f'{number:,}' for number in prevented))
-        table.add_row(output.printable(fit.flavor.name, console), *map(output.figure, figures))
-    console.print()
-    console.print(table)
-    if aggregates := sorted(fits[0].by_aggregate, key=names.label):
-        table = output.table('Aggregate', *(output.printable(fit.flavor.name, console) for fit in fits))
-        for uuid in aggregates:
-            counts = (sentences.fit_text(fit.by_aggregate[uuid], fit.flavor) for fit in fits)
-            table.add_row(output.printable(names.label(uuid), console), *map(output.figure, counts))
-        console.print()
-        console.print(table)
+    rows = [
+        (
+            fit.flavor.name,
+            sentences.fit_text(fit.count, fit.flavor),
+            f'{fit.count.prevented_by_pools:,}',
+            f'{fit.prevented_by_traits:,}',
+            f'{fit.prevented_by_fragmentation:,}',
+        )
+        for fit in fits
+    ]
+    prevented = (f'Prevented by\n{what}' for what in ('pools', 'traits', 'fragmentation'))
+    _print_table(('Flavor', 'Fit', *prevented), rows, len(rows), 'flavor')
+    aggregates = [
+        (names.label(uuid), *(sentences.fit_text(fit.by_aggregate[uuid], fit.flavor) for fit in fits))
+        for uuid in sorted(fits[0].by_aggregate, key=names.label)
+    ]
+    flavors_by_name = (output.printable(fit.flavor.name, output.console()) for fit in fits)
+    _print_table(('Aggregate', *flavors_by_name), aggregates, len(aggregates), 'aggregate')

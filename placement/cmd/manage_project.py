@@ -51,8 +51,7 @@ def _print(report: ProjectReport, names: DisplayNames, to: Console) -> None:
     totals = output.table('Class', 'Amount')
     for resource_class, amount in report.totals.items():
         totals.add_row(resource_class, units.amount(resource_class, amount))
-    to.print()
-    to.print(totals)
+    output.print_tables(to, totals)
     _print_consumers('Largest consumers', report.consumers, to)
     _print_consumers('Oldest consumers', oldest, to)
     _print_holdings('Providers', report.providers, lambda holding: holding.name, to)
@@ -65,8 +64,7 @@ def _print_consumers(title: str, consumers: Sequence[ProjectConsumer], to: Conso
         created = units.moment(consumer.created_at) if consumer.created_at else ''
         kind = Text(output.printable(consumer.type or '', to))
         table.add_row(consumer.uuid, kind, created, f'{consumer.share:.0%}', _amounts(consumer.amounts))
-    to.print()
-    to.print(table)
+    output.print_tables(to, table)
 
 
 def _print_holdings(title: str, holdings: Sequence[Holding], label: Callable[[Holding], str], to: Console) -> None:
@@ -75,8 +73,7 @@ def _print_holdings(title: str, holdings: Sequence[Holding], label: Callable[[Ho
         name = Text(output.printable(label(holding), to))
         table.add_row(name, f'{holding.consumers:,}', _amounts(holding.amounts))
     if holdings:
-        to.print()
-        to.print(table)
+        output.print_tables(to, table)
 
 
 def _title(title: str, rows: Sequence[Any]) -> str:

@@ -122,11 +122,11 @@ def _json(data: Any) -> str:
         text = orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()
         if text.isascii():
             return text
-    return json.dumps(data, indent=2, default=_serializable)
-
-
-def _serializable(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, dt.datetime) else dataclasses.asdict(value)
+    return json.dumps(
+        data,
+        indent=2,
+        default=lambda value: value.isoformat() if isinstance(value, dt.datetime) else dataclasses.asdict(value),
+    )
 
 
 def table(name: str, *headings: str) -> Table:
@@ -139,6 +139,13 @@ def table(name: str, *headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, justify='right', no_wrap=True)
     return table
+
+
+def print_tables(to: Console, *tables: Table) -> None:
+    """Print tables, each after an empty line."""
+    for table in tables:
+        to.print()
+        to.print(table)
 
 
 def figure(text: str) -> Text:

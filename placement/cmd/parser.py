@@ -138,6 +138,15 @@ class CommandParser(argparse.ArgumentParser):
             '--format', choices=('text', 'json'), default='text', help='output format (default: %(default)s)'
         )
 
+    def add_report_options(self) -> None:
+        """Add ``--names`` and ``--format``."""
+        self.add_names()
+        self.add_format()
+
+    def add_repeatable(self, flag: str, **options: Any) -> None:
+        """Add an option that may be given several times. Its value is the list of what is given."""
+        self.add_argument(flag, action='append', default=[], **options)
+
     def add_names(self) -> None:
         """Add ``--names``, for a command that prints uuids of aggregates, projects or users."""
         self.add_path(

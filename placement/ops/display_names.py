@@ -19,10 +19,6 @@ LOG = log.getLogger(__name__)
 _CHECK_SECONDS = 1.0
 
 
-def _log_warning(text: str) -> None:
-    LOG.warning('%s The previous names stay in use.', text)
-
-
 class DisplayNames:
     """Finds the name of a uuid in a JSON file: an object whose members are a uuid and its name.
 
@@ -35,7 +31,7 @@ class DisplayNames:
 
     def __init__(self, path: str | None = None, warn: Callable[[str], None] | None = None) -> None:
         self._path = path
-        self._warn = warn or _log_warning
+        self._warn = warn or (lambda text: LOG.warning('%s The previous names stay in use.', text))
         self._names: Mapping[str, str] = {}
         #: Modification time, size and inode of the file that was read last; None before the first look.
         self._state: tuple[int, int, int] | None = None

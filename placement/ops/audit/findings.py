@@ -78,10 +78,6 @@ class RowChange:
         return True
 
 
-def _nothing(_tx: sa.Connection) -> None:
-    pass
-
-
 @dataclasses.dataclass
 class Finding:
     """One inconsistency."""
@@ -95,7 +91,7 @@ class Finding:
     #: With this argument the check finds only this inconsistency.
     key: Any = None
     #: Records the changes in the change log.
-    record: Callable[[sa.Connection], None] = _nothing
+    record: Callable[[sa.Connection], None] = lambda _tx: None
     repaired: bool = False
     #: False if the finding is for information only.
     needs_action: bool = True
