@@ -51,7 +51,7 @@ def _print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], count: 
     table = output.table(*headings)
     for name, *figures in rows:
         table.add_row(
-            output.printable(name, console), *(output.figure(output.printable(text, console)) for text in figures)
+            Text(output.printable(name, console)), *(output.figure(output.printable(text, console)) for text in figures)
         )
     output.print_tables(console, table)
     if count > len(rows):

@@ -74,47 +74,47 @@ _CORS_DEFAULTS: dict[str, Any] = {
 #: A reference to another option in a value, as oslo.config finds it.
 _REFERENCE = re.compile(r'\$\{?([_a-z][._a-z0-9]*)')
 
-_RETRIES = 'a request does not wait for an unavailable database: it gets 503, and the next request connects again'
 _STRATEGY = 'as with breadth-first, each host that has candidates provides one before any provides a second'
 _NO_PART = 'nothing here depends on it'
-_TOKENS = 'only validated tokens are cached outside of the processes: [keystone_authtoken] memcached_servers'
-#: Advice on common options of other services of this API, and on options that former releases had.
-COUNTERPARTS = {
+#: Advice on common options of other services of this API, and on options that former releases had: the group, the
+#: options, and what there is instead of them.
+_ADVICE = (
     (
         'placement_database',
         'slave_connection',
-    ): 'all requests use [placement_database] connection; most reads come from memory',
-    ('placement_database', 'max_retries'): _RETRIES,
-    ('placement_database', 'retry_interval'): _RETRIES,
-    ('placement_database', 'use_db_reconnect'): _RETRIES,
-    ('placement_database', 'db_max_retries'): _RETRIES,
-    ('placement_database', 'db_retry_interval'): _RETRIES,
-    ('placement_database', 'db_inc_retry_interval'): _RETRIES,
-    ('placement_database', 'db_max_retry_interval'): _RETRIES,
-    ('placement_database', 'mysql_sql_mode'): 'sessions always use TRADITIONAL',
-    ('placement_database', 'mysql_enable_ndb'): 'tables always use InnoDB',
-    ('placement_database', 'connection_debug'): 'use [DEFAULT] default_log_levels = sqlalchemy.engine=INFO',
-    ('placement_database', 'connection_trace'): _NO_PART,
-    ('placement_database', 'sqlite_synchronous'): _NO_PART,
-    ('placement_database', 'synchronous_reader'): _NO_PART,
-    ('placement_database', 'backend'): _NO_PART,
-    ('placement_database', 'sqlite_busy_timeout'): 'use connection = sqlite:////file?timeout=SECONDS',
-    ('placement', 'allocation_conflict_retry_count'): 'use [placement_database] max_transaction_retries',
-    ('placement', 'allocation_candidates_generation_strategy'): _STRATEGY,
-    ('workarounds', 'optimize_for_wide_provider_trees'): _STRATEGY,
-    ('DEFAULT', 'log_options'): 'values of options are not logged',
-    ('DEFAULT', 'verbose'): 'the log has lines of level INFO, and with [DEFAULT] debug all lines',
-    ('DEFAULT', 'tempdir'): _NO_PART,
-    ('DEFAULT', 'bindir'): _NO_PART,
-    ('oslo_middleware', 'max_request_body_size'): 'use [api] max_request_body_size',
-    ('metrics', 'inventory_refresh_interval'): 'a scrape reads inventories again after 60 seconds',
-    ('server', 'socket_mode'): 'the mode is 0660; for another one, let a socket unit of systemd listen (SocketMode)',
-    ('api', 'use_forwarded_for'): 'use [oslo_middleware] enable_proxy_headers_parsing',
-    ('oslo_concurrency', 'lock_path'): 'the service locks no files',
-    ('cache', 'enabled'): _TOKENS,
-    ('cache', 'backend'): _TOKENS,
-    ('cache', 'memcache_servers'): _TOKENS,
-}
+        'all requests use [placement_database] connection; most reads come from memory',
+    ),
+    (
+        'placement_database',
+        (
+            'max_retries retry_interval use_db_reconnect'
+            ' db_max_retries db_retry_interval db_inc_retry_interval db_max_retry_interval'
+        ),
+        'a request does not wait for an unavailable database: it gets 503, and the next request connects again',
+    ),
+    ('placement_database', 'mysql_sql_mode', 'sessions always use TRADITIONAL'),
+    ('placement_database', 'mysql_enable_ndb', 'tables always use InnoDB'),
+    ('placement_database', 'connection_debug', 'use [DEFAULT] default_log_levels = sqlalchemy.engine=INFO'),
+    ('placement_database', 'connection_trace sqlite_synchronous synchronous_reader backend', _NO_PART),
+    ('placement_database', 'sqlite_busy_timeout', 'use connection = sqlite:////file?timeout=SECONDS'),
+    ('placement', 'allocation_conflict_retry_count', 'use [placement_database] max_transaction_retries'),
+    ('placement', 'allocation_candidates_generation_strategy', _STRATEGY),
+    ('workarounds', 'optimize_for_wide_provider_trees', _STRATEGY),
+    ('DEFAULT', 'log_options', 'values of options are not logged'),
+    ('DEFAULT', 'verbose', 'the log has lines of level INFO, and with [DEFAULT] debug all lines'),
+    ('DEFAULT', 'tempdir bindir', _NO_PART),
+    ('oslo_middleware', 'max_request_body_size', 'use [api] max_request_body_size'),
+    ('metrics', 'inventory_refresh_interval', 'a scrape reads inventories again after 60 seconds'),
+    ('server', 'socket_mode', 'the mode is 0660; for another one, let a socket unit of systemd listen (SocketMode)'),
+    ('api', 'use_forwarded_for', 'use [oslo_middleware] enable_proxy_headers_parsing'),
+    ('oslo_concurrency', 'lock_path', 'the service locks no files'),
+    (
+        'cache',
+        'enabled backend memcache_servers',
+        'only validated tokens are cached outside of the processes: [keystone_authtoken] memcached_servers',
+    ),
+)
+COUNTERPARTS = {(group, name): advice for group, names, advice in _ADVICE for name in names.split()}
 
 
 def load(

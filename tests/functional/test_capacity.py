@@ -68,7 +68,10 @@ def test_trees_are_found(nested: Snapshot, trees: TreeFilter, names: list[str], 
     page = list_trees(nested, trees, NAME)
     assert [row.name for row in page.rows] == names
     assert page.trees == len(names)
-    assert all((row.found is None) if match is None else str(row.found).endswith(match) for row in page.rows)
+    assert all(
+        (row.matching_provider is None) if match is None else str(row.matching_provider).endswith(match)
+        for row in page.rows
+    )
 
 
 # The command ------------------------------------------------------------------------------------------------------

@@ -214,8 +214,8 @@ FULLEST, NAME = 'fullest', 'name'
 class TreeRow:
     """One tree, with name and uuid of its root, and the sums over its providers by resource class.
 
-    ``disabled`` tells whether the root has the trait ``COMPUTE_STATUS_DISABLED``: there nova places nothing. ``found``
-    names the provider that matched, if not the root.
+    ``disabled`` tells whether the root has the trait ``COMPUTE_STATUS_DISABLED``: there nova places nothing.
+    ``matching_provider`` names the provider that matched, if not the root.
     """
 
     uuid: str
@@ -223,7 +223,7 @@ class TreeRow:
     providers: int
     utilizations: Mapping[str, Utilization]
     disabled: bool
-    found: str | None
+    matching_provider: str | None
 
 
 @dataclass(frozen=True)
