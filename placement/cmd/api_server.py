@@ -234,11 +234,11 @@ class _Server(BaseApplication):
         if self._arguments.dev:
             print(_DEV_GREETING.format(url=self._ready_on, database=self._database), flush=True)
         else:
-            LOG.info('%s, ready on %s', configuration.describe(self.conf), self._ready_on)
+            # With Keystone, the first worker finds out whether the service is ready.
+            state = 'listening' if self.conf.api.auth_strategy == 'keystone' else 'ready'
+            LOG.info('%s, %s on %s', configuration.describe(self.conf), state, self._ready_on)
 
 
 def _ask_keystone(conf: cfg.ConfigOpts) -> None:
-    """Log one line if Keystone rejects the user of the service (ERROR), or cannot be asked (WARNING)."""
-    if problem := authentication.find_credentials_problem(conf):
-        is_certain, details = problem
-        LOG.log(log.ERROR if is_certain else log.WARNING, '%s', details)
+    if authentication.ask_keystone(conf, LOG):
+        LOG.info('ready: Keystone accepts the user of the service')

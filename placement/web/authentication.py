@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -70,9 +71,25 @@ def check_token_cache(conf: cfg.ConfigOpts) -> None:
     warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
 
 
-def find_credentials_problem(conf: cfg.ConfigOpts) -> tuple[bool, str] | None:
+def ask_keystone(
+    conf: cfg.ConfigOpts, logger: logging.LoggerAdapter[logging.Logger], timeout: float | None = None
+) -> bool:
+    """Return whether Keystone accepts the user of the service. If not, log an error, or a warning if it did not say.
+
+    :param logger: the log for the line.
+    :param timeout: as for ``find_credentials_problem``.
+    """
+    problem = find_credentials_problem(conf, timeout)
+    if problem is not None:
+        is_certain, details = problem
+        logger.log(log.ERROR if is_certain else log.WARNING, '%s', details)
+    return problem is None
+
+
+def find_credentials_problem(conf: cfg.ConfigOpts, timeout: float | None = None) -> tuple[bool, str] | None:
     """Ask Keystone once for a token of the service's own user, without which no token can be validated.
 
+    :param timeout: the seconds to wait for each response; by default http_connect_timeout, or ten.
     :returns: None if Keystone gives a token. Otherwise whether the configuration is wrong for certain, and a sentence.
     """
     from keystoneauth1 import exceptions, loading
@@ -93,7 +110,7 @@ def find_credentials_problem(conf: cfg.ConfigOpts) -> tuple[bool, str] | None:
             cacert=section.cafile,
             cert=section.certfile,
             key=section.keyfile,
-            timeout=section.http_connect_timeout or _CHECK_SECONDS,
+            timeout=timeout or section.http_connect_timeout or _CHECK_SECONDS,
         )
         plugin.get_token(session)
     except (

@@ -14,9 +14,12 @@ from webob import exc
 
 from placement import conf as configuration
 from placement import deploy, exception
-from placement.web import context, error_responses, request_log
+from placement.web import authentication, context, error_responses, request_log
 
 LOG = log.getLogger(__name__)
+
+#: How long the start waits for Keystone, which need not be available.
+_KEYSTONE_SECONDS = 3
 
 
 def init_application() -> deploy.Application | WSGIApplication:
@@ -40,7 +43,9 @@ def init_application() -> deploy.Application | WSGIApplication:
                 ' and run "python -m placement.cmd.exporter" beside it (deployment.md)'
             )
         application = deploy.loadapp(conf)
-        LOG.info('%s, ready', configuration.describe(conf))
+        # Not in a thread, because uWSGI runs none by default.
+        is_ready = conf.api.auth_strategy != 'keystone' or authentication.ask_keystone(conf, LOG, _KEYSTONE_SECONDS)
+        LOG.info('%s, %s', configuration.describe(conf), 'ready' if is_ready else 'started, but not ready')
         return application
     except exception.PlacementError as error:
         line = f'placement: {error.for_operators}'

@@ -16,7 +16,7 @@ import yaml
 
 from placement import policies
 from placement.cmd import manage, status
-from tests.support import servers
+from tests.support import keystone, servers
 from tests.support.fixtures import PointCommandsAt
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -163,3 +163,29 @@ def test_the_service_warns(beside: Path, start: list[str]) -> None:
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == ('{taken}' in start)
     assert ended.stdout.count(SAID) == 1
+
+
+# The module for other WSGI servers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ('password', 'endings'),
+    [
+        ('secret', [', ready']),
+        (keystone.WRONG_PASSWORD, ['wrong password (HTTP 401)', ', started, but not ready']),
+    ],
+)
+def test_the_module_is_ready_if_keystone_accepts_the_service(tmp_path: Path, password: str, endings: list[str]) -> None:
+    with keystone.keystone() as url:
+        options = {'auth_url': f'{url}/v3', 'www_authenticate_uri': url, 'username': 'placement', 'password': password}
+        scope = {'project_name': 'service', 'user_domain_id': 'default', 'project_domain_id': 'default'}
+        variables = servers.variables(
+            api={'auth_strategy': 'keystone'},
+            keystone_authtoken={'auth_type': 'password', **options, **scope},
+            placement_database={'connection': f'sqlite:///{tmp_path}/placement.sqlite', 'sync_on_startup': True},
+        )
+        command = [sys.executable, '-c', 'import placement.wsgi']
+        environ = servers.clean_environ(**variables)
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True)
+    lines = [line for line in done.stdout.splitlines() if ' placement.wsgi ' in line]
+    assert [line[-len(ending) :] for line, ending in zip(lines, endings, strict=True)] == endings

@@ -194,10 +194,12 @@ def test_a_start_and_a_reload_ask_keystone_once_and_do_not_wait_for_it(tmp_path:
                 wait_until(lambda old=old: len(service.workers()) == 2 and not old & set(service.workers()))  # type: ignore[misc]
                 assert service.answers()
             assert unreachable not in service.log.read_text()
+            service.wait_for_line('ready: Keystone accepts the user of the service')
             # This resets the connections.
             silent.close()
             service.wait_for_line(unreachable)
     lines = service.log.read_text().splitlines()
+    assert [' INFO ' in line for line in lines if 'ready' in line] == [True]
     assert [' ERROR ' in line for line in lines if rejected in line] == [True]
     assert [' WARNING ' in line for line in lines if unreachable in line] == [True]
     assert 'secret' not in '\n'.join(lines)

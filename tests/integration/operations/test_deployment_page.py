@@ -131,7 +131,7 @@ def test_from_a_bare_machine_to_tls(host: machine.Machine, installed: str) -> No
     assert '"max_version":"1.29"' in installed
     _check(host)
     log = host.run('journalctl -u placement-api --no-pager')
-    assert 'configuration: /etc/placement/placement.conf, ready on sockets from systemd' in log
+    assert 'configuration: /etc/placement/placement.conf, listening on sockets from systemd' in log
     modes = host.run('stat -c "%U:%G %a %n" /etc/placement /etc/placement/* /run/placement/api.sock /var/lib/placement')
     assert modes.splitlines() == [
         'root:placement 750 /etc/placement',
