@@ -111,8 +111,8 @@ def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
     assert max(map(len, lines)) <= 80
     assert '…' not in ''.join(lines)
     for aggregate in aggregates:
-        # In the sentences and in both tables.
-        assert sum(aggregate in line for line in lines) == 3
+        # In two sentences and in both tables.
+        assert sum(aggregate in line for line in lines) == 4
 
 
 @pytest.mark.parametrize(

@@ -112,12 +112,12 @@ class Writer:
         hosts = [fact for fact in explanation.blocked if not any(check.lacks_host_class for check in fact.checks)]
         near = [fact for fact in hosts or explanation.blocked if len(fact.checks) == 1]
         near.sort(key=lambda fact: (_is_place(fact.checks[0]), -fact.trees))
-        if explanation.nowhere:
-            return self._nowhere(explanation, near)
+        texts = self._nowhere(explanation, near) if explanation.nowhere else []
         if not near:
-            fact = [*hosts, *explanation.blocked][0]
-            closest = f'The closest {fact.trees:,} {self.blocked_text(fact)}.'
-            return [f'No {_noun(explanation)} has all of it.', closest]
+            fact, texts = [*hosts, *explanation.blocked][0], texts or [f'No {_noun(explanation)} has all of it.']
+            return [*texts, f'The closest {fact.trees:,} {self.blocked_text(fact)}.']
+        if texts:
+            return texts
         head, check = near[0], near[0].checks[0]
         context = [other for other in explanation.selective if other.rule != check.rule]
         context.sort(key=_is_place)
