@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from oslo_config import cfg
@@ -24,7 +24,9 @@ from rich.text import Text
 
 from placement import units
 from placement.ops.display_names import DisplayNames
-from placement.ops.reports.consumer_reports import ConsumerReport
+
+if TYPE_CHECKING:
+    from placement.ops.reports.consumer_reports import ConsumerReport
 
 T = TypeVar('T')
 

@@ -19,15 +19,17 @@ import functools
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 
 from placement import exception
 from placement.db import sql, tables
 from placement.db.errors import IncompleteDatabase, RetryTransaction
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class ChangeKind(enum.IntEnum):
@@ -284,7 +286,6 @@ def _slots_query(dialect: sa.Dialect) -> sql.IntegerQuery:
 
 
 _ENTRIES = ('slot_id', 'sequence', 'token', 'provider_id', 'kind')
-_NO_ENTRIES = np.empty((0, len(_ENTRIES)), np.int64)
 
 
 class Position(NamedTuple):
@@ -413,11 +414,14 @@ def read_since(tx: sa.Connection, reader_position: LogPosition, upto: LogPositio
         exist.
     :raises LogTruncated: entries are missing, or the entry with a known number belongs to another transaction.
     """
+    # Not at the top, because commands that need no cache would take a quarter longer.
+    import numpy as np
+
     slots = _used_slots(reader_position, upto)
     missing = {id_: position for id_, position in reader_position.slots.items() if id_ not in upto.slots}
     last = [(id_, position, _LAST) for id_, position in missing.items()]
     chunks = sql.chunks([*slots, *last], MAX_SLOTS_PER_STATEMENT)
-    entries = np.concatenate([_NO_ENTRIES, *(_read_entries(tx, chunk) for chunk in chunks)])
+    entries = np.concatenate([np.empty((0, len(_ENTRIES)), np.int64), *(_read_entries(tx, chunk) for chunk in chunks)])
     deleted = set(entries[entries[:, 4] == ChangeKind.SLOT_DELETED, 3].tolist())
     for id_, position in missing.items():
         stored = {Position(*row) for row in entries[entries[:, 0] == id_, 1:3].tolist()}
@@ -487,7 +491,9 @@ def _changes(slots: Iterable[tuple[int, Position, Position]], entries: NDArray[n
     :param entries: the entries of the slots from the known number on. Those of other slots are ignored.
     :raises LogTruncated: entries are missing, or the entry with a known number belongs to another transaction.
     """
-    changes = [_NO_ENTRIES[:, 3:]]
+    import numpy as np
+
+    changes = [entries[:0, 3:]]
     for slot_id, old, new in slots:
         # Every number has to have an entry, and the known and the newest number have to have their tokens.
         of_slot = entries[entries[:, 0] == slot_id, 1:]

@@ -13,14 +13,16 @@ import datetime as dt
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler, TypeCompiler
 from sqlalchemy.sql.functions import FunctionElement
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Maximum number of values of an IN list. PostgreSQL takes 65,535 parameters, SQLite 32,766. MariaDB converts a list of
 #: 1,000 values or more to a temporary table, and may read the whole other table to join them.
@@ -238,6 +240,9 @@ def fetch_integers(tx: sa.Connection, *queries: IntegerQuery, common: str = '') 
     :returns: for each query an array of its rows, as signed 64-bit integers.
     :raises TruncatedResult: a text was longer than the database allows.
     """
+    # Not at the top, because commands that need no cache would take a quarter longer.
+    import numpy as np
+
     template = 'SELECT {number} AS number, COUNT(*), {joined} FROM {source}'
     parts = [
         statement(template, number=number, joined=joined(tx.dialect, columns), source=source)

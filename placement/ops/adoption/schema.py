@@ -11,7 +11,6 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import sqlalchemy as sa
 
 from placement import exception
@@ -324,6 +323,9 @@ def _rebuild(existing: FoundTable, connection: sa.Connection) -> None:
 def shortest(value: float) -> float:
     """Return the double with the fewest digits that is equal in single precision, such as 0.1 for 0.10000000149."""
     # NumPy writes a number with as few digits as identify it in its precision.
+    # Not at the top, because the import takes longer than most commands of placement-manage db.
+    import numpy as np
+
     return float(str(np.float32(value)))
 
 
