@@ -5,9 +5,11 @@ The rules of the operations are made from their declarations (``RequiresPolicy``
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from oslo_policy import policy
+from oslo_config import cfg
+from oslo_policy import opts, policy
 
 from placement import conf as configuration
 from placement import handler
@@ -63,4 +65,8 @@ def list_rules() -> list[policy.RuleDefault]:
 
 def get_enforcer() -> policy.Enforcer:
     """Return the rules in force with the default configuration, for ``oslopolicy-list-redundant`` and similar tools."""
-    return Enforcer(configuration.load(), list_rules()).rules
+    enforcer = Enforcer(configuration.load(), list_rules())
+    # oslopolicy-validator reads the main file, whose path it expects in the global configuration.
+    opts.set_defaults(cfg.CONF)
+    cfg.CONF.set_override('policy_file', enforcer.main_file or os.devnull, 'oslo_policy')
+    return enforcer.rules

@@ -112,6 +112,11 @@ class Enforcer:
         """The rules in force now. This enforcer does not see later changes of the files."""
         return self._in_force.rules
 
+    @property
+    def main_file(self) -> str | None:
+        """The path of the policy file that exists now, without those of policy_dirs."""
+        return next(iter(_main_files(self._conf)), None)
+
     def allows(self, rule: str, target: Mapping[str, Any], credentials: Any) -> bool:
         """Return whether a rule allows the operation. Reload the policy files first if they have changed.
 

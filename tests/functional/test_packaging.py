@@ -116,6 +116,22 @@ def test_oslo_policy_generates_a_sample_without_redundant_rules(tmp_path: Path) 
     assert _run('oslopolicy-list-redundant', '--namespace', 'placement', OS_PLACEMENT_CONFIG_DIR=str(tmp_path)) == ''
 
 
+def test_oslo_policy_validates_the_policy_file(tmp_path: Path) -> None:
+    validator = str(Path(sys.executable).with_name('oslopolicy-validator'))
+    command = [validator, '--namespace', 'placement']
+    environ = os.environ | {'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)}
+    for text, code, line in (
+        (None, 0, ''),
+        ('"placement:traits:list": "role:reader"\n', 0, ''),
+        ('"placement:traits:list": "role:reader or or"\n', 1, 'Failed to parse rule: role:reader or or'),
+        ('"placement:nothing": "role:reader"\n', 1, 'Unknown rule found in policy file: placement:nothing'),
+    ):
+        if text is not None:
+            (tmp_path / 'policy.yaml').write_text(text)
+        ended = subprocess.run(command, check=False, env=environ, timeout=120, capture_output=True, text=True)
+        assert (ended.returncode, ended.stdout.strip()) == (code, line), ended.stderr
+
+
 @pytest.mark.parametrize('namespace', ['placement', 'placement.conf'])
 def test_a_sample_of_the_configuration_has_every_group(tmp_path: Path, namespace: str) -> None:
     sample = tmp_path / 'sample.conf'
