@@ -5,30 +5,32 @@ from __future__ import annotations
 import enum
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.cache.inventory_columns import Integers
 from placement.ops.planning.eligibility import Eligibility, slots
 from placement.ops.planning.hosts import Matrix
 from placement.ops.planning.loads import Role, Shape
 from placement.ops.planning.nested import TreeSolver, candidate_trees
+
+Floats = NDArray[np.float64]
 
 
 class Fit(enum.Enum):
     """Where the next consumer goes."""
 
     BEST = 'where least is left'
-    ALIGNED = 'where as many as possible of the same shape strand least'
-    FIRST = 'to the first uuid'
+    ALIGNED = 'where what is left is in the proportion of what is needed'
     WORST = 'where most is left'
     FEWEST = 'where something was placed before, then where most is left'
 
 
 #: What is tried, one after the other, until everything is placed.
-POLICIES = (Fit.BEST, Fit.ALIGNED, Fit.FIRST)
+POLICIES = (Fit.ALIGNED, Fit.BEST)
 
 
 @dataclass(frozen=True)
@@ -60,17 +62,21 @@ class Packing:
         self._solver = solver
         self._fit = fit
         self._free = self._hosts.free.copy()
+        #: What makes amounts comparable; 0 for classes that no consumer needs.
+        self._weights: Floats = np.zeros(len(self._hosts.classes))
         #: What is left in each row, in mean providers.
         self._left = np.maximum(self._free, 0) @ self._hosts.weights
         #: The trees where something was placed.
         self._is_used = np.zeros(len(self._hosts.trees), np.bool_)
 
-    def pack(self, demand: Iterable[tuple[int, int]]) -> Packed:
+    def pack(self, demand: Sequence[tuple[int, int]]) -> Packed:
         """Place as many as fit.
 
         :param demand: pairs of the index of a shape and the number of its consumers, in the order of placing.
         """
         packed = Packed(free=self._free)
+        needed = sorted({column for number, _ in demand for role in self._shapes[number].roles for column, _ in role})
+        self._weights[needed] = self._hosts.weights[needed]
         for number, count in demand:
             unplaced = count
             for rows, taken in self._place(self._shapes[number], count):
@@ -86,44 +92,40 @@ class Packing:
             yield from self._place_with_pools(shape, count)
         elif len(shape.roles) > 1:
             yield from self._place_in_trees(shape, count)
-        elif self._fit is Fit.WORST:
-            yield from self._spread(shape, count)
         else:
-            yield from self._fill(shape, count)
+            yield from self._place_in_rows(shape, count)
 
-    def _fill(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Fill one row after another. For equal consumers, best fit does the same as one by one: a chosen row stays the
-        one with least left until it is full."""
+    def _place_in_rows(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Place at the row with the highest score. Where placing raises it, a chosen row is filled at once."""
         [role] = shape.roles
         room = self._room(shape)
         rows = np.flatnonzero(room)
-        if self._fit is Fit.BEST:
-            rows = rows[np.argsort(self._left[rows], kind='stable')]
-        elif self._fit is Fit.FEWEST:
-            rows = rows[np.lexsort((-self._left[rows], ~self._is_used[self._hosts.tree_of[rows]]))]
-        elif self._fit is Fit.ALIGNED:
-            size = sum(amount * self._hosts.weights[column] for column, amount in role)
-            stranded = self._left[rows] - np.minimum(room[rows], count) * size
-            rows = rows[np.lexsort((self._left[rows], np.round(stranded, 9)))]
-        for row, slot_count in zip(rows.tolist(), room[rows].tolist(), strict=True):
-            taken = min(slot_count, count)
-            self._take(shape.roles, (row,), taken)
-            yield (row,), taken
+        room = room[rows]
+        scores = self._scores(rows, role)
+        while count and room.any():
+            index = int(np.argmax(scores))
+            row = rows[index : index + 1]
+            taken = 1 if self._fit in (Fit.WORST, Fit.ALIGNED) else min(int(room[index]), count)
+            self._take(shape.roles, row.tolist(), taken)
+            yield tuple(row.tolist()), taken
             count -= taken
-            if not count:
-                return
+            room[index] -= taken
+            scores[index] = self._scores(row, role)[0] if room[index] else -np.inf
 
-    def _spread(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        room = self._room(shape)
-        score = np.where(room > 0, self._left, -1.0)
-        for _ in range(count if len(score) else 0):
-            row = int(np.argmax(score))
-            if score[row] < 0:
-                return
-            self._take(shape.roles, (row,), 1)
-            room[row] -= 1
-            score[row] = self._left[row] if room[row] else -1.0
-            yield (row,), 1
+    def _scores(self, rows: Integers, role: Role) -> Floats:
+        """Return how well a consumer suits each row by the policy; the first of equal rows is taken."""
+        left = self._left[rows]
+        if self._fit is Fit.FEWEST:
+            return left + np.where(self._is_used[self._hosts.tree_of[rows]], self._left.sum() + 1, 0)
+        if self._fit is not Fit.ALIGNED:
+            return left if self._fit is Fit.WORST else -left
+        # The cosine of the angle between what is left and what is needed. So each class runs out at the same time.
+        scaled = np.maximum(self._free[rows], 0) * self._weights
+        size = np.zeros(scaled.shape[1])
+        size[[column for column, _ in role]] = [amount for _, amount in role]
+        lengths = np.maximum(np.sqrt((scaled * scaled).sum(axis=1)), 1e-9)
+        scores: Floats = np.round(scaled @ (size * self._weights) / lengths, 9)
+        return scores
 
     def _room(self, shape: Shape) -> Matrix:
         """Return for each row how many consumers of a shape with one role fit."""
@@ -135,7 +137,7 @@ class Packing:
 
     def _place_in_trees(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
         trees = candidate_trees(self._eligibility, shape, self._free)
-        if len(trees) and self._fit is not Fit.FIRST:
+        if len(trees):
             room = np.add.reduceat(self._left, self._hosts.starts[:-1])[trees]
             key = room if self._fit in (Fit.BEST, Fit.ALIGNED) else -room
             trees = trees[np.lexsort((key, ~self._is_used[trees] & (self._fit is Fit.FEWEST)))]
@@ -204,7 +206,7 @@ def pack(
     attempts = itertools.product(orders(eligibility, shapes, demand), policies)
     best = None
     for order, policy in itertools.islice(attempts, max_attempts):
-        packed = Packing(eligibility, shapes, solver, policy).pack((number, demand[number]) for number in order)
+        packed = Packing(eligibility, shapes, solver, policy).pack([(number, demand[number]) for number in order])
         if best is None or sum(packed.remaining.values()) < sum(best.remaining.values()):
             best = packed
         if not best.remaining:
