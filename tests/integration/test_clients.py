@@ -156,7 +156,7 @@ def test_openstacksdk(cloud: openstack.connection.Connection) -> None:
 
     placement.create_trait('CUSTOM_SDK_TRAIT')
     if not hasattr(placement, 'allocation_candidates'):
-        pytest.skip('until 2026.1 is the oldest supported OpenStack release: openstacksdk 4.4 has no more than this')
+        pytest.skip('until openstacksdk 4.21 is the oldest supported: earlier ones have no more than this')
     current = placement.get_resource_provider_trait(host)
     placement.set_resource_provider_trait(current, traits=['CUSTOM_SDK_TRAIT'])
     assert placement.get_resource_provider_trait(host).traits == ['CUSTOM_SDK_TRAIT']
