@@ -19,7 +19,6 @@ from placement.ops.provider_roots import find_roots
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
 _classes, _providers = tables.resource_classes, tables.resource_providers
 _projects, _users, _members = tables.projects, tables.users, tables.resource_provider_aggregates
-_PROVIDER_NAME = _providers.c.name.label('provider_name')
 
 
 def invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = None, /) -> Iterator[Finding]:
@@ -132,7 +131,7 @@ def allocation_without_inventory(
 
 
 def usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = None, /) -> Iterator[Finding]:
-    query = _select_inventories(tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
+    query = _select(_inventories, tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
     if key is not None:
         # Each transaction that changes allocations of this inventory also updates its row. While the row is locked, no
         # such transaction can be committed, so the sum of the committed allocations does not change.
@@ -148,7 +147,7 @@ def usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = N
 def over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
     inv = _inventories.c
     limit = capacity.capacity_limit(inv)
-    for row in tx.execute(_select_inventories(limit.label('limit')).where(inv.used > limit, inv.used > 0)):
+    for row in tx.execute(_select(_inventories, limit.label('limit')).where(inv.used > limit, inv.used > 0)):
         used = units.used_of_capacity(row.name, row.used, max(int(row.limit), 0))
         detail = f'{used} used: raise the inventory or move consumers to other providers'
         yield Finding(_subject(row), detail)
@@ -206,32 +205,25 @@ CONSUMER_IS_USED, AGGREGATE_IS_USED = (
 )
 
 
-def _select_inventories(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+def _select(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select the inventories or allocations with the names of their providers and classes.
+
+    The name of a class that does not exist is its number.
+    """
+    number = sa.literal('number ', sa.String) + sa.cast(table.c.resource_class_id, sa.String(11))
+    class_name = sa.func.coalesce(_classes.c.name, number).label('name')
     return (
-        sa.select(_inventories, _providers.c.uuid, _PROVIDER_NAME, _class_name(_inventories), *columns)
-        .select_from(_inventories)
-        .join(_providers, _providers.c.id == _inventories.c.resource_provider_id)
-        .outerjoin(_classes, _classes.c.id == _inventories.c.resource_class_id)
-        .order_by(_inventories.c.id)
+        sa.select(table, _providers.c.uuid, _providers.c.name.label('provider_name'), class_name, *columns)
+        .select_from(table)
+        .join(_providers, _providers.c.id == table.c.resource_provider_id)
+        .outerjoin(_classes, _classes.c.id == table.c.resource_class_id)
+        .order_by(table.c.id)
     )
 
 
 def _select_allocations(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Select the allocations, each with its inventory if there is one."""
-    return (
-        sa.select(_allocations, _providers.c.uuid, _PROVIDER_NAME, _class_name(_allocations), *columns)
-        .select_from(_allocations)
-        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
-        .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
-        .outerjoin(_inventories, tables.ALLOCATION_OF_INVENTORY)
-        .order_by(_allocations.c.id)
-    )
-
-
-def _class_name(table: sa.Table) -> sa.ColumnElement[str]:
-    """Return the name of the class of an inventory or an allocation; its number if the class does not exist."""
-    number = sa.literal('number ', sa.String) + sa.cast(table.c.resource_class_id, sa.String(11))
-    return sa.func.coalesce(_classes.c.name, number).label('name')
+    return _select(_allocations, *columns).outerjoin(_inventories, tables.ALLOCATION_OF_INVENTORY)
 
 
 def _subject(row: Any) -> dict[str, Any]:
