@@ -32,6 +32,17 @@ DOCUMENTED_KEYS = 'x-documented-keys'
 TEXT: Schema = {'type': 'string'}
 #: A parameter with a syntax of its own, which ``placement.search.syntax`` parses.
 SYNTAX: Schema = {'type': 'string', DOCUMENTED: {'minLength': 1}}
+
+
+def syntax(pattern: str) -> Schema:
+    """Return the schema of a parameter with a syntax of its own, which the document describes by a pattern."""
+    return {'type': 'string', DOCUMENTED: {'minLength': 1, 'pattern': pattern}}
+
+
+#: The parameters with which both searches and lists of providers choose providers.
+RESOURCES = syntax('^[A-Z0-9_]+:[1-9][0-9]*(,[A-Z0-9_]+:[1-9][0-9]*)*$')
+REQUIRED = syntax('^(in:)?!?[A-Z0-9_]+(,!?[A-Z0-9_]+)*$')
+MEMBER_OF = syntax('^!?(in:)?[0-9a-fA-F-]{32,36}(,[0-9a-fA-F-]{32,36})*$')
 UUID: Schema = {'type': 'string', 'format': 'uuid'}
 UUID_OR_NULL: Schema = {'type': ['string', 'null'], 'format': 'uuid'}
 GENERATION: Schema = {'type': 'integer'}

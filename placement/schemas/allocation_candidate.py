@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from placement.schemas import SYNTAX, TEXT, Schema, Version, Windows
+from placement.schemas import DOCUMENTED, MEMBER_OF, REQUIRED, RESOURCES, SYNTAX, TEXT, Schema, Version, Windows
 
 _POLICIES = ['none', 'isolate']
 
@@ -27,13 +27,13 @@ class Parameter(NamedTuple):
 
 #: Every parameter, in the order of the microversions.
 PARAMETERS = [
-    Parameter('resources', (1, 10), of_group=True),
+    Parameter('resources', (1, 10), RESOURCES, of_group=True),
     Parameter('limit', (1, 16), {'type': 'string', 'pattern': LIMIT}),
-    Parameter('required', (1, 17), of_group=True),
-    Parameter('member_of', (1, 21), of_group=True),
+    Parameter('required', (1, 17), REQUIRED, of_group=True),
+    Parameter('member_of', (1, 21), MEMBER_OF, of_group=True),
     Parameter('group_policy', (1, 25), {'type': 'string', 'enum': _POLICIES}),
-    Parameter('in_tree', (1, 31), of_group=True),
-    Parameter('root_required', (1, 35)),
+    Parameter('in_tree', (1, 31), {'type': 'string', DOCUMENTED: {'minLength': 1, 'format': 'uuid'}}, of_group=True),
+    Parameter('root_required', (1, 35), REQUIRED),
     Parameter('same_subtree', (1, 36)),
 ]
 

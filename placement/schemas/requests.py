@@ -12,8 +12,10 @@ from placement.schemas import (
     DOCUMENTED_KEYS,
     EXTERNAL_ID,
     GENERATION,
+    MEMBER_OF,
+    REQUIRED,
     RESOURCE_CLASS_PATTERN,
-    SYNTAX,
+    RESOURCES,
     TEXT,
     UUID,
     UUID_KEY_PATTERN,
@@ -38,7 +40,11 @@ PUT_TRAITS: Schema = object_of(
 )
 
 GET_TRAITS: Schema = object_of(
-    {'name': {'type': 'string', DOCUMENTED: {'pattern': '^(startswith|in):'}}, 'associated': TEXT}, required=[]
+    {
+        'name': {'type': 'string', DOCUMENTED: {'pattern': '^(startswith|in):'}},
+        'associated': {'type': 'string', DOCUMENTED: {'enum': ['true', 'false']}},
+    },
+    required=[],
 )
 
 # Resource providers --------------------------------------------------------------------------------------------
@@ -55,10 +61,10 @@ PUT_PROVIDER = with_members((1, 0), _NEW_NAME, ((1, 14), {'parent_provider_uuid'
 GET_PROVIDERS = with_members(
     (1, 0),
     _FILTERS,
-    ((1, 3), {'member_of': SYNTAX}),
-    ((1, 4), {'resources': SYNTAX}),
+    ((1, 3), {'member_of': MEMBER_OF}),
+    ((1, 4), {'resources': RESOURCES}),
     ((1, 14), {'in_tree': UUID}),
-    ((1, 18), {'required': SYNTAX}),
+    ((1, 18), {'required': REQUIRED}),
 )
 
 # Aggregates ----------------------------------------------------------------------------------------------------

@@ -108,3 +108,24 @@ def test_operations_declare_the_schemas_of_their_bodies_and_responses(operation:
     if accepts_json in operation.checks:
         assert isinstance(operation.responses, dict)
         assert None not in operation.responses.values()
+
+
+UUID = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c01'
+
+
+@pytest.mark.parametrize(
+    ('name', 'valid', 'invalid'),
+    [
+        ('resources', ['VCPU:2', 'VCPU:2,CUSTOM_A:10'], ['', '0', 'VCPU', 'VCPU:0', 'VCPU:1,', 'vcpu:1']),
+        ('required', ['A', 'A,!B', 'in:A,B'], ['', 'A,', '!', 'in:', 'a']),
+        ('member_of', [f'in:{UUID},{UUID}', f'!{UUID}', UUID.replace('-', '')], ['', '0', f'{UUID},']),
+    ],
+)
+def test_the_document_has_the_syntax_of_query_parameters(name: str, valid: list[str], invalid: list[str]) -> None:
+    """Schemathesis sent values that the document admitted and the service rejects."""
+    paths = openapi.document(microversion.parse_version_string('1.39'))['paths']
+    for path in ('/allocation_candidates', '/resource_providers'):
+        (parameter,) = (item for item in paths[path]['get']['parameters'] if item.get('name') == name)
+        pattern = parameter['schema']['pattern']
+        assert [value for value in valid if not re.search(pattern, value)] == []
+        assert [value for value in invalid if re.search(pattern, value)] == []
