@@ -357,17 +357,10 @@ def test_threads_that_wait_fail_with_the_refresh_for_which_they_wait(
 ) -> None:
     """They do not repeat it one after the other, each for as long as the database does not answer."""
     rename(context, host, 'renamed')
-    checks = threading.Semaphore(0)
-
-    def count(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        if 'placement_writer_slots' in statement:
-            checks.release()
-
     with concurrent.futures.ThreadPoolExecutor(6) as pool, failing(context.db, 'placement_resource_providers'):
-        with listening(context.db.engine, 'after_cursor_execute', count), provider_cache._lock:
+        with provider_cache._lock:
             calls = [pool.submit(provider_cache.up_to_date) for _ in range(6)]
-            for _ in calls:
-                assert checks.acquire(timeout=60)
+            wait_until(lambda: len(provider_cache._waiting) == len(calls))
         for call in calls:
             with pytest.raises(db_exc.DBError, match='planted'):
                 call.result()
