@@ -11,8 +11,9 @@ Its last line has the sizes for p providers (about 4,000) in t trees, and w word
     host2       1   |    0 0 0 |   0 0 0 |    0 1 0 |   no    |
     p           t   |    p x w |   t x w |    t x w |   t     | p for each column
 
-1. ``own``: which requirements each provider satisfies in its own tree, and which collective traits it has. Each is one
-   bit (``CompiledRequest.bits``). For one provider a set of bits is an integer; in columns it is a row of 64-bit words.
+1. ``provider_bits``: which requirements each provider satisfies in its own tree, and which collective traits it has.
+   Each is one bit (``CompiledRequest.bits``). For one provider a set of bits is an integer; in columns it is a row of
+   64-bit words.
 2. ``or_by_tree``: the bits that the providers of a tree have together.
 3. ``_reach``: the bits of the sharing providers of other trees that reach each tree (``SharingGroup``).
 4. ``_may_have_candidate``: the trees in which 2 and 3 together have all bits, and that pass the rules about trees.
@@ -51,6 +52,9 @@ from placement.search.requirements import (
 from placement.search.search_units import Providers, SearchUnit
 from placement.search.sharing import NO_SHARING, SharingGroup, SharingIndex
 
+#: How much of an operation on columns counts as one step: providers in a column, words of bits of a set of traits, and
+#: trees in a column of keys. Each takes about as long as a step of the solver.
+_PROVIDERS_PER_STEP, _WORDS_PER_STEP, _TREES_PER_STEP = 128, 16, 4
 #: Bits as explained above. The axes are (providers or trees, words).
 BitRows = NDArray[np.uint64]
 
@@ -148,16 +152,16 @@ class Prefilter:
 class _PartitionFilter:
     """Applies the requirements of a request to all trees of a partition.
 
-    ``own`` has the bits of each provider in its own tree; 0 if it satisfies no requirement. ``codes`` has for each tree
-    the index in ``groups`` of the sharing providers that reach it, which include the tree's own. ``_reach`` has their
-    bits: one row for each tree, or only one row if there are no sharing providers.
+    ``provider_bits`` has the bits of each provider in its own tree; 0 if it satisfies no requirement. ``codes`` has for
+    each tree the index in ``groups`` of the sharing providers that reach it, which include the tree's own. ``_reach``
+    has their bits: one row for each tree, or only one row if there are no sharing providers.
     """
 
     def __init__(self, prefilter: Prefilter, partition: Partition) -> None:
         self.partition = partition
         self.prefilter = prefilter
         self._counter = prefilter.counter
-        self.own, self._satisfies_any = self._bits_of_providers()
+        self.provider_bits, self._satisfies_any = self._bits_of_providers()
         #: The trees that contain sharing providers. These must not be counted a second time.
         self._sharing_trees: frozenset[int] = frozenset()
         self.codes = [0] * len(partition.roots)
@@ -196,7 +200,7 @@ class _PartitionFilter:
             rows[flags, number // 64] |= np.uint64(1 << number % 64)
         collective = prefilter.compiled.collective
         if collective.sets:
-            self._counter.count_setup(len(partition.traits.values) * (1 + words // 16))
+            self._counter.count_setup(len(partition.traits.values) * (1 + words // _WORDS_PER_STEP))
             traits = [collective.satisfied_sets(names) << len(requirements) for names in partition.traits.values]
             rows[satisfies_any] |= prefilter.rows(traits)[partition.traits.codes[satisfies_any]]
         return rows, satisfies_any
@@ -209,7 +213,7 @@ class _PartitionFilter:
             return
         firsts, sizes = partition.starts[numbers], np.diff(partition.starts)[numbers]
         columns = self._key_columns()
-        self._counter.count_setup(len(columns) * len(numbers) // 4)
+        self._counter.count_setup(len(columns) * len(numbers) // _TREES_PER_STEP)
         begins = np.ones(len(numbers), np.bool_)
         begins[1:] = ~_equal_to_previous(columns, firsts, sizes)
         if self.prefilter.sharing.aggregates:
@@ -222,7 +226,7 @@ class _PartitionFilter:
 
     def satisfied(self) -> Flags:
         """Return the same as ``Prefilter.satisfied``."""
-        bits = or_by_tree(self.partition, self.own) | self._reach
+        bits = or_by_tree(self.partition, self.provider_bits) | self._reach
         flags: Flags = self.partition.has_root & (self.prefilter.all & ~bits == 0).all(axis=1)
         if self.prefilter.compiled.root.conditions:
             flags &= self.prefilter.accepted_roots(self.partition)
@@ -233,9 +237,9 @@ class _PartitionFilter:
         flags = self.satisfied() & or_by_tree(self.partition, self._satisfies_any)
         if not self.prefilter.compiled.request.nested_aware:
             # Below 1.29, one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
-            alone = ~self._reach & self.prefilter.of_requirements
-            alone = alone[self.partition.tree_numbers] if len(alone) > 1 else alone
-            flags &= or_by_tree(self.partition, (self.own & alone == alone).all(axis=1))
+            unshared = ~self._reach & self.prefilter.of_requirements
+            unshared = unshared[self.partition.tree_numbers] if len(unshared) > 1 else unshared
+            flags &= or_by_tree(self.partition, (self.provider_bits & unshared == unshared).all(axis=1))
         return flags
 
     def _key_columns(self) -> list[NDArray[Any]]:
@@ -247,7 +251,7 @@ class _PartitionFilter:
         """
         partition, limits = self.partition, self.prefilter.compiled.requested_sums
         self._counter.count_setup(_column_steps(partition, columns=len(limits)))
-        columns: list[NDArray[Any]] = [*self.own.T, partition.has_sharing_trait & self._satisfies_any]
+        columns: list[NDArray[Any]] = [*self.provider_bits.T, partition.has_sharing_trait & self._satisfies_any]
         if self.prefilter.compiled.request.same_subtree:
             columns.append(partition.parents)
         for name, limit in limits.items():
@@ -310,7 +314,7 @@ class TreeSearchUnit(SearchUnit):
         return TreeSearchUnit(self._filter, group, numbers, firsts, self.tree_size, self.equivalence_key)
 
     def bits(self) -> Sequence[int]:
-        rows = self._filter.own[self.firsts[0] : self.firsts[0] + self.tree_size].tolist()
+        rows = self._filter.provider_bits[self.firsts[0] : self.firsts[0] + self.tree_size].tolist()
         tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
         return [*tree, *self._group.bits]
 
@@ -332,7 +336,7 @@ class TreeSearchUnit(SearchUnit):
 
 def _column_steps(partition: Partition, columns: int = 1) -> int:
     """Return how many steps operations on columns of all providers count as."""
-    return columns * (1 + partition.size // 128)
+    return columns * (1 + partition.size // _PROVIDERS_PER_STEP)
 
 
 def _equal_to_previous(columns: Sequence[NDArray[Any]], firsts: Integers, sizes: Integers) -> Flags:

@@ -35,19 +35,19 @@ class NameFilter:
 
 @dataclass(frozen=True)
 class RequestGroup:
-    """The ``resources``, ``required``, ``member_of`` and ``in_tree`` parameters of one suffix.
+    """The ``resources``, ``required``, ``member_of`` and ``in_tree`` parameters of one suffix."""
 
-    ``suffix`` is empty for the unsuffixed group. ``use_same_provider`` is true for suffixed groups and for the filters
-    of a list of providers: one provider has to satisfy them. ``resources`` maps class name to amount (1 or more). If it
-    is empty, the provider of the group supplies nothing. ``traits`` has the names in ``required``, ``aggregates`` the
-    uuids in ``member_of``. ``in_tree`` is the uuid of any provider of the tree that the provider has to be in.
-    """
-
+    #: Empty for the unsuffixed group.
     suffix: str
+    #: One provider has to satisfy all of it: suffixed groups, and the filters of a list of providers.
     use_same_provider: bool
+    #: Amounts, 1 or more, by class. If there are none, the provider of the group supplies nothing.
     resources: Mapping[str, int]
+    #: The names in ``required``.
     traits: NameFilter = NameFilter()
+    #: The uuids in ``member_of``.
     aggregates: NameFilter = NameFilter()
+    #: The uuid of any provider of the tree that the provider has to be in.
     in_tree: str | None = None
 
 

@@ -200,11 +200,13 @@ def test_an_exception_of_an_explanation_is_one_error_line_and_the_next_search_is
 ) -> None:
     stored = Stored(app, TOPOLOGIES['X1'])
     with monkeypatch.context() as patch:
-        patch.setattr(empty_searches, 'explain', lambda *_arguments: {}['reason'])
+        patch.setattr(empty_searches, 'explain', lambda *_arguments: int('none'))
         assert stored.candidates('resources=VCPU:500')['allocation_requests'] == []
         wait_until(lambda: _logged(caplog, 'cannot be explained'))
     [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert record.getMessage().endswith("resources=VCPU%3A500 cannot be explained: KeyError: 'reason'")
+    assert record.getMessage().endswith(
+        "resources=VCPU%3A500 cannot be explained: ValueError: invalid literal for int() with base 10: 'none'"
+    )
     assert record.exc_info is None
     stored.candidates('resources=VCPU:501')
     assert len(_empty(caplog)) == 1

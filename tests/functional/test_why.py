@@ -20,6 +20,7 @@ from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.sentences import Writer
 from placement.search import parsing
 from placement.search.budget import SearchBudget
+from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.search.cached import records_of
 from tests.support.search.oracle import RP, rp
 from tests.support.search.query_strings import uuid_of, with_uuids
@@ -55,7 +56,7 @@ def snapshot(scenario: dict[str, Any]) -> Snapshot:
 
 
 def explained(scenario: dict[str, Any]) -> Explanation:
-    minor = int(scenario.get('microversion', '1.39').partition('.')[2])
+    minor = int(scenario.get('microversion', NEWEST_MICROVERSION).partition('.')[2])
     request = parsing.parse(with_uuids(scenario['query']), (1, minor))
     return explain(snapshot(scenario), request, SearchBudget())
 

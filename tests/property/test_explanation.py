@@ -104,7 +104,7 @@ class Model:
             failed |= self.lacking(rp.traits, group)
         failed |= {('forbidden', suffixes, trait, Fault.VIOLATED) for trait in group.forbidden & rp.traits}
         failed |= {('member_of', suffixes, f'!{name}', Fault.VIOLATED) for name in group.not_member_of & rp.aggregates}
-        if group.in_tree and not (self.oracle.there(name, group) and (group.number or own)):
+        if group.in_tree and not (self.oracle.in_requested_tree(name, group) and (group.number or own)):
             failed.add(('in_tree', suffixes, f'uuid of {group.in_tree}', Fault.VIOLATED))
         members = [name, root] if own and not group.number else [name]
         for member in members:

@@ -161,7 +161,7 @@ class Oracle:
         """The provider is in none of the forbidden aggregates of the group."""
         return not group.not_member_of & self.rps[name].aggregates
 
-    def there(self, name: str, group: Group) -> bool:
+    def in_requested_tree(self, name: str, group: Group) -> bool:
         """The provider is in the tree that the group names, if it names one."""
         if group.in_tree is None:
             return True
@@ -188,7 +188,7 @@ class Oracle:
         pool = {name for name in self.tree(root) if in_aggregates or self.inside(name, group.member_of)}
         if group.in_tree is None:
             pool |= {name for name in self.reaching(root) if self.inside(name, group.member_of)}
-        pool = {name for name in pool if self.there(name, group) and self.outside(name, group)}
+        pool = {name for name in pool if self.in_requested_tree(name, group) and self.outside(name, group)}
         pools = [
             [(name, rc, n) for name in sorted(pool) if self.can_allocate(name, rc, n)]
             for rc, n in group.resources.items()
@@ -209,7 +209,7 @@ class Oracle:
             and self.traits_satisfy(self.rps[name].traits, group)
             and self.inside(name, group.member_of)
             and self.outside(name, group)
-            and self.there(name, group)
+            and self.in_requested_tree(name, group)
         ]
 
     def in_one_subtree(self, providers: Set[str]) -> bool:
