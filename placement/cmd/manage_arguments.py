@@ -298,7 +298,11 @@ _PROJECT_EPILOG = 'Exit code: 0; 127 if no consumer has the project or the comma
 def _add_project(program: CommandParser) -> None:
     summary = 'show what a project has allocated, by class, consumer, provider and aggregate'
     parser = program.add_command('project', summary, _PROJECT_DESCRIPTION, _PROJECT_EPILOG, run='manage_project:run')
-    parser.add_argument('project', metavar='UUID', help='id of the project, as clients of the API write it')
+    parser.add_argument(
+        'project',
+        metavar='PROJECT',
+        help='id of the project, as clients of the API write it, or its name in the names file',
+    )
     parser.add_report_options()
 
 

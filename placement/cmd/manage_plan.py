@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 
 from oslo_config import cfg
+from oslo_utils import timeutils
 from rich.text import Text
 
 from placement import exception, units
@@ -136,10 +137,11 @@ def run_ratio(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
     name, value = ratio.parse_change(args.change)
     listed = flavors.read_flavors(args.flavors) if args.flavors else []
     with output.waiting('Comparing ...'):
+        read_at = timeutils.utcnow(with_timezone=True)
         snapshot = ProviderCache(db).up_to_date()
         report = ratio.compare_ratio(snapshot, name, value, _aggregate(args, conf), listed)
     if args.format == 'json':
-        output.print_json(sentences.ratio_document(report))
+        output.print_json(sentences.ratio_document(report, read_at))
     else:
         _print_sentences(sentences.ratio_sentences(report))
         _print_ratio(report)
@@ -161,12 +163,13 @@ def run_flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) ->
     listed = flavors.read_flavors(args.file)
     if not listed:
         raise exception.BadQuery(f'{args.file} has no flavors.')
+    read_at = timeutils.utcnow(with_timezone=True)
     snapshot = ProviderCache(db).up_to_date()
     fits = flavors.count_flavors(
         snapshot, listed, args.by_aggregate, lambda items: output.with_progress('Counting', items)
     )
     if args.format == 'json':
-        output.print_json(sentences.flavors_document(fits))
+        output.print_json(sentences.flavors_document(fits, read_at))
     else:
         _print_sentences(sentences.flavor_sentences(fits))
         _print_fits(fits, output.display_names(conf))

@@ -28,15 +28,21 @@ class ProjectNotFound(exception.NotFound):
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     """Print what a project has allocated.
 
+    A name of several projects stands for the first one in the names file that has consumers.
+
     :raises ProjectNotFound: no consumer has the project.
     """
-    report = read_project(db, args.project)
+    names = output.display_names(conf)
+    # The names file has uuids in their canonical form, and the tables what clients sent, often without hyphens.
+    spellings = (spelling for uuid in names.uuids(args.project) for spelling in (uuid, uuid.replace('-', '')))
+    reports = (read_project(db, project) for project in (args.project, *spellings))
+    report = next((report for report in reports if report), None)
     if report is None:
         raise ProjectNotFound(project=args.project)
     if args.format == 'json':
         output.print_json(dataclasses.asdict(report))
     else:
-        _print(report, output.display_names(conf), output.console())
+        _print(report, names, output.console())
     return 0
 
 

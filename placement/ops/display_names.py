@@ -44,6 +44,12 @@ class DisplayNames:
             self._read_if_changed(self._path)
         return self._names.get(uuid_spelling.canonical_uuid(uuid))
 
+    def uuids(self, name: str) -> list[str]:
+        """Return the uuids that have a name in the file, in canonical form."""
+        # Reads the file if it has changed.
+        self.name(name)
+        return [uuid for uuid, other_name in self._names.items() if other_name == name]
+
     def aggregate_uuid(self, text: str) -> str:
         """Return the uuid of an aggregate that an operator wrote as its uuid or as its name in the file.
 
@@ -51,8 +57,7 @@ class DisplayNames:
         """
         if uuid_spelling.is_uuid(text):
             return uuid_spelling.aggregate_uuid(text)
-        self.name(text)
-        uuids = [uuid for uuid, name in self._names.items() if name == text]
+        uuids = self.uuids(text)
         if len(uuids) == 1:
             return uuids[0]
         reason = f'the names file has {len(uuids)} uuids with this name' if uuids else 'the names file does not have it'

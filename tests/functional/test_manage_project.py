@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import uuid
 from typing import Any
 
 import pytest
@@ -65,3 +67,16 @@ def test_the_text_has_the_same_facts(printed: Printed) -> None:
 
 def test_an_unknown_project_is_not_found(failed: Printed) -> None:
     assert failed('project', 'nobody') == "placement-manage: No consumer has the project 'nobody'.\n"
+
+
+def test_a_project_may_have_its_name_in_the_names_file(
+    app: Any, printed: Printed, failed: Printed, tmp_path: pathlib.Path
+) -> None:
+    without_hyphens, unused = uuid.uuid4().hex, str(uuid.uuid4())
+    claim = {**claim_body({HOSTS[0]: {'VCPU': 2}}), 'project_id': without_hyphens}
+    demand(app, 'PUT', f'/allocations/{CONSUMERS[2]}', {**claim, 'consumer_generation': 1})
+    names = tmp_path / 'names.json'
+    names.write_text(json.dumps({unused: 'web', without_hyphens: 'web', str(uuid.uuid4()): 'empty'}))
+    report = json.loads(printed('project', 'web', '--names', str(names), '--format', 'json'))
+    assert (report['project'], report['totals']) == (without_hyphens, {'VCPU': 2})
+    assert 'No consumer has the project' in failed('project', 'empty', '--names', str(names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import pathlib
 from collections.abc import Callable
@@ -136,6 +137,7 @@ def test_what_prevents_more(db: Database, url: str, printed: Printed, write_flav
         {**plain, 'Name': 'unknown', 'Properties': {'trait:CUSTOM_UNKNOWN': 'required'}},
     ]
     document = json.loads(printed('plan', 'flavors', write_flavors(listed), '--format', 'json', '--by-aggregate'))
+    assert dt.datetime.fromisoformat(document['read_at']).tzinfo
     by_name = {entry['name']: entry for entry in document['flavors']}
     keys = ('fit', 'prevented_by_pools', 'prevented_by_traits', 'prevented_by_fragmentation')
     assert {name: tuple(entry[key] for key in keys) for name, entry in by_name.items()} == {
@@ -202,6 +204,7 @@ def test_a_ratio_is_printed(cloud: Cloud, printed: Printed, failed: Printed, wri
     assert ['Capacity', '512', '256'] in rows
     assert any(row[:2] == ['Fit:', 'small'] and row[2] != row[3] for row in rows)
     document = json.loads(printed('plan', 'ratio', 'VCPU=2', '--format', 'json', '--aggregate', uuid_of('rack-a')))
+    assert dt.datetime.fromisoformat(document['read_at']).tzinfo
     assert (document['before']['capacity'], document['after']['capacity']) == (512, 384)
     assert document['inventories_changed'] == 4
     assert [entry['used'] > entry['capacity'] for entry in document['above_capacity']] == [True] * 2

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from oslo_utils import timeutils
 
 from placement.cache.refresh import ProviderCache
 from placement.claims.claim import replace_allocations
@@ -47,8 +48,10 @@ def answers(db: Database) -> dict[str, Any]:
     snapshot = ProviderCache(db).up_to_date()
     counts = flavors.count_flavors(snapshot, FLAVORS, by_aggregate=True)
     documents = {
-        'flavors': sentences.flavors_document(counts),
-        'ratio': sentences.ratio_document(ratio.compare_ratio(snapshot, 'VCPU', 2.0, None, FLAVORS)),
+        'flavors': sentences.flavors_document(counts, timeutils.utcnow(with_timezone=True)),
+        'ratio': sentences.ratio_document(
+            ratio.compare_ratio(snapshot, 'VCPU', 2.0, None, FLAVORS), timeutils.utcnow(with_timezone=True)
+        ),
     }
     for options in OPTIONS:
         for hosts in (*([name] for name in [*HOSTS, 'flat']), HOSTS[:2]):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from oslo_utils import timeutils
+
 from placement import exception, units
 from placement.ops.page.view import Parameters, Sources, View
 from placement.ops.planning import drain, ratio, sentences
@@ -33,9 +35,10 @@ def plan_view(sources: Sources, parameters: Parameters) -> View:
             extra['destinations'] = [(plan.hosts.trees[tree][0], count) for tree, count in sentences.destinations(plan)]
             extra['sizes'] = [sentences.size(plan.hosts, item.shape) for item in plan.unplaced]
         if change := parameters.text('ratio'):
+            read_at = timeutils.utcnow(with_timezone=True)
             snapshot = sources.provider_cache.up_to_date()
             report = ratio.compare_ratio(snapshot, *ratio.parse_change(change), None, [])
-            data['ratio'] = sentences.ratio_document(report)
+            data['ratio'] = sentences.ratio_document(report, read_at)
             extra['ratio_rows'] = sentences.ratio_rows(report)
             extra['above'] = [
                 units.used_of_capacity(report.resource_class, provider.used, provider.capacity)

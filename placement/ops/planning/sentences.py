@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -228,9 +229,13 @@ def flavor_sentences(fits: Sequence[FlavorFit]) -> list[str]:
     return sentences
 
 
-def flavors_document(fits: Sequence[FlavorFit]) -> dict[str, Any]:
-    """Return counts as data."""
-    return {'sentences': flavor_sentences(fits), 'flavors': [_flavor_document(fit) for fit in fits]}
+def flavors_document(fits: Sequence[FlavorFit], read_at: dt.datetime) -> dict[str, Any]:
+    """Return counts as data.
+
+    :param read_at: when the state was read.
+    """
+    flavors = [_flavor_document(fit) for fit in fits]
+    return {'sentences': flavor_sentences(fits), 'read_at': read_at, 'flavors': flavors}
 
 
 def _flavor_document(fit: FlavorFit) -> dict[str, Any]:
@@ -276,10 +281,14 @@ def ratio_rows(report: RatioReport) -> list[tuple[str, str, str]]:
     ]
 
 
-def ratio_document(report: RatioReport) -> dict[str, Any]:
-    """Return a comparison as data."""
+def ratio_document(report: RatioReport, read_at: dt.datetime) -> dict[str, Any]:
+    """Return a comparison as data.
+
+    :param read_at: when the state was read.
+    """
     return {
         'sentences': ratio_sentences(report),
+        'read_at': read_at,
         'resource_class': report.resource_class,
         'allocation_ratio': report.ratio,
         'inventories_changed': report.changed,
