@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,14 @@ from placement.ops.planning.bounds import RoleGroup
 from placement.ops.planning.drain import Verdict
 from placement.ops.planning.eligibility import Eligibility
 from placement.ops.planning.hosts import Hosts, read_state
-from placement.ops.planning.loads import Loads, PlanOptions
+from placement.ops.planning.loads import Loads, PlanOptions, Shape
 from placement.ops.planning.nested import TreeSolver, candidate_trees
 from placement.ops.planning.packing import size_of
 
-#: How many rows to look at first for a shape; doubled when they do not suffice.
-_FIRST_ROWS = 24
-#: Maximum number of candidates to remember for all shapes.
-_MAX_CANDIDATES = 1_000_000
+#: How many rows to look at first for a shape, and four times more when they do not suffice.
+_FIRST_ROWS = 64
+#: Maximum number of shapes whose candidates are remembered.
+_MAX_REMEMBERED = 500
 #: Maximum number of hosts for which all policies are tried.
 _MAX_THOROUGH = 200
 
@@ -130,51 +131,43 @@ def _failed_host(hosts: Hosts, grouped: Loads, tree: int, verdict: Verdict, unpl
     return FailedHost(tree, verdict, consumers, sum(unplaced.values()), dict(sorted(amounts.items())))
 
 
-@dataclass
-class _Candidates:
-    """The rows, or trees, that may take a shape, of those before ``end`` in the order; ``size`` more are next."""
-
-    end: int
-    size: int = _FIRST_ROWS
-    positions: list[int] = field(default_factory=list)
-
-
 class _Attempt:
     """Places the load of one host at a time by best fit. What is free is copied only for the rows that it uses.
 
-    The rows are sorted once, by what is left without any failure.
+    The rows are sorted once, by what is left without any failure. Each shape looks at them lazily, in this order.
     """
 
     def __init__(self, eligibility: Eligibility, grouped: Loads, solver: TreeSolver) -> None:
         self._hosts = hosts = eligibility.hosts
         self._eligibility = eligibility
         self._grouped = grouped
-        self._shapes = grouped.shapes
+        self._shapes = shapes = grouped.shapes
         self._solver = solver
-        self._free = hosts.free
         self._tree_of = hosts.tree_of.tolist()
-        room = np.maximum(hosts.free, 0) @ hosts.weights
+        free = np.maximum(hosts.free, 0)
+        # The scarcest class counts most: so few rows that have less of it than a shape needs are looked at.
+        weights = 1.0 / np.maximum(free.sum(axis=0), 1)
+        room = free @ weights
         self._order = np.argsort(room, kind='stable')
         self._ordered_left = room[self._order]
-        self._ordered_free = hosts.free[self._order]
+        #: By class, what is free in each row of this order.
+        self._ordered_free = np.ascontiguousarray(hosts.free[self._order].T)
         self._tree_order = np.argsort(np.add.reduceat(room, hosts.starts[:-1]), kind='stable') if len(room) else room
-        self._candidates_of: dict[int, _Candidates] = {}
-        self._candidate_count = 0
-        self._size = [sum(size_of(shape, hosts.weights).values()) for shape in self._shapes]
+        #: For some shapes, the rows or trees that may take them, as far as they were needed. Kept at the first one.
+        self._candidates_of: dict[int, Iterator[int]] = {}
+        self._size = [sum(size_of(shape, weights).values()) for shape in shapes]
+        #: The larger shapes first, those of several providers before.
+        self._rank = [(shape.is_simple, -size, shape.roles) for shape, size in zip(shapes, self._size, strict=True)]
 
     def fail(self, tree: int) -> dict[int, int]:
         """Return how many consumers of each shape are left if a tree fails."""
         changed: dict[int, list[int]] = {}
         unplaced: dict[int, int] = {}
-        for number, count in sorted(self._grouped.counts[tree], key=self._rank):
+        for number, count in sorted(self._grouped.counts[tree], key=lambda item: self._rank[item[0]]):
             place = self._place if self._shapes[number].is_simple else self._place_in_trees
             if remaining := place(number, count, tree, changed):
                 unplaced[number] = remaining
         return unplaced
-
-    def _rank(self, item: tuple[int, int]) -> tuple[object, ...]:
-        number = item[0]
-        return self._shapes[number].is_simple, -self._size[number], self._shapes[number].roles
 
     def _place(self, number: int, count: int, failed: int, changed: dict[int, list[int]]) -> int:
         """Place consumers of a shape, and return how many are left.
@@ -187,7 +180,7 @@ class _Attempt:
                 continue
             free = changed.get(row)
             if free is None:
-                free = changed[row] = self._free[row].tolist()
+                free = changed[row] = self._hosts.free[row].tolist()
             taken = min(count, *[free[column] // amount for column, amount in role])
             if taken <= 0:
                 continue
@@ -203,7 +196,7 @@ class _Attempt:
         for tree in self._candidates(number):
             while tree != failed and count:
                 rows = self._hosts.rows(tree)
-                part = np.ascontiguousarray(self._free[rows])
+                part = np.ascontiguousarray(self._hosts.free[rows])
                 touched = [row for row in range(rows.start, rows.stop) if row in changed]
                 if touched:
                     part = part.copy()
@@ -213,7 +206,7 @@ class _Attempt:
                 if assigned is None:
                     break
                 for role, row in zip(shape.roles, assigned, strict=True):
-                    free = changed.setdefault(row, self._free[row].tolist())
+                    free = changed.setdefault(row, self._hosts.free[row].tolist())
                     for column, amount in role:
                         free[column] -= amount
                 count -= 1
@@ -222,44 +215,37 @@ class _Attempt:
         return count
 
     def _candidates(self, number: int) -> Iterator[int]:
-        """Yield the rows, or trees, that may take a shape, those with least left first."""
-        candidates = self._candidates_of.get(number)
-        if candidates is None:
-            if self._candidate_count > _MAX_CANDIDATES:
+        """Return the rows, or trees, that may take a shape, those with least left first."""
+        if number not in self._candidates_of:
+            if len(self._candidates_of) >= _MAX_REMEMBERED:
                 self._candidates_of.clear()
-                self._candidate_count = 0
-            # Where less is left than its size, it does not fit.
-            end = np.searchsorted(self._ordered_left, self._size[number] * (1 - 1e-9))
-            candidates = self._candidates_of[number] = _Candidates(int(end))
-        position = 0
-        while position < len(candidates.positions) or self._extend(number, candidates):
-            for candidate in candidates.positions[position:]:
-                yield candidate
-                position += 1
+            shape = self._shapes[number]
+            self._candidates_of[number] = self._find_rows(number) if shape.is_simple else self._find_trees(shape)
+        self._candidates_of[number], candidates = itertools.tee(self._candidates_of[number])
+        return candidates
 
-    def _extend(self, number: int, candidates: _Candidates) -> bool:
-        """Look at the next rows in the order. Return whether there were any."""
+    def _find_rows(self, number: int) -> Iterator[int]:
         shape = self._shapes[number]
-        if candidates.end == len(self._order):
-            return False
-        if shape.is_simple:
-            chunk = slice(candidates.end, min(candidates.end + candidates.size, len(self._order)))
-            candidates.end, candidates.size = chunk.stop, 2 * candidates.size
+        [role] = shape.roles
+        eligible = self._eligibility.rows(shape, role)
+        elsewhere = list(shape.elsewhere)
+        # Where less is left than its size, it does not fit.
+        start = int(np.searchsorted(self._ordered_left, self._size[number] * (1 - 1e-9)))
+        size = _FIRST_ROWS
+        while start < len(self._order):
+            chunk = slice(start, start + size)
             rows = self._order[chunk]
-            fits = self._eligibility.rows(shape, shape.roles[0])[rows]
-            for column, amount in shape.roles[0]:
-                fits &= self._ordered_free[chunk, column] >= amount
-            if shape.elsewhere:
-                fits &= ~np.isin(self._hosts.tree_of[rows], list(shape.elsewhere))
-            added = rows[fits].tolist()
-        else:
-            candidates.end = len(self._order)
-            is_candidate = np.zeros(len(self._hosts.trees), np.bool_)
-            is_candidate[candidate_trees(self._eligibility, shape, self._free)] = True
-            added = self._tree_order[is_candidate[self._tree_order]].tolist()
-        candidates.positions += added
-        self._candidate_count += len(added)
-        return True
+            fits = eligible[rows]
+            for column, amount in role:
+                fits &= self._ordered_free[column, chunk] >= amount
+            rows = rows[fits]
+            yield from rows[~np.isin(self._hosts.tree_of[rows], elsewhere)].tolist() if elsewhere else rows.tolist()
+            start, size = chunk.stop, 4 * size
+
+    def _find_trees(self, shape: Shape) -> Iterator[int]:
+        is_candidate = np.zeros(len(self._hosts.trees), np.bool_)
+        is_candidate[candidate_trees(self._eligibility, shape, self._hosts.free)] = True
+        yield from self._tree_order[is_candidate[self._tree_order]].tolist()
 
 
 # Bounds ----------------------------------------------------------------------------------------------------------
