@@ -81,7 +81,7 @@ def read_fingerprint(db: Database, excluded: Iterable[str] = ()) -> Fingerprint:
 def _kind(name: str, rows: Iterable[sa.Row[Any]], left_out: frozenset[str]) -> Kind:
     number, total = 0, 0
     for row in rows:
-        # One driver returns numbers as Decimal, and a column of single precision has six digits.
+        # A column of single precision has six digits.
         values = [f'{value:.6g}' if isinstance(value, float) else value for value in row]
         if left_out.isdisjoint(values):
             number += 1
