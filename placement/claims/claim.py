@@ -84,7 +84,7 @@ Retries
 
 If the connection is already closed at the first statement, or the database is read-only, the transaction starts again
 once on a new connection; this is not counted (``RetryPolicy``). Nothing else is retried: neither a wrong generation of
-a consumer nor a connection that breaks later.
+a consumer nor a connection that breaks later, except in COMMIT.
 """
 
 from __future__ import annotations

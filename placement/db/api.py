@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement import observability
+from placement import exception, observability
 from placement.db import (
     availability,
     batch,
@@ -178,7 +178,8 @@ class Database:
                 with self.reader() as tx:
                     raise error.explain(tx) from None
             if isinstance(error, CommitUnknown) and outcome is Outcome.NOT_COMMITTED:
-                raise RetryTransaction from error
+                # If no retry is left, this was an outage, not a conflict.
+                raise RetryTransaction(exception.SingleFailure()) from error
             if outcome is not Outcome.COMMITTED:
                 raise
         else:

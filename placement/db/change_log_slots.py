@@ -95,14 +95,20 @@ class ChangeLogSlots:
     def lease(self) -> Slot:
         """Give a slot to one transaction. When the transaction has ended, call ``settle``.
 
-        :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
+        :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED, or the COMMIT
+            of taking it failed.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         slots = self._of_process
         try:
             return slots.idle.pop()
         except IndexError:
+            pass
+        try:
             return self._take(slots.owner)
+        except CommitUnknown as error:
+            # Nothing depends on this slot. If it was taken, it is free again after an hour.
+            raise RetryTransaction(exception.SingleFailure()) from error
 
     def settle(self, slot: Slot, error: BaseException | None = None) -> Outcome:
         """Decide what became of a transaction that has ended, and what becomes of its slot.
@@ -114,9 +120,9 @@ class ChangeLogSlots:
         another process has written under the slot          NOT_COMMITTED   is another process's, like all idle ones,
                                                                             which were not used for even longer
         it was rolled back, or its error guarantees this    NOT_COMMITTED   is kept; its number is used again
-        COMMIT failed, entries were appended                what the slot   is free
-                                                            in the table
-                                                            says
+        COMMIT failed, entries were appended                what the slot   is free, if its row could be read and
+                                                            in the table    written; otherwise this process does not use
+                                                            says            it again
         COMMIT failed, no entries were appended             UNKNOWN         is kept
         the connection broke before COMMIT                  NOT_COMMITTED   stays locked until the server notices, so
                                                                             this process does not use it again
@@ -140,10 +146,10 @@ class ChangeLogSlots:
             idle.append(slot)
             return Outcome.UNKNOWN if isinstance(error, CommitUnknown) else Outcome.NOT_COMMITTED
         if isinstance(error, CommitUnknown):
-            return self._resolve_in_doubt(slot)
+            return self._resolve_in_doubt(slot, error)
         return Outcome.NOT_COMMITTED if isinstance(error, Exception) else Outcome.UNKNOWN
 
-    def _resolve_in_doubt(self, slot: Slot) -> Outcome:
+    def _resolve_in_doubt(self, slot: Slot, failure: CommitUnknown) -> Outcome:
         """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 
         ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open
@@ -153,18 +159,24 @@ class ChangeLogSlots:
         :param slot: the slot of the transaction, which has executed its last statements.
         """
         deadline = time.monotonic() + _SETTLE_SECONDS
+        outcome = Outcome.UNKNOWN
 
         def decide() -> Outcome:
+            nonlocal outcome
             with self._begin() as tx:
-                return _decide(tx, slot)
+                decided = _decide(tx, slot)
+                if decided is Outcome.COMMITTED:
+                    # Remains true even if the slot cannot be freed.
+                    outcome = decided
+            return decided
 
         def is_temporary(error: Exception) -> bool:
             return not isinstance(error, exception.DatabaseUnavailable) and time.monotonic() < deadline
 
-        outcome = Outcome.UNKNOWN
         with contextlib.suppress(RetryTransaction, *errors.DATABASE_ERRORS):
             outcome = errors.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
-        LOG.warning('A COMMIT failed; according to the change log the transaction is %s.', outcome.value)
+        reason = str(failure.__cause__).partition('\n')[0]
+        LOG.warning('A COMMIT failed (%s). According to the change log the transaction is %s.', reason, outcome.value)
         return outcome
 
     def release(self) -> None:

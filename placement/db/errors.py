@@ -56,7 +56,7 @@ class RetryTransaction(Exception):
     """
 
     def __init__(self, error: exception.PlacementError | None = None) -> None:
-        super().__init__('Another transaction changed rows that this one relies on.')
+        super().__init__('The transaction has to be run again.')
         self.error = error or exception.ConcurrentProviderUpdate()
 
 

@@ -19,6 +19,7 @@ from placement.db.api import Database
 from placement.db.batch import StatementBatch
 from placement.db.change_log_slots import CommitUnknown, Outcome
 from placement.db.errors import RetryTransaction
+from placement.db.retries import RetryPolicy
 from tests.integration import tcp_proxy
 from tests.support import logs
 from tests.support.cache_equality import assert_same
@@ -279,13 +280,15 @@ def test_a_locked_slot_is_not_waited_for(url: sa.URL, db: Database, other: Datab
 # A COMMIT that fails --------------------------------------------------------------------------------------
 
 
-def interrupt_commit(db: Database, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], done: bool) -> None:
-    """Make the next COMMIT raise ``error``, after it was done or not."""
-    commit = db.engine.dialect.do_commit
+def interrupt_commit(db: Database, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], *done: bool) -> None:
+    """Make the next COMMITs raise ``error``, each after it was done or not."""
+    commit, remaining = db.engine.dialect.do_commit, list(done)
 
     def interrupted(connection: Any) -> None:
-        monkeypatch.undo()
-        if done:
+        is_done = remaining.pop(0)
+        if not remaining:
+            monkeypatch.undo()
+        if is_done:
             commit(connection)
         raise error('interrupted')
 
@@ -335,11 +338,47 @@ def test_a_commit_that_fails_is_looked_up(
 
 
 @everywhere
+def test_a_commit_that_was_found_stays_found(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The COMMIT that frees the slot fails, too."""
+    interrupt_commit(db, monkeypatch, OSError, True, False)
+    db.write(lambda tx: logs.move(tx, providers))
+    assert 'A COMMIT failed (interrupted). According to the change log the transaction is committed.' in caplog.messages
+    with db.reader() as tx:
+        assert set(logs.generations(tx).values()) == {1}
+
+
+@everywhere
+@pytest.mark.parametrize('done', [False, True])
+def test_a_failed_commit_of_a_slot_is_repeated(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    """The transaction that needs it has not begun."""
+    db._slots.release()
+    interrupt_commit(db, monkeypatch, OSError, done)
+    db.write(lambda tx: logs.move(tx, providers))
+    with db.reader() as tx:
+        assert set(logs.generations(tx).values()) == {1}
+
+
+@everywhere
+def test_a_commit_that_always_fails_is_an_outage(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients must not read it as a conflict with another request."""
+    db._retry_policy = RetryPolicy(max_retries=0)
+    interrupt_commit(db, monkeypatch, OSError, False)
+    with pytest.raises(exception.SingleFailure):
+        db.write(lambda tx: logs.move(tx, providers))
+
+
+@everywhere
 def test_a_failed_commit_of_nothing_recorded_is_an_outage(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The change log does not know of it."""
-    interrupt_commit(db, monkeypatch, OSError, done=True)
+    interrupt_commit(db, monkeypatch, OSError, True)
     with pytest.raises(exception.DatabaseUnavailable):
         db.write(lambda tx: tx.execute(tables.projects.insert().values(external_id='project')))
 
