@@ -231,9 +231,9 @@ CONSUMER_COPIES = {
 
 
 #: The tables of the change log, which only this service has.
-LOG = (change_log_slots, change_log)
+CHANGE_LOG_TABLES = (change_log_slots, change_log)
 #: The tables that other Placement services also have.
-SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, resource_class_sequence))
+SHARED = tuple(table for table in metadata.sorted_tables if table not in (*CHANGE_LOG_TABLES, resource_class_sequence))
 #: The shared tables and columns that another service may lack, because its release is older or only this service has
 #: them. Adoption creates them.
 ADDED = frozenset({consumer_types})

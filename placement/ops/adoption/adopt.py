@@ -122,7 +122,7 @@ def _steps(
     yield from rows.consumers(connection, names, project, user)
     yield from schema.constraints(connection, existing_tables)
     yield from rows.computed_columns(connection, names)
-    names_of_log = ' and '.join(table.name for table in tables.LOG)
+    names_of_log = ' and '.join(table.name for table in tables.CHANGE_LOG_TABLES)
     yield Step(f'Create the change log: the tables {names_of_log}.', _create_log)
     head = migration.head()
     sentence = f'Record the revision of the schema, {head}, in the table {migration.VERSION_TABLE}.'
@@ -131,7 +131,7 @@ def _steps(
 
 def _log_problems(connection: sa.Connection, names: Names) -> Iterator[str]:
     """Yield a problem for each table that has the name of a table of the change log, but other columns."""
-    for table in tables.LOG:
+    for table in tables.CHANGE_LOG_TABLES:
         if table.name in names.present:
             columns = {column['name'] for column in sa.inspect(connection).get_columns(table.name)}
             if columns != set(table.columns.keys()):
@@ -139,7 +139,7 @@ def _log_problems(connection: sa.Connection, names: Names) -> Iterator[str]:
 
 
 def _create_log(connection: sa.Connection) -> None:
-    tables.metadata.create_all(connection, tables=list(tables.LOG))
+    tables.metadata.create_all(connection, tables=list(tables.CHANGE_LOG_TABLES))
     # If the tables existed already, processes may be reading them.
     change_log_slots.append_reload(connection)
 
