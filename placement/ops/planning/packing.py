@@ -114,11 +114,11 @@ class Packing:
 
     def _scores(self, rows: Integers, role: Role) -> Floats:
         """Return how well a consumer suits each row by the policy; the first of equal rows is taken."""
-        left = self._left[rows]
+        remaining = self._left[rows]
         if self._fit is Fit.FEWEST:
-            return left + np.where(self._is_used[self._hosts.tree_of[rows]], self._left.sum() + 1, 0)
+            return remaining + np.where(self._is_used[self._hosts.tree_of[rows]], self._left.sum() + 1, 0)
         if self._fit is not Fit.ALIGNED:
-            return left if self._fit is Fit.WORST else -left
+            return remaining if self._fit is Fit.WORST else -remaining
         # The cosine of the angle between what is left and what is needed. So each class runs out at the same time.
         scaled = np.maximum(self._free[rows], 0) * self._weights
         size = np.zeros(scaled.shape[1])
