@@ -271,10 +271,9 @@ class Database:
             change_log.record_names(tx)
             migration.insert_standard_names(tx)
 
-        with self.reader() as tx:
-            missing = migration.missing_standard_names(tx)
-        # Without this condition, every start would take a slot of the change log.
-        if missing:
+        # Without this condition, every start would take a slot of the change log. Its two statements need not see one
+        # state, because ``insert`` reads again.
+        if self.read(migration.missing_standard_names):
             self.write(insert)
 
     def dispose(self) -> None:

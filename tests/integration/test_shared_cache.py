@@ -145,4 +145,4 @@ def test_workers_load_nothing_and_the_master_keeps_no_connection(kind: str, tmp_
                 # One of each worker.
                 assert proxy.connections == workers
     # The handshake, with TLS on MySQL, what the first connection of a process executes, and the comparison of versions.
-    assert (trips[4] - trips[1]) / 3 <= 28
+    assert (trips[4] - trips[1]) / 3 <= 25
