@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
+from oslo_utils import timeutils
 from rich import tree as rich_tree
 from rich.console import Console
 from rich.text import Text
@@ -60,8 +61,13 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         roots = {id_ for partition, flags in choice.select(snapshot) for id_ in partition.roots[flags].tolist()}
         trees = [tree for tree in stored if tree.root.id in roots]
         if args.unchanged_for is not None:
-            unchanged = provider_trees.find_unchanged(db, args.unchanged_for)
-            trees = [tree for tree in trees if all(provider.id in unchanged for provider in tree.members)]
+            # Writes to a provider or its inventories and claims set ``modified``, unlike the deletion of allocations.
+            limit = timeutils.utcnow(with_timezone=True) - args.unchanged_for
+            trees = [
+                tree
+                for tree in trees
+                if all(provider.modified and provider.modified < limit for provider in tree.members)
+            ]
     pairs: Iterable[tuple[ProviderTree, Consumers | None]] = ((tree, None) for tree in trees)
     if args.consumers:
         pairs = _with_consumers(db, trees)

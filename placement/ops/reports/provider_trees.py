@@ -223,19 +223,6 @@ def tree_of(db: Database, snapshot: Snapshot, uuid: str) -> ProviderTree:
         return ProviderTree(members, _sharing_by_aggregate(snapshot), _read_histories(tx, members))
 
 
-def find_unchanged(db: Database, age: dt.timedelta) -> set[int]:
-    """Return the ids of the providers that have not changed for ``age``.
-
-    A write to a provider or its inventories and a claim set ``updated_at`` of the provider, unlike the deletion of
-    allocations.
-    """
-    query = sa.select(_providers.id).where(
-        sa.func.coalesce(_providers.updated_at, _providers.created_at) < timeutils.utcnow() - age
-    )
-    with db.reader() as tx:
-        return set(tx.execute(query).scalars())
-
-
 def _by_parents(names: KnownNames, providers: Iterable[Provider]) -> Snapshot:
     """Make a snapshot in which each provider is in the tree to which its parents lead, whatever its recorded root.
 
