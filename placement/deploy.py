@@ -39,7 +39,7 @@ Middleware = Callable[[WSGIApplication], WSGIApplication]
 
 
 class State(NamedTuple):
-    """What an application of a forked process takes over from that of its parent."""
+    """What an application of a forked process takes over from its parent."""
 
     #: None if the cache could not be loaded.
     cache: CacheState | None
@@ -83,7 +83,7 @@ def loadapp(conf: cfg.ConfigOpts, state: State | None = None) -> Application:
     """Build an application. Several with different configurations can live in one process.
 
     :param conf: made by ``placement.conf.load``.
-    :param state: that of an application with the same configuration, in the process from which this one was forked.
+    :param state: of an application with the same configuration, in the process from which this one was forked.
     :raises ConfigurationInvalid: the configuration or the policy file is invalid, or [placement_database]
         sync_on_startup is set and the schema cannot be brought up to date.
     :raises DatabaseUnavailable: sync_on_startup is set and the database cannot be reached.

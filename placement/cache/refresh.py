@@ -337,7 +337,7 @@ class ProviderCache:
     def _may_lag(self, tx: sa.Connection) -> bool:
         """Return whether a database that is older than the cache may be a node of a cluster that will soon catch up.
 
-        A new process, whose cache is that of its parent, does not wait for it. A primary of PostgreSQL never lags.
+        A new process, which has the cache of its parent, does not wait for it. A primary of PostgreSQL never lags.
         """
         if tx.dialect.name == 'postgresql' and not tx.scalar(sa.select(sa.func.pg_is_in_recovery())):
             return False

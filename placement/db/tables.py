@@ -179,7 +179,7 @@ resource_provider_aggregates = _table(
 
 # Each process keeps at most as many rows as it ever had write transactions at the same time. Idle ones are deleted, but
 # there is always one: without any, the rows of a backup have not been restored yet. Tools restore tables in order of
-# their names, so this one has the last name: whoever sees the restored slots also sees all other restored rows.
+# their names, so this one has the last name: a reader of restored slots also finds all other restored rows.
 change_log_slots = _with_unique_ids(
     'placement_writer_slots',
     sa.Column('sequence', sa.BigInteger, nullable=False),

@@ -222,7 +222,7 @@ def check_closest(model: Model, blocked: Blocked) -> None:
 
 
 def check_limit(check: Check, rp: RP, closest: Near) -> None:
-    """The limit is that of the provider, and the amount violates it."""
+    """The provider has this limit, and the amount violates it."""
     name, _, amount = check.rule.subject.partition(':')
     record = rp.inventory[name]
     event(closest.limit)
