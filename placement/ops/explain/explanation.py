@@ -230,10 +230,7 @@ def _with_blocked(matrix: Matrix, result: Explanation) -> Explanation:
     return replace(
         result,
         suitable=sum(counts[mask] for mask in states),
-        states=[
-            _blocked(matrix, mask, matrix.partition.has_root & matrix.trees.where(mask.__eq__))
-            for mask in states[:_MAX_FACTS]
-        ],
+        states=[_blocked(matrix, mask, matrix.with_mask(mask)) for mask in states[:_MAX_FACTS]],
         selective=[check for check in failed if not check.lacks_host_class],
         blocked=sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees)),
         nowhere=[Nowhere(check, _similar(matrix, check)) for check in failed if matrix.passed_nowhere(check)],
