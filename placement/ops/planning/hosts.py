@@ -82,10 +82,6 @@ class Hosts:
         tree = int(self.tree_of[row])
         return self.trees[tree][row - int(self.starts[tree])]
 
-    def row_of(self, id_: int) -> int:
-        """Return the row of the provider with an id."""
-        return int(np.flatnonzero(self.ids == id_)[0])
-
     def column_of(self, class_ids: Integers) -> Integers:
         """Return the columns of classes by id."""
         ids = np.array([self.snapshot.names.class_ids[name] for name in self.classes], np.int64)
