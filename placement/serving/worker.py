@@ -10,6 +10,8 @@ import os
 import resource
 import select
 import signal
+import socket
+import struct
 import sys
 import threading
 import time
@@ -42,6 +44,8 @@ _ACCEPT_PAUSE_SECONDS = 0.1
 _SWITCH_INTERVAL_SECONDS = 0.0005
 #: ``M_ARENA_MAX`` of glibc: the parameter of ``mallopt`` that limits the number of arenas.
 _MALLOC_ARENA_MAX = -8
+#: ``SO_ATTACH_FILTER`` of Linux, and a filter of one instruction (``BPF_RET``) that keeps 0 bytes of a packet.
+_ATTACH_FILTER, _DROP_ALL = 26, ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0))
 #: The maximum wait for sockets in the main loop, and the time between two checks of timeouts.
 _LOOP_INTERVAL_SECONDS = 1.0
 
@@ -140,6 +144,7 @@ class WaitressWorker(Worker):
         """
         for server in self._servers:
             if self.app.stopping[0]:
+                _reject_packets(server.socket)
                 waiting = select.poll()
                 waiting.register(server.socket, select.POLLIN)
                 # The limit is necessary, because a connection keeps waiting if there is no file descriptor for it.
@@ -171,6 +176,17 @@ class WaitressWorker(Worker):
             self._metrics.set_requests_waiting(len(self._dispatcher.queue))
             self._dispatcher.watch()
             self._connections.reap()
+
+
+def _reject_packets(listener: socket.socket) -> None:
+    """Let the kernel drop the packets to a TCP listener, so that no connection arrives before the listener is closed.
+
+    The kernel would reset a connection that arrives between the last ``accept`` and ``close``. With the filter, its
+    client sends the first packet again after a second, and the connection is refused. A Unix socket has no file by now.
+    """
+    if sys.platform == 'linux' and listener.family != socket.AF_UNIX:
+        program = struct.pack('HP', 1, ctypes.addressof(_DROP_ALL))
+        listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
 
 
 class _SignalPipe(wasyncore.file_dispatcher):
