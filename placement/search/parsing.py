@@ -108,17 +108,21 @@ def _in_order_of_reading(
 
 def _group_fields(name: str, values: Sequence[str], version: Version, suffix: str) -> dict[str, Any]:
     """Convert the values of a parameter of a group to fields of the ``RequestGroup``."""
-    if name == 'resources':
-        # The last value counts, but all values have to be well-formed.
-        return {'resources': [syntax.parse_resources(value) for value in values][-1]}
-    if name == 'required':
-        return {'traits': syntax.parse_required(values, version)}
-    if name == 'in_tree':
-        return {'in_tree': syntax.parse_in_tree(values[-1])}
-    if version < (1, 30):
-        return {'aggregates': syntax.parse_member_of(values, version, suffix)}
-    # Read them one by one, because the first malformed value is reported.
-    return {'aggregates': NameFilter.union([syntax.parse_member_of([value], version, suffix) for value in values])}
+    match name:
+        case 'resources':
+            # The last value counts, but all values have to be well-formed.
+            return {'resources': [syntax.parse_resources(value) for value in values][-1]}
+        case 'required':
+            return {'traits': syntax.parse_required(values, version)}
+        case 'in_tree':
+            return {'in_tree': syntax.parse_in_tree(values[-1])}
+        case 'member_of' if version < (1, 30):
+            return {'aggregates': syntax.parse_member_of(values, version, suffix)}
+        case 'member_of':
+            # Read them one by one, because the first malformed value is reported.
+            filters = [syntax.parse_member_of([value], version, suffix) for value in values]
+            return {'aggregates': NameFilter.union(filters)}
+    raise LookupError(name)
 
 
 def _parse_root_required(values: Sequence[str]) -> NameFilter:

@@ -305,39 +305,43 @@ class CompiledRequest:
     #: The conditions that the root of a tree must satisfy.
     root: Requirement
 
-    # These follow from the others, also after ``dataclasses.replace``.
+    # These follow from the fields, also after ``dataclasses.replace``.
 
-    #: The distinct requirements, each with the suffixes of the groups that have it.
-    distinct: Mapping[Requirement, tuple[str, ...]] = field(init=False, compare=False, repr=False)
-    #: For each requirement its index in ``distinct``.
-    indexes: Sequence[int] = field(init=False, compare=False, repr=False)
-    #: For each ``same_subtree`` of several groups, the indexes of their requirements in ``requirements``.
-    subtrees: Sequence[Sequence[int]] = field(init=False, compare=False, repr=False)
-    #: The number of requirements, of their amounts, and of the requirements in each ``same_subtree``.
-    part_count: int = field(init=False, compare=False, repr=False)
-    #: The sum of the amounts for each class that several requirements name. No candidate needs more.
-    requested_sums: Mapping[str, int] = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
+    @functools.cached_property
+    def distinct(self) -> Mapping[Requirement, tuple[str, ...]]:
+        """The distinct requirements, each with the suffixes of the groups that have it."""
         distinct: dict[Requirement, tuple[str, ...]] = {}
-        number_of: dict[Requirement, int] = {}
-        index_of: dict[str, int] = {}
-        amounts: dict[str, list[int]] = {}
-        for index, requirement in enumerate(self.requirements):
-            number_of.setdefault(requirement, len(distinct))
+        for requirement in self.requirements:
             distinct[requirement] = (*distinct.get(requirement, ()), requirement.group)
-            index_of[requirement.group] = index
+        return distinct
+
+    @functools.cached_property
+    def indexes(self) -> Sequence[int]:
+        """For each requirement its index in ``distinct``."""
+        index_of = {requirement: index for index, requirement in enumerate(self.distinct)}
+        return [index_of[requirement] for requirement in self.requirements]
+
+    @functools.cached_property
+    def subtrees(self) -> Sequence[Sequence[int]]:
+        """For each ``same_subtree`` of several groups, the indexes of their requirements in ``requirements``."""
+        index_of = {requirement.group: index for index, requirement in enumerate(self.requirements)}
+        members = [sorted(index_of[name] for name in named if name in index_of) for named in self.request.same_subtree]
+        return [indexes for indexes in members if len(indexes) > 1]
+
+    @functools.cached_property
+    def part_count(self) -> int:
+        """The number of requirements, of their amounts, and of the requirements in each ``same_subtree``."""
+        amounts = [requirement.resources for requirement in self.requirements]
+        return len(self.requirements) + sum(map(len, amounts)) + sum(map(len, self.subtrees))
+
+    @functools.cached_property
+    def requested_sums(self) -> Mapping[str, int]:
+        """The sum of the amounts for each class that several requirements name. No candidate needs more."""
+        amounts: dict[str, list[int]] = {}
+        for requirement in self.requirements:
             for name, amount in requirement.resources:
                 amounts.setdefault(name, []).append(amount)
-        members = [sorted(index_of[name] for name in named if name in index_of) for named in self.request.same_subtree]
-        subtrees = [indexes for indexes in members if len(indexes) > 1]
-        self.__dict__.update(
-            distinct=distinct,
-            indexes=[number_of[requirement] for requirement in self.requirements],
-            subtrees=subtrees,
-            part_count=len(self.requirements) + sum(map(len, amounts.values())) + sum(map(len, subtrees)),
-            requested_sums={name: min(sum(amounts[name]), 2**62) for name in sorted(amounts) if len(amounts[name]) > 1},
-        )
+        return {name: min(sum(amounts[name]), 2**62) for name in sorted(amounts) if len(amounts[name]) > 1}
 
     def bits(self, provider: Provider, root: Provider | None) -> int:
         """Return one bit for each distinct requirement, in the order of ``distinct``, that accepts ``provider``.
