@@ -40,7 +40,12 @@ class InventoryRecord(NamedTuple):
 
     def fits(self, amount: int) -> bool:
         """Return whether a new allocation may have this amount, which is 1 or more."""
-        return amount <= self.max_increase and bool(satisfies_unit_constraints(self, amount, amount, amount))
+        return amount <= self.max_increase and self.allows_amount(amount)
+
+    def allows_amount(self, amount: int) -> bool:
+        """Return whether an amount satisfies the unit constraints."""
+        # Only another program can have stored a step_size below 1. No amount is a multiple of it.
+        return self.step_size >= 1 and bool(satisfies_unit_constraints(self, amount, amount, amount))
 
     def raise_unless_storable(self, resource_class: str, uuid: str, *, zero_allowed: bool) -> None:
         """Make sure that an inventory may be stored (api-ref/capacity.md#capacity-that-may-be-stored).
@@ -83,6 +88,7 @@ def satisfies_unit_constraints(inventory: InventoryOrColumns, smallest: Any, lar
 
     :param smallest: the smallest of the amounts.
     :param largest: the largest of the amounts.
+    :param inventory: its ``step_size`` is at least 1.
     :param divisor: their greatest common divisor, which is a multiple of ``step_size`` exactly when all of them are.
     """
     return (inventory.min_unit <= smallest) & (largest <= inventory.max_unit) & (divisor % inventory.step_size == 0)
@@ -91,22 +97,19 @@ def satisfies_unit_constraints(inventory: InventoryOrColumns, smallest: Any, lar
 class Violations(NamedTuple):
     """Whether an amount violates each part of the rule, in the order in which the parts are reported."""
 
-    above_max_unit: Any
-    below_min_unit: Any
-    no_multiple: Any
-    no_capacity: Any
+    above_max_unit: bool
+    below_min_unit: bool
+    no_multiple: bool
+    no_capacity: bool
 
 
-def violations(inventory: InventoryOrColumns, limit: Any, amount: Any) -> Violations:
-    """Return which parts of the rule an amount violates.
-
-    :param limit: ``capacity_limit``; may be rounded down.
-    """
+def violations(inventory: InventoryRecord, amount: int) -> Violations:
+    """Return which parts of the rule an amount violates."""
     return Violations(
         amount > inventory.max_unit,
         amount < inventory.min_unit,
-        amount % inventory.step_size != 0,
-        inventory.used + amount > limit,
+        inventory.step_size < 1 or amount % inventory.step_size != 0,
+        inventory.used + amount > capacity_limit(inventory),
     )
 
 

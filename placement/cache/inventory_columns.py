@@ -39,12 +39,14 @@ class InventoryColumns:
     used: Integers
     min_unit: Integers
     max_unit: Integers
+    #: ``_MAX_CAPACITY`` for one below 1, because no amount is a multiple of it.
     step_size: Integers
 
     @classmethod
     def build(cls, entries: Sequence[PositionedInventory]) -> InventoryColumns:
         """Make the columns of ``entries``, which are in order of position."""
         records = np.array([record for _, record in entries], _RECORDS)
+        records['step_size'][records['step_size'] < 1] = _MAX_CAPACITY
         columns = InventoryRecord._make(records[name].copy() for name in InventoryRecord._fields)
         limits = np.clip(np.floor(capacity.capacity_limit(columns)), -_MAX_CAPACITY, _MAX_CAPACITY)
         return cls(
@@ -77,9 +79,7 @@ class InventoryColumns:
     @property
     def max_allocatable(self) -> Integers:
         """The largest amount of each inventory that one new allocation may have; 0 if none is possible."""
-        # A database that was not repaired may have a step_size of 0.
-        inventories = replace(self, step_size=np.maximum(self.step_size, 1))
-        amounts: Integers = capacity.max_allocatable(inventories, np.maximum(self.max_increase, 0))
+        amounts: Integers = capacity.max_allocatable(self, np.maximum(self.max_increase, 0))
         return amounts
 
     def positions_with_capacity(self, amount: int) -> Integers:

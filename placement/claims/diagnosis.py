@@ -112,7 +112,7 @@ def _first_violation(
         if inventory is None:
             return exception.InvalidAllocationInventory(resource_classes=class_name, uuids=uuid, consumer=consumer)
         data = {'resource_class': class_name, 'uuid': uuid, 'consumer': consumer, 'amount': amount}
-        if not capacity.satisfies_unit_constraints(inventory, amount, amount, amount):
+        if not inventory.allows_amount(amount):
             return exception.AllocationConstraintsViolated(**data, **inventory._asdict())
         so_far[key] = so_far.get(key, 0) + amount
         used_before = used.get(key, 0)

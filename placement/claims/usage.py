@@ -100,13 +100,15 @@ def _rule(dialect: sa.Dialect) -> str:
     """Return the condition on one inventory (api-ref/capacity.md#the-capacity-rule), for ``str.format``."""
     inv = _inventories.c
     delta = _placeholder('delta')
+    units = capacity.satisfies_unit_constraints(
+        inv, _placeholder('smallest'), _placeholder('largest'), _placeholder('divisor')
+    )
     rule = sa.and_(
         inv.resource_provider_id == _placeholder('provider'),
         inv.resource_class_id == _placeholder('resource_class'),
         sa.or_(delta <= 0, inv.used + delta <= capacity.capacity_limit(inv)),
-        capacity.satisfies_unit_constraints(
-            inv, _placeholder('smallest'), _placeholder('largest'), _placeholder('divisor')
-        ),
+        # PostgreSQL fails on a division by 0, and only CASE guarantees the order of evaluation.
+        sa.case((inv.step_size < 1, sa.false()), else_=units),
     ).self_group()
     return str(rule.compile(dialect=dialect, compile_kwargs={'literal_binds': True}))
 

@@ -32,6 +32,7 @@ AUDIT_KINDS = (
     'allocation_without_inventory',
     'usage_mismatch',
     'over_committed',
+    'invalid_step_size',
     'unit_violation',
     'orphaned_aggregate',
 )

@@ -53,6 +53,12 @@ def test_usage_mismatches_are_reported(db: Database, capsys: pytest.CaptureFixtu
         assert capsys.readouterr().err.startswith('Warning: the recorded usage of 1 inventory is not the sum of')
 
 
+def test_a_step_size_of_0(db: Database, printed: Printed) -> None:
+    with db.engine.begin() as connection:
+        connection.execute(tables.inventories.update().values(step_size=0))
+    assert printed('explain', 'resources=VCPU:3').startswith('No host has VCPU:3: step_size is 0')
+
+
 def test_the_first_candidates_are_printed(context: RequestContext, printed: Printed) -> None:
     for number in range(9):
         make(context, f'host{number}', {'total': 8})

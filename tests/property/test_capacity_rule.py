@@ -40,6 +40,7 @@ def _fits_in_sql(inventory: InventoryRecord, amount: int) -> bool:
     literal = sa.literal(amount, sa.BigInteger)
     rule = sa.and_(
         inv.used + literal <= capacity.capacity_limit(inv),
+        inv.step_size >= 1,
         capacity.satisfies_unit_constraints(inv, literal, literal, literal),
     )
     with _engine.connect() as connection:
@@ -56,6 +57,8 @@ def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
 @example(case=(InventoryRecord(total=4, used=1), 3))
 @example(case=(InventoryRecord(total=3, allocation_ratio=1.1), 4))
 @example(case=(InventoryRecord(total=10, reserved=12), 1))
+@example(case=(InventoryRecord(total=4, step_size=0), 2))
+@example(case=(InventoryRecord(total=4, step_size=-1), 2))
 @example(case=(InventoryRecord(total=1, step_size=capacity.MAX_INT32, max_unit=capacity.MAX_INT32), capacity.MAX_INT32))
 def test_all_implementations_of_the_rule_agree(case: tuple[InventoryRecord, int]) -> None:
     inventory, amount = case
@@ -65,7 +68,7 @@ def test_all_implementations_of_the_rule_agree(case: tuple[InventoryRecord, int]
         == (list(stock.positions_with_capacity(amount)) == [0])
         == _fits_in_sql(inventory, amount)
     )
-    violated = capacity.violations(inventory, capacity.capacity_limit(inventory), amount)
+    violated = capacity.violations(inventory, amount)
     assert inventory.fits(amount) == (not any(violated))
 
 

@@ -159,5 +159,4 @@ def test_hosts_without_capacity(state: Snapshot, size: dict[str, int]) -> None:
 
 
 def _fits(inventory: InventoryRecord, amount: int) -> bool:
-    limit = capacity_rule.capacity_limit(inventory)
-    return not any(capacity_rule.violations(inventory, limit, amount))
+    return not any(capacity_rule.violations(inventory, amount))

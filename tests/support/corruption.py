@@ -264,7 +264,12 @@ ALL = {
     'below the minimum': _wrong_units('min_unit = 4', 'min_unit 4, max_unit 8, step_size 1'),
     'above the maximum': _wrong_units('max_unit = 1', 'min_unit 1, max_unit 1, step_size 1'),
     'out of step': _wrong_units('step_size = 3', 'min_unit 1, max_unit 8, step_size 3'),
-    'no step': _wrong_units('step_size = 0', 'min_unit 1, max_unit 8, step_size 0'),
+    'no step': Damage(
+        'invalid_step_size',
+        ('UPDATE placement_inventories SET step_size = 0',),
+        (_OF_ROOT, {'resource_provider': CHILD, 'resource_class': 'VCPU'}),
+        'step_size is 0, so no amount can be allocated: set it to 1 or more',
+    ),
     'no root': Damage(
         'invalid_tree',
         ('UPDATE placement_resource_providers SET root_provider_id = NULL',),

@@ -41,6 +41,7 @@ CHECKS: Mapping[str, Check] = {
     'allocation_without_inventory': checks.allocation_without_inventory,
     'usage_mismatch': checks.usage_mismatch,
     'over_committed': checks.over_committed,
+    'invalid_step_size': checks.invalid_step_size,
     'unit_violation': checks.unit_violation,
     'orphaned_aggregate': functools.partial(
         checks.unused,

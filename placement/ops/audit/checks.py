@@ -153,12 +153,18 @@ def over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = 
         yield Finding(_subject(row), detail)
 
 
+def invalid_step_size(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
+    for row in tx.execute(_select(_inventories).where(_inventories.c.step_size < 1)):
+        detail = f'step_size is {row.step_size}, so no amount can be allocated: set it to 1 or more'
+        yield Finding(_subject(row), detail)
+
+
 def unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
     inv = _inventories.c
     used = _allocations.c.used
     violated = sa.not_(capacity.satisfies_unit_constraints(inv, used, used, used))
-    # PostgreSQL fails on a division by 0, and only CASE guarantees the order of evaluation.
-    is_violated = sa.case((inv.step_size < 1, sa.true()), else_=violated)
+    # ``invalid_step_size`` finds the others. PostgreSQL fails on a division by 0, and only CASE guarantees the order.
+    is_violated = sa.case((inv.step_size < 1, sa.false()), else_=violated)
     for row in tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
         detail = f'allocation of {row.used} violates {rules}, which changed after the claim'

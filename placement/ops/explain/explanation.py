@@ -269,7 +269,7 @@ def _closest(matrix: Matrix, check: Check, positions: Integers) -> Near | None:
     if part.is_state:
         return Near(provider, free)
     inventory = provider.inventories[part.resource_class].with_used(0)
-    violated = capacity.violations(inventory, capacity.capacity_limit(inventory), part.amount)
+    violated = capacity.violations(inventory, part.amount)
     limit = ('max_unit', 'min_unit', 'step_size', 'capacity')[violated.index(True)]
     return Near(provider, getattr(inventory, limit), limit)
 

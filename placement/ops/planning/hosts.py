@@ -144,8 +144,7 @@ def build_hosts(snapshot: Snapshot, class_ids: Collection[int] = ()) -> Hosts:
             limit[place] = np.clip(inventories.capacity_limit, -_LARGEST, _LARGEST)
             used[place] = np.clip(inventories.used, 0, _LARGEST)
             min_unit[place], max_unit[place] = inventories.min_unit, inventories.max_unit
-            # A database that was not repaired may have a step_size of 0.
-            step_size[place] = np.maximum(inventories.step_size, 1)
+            step_size[place] = inventories.step_size
     is_own = np.array([SHARING_TRAIT not in provider.traits for tree in trees for provider in tree], np.bool_)
     is_enabled = np.array([os_traits.COMPUTE_STATUS_DISABLED not in tree[0].traits for tree in trees], np.bool_)
     has_root = np.array([partition.has_root[number] for partition, number in places], np.bool_)

@@ -87,7 +87,7 @@ class TreeSolver:
         for column, name in enumerate(self._hosts.classes):
             present = provider.inventories.get(name)
             if present is not None and free[column] > 0:
-                units = present.min_unit, present.max_unit, max(present.step_size, 1)
+                units = present.min_unit, present.max_unit, present.step_size
                 inventories[name] = InventoryRecord(free[column], 0, *units)
         return replace(provider, inventories=inventories)
 
