@@ -42,15 +42,6 @@ class AllocationRow(NamedTuple):
         return self.resource_provider_id, self.resource_class_id
 
 
-#: The number of inventories of the provider and the class of an allocation.
-_INVENTORY_COUNT = sql.statement(
-    '(SELECT count(*) FROM {inventories} inv WHERE inv.resource_provider_id = {allocations}.resource_provider_id'
-    ' AND inv.resource_class_id = {allocations}.resource_class_id)',
-    inventories=tables.inventories,
-    allocations=tables.allocations,
-)
-
-
 def concurrent_update() -> errors.RetryTransaction:
     """Return the exception to raise if a consumer was changed, created or deleted since it was read."""
     return errors.RetryTransaction(exception.ConcurrentUpdate())
@@ -128,43 +119,29 @@ def read_current_state(
     return CurrentState(consumer_rows, rows, **ids)
 
 
-#: For each kind of row that ``read_current_state`` reads: the table, and its columns; the first has the names.
-_SELECTED: dict[str, tuple[sa.Table, Sequence[str]]] = {
-    'consumers': (tables.consumers, ConsumerRow._fields),
-    'allocations': (tables.allocations, ('consumer_id', *AllocationRow._fields[1:-1], _INVENTORY_COUNT)),
-    'projects': (tables.projects, ('external_id', 'id')),
-    'users': (tables.users, ('external_id', 'id')),
-    'consumer_types': (tables.consumer_types, ('name', 'id')),
-    'providers': (tables.resource_providers, ('uuid', 'id')),
+#: The SELECTs of ``read_current_state``, by kind of row. They are joined with UNION ALL, so all have the columns of an
+#: allocation; the other kinds have zeros in those that they lack.
+_SELECTS = {
+    'consumers': "SELECT 'consumers', uuid, id, generation, consumer_type_id, 0, 0 FROM {tables.consumers} WHERE uuid",
+    'allocations': (
+        "SELECT 'allocations', consumer_id, id, resource_provider_id, resource_class_id, used,"
+        ' (SELECT count(*) FROM {tables.inventories} inv'
+        ' WHERE inv.resource_provider_id = {tables.allocations}.resource_provider_id'
+        ' AND inv.resource_class_id = {tables.allocations}.resource_class_id)'
+        ' FROM {tables.allocations} WHERE consumer_id'
+    ),
+    'projects': "SELECT 'projects', external_id, id, 0, 0, 0, 0 FROM {tables.projects} WHERE external_id",
+    'users': "SELECT 'users', external_id, id, 0, 0, 0, 0 FROM {tables.users} WHERE external_id",
+    'consumer_types': "SELECT 'consumer_types', name, id, 0, 0, 0, 0 FROM {tables.consumer_types} WHERE name",
+    'providers': "SELECT 'providers', uuid, id, 0, 0, 0, 0 FROM {tables.resource_providers} WHERE uuid",
 }
 
 
 @functools.lru_cache(maxsize=256)
 def _query(counts: tuple[tuple[str, int], ...]) -> str:
-    """Return the statement that finds the given number of names of each kind, in this order: one SELECT for each kind.
-
-    The SELECTs are joined with UNION ALL, so all have the columns of an allocation. Zeros fill up those of the others:
-
-    ==============  ============  ==  ====================  =================  ====  ===============
-    Kind            Name          Id  Third column          Fourth             5th   Sixth
-    ==============  ============  ==  ====================  =================  ====  ===============
-    consumers       uuid          id  generation            consumer_type_id   0     0
-    allocations     consumer_id   id  resource_provider_id  resource_class_id  used  inventory count
-    projects        external_id   id  0                     0                  0     0
-    users           external_id   id  0                     0                  0     0
-    consumer_types  name          id  0                     0                  0     0
-    providers       uuid          id  0                     0                  0     0
-    ==============  ============  ==  ====================  =================  ====  ===============
-    """
-    selects = []
-    for kind, count in counts:
-        if count:
-            table, (name, *columns) = _SELECTED[kind]
-            filled = [f"'{kind}'", name, *columns, *['0'] * (len(AllocationRow._fields) - 1 - len(columns))]
-            template = 'SELECT {columns} FROM {table} WHERE {name} IN ({names})'
-            names = sql.placeholders(count)
-            selects.append(sql.statement(template, columns=', '.join(filled), table=table, name=name, names=names))
-    return ' UNION ALL '.join(selects)
+    """Return the statement that finds the given number of names of each kind, in this order."""
+    selects = [f'{_SELECTS[kind]} IN ({sql.placeholders(count)})' for kind, count in counts if count]
+    return sql.statement(' UNION ALL '.join(selects), tables=tables)
 
 
 _DELETE_CONSUMER = sql.statement(

@@ -29,8 +29,8 @@ from placement.db import (
     name_locks,
     tables,
 )
-from placement.db.change_log_slots import CommitUnknown, Outcome
-from placement.db.errors import RetryTransaction, StaleConnection
+from placement.db.change_log_slots import Outcome
+from placement.db.errors import CommitUnknown, RetryTransaction, StaleConnection
 from placement.db.process import Process
 from placement.db.retries import Attempt, RetryPolicy
 from placement.observability import DATABASE

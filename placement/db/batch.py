@@ -16,7 +16,7 @@ is a part of a claim. Between two texts it reports a conflict (test_galera.py, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -34,10 +34,6 @@ class _Statement(NamedTuple):
     values: tuple[Any, ...]
     rows: int | None
     error: Callable[[], Exception]
-
-    def check(self, count: int) -> None:
-        if self.rows is not None and count != self.rows:
-            raise self.error()
 
 
 class StatementBatch:
@@ -126,15 +122,31 @@ class StatementBatch:
         """
         added, self._statements = self._statements, []
         try:
-            if not sql.is_mysql(self.tx.dialect) or self.tx.info[connections.GALERA]:
-                for statement in added:
-                    statement.check(sql.execute_text(self.tx, statement.text, *statement.values).rowcount)
-            else:
-                self._send(added)
+            for count, statement in zip(self._row_counts(added), added, strict=False):
+                if statement.rows is not None and count != statement.rows:
+                    raise statement.error()
         except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
             if self._key_error is None:
                 raise
             raise self._key_error() from error
+
+    def _row_counts(self, statements: Sequence[_Statement]) -> Iterator[int]:
+        """Execute ``statements``, and yield how many rows each has changed."""
+        if not sql.is_mysql(self.tx.dialect) or self.tx.info[connections.GALERA]:
+            for statement in statements:
+                yield sql.execute_text(self.tx, statement.text, *statement.values).rowcount
+        elif statements:
+            counts: list[int] = []
+            text = '; '.join(statement.text for statement in statements)
+            values = [value for statement in statements for value in statement.values]
+            try:
+                sql.execute_text(self.tx, text, *values, options={connections.ROW_COUNTS: counts})
+            except Exception as error:
+                # A wrong count before the failed statement takes precedence, because it may have caused the error.
+                if not errors.is_disconnect(error):
+                    yield from counts
+                raise
+            yield from counts
 
     def defer(self) -> None:
         """Leave the statements to ``Database.write``.
@@ -148,28 +160,8 @@ class StatementBatch:
             raise RuntimeError('A transaction can defer only one batch.')
         self.tx.execution_options(**{_DEFERRED: self})
 
-    def _send(self, statements: list[_Statement]) -> None:
-        if not statements:
-            return
-        counts: list[int] = []
-        text = '; '.join(statement.text for statement in statements)
-        values = [value for statement in statements for value in statement.values]
-        try:
-            sql.execute_text(self.tx, text, *values, options={connections.ROW_COUNTS: counts})
-        except Exception as error:
-            # A wrong count before the failed statement takes precedence, because it may have caused the error.
-            if not errors.is_disconnect(error):
-                _check(statements, counts)
-            raise
-        _check(statements, counts)
-
 
 def deferred(tx: sa.Connection) -> StatementBatch:
     """Return the batch that the transaction has deferred, or an empty one."""
     batch: StatementBatch | None = tx.get_execution_options().get(_DEFERRED)
     return batch or StatementBatch(tx)
-
-
-def _check(statements: list[_Statement], counts: list[int]) -> None:
-    for statement, count in zip(statements, counts, strict=False):
-        statement.check(count)

@@ -29,7 +29,7 @@ from oslo_log import log
 from placement import exception
 from placement.db import errors, sql, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, no_slots
-from placement.db.errors import RetryTransaction
+from placement.db.errors import CommitUnknown, RetryTransaction
 from placement.db.process import Process
 
 LOG = log.getLogger(__name__)
@@ -52,10 +52,6 @@ _MAX_SILENCE_MICROSECONDS = 3600 * 10**6
 _slots = tables.change_log_slots
 
 Begin = Callable[[], contextlib.AbstractContextManager[sa.Connection]]
-
-
-class CommitUnknown(exception.SingleFailure):
-    """COMMIT failed, and the transaction may or may not have been committed. The connection is closed."""
 
 
 class Outcome(enum.Enum):

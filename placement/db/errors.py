@@ -49,6 +49,10 @@ class StaleConnection(exception.DatabaseUnavailable):
     """The connection broke before the database answered the first statement of a transaction: nothing was written."""
 
 
+class CommitUnknown(exception.SingleFailure):
+    """COMMIT failed, and the transaction may or may not have been committed. The connection is closed."""
+
+
 class RetryTransaction(Exception):
     """Raised in a transaction of ``Database.write`` to roll it back and run it again.
 

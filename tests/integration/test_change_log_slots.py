@@ -17,8 +17,8 @@ from placement.cache.refresh import ProviderCache
 from placement.db import change_log, change_log_slots, connections, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
-from placement.db.change_log_slots import CommitUnknown, Outcome
-from placement.db.errors import RetryTransaction
+from placement.db.change_log_slots import Outcome
+from placement.db.errors import CommitUnknown, RetryTransaction
 from placement.db.retries import RetryPolicy
 from tests.integration import tcp_proxy
 from tests.support import logs
