@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from placement.cache.providers import SHARING_TRAIT
 from placement.search.requirements import (
     AggregateCondition,
     Fault,
@@ -48,7 +49,9 @@ class Check:
 
     @property
     def never_by_sharing(self) -> bool:
-        """Whether every sharing provider fails in other trees: ``in_tree`` of the unsuffixed group excludes them."""
+        """Whether every sharing provider fails in other trees: by ``in_tree`` of the unsuffixed group, or its trait."""
+        if isinstance(self.condition, TraitCondition):
+            return self.condition.forbidden and SHARING_TRAIT in self.names
         return isinstance(self.condition, TreeCondition) and not self.condition.sharing
 
     @property
