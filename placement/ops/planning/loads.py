@@ -21,13 +21,17 @@ Role = tuple[tuple[int, int], ...]
 #: allocation.
 _Part = tuple[int, list[int], list[tuple[int, int]]]
 
-#: How many consumers one statement reads. Their allocations come as one text, whose length the database limits.
-_CONSUMERS_PER_STATEMENT = 50_000
+#: How many allocations one statement reads. They come as one text, whose length the database limits.
+_ALLOCATIONS_PER_STATEMENT = 150_000
 _COLUMNS = ('k.id', 'a.resource_provider_id', 'a.resource_class_id', 'a.used')
 _OF_PROVIDERS = (
     '{source} WHERE k.uuid IN (SELECT b.consumer_id FROM {allocations} b WHERE b.resource_provider_id IN ({ids}))'
 )
 _SOURCE = f'{tables.consumers} k JOIN {tables.allocations} a ON a.consumer_id = k.uuid'
+# Without LEFT, MariaDB looks up the allocations of each consumer, which takes twice as long.
+_OF_ALLOCATIONS = (
+    f'{tables.allocations} a LEFT JOIN {tables.consumers} k ON k.uuid = a.consumer_id WHERE a.id BETWEEN {{}} AND {{}}'
+)
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,13 @@ def _read_rows(tx: sa.Connection, provider_ids: Sequence[int] | None) -> Integer
             rows += sql.fetch_integers(tx, (_COLUMNS, source))
         # A consumer with allocations in several chunks is read several times.
         return np.unique(np.concatenate(rows), axis=0)
-    last = tx.execute(sa.select(sa.func.max(tables.consumers.c.id))).scalar() or 0
-    for first in range(0, last + 1, _CONSUMERS_PER_STATEMENT):
-        source = f'{_SOURCE} WHERE k.id BETWEEN {first} AND {first + _CONSUMERS_PER_STATEMENT - 1}'
-        rows += sql.fetch_integers(tx, (_COLUMNS, source))
-    return np.concatenate(rows)
+    last = tx.execute(sa.select(sa.func.max(tables.allocations.c.id))).scalar() or 0
+    columns = ('COALESCE(k.id, -1)', *_COLUMNS[1:])
+    for first in range(0, last + 1, _ALLOCATIONS_PER_STATEMENT):
+        source = _OF_ALLOCATIONS.format(first, first + _ALLOCATIONS_PER_STATEMENT - 1)
+        rows += sql.fetch_integers(tx, (columns, source))
+    allocations = np.concatenate(rows)
+    return allocations[allocations[:, 0] >= 0]
 
 
 def read_uuids(tx: sa.Connection, consumers: Collection[int]) -> dict[int, str]:
