@@ -4,8 +4,9 @@
 
 * ``parsing`` reads a query string into a ``request``. ``syntax`` reads single values, also for lists of providers.
 * ``requirements`` has the conditions on single providers, and compiles a request into them.
-* ``prefilter`` finds the trees that could have a candidate, with operations on the columns of the cache. It puts
-  equivalent trees into one search unit (``search_units``). ``sharing`` finds the sharing providers that reach them.
+* ``prefilter`` finds the trees that could have a candidate, and the sharing providers that reach them, with operations
+  on the columns of the cache. It puts equivalent trees into one search unit. The later stages know the trees only as
+  ``search_units``.
 * ``solver`` assigns providers to the requirements of a search unit; ``assignments`` calls it once for all equivalent
   units.
 * ``selection`` takes the candidates of a response from these assignments. ``budget`` limits all of this.

@@ -20,7 +20,7 @@ Its last line has the sizes for p providers (about 4,000) in t trees, and w word
 5. ``_key_columns``: for the kept trees, the bytes that the assignments depend on (``SearchUnit``).
 
 A ``Prefilter`` belongs to one request. It makes a ``_PartitionFilter``, which has these arrays, for each partition in
-turn. This yields ``TreeSearchUnit`` objects, which look up bits in it if the solver needs them.
+turn. This yields the search units: each ``TreeSearchUnit`` looks up what it needs in the same arrays.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import functools
 import itertools
 import operator
 import random
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, or_by_tree
+from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
 from placement.search.request import CandidateRequest
@@ -49,8 +51,14 @@ from placement.search.requirements import (
     TreeCondition,
     compile_request,
 )
-from placement.search.search_units import Providers, SearchUnit
-from placement.search.sharing import NO_SHARING, SharingGroup, SharingIndex
+from placement.search.search_units import (
+    NO_SHARING,
+    Providers,
+    SearchedPartition,
+    SearchUnit,
+    SharingGroup,
+    TreeSearchUnit,
+)
 
 #: How much of an operation on columns counts as one step: providers in a column, words of bits of a set of traits, and
 #: trees in a column of keys. Each takes about as long as a step of the solver.
@@ -149,12 +157,82 @@ class Prefilter:
         return words.astype(np.uint64).reshape(-1, self.word_count)
 
 
+class SharingIndex:
+    """Finds the sharing providers that reach a tree, by the aggregates of the tree.
+
+    The rules are in api-ref/candidate-search.md#sharing-providers-and-anchors.
+
+    :param sharing: all sharing providers that are in an aggregate.
+    :param counter: counts the steps of making groups.
+    """
+
+    def __init__(self, sharing: Iterable[Provider], compiled: CompiledRequest, counter: StepCounter) -> None:
+        self._compiled = compiled
+        self._counter = counter
+        classes = compiled.request.classes
+        # A sharing provider without the requested resources may serve a group without resources.
+        any_class = not all(group.resources for group in compiled.request.groups)
+        useful = [provider for provider in sharing if any_class or not classes.isdisjoint(provider.inventories)]
+        #: The sharing providers that could serve a group, in order of id.
+        self.providers: Providers = tuple(sorted(useful, key=operator.attrgetter('id')))
+        self._members: defaultdict[str, list[Provider]] = defaultdict(list)
+        for provider in self.providers:
+            for aggregate in provider.aggregates:
+                self._members[aggregate].append(provider)
+        #: The aggregates with at least one of these providers.
+        self.aggregates = frozenset(self._members)
+        self._bits: dict[Provider, int] = {}
+        self._groups: dict[frozenset[str], SharingGroup] = {}
+        self._numbers: dict[Hashable, int] = {}
+
+    def reaching(self, aggregates: frozenset[str]) -> SharingGroup:
+        """Return the group of the providers that are in at least one of ``aggregates``."""
+        aggregates &= self.aggregates
+        group = self._groups.get(aggregates)
+        if group is None:
+            members = {provider.id: provider for name in aggregates for provider in self._members[name]}
+            group = self._groups[aggregates] = self.group(tuple(members[id_] for id_ in sorted(members)))
+        return group
+
+    def group(self, providers: Providers) -> SharingGroup:
+        """Return the group of ``providers``, which are in order of id.
+
+        Its number stands for the same data that ``_key_columns`` has of the providers of trees. Below 1.29 it also
+        depends on which of the providers are in the same tree.
+        """
+        request, limits = self._compiled.request, self._compiled.requested_sums.items()
+        self._counter.count_setup(len(providers) * (1 + len(limits)))
+        bits = tuple(map(self.bits_of, providers))
+        key: list[Hashable] = [bits]
+        for name, limit in limits:
+            inventories = [provider.inventories.get(name) for provider in providers]
+            key += [min(inventory.max_increase, limit) if inventory else 0 for inventory in inventories]
+        if not request.nested_aware:
+            numbers: dict[int, int] = {}
+            key += [numbers.setdefault(provider.root_id, len(numbers)) for provider in providers]
+        if request.same_subtree:
+            self._counter.count_setup(sum(len(provider.ancestors) for provider in providers))
+            indexes = {provider.id: index for index, provider in enumerate(providers)}
+            key += [
+                tuple(sorted([indexes[id_] for id_ in provider.ancestors if id_ in indexes])) for provider in providers
+            ]
+        number = self._numbers.setdefault(tuple(key), len(self._numbers))
+        return SharingGroup(providers, bits, functools.reduce(operator.or_, bits, 0), number)
+
+    def bits_of(self, provider: Provider) -> int:
+        """Return the bits of a sharing provider in other trees; 0 if it satisfies no requirement."""
+        bits = self._bits.get(provider)
+        if bits is None:
+            self._counter.count_setup(sum(len(requirement.conditions) for requirement in self._compiled.distinct))
+            bits = self._bits[provider] = self._compiled.bits(provider, None)
+        return bits
+
+
 class _PartitionFilter:
     """Applies the requirements of a request to all trees of a partition.
 
-    ``provider_bits`` has the bits of each provider in its own tree; 0 if it satisfies no requirement. ``codes`` has for
-    each tree the index in ``groups`` of the sharing providers that reach it, which include the tree's own. ``_reach``
-    has their bits: one row for each tree, or only one row if there are no sharing providers.
+    ``provider_bits``, ``codes`` and ``groups`` are those of ``SearchedPartition``. ``_reach`` has the bits of the
+    sharing providers that reach each tree: one row for each tree, or only one row if there are no sharing providers.
     """
 
     def __init__(self, prefilter: Prefilter, partition: Partition) -> None:
@@ -217,12 +295,16 @@ class _PartitionFilter:
         begins = np.ones(len(numbers), np.bool_)
         begins[1:] = ~_equal_to_previous(columns, firsts, sizes)
         if self.prefilter.sharing.aggregates:
-            begins[1:] |= ~self._sharing_equals_previous(numbers)
+            # A tree with sharing providers has a group of its own, whose number is not in ``groups``.
+            groups = np.array([group.number for group in self.groups])[partition.tree_aggregates.codes[numbers]]
+            shares = np.isin(numbers, list(self._sharing_trees))
+            begins[1:] |= (groups[1:] != groups[:-1]) | shares[1:] | shares[:-1]
+        searched = SearchedPartition(partition, self.provider_bits, self.codes, self.groups)
         all_numbers, all_firsts = numbers.tolist(), firsts.tolist()
         for start, end in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(numbers)]):
             first, size, group = all_firsts[start], int(sizes[start]), self.group_of(all_numbers[start])
             key = (*[column[first : first + size].tobytes() for column in columns], group.number)
-            yield TreeSearchUnit(self, group, all_numbers[start:end], all_firsts[start:end], size, key)
+            yield TreeSearchUnit(searched, group, all_numbers[start:end], all_firsts[start:end], size, key)
 
     def satisfied(self) -> Flags:
         """Return the same as ``Prefilter.satisfied``."""
@@ -271,67 +353,6 @@ class _PartitionFilter:
             of_other_trees = tuple(provider for provider in group.providers if provider.root_id != root_id)
             group = self.prefilter.sharing.group(of_other_trees)
         return group
-
-    def _sharing_equals_previous(self, trees: Integers) -> Flags:
-        """Return for all ``trees`` except the first whether the previous one certainly has a group of equal number."""
-        numbers = np.array([group.number for group in self.groups])[self.partition.tree_aggregates.codes[trees]]
-        shares = np.isin(trees, list(self._sharing_trees))
-        equal: Flags = (numbers[1:] == numbers[:-1]) & ~(shares[1:] | shares[:-1])
-        return equal
-
-
-class TreeSearchUnit(SearchUnit):
-    """A search unit of the trees of a partition with these ``numbers``. Their roots are at the positions ``firsts``."""
-
-    __slots__ = ('_filter', '_group', 'firsts', 'numbers', 'partition')
-
-    def __init__(
-        self,
-        filter_: _PartitionFilter,
-        group: SharingGroup,
-        numbers: list[int],
-        firsts: list[int],
-        tree_size: int,
-        key: Hashable,
-    ) -> None:
-        # This does not call ``super``, because that takes time, and there may be many thousand units.
-        self.partition = filter_.partition
-        self.tree = self.partition.providers[firsts[0] : firsts[0] + tree_size]
-        self.tree_size = tree_size
-        self.sharing = group.providers
-        self.equivalence_key = key
-        self.numbers = numbers
-        self.firsts = firsts
-        self.count = len(numbers)
-        self._filter = filter_
-        self._group = group
-
-    def __getitem__(self, trees: slice) -> TreeSearchUnit:
-        if self.count == 1:
-            return self
-        numbers, firsts = self.numbers[trees], self.firsts[trees]
-        group = self._filter.group_of(numbers[0])
-        return TreeSearchUnit(self._filter, group, numbers, firsts, self.tree_size, self.equivalence_key)
-
-    def bits(self) -> Sequence[int]:
-        rows = self._filter.provider_bits[self.firsts[0] : self.firsts[0] + self.tree_size].tolist()
-        tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
-        return [*tree, *self._group.bits]
-
-    def sharing_of_each(self) -> Sequence[Providers]:
-        if self.count == 1:
-            return (self.sharing,)
-        # If several trees are equivalent, none of them contains a sharing provider.
-        groups, codes = self._filter.groups, self._filter.codes
-        return [groups[codes[number]].providers for number in self.numbers]
-
-    def uuids(self, positions: Sequence[int]) -> list[str]:
-        size, providers = self.tree_size, self.partition.providers.possibly_outdated
-        return [
-            (providers[first + position] if position < size else sharing[position - size]).uuid
-            for first, sharing in zip(self.firsts, self.sharing_of_each(), strict=True)
-            for position in positions
-        ]
 
 
 def _column_steps(partition: Partition, columns: int = 1) -> int:

@@ -6,8 +6,16 @@ The rules are in api-ref/candidate-search.md#sharing-providers-and-anchors.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement.cache.providers import Provider
+
+if TYPE_CHECKING:
+    # The solver imports this module, and import-linter rejects every chain of imports from the solver to numpy.
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from placement.cache.partition import Partition
 
 Providers = tuple[Provider, ...]
 
@@ -16,6 +24,23 @@ Amounts = tuple[tuple[int, str, int], ...]
 
 #: The positions of the providers that serve each group, in the order of the request.
 Mappings = tuple[tuple[int, ...], ...]
+
+
+class SharingGroup(NamedTuple):
+    """Sharing providers of other trees that reach a tree, in order of id.
+
+    ``bits`` has the ``CompiledRequest.bits`` of each, ``all_bits`` those that any of them has. Groups with equal
+    ``number`` have equal assignments.
+    """
+
+    providers: Providers
+    bits: tuple[int, ...]
+    all_bits: int
+    number: int
+
+
+#: The group of a tree that no sharing provider reaches, if there are none.
+NO_SHARING = SharingGroup((), (), 0, 0)
 
 
 class SearchUnit:
@@ -72,6 +97,71 @@ class SearchUnit:
     def uuids(self, positions: Sequence[int]) -> list[str]:
         """Return the uuids of the providers at ``positions`` of each tree, tree by tree."""
         return [self.provider(position).uuid for position in positions]
+
+
+class SearchedPartition(NamedTuple):
+    """What the search units of the trees of one partition have in common."""
+
+    partition: Partition
+    #: For each provider its bits in its own tree, as a row of 64-bit words; 0 if it satisfies no requirement.
+    provider_bits: NDArray[np.uint64]
+    #: For each tree the index in ``groups`` of the sharing providers that reach it, which include the tree's own.
+    codes: Sequence[int]
+    groups: Sequence[SharingGroup]
+
+
+class TreeSearchUnit(SearchUnit):
+    """A search unit of the trees of a partition with these ``numbers``. Their roots are at the positions ``firsts``."""
+
+    __slots__ = ('_group', '_searched', 'firsts', 'numbers', 'partition')
+
+    def __init__(
+        self,
+        searched: SearchedPartition,
+        group: SharingGroup,
+        numbers: list[int],
+        firsts: list[int],
+        tree_size: int,
+        key: Hashable,
+    ) -> None:
+        # This does not call ``super``, because that takes time, and there may be many thousand units.
+        self.partition = searched.partition
+        self.tree = self.partition.providers[firsts[0] : firsts[0] + tree_size]
+        self.tree_size = tree_size
+        self.sharing = group.providers
+        self.equivalence_key = key
+        self.numbers = numbers
+        self.firsts = firsts
+        self.count = len(numbers)
+        self._searched = searched
+        self._group = group
+
+    def __getitem__(self, trees: slice) -> TreeSearchUnit:
+        if self.count == 1:
+            return self
+        numbers, searched = self.numbers[trees], self._searched
+        # If several trees are equivalent, none of them contains a sharing provider.
+        group = searched.groups[searched.codes[numbers[0]]]
+        return TreeSearchUnit(searched, group, numbers, self.firsts[trees], self.tree_size, self.equivalence_key)
+
+    def bits(self) -> Sequence[int]:
+        rows = self._searched.provider_bits[self.firsts[0] : self.firsts[0] + self.tree_size].tolist()
+        tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
+        return [*tree, *self._group.bits]
+
+    def sharing_of_each(self) -> Sequence[Providers]:
+        if self.count == 1:
+            return (self.sharing,)
+        groups, codes = self._searched.groups, self._searched.codes
+        return [groups[codes[number]].providers for number in self.numbers]
+
+    def uuids(self, positions: Sequence[int]) -> list[str]:
+        size, providers = self.tree_size, self.partition.providers.possibly_outdated
+        return [
+            (providers[first + position] if position < size else sharing[position - size]).uuid
+            for first, sharing in zip(self.firsts, self.sharing_of_each(), strict=True)
+            for position in positions
+        ]
 
 
 class Assignment:

@@ -16,9 +16,8 @@ from placement.cache.partition import Partition
 from placement.cache.providers import UUID_BYTES, Provider, summary_size
 from placement.cache.snapshot import Snapshot
 from placement.search.budget import MIN_CANDIDATE_BYTES, Limit, SearchBudget
-from placement.search.prefilter import TreeSearchUnit
 from placement.search.request import CandidateRequest
-from placement.search.search_units import CandidateSet
+from placement.search.search_units import CandidateSet, TreeSearchUnit
 
 #: The bytes of the JSON of a candidate without names, amounts and suffixes: of the candidate, each provider in it, each
 #: amount, each group in the mappings, and each provider of a group.

@@ -15,10 +15,10 @@ from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
-from placement.search.prefilter import Prefilter, TreeSearchUnit
+from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest, NameFilter, RequestGroup
 from placement.search.requirements import CompiledRequest, Requirement, ResourceCondition
-from placement.search.search_units import SearchUnit
+from placement.search.search_units import SearchUnit, TreeSearchUnit
 
 #: Maximum number of consumers to count on one provider, so that sums fit 64 bits.
 _MAX_CONSUMERS = 2**40
