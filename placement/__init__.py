@@ -4,10 +4,8 @@ import warnings
 from importlib import metadata
 
 # WebOb 1.8 imports the standard library's cgi module, which warns on Python 3.11 and 3.12. An operator can do nothing
-# about that, so WebOb is imported here, before any other module imports it, with only this warning suppressed.
-with warnings.catch_warnings():
-    warnings.filterwarnings('ignore', "'cgi' is deprecated", DeprecationWarning)
-    import webob  # noqa: F401
+# about that.
+warnings.filterwarnings('ignore', "'cgi' is deprecated", DeprecationWarning, r'webob\.compat')
 
 
 def release() -> str:

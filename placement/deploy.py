@@ -88,6 +88,7 @@ def loadapp(conf: cfg.ConfigOpts, state: State | None = None) -> Application:
         sync_on_startup is set and the schema cannot be brought up to date.
     :raises DatabaseUnavailable: sync_on_startup is set and the database cannot be reached.
     """
+    configuration.register_middleware(conf)
     for ignored in configuration.ignored(conf):
         configuration.log_once(LOG, log.WARNING, f'This service does not have the option {ignored}')
     db = Database(conf)

@@ -21,7 +21,6 @@ from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
-from oslo_middleware import cors, http_proxy_to_wsgi
 from oslo_policy import opts as policy_opts
 
 from placement import exception, release
@@ -153,13 +152,11 @@ def load(
             # If it cannot be read, this raises an error, while oslo.config finds no file in it.
             os.listdir(name)
         _register_references(conf)
-        is_traced = _mentions_profiler(conf, overrides or {})
-        if is_traced:
-            _register_groups(conf, _profiler_options())
+        _register_mentioned(conf, overrides or {})
         for group, values in (overrides or {}).items():
             for name, value in values.items():
                 conf.set_override(name, value, group=None if group == 'DEFAULT' else group)
-        for group, option in _options(with_profiler=is_traced):
+        for group, option in _options(conf):
             _read(conf, group, option)
     except cfg.ConfigFilesPermissionDeniedError as error:
         reason = f'Permission denied: {", ".join(error.config_files)} cannot be read.'
@@ -191,7 +188,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
     """Return every option that the service reads, by group, for ``oslo-config-generator --namespace placement``."""
     from keystonemiddleware import opts as keystone_opts
 
-    registered = copy.deepcopy(_registered(with_profiler=True))
+    registered = copy.deepcopy([*_registered(), *_middleware_options(), *_profiler_options()])
     cfg.set_defaults([option for _, options in registered for option in options], **_CORS_DEFAULTS)
     return [*registered, *keystone_opts.list_auth_token_opts()]
 
@@ -204,7 +201,7 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
     """
     # oslo.config itself reads these three.
     names = {'DEFAULT': {'config_file', 'config_dir', 'config_source'}}
-    for group, option in _options(with_profiler='profiler' in conf):
+    for group, option in _options(conf):
         names.setdefault(group, set()).update(_plain(name) for name in (option.dest, option.name))
         for former in option.deprecated_opts:
             names.setdefault(former.group or group, set()).add(_plain(former.name or option.name))
@@ -288,8 +285,15 @@ def log_once(logger: logging.LoggerAdapter[logging.Logger], level: int, text: st
     logger.log(level, text)
 
 
-def _registered(*, with_profiler: bool) -> list[_Group]:
-    """Return the options that ``load`` registers, by group."""
+def register_middleware(conf: cfg.ConfigOpts) -> None:
+    """Register the options of the middleware, unless ``load`` did: it does only if one of them is set."""
+    _register_groups(conf, _middleware_options())
+    for name, default in _CORS_DEFAULTS.items():
+        conf.set_default(name, default, group='cors')
+
+
+def _registered() -> list[_Group]:
+    """Return the options that ``load`` always registers, by group."""
     # The options have no other name. It was read in oslo.log 7.1.0 to 8.3.2.
     from oslo_log import _options as log_opts
 
@@ -297,15 +301,16 @@ def _registered(*, with_profiler: bool) -> list[_Group]:
     if not any(option.name == _ENFORCE_SCOPE.name for _, opts in policy for option in opts):
         # Since release 6, oslo.policy does not have this option.
         policy.append(('oslo_policy', [_ENFORCE_SCOPE]))
-    return [
-        *GROUPS,
-        *(_profiler_options() if with_profiler else ()),
-        # The name OPTS came with oslo.middleware 8.0; until 2025.2 is the oldest supported release.
-        ('cors', cors.CORS_OPTS),
-        ('oslo_middleware', http_proxy_to_wsgi.OPTS),
-        *policy,
-        *log_opts.list_opts(),
-    ]
+    return [*GROUPS, *policy, *log_opts.list_opts()]
+
+
+def _middleware_options() -> Sequence[_Group]:
+    """Return the options of oslo.middleware that the service reads, by group."""
+    # This is not at the top: it imports WebOb and Jinja, a tenth of the time in which a command starts.
+    from oslo_middleware import cors, http_proxy_to_wsgi
+
+    # The name OPTS came with oslo.middleware 8.0; until 2025.2 is the oldest supported release.
+    return [('cors', cors.CORS_OPTS), ('oslo_middleware', http_proxy_to_wsgi.OPTS)]
 
 
 def _profiler_options() -> Sequence[_Group]:
@@ -317,24 +322,26 @@ def _profiler_options() -> Sequence[_Group]:
     return opts.list_opts()
 
 
-def _mentions_profiler(conf: cfg.ConfigOpts, overrides: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether an option of osprofiler is set. Otherwise it is not imported, because it imports HTTP clients."""
-    groups = [group for path in files(conf) for group, _name in _settings(path)]
-    groups += [variable.removeprefix('OS_') for variable in os.environ if variable.startswith('OS_')]
-    return any(group.lower().startswith('profiler') for group in [*groups, *overrides])
-
-
 def _register(conf: cfg.ConfigOpts) -> None:
     # This also registers options of the command line.
     log.register_options(conf)
     # oslo.policy registers its options again later. It would raise DuplicateOptError for a copy of a deprecated option
     # whose value was read meanwhile.
     policy_opts.set_defaults(conf)
-    _register_groups(conf, _registered(with_profiler=False))
-    for name, default in _CORS_DEFAULTS.items():
-        conf.set_default(name, default, group='cors')
+    _register_groups(conf, _registered())
     # Alembic logs a line for each of its plug-ins.
     conf.set_default('default_log_levels', [*log.get_default_log_levels(), 'alembic=WARN'])
+
+
+def _register_mentioned(conf: cfg.ConfigOpts, overrides: Mapping[str, Mapping[str, Any]]) -> None:
+    """Register the options of packages that are imported only if one of their options is set."""
+    groups = [group for path in files(conf) for group, _name in _settings(path)]
+    groups += [variable.removeprefix('OS_') for variable in os.environ if variable.startswith('OS_')]
+    groups = [group.lower() for group in [*groups, *overrides]]
+    if any(group.startswith('profiler') for group in groups):
+        _register_groups(conf, _profiler_options())
+    if any(group.startswith(('cors', 'oslo_middleware')) for group in groups):
+        register_middleware(conf)
 
 
 def _register_groups(conf: cfg.ConfigOpts, groups: Iterable[_Group]) -> None:
@@ -343,9 +350,14 @@ def _register_groups(conf: cfg.ConfigOpts, groups: Iterable[_Group]) -> None:
         conf.register_opts(opts, group=copy.deepcopy(option_group))
 
 
-def _options(*, with_profiler: bool) -> Iterator[tuple[str, cfg.Opt]]:
-    """Yield the group's name and the option, for each option that ``load`` registers."""
-    for group, options in _registered(with_profiler=with_profiler):
+def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str, cfg.Opt]]:
+    """Yield the group's name and the option, for each option that is registered."""
+    groups = _registered()
+    if 'profiler' in conf:
+        groups += _profiler_options()
+    if 'cors' in conf:
+        groups += _middleware_options()
+    for group, options in groups:
         yield from ((str(group or 'DEFAULT'), option) for option in options)
 
 

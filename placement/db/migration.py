@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import os_resource_classes
-import os_traits
 import sqlalchemy as sa
 
 from placement import exception
@@ -388,6 +387,9 @@ def insert_standard_names(tx: sa.Connection) -> None:
 
 def _missing_names(tx: sa.Connection) -> Iterator[tuple[sa.Table, str, Rows]]:
     """Yield the two tables, the names of their columns, and the rows that they lack."""
+    # This is not at the top: it imports a module for each group of traits.
+    import os_traits
+
     classes: Rows = list(enumerate(os_resource_classes.STANDARDS))
     traits: Rows = [(name,) for name in sorted(os_traits.get_traits())]
     for table, columns, rows in ((tables.resource_classes, 'id, name', classes), (tables.traits, 'name', traits)):
