@@ -45,8 +45,8 @@ from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
 from placement.search.request import CandidateRequest
 from placement.search.requirements import (
     CompiledRequest,
-    Condition,
     NameCondition,
+    ProviderCondition,
     Requirement,
     TreeCondition,
     compile_request,
@@ -261,9 +261,9 @@ class _PartitionFilter:
         rows = np.zeros((partition.size, words), np.uint64)
         satisfies_any = np.zeros(partition.size, np.bool_)
         # Results are kept, because the requirements of the unsuffixed group differ only in their amounts.
-        flags_by_condition: dict[Condition, Flags] = {}
+        flags_by_condition: dict[ProviderCondition, Flags] = {}
 
-        def evaluate(condition: Condition) -> Flags:
+        def evaluate(condition: ProviderCondition) -> Flags:
             flags = flags_by_condition.get(condition)
             if flags is None:
                 # A condition on names takes one step for each distinct set of names.

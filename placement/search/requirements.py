@@ -44,9 +44,9 @@ STATE_TRAITS = frozenset({'COMPUTE_STATUS_DISABLED'})
 class ProviderCondition:
     """A rule about a single provider.
 
-    Every condition has the methods ``accepts`` and ``matches``. ``root`` is the root of the provider's tree; None for a
-    sharing provider that serves another tree. ``matches`` returns which providers are accepted in their own trees.
-    ``parameter`` is the name of the query parameter, and ``subject`` the text that a query has for the condition.
+    In ``accepts``, ``root`` is the root of the provider's tree; None for a sharing provider that serves another tree.
+    ``matches`` returns which providers are accepted in their own trees. ``parameter`` is the name of the query
+    parameter, and ``subject`` the text that a query has for the condition.
     """
 
     @property
@@ -61,6 +61,9 @@ class ProviderCondition:
     def is_state(self) -> bool:
         """Whether it is about the state of a provider, which changes while the provider stays what it is."""
         return False
+
+    def accepts(self, provider: Provider, root: Provider | None) -> bool:
+        raise NotImplementedError
 
     def matches(self, partition: Partition) -> Flags:
         raise NotImplementedError
@@ -247,10 +250,6 @@ class TreeCondition(ProviderCondition):
         return partition.in_tree(self.root_id)
 
 
-#: One rule about a single provider.
-Condition = ResourceCondition | TraitCondition | AggregateCondition | TreeCondition
-
-
 @dataclass(frozen=True)
 class Requirement:
     """All conditions that one provider has to satisfy.
@@ -261,7 +260,7 @@ class Requirement:
 
     group: str = field(compare=False)
     use_same_provider: bool
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ProviderCondition, ...]
 
     @functools.cached_property
     def resources(self) -> tuple[tuple[str, int], ...]:
@@ -279,7 +278,7 @@ class Requirement:
         """
         return all(condition.accepts(provider, root) for condition in self.conditions)
 
-    def matches(self, partition: Partition, evaluate: Callable[[Condition], Flags] | None = None) -> Flags:
+    def matches(self, partition: Partition, evaluate: Callable[[ProviderCondition], Flags] | None = None) -> Flags:
         """Return which providers satisfy all conditions in their own trees.
 
         :param evaluate: returns which providers satisfy one condition; the default calls its ``matches``.
@@ -325,14 +324,18 @@ class CompiledRequest:
     def subtrees(self) -> Sequence[Sequence[int]]:
         """For each ``same_subtree`` of several groups, the indexes of their requirements in ``requirements``."""
         index_of = {requirement.group: index for index, requirement in enumerate(self.requirements)}
-        members = [sorted(index_of[name] for name in named if name in index_of) for named in self.request.same_subtree]
-        return [indexes for indexes in members if len(indexes) > 1]
+        subtrees = []
+        for suffixes in self.request.same_subtree:
+            indexes = sorted(index_of[suffix] for suffix in suffixes if suffix in index_of)
+            if len(indexes) > 1:
+                subtrees.append(indexes)
+        return subtrees
 
     @functools.cached_property
     def part_count(self) -> int:
         """The number of requirements, of their amounts, and of the requirements in each ``same_subtree``."""
-        amounts = [requirement.resources for requirement in self.requirements]
-        return len(self.requirements) + sum(map(len, amounts)) + sum(map(len, self.subtrees))
+        amount_count = sum(len(requirement.resources) for requirement in self.requirements)
+        return len(self.requirements) + amount_count + sum(map(len, self.subtrees))
 
     @functools.cached_property
     def requested_sums(self) -> Mapping[str, int]:
@@ -401,8 +404,8 @@ def requirements_of(group: RequestGroup, root_id_of: Callable[[str], int | None]
     return [Requirement(group.suffix, False, (condition, *conditions)) for condition in resources]
 
 
-def _trait_conditions(any_of: Sequence[frozenset[str]], forbidden: frozenset[str]) -> list[Condition]:
-    conditions: list[Condition] = []
+def _trait_conditions(any_of: Sequence[frozenset[str]], forbidden: frozenset[str]) -> list[ProviderCondition]:
+    conditions: list[ProviderCondition] = []
     if any_of:
         # In one order, so that equal groups have equal requirements.
         conditions.append(TraitCondition(tuple(sorted(any_of, key=lambda names: (len(names) > 1, sorted(names))))))

@@ -248,7 +248,7 @@ def load(conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault]) -> _
         errors=[
             f'The rule "{name}" of the policy file {file_of_rule[name]} {reason}.' for name, reason in errors.items()
         ],
-        warnings=[*_missing_file(conf), *_without_effect(conf, rules, defaults, file_of_rule)],
+        warnings=list(_warnings(conf, rules, defaults, file_of_rule)),
     )
 
 
@@ -305,14 +305,6 @@ def _file_states(conf: cfg.ConfigOpts) -> tuple[_FileState, ...]:
             status = os.stat(path)
             states.append(_FileState(path, status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino))
     return tuple(states)
-
-
-def _missing_file(conf: cfg.ConfigOpts) -> Iterator[str]:
-    """Yield a sentence if the configuration names a policy file that does not exist."""
-    named = _named_file(conf)
-    if named is not None and not _main_files(conf):
-        group, name = named
-        yield f'The policy file {name}, named by [{group}] policy_file, does not exist. The default rules apply.'
 
 
 def _read_files(paths: Sequence[str]) -> tuple[dict[str, int | None], dict[str, str], dict[str, Any]]:
@@ -384,13 +376,17 @@ def _add_invalid_rules(checks: Mapping[str, Any], names: Set[str], errors: dict[
             errors[name] = f'contains "not" and refers to the rule "{invalid}", which is invalid'
 
 
-def _without_effect(
+def _warnings(
     conf: cfg.ConfigOpts,
     rules: oslo_policy.Enforcer,
     defaults: Sequence[oslo_policy.RuleDefault],
     file_of_rule: Mapping[str, str],
 ) -> Iterator[str]:
-    """Yield a sentence for each rule of the policy files that no operation uses."""
+    """Yield ``_LoadedPolicy.warnings``: for a file that does not exist, then for each rule that no operation uses."""
+    named = _named_file(conf)
+    if named is not None and not _main_files(conf):
+        group, name = named
+        yield f'The policy file {name}, named by [{group}] policy_file, does not exist. The default rules apply.'
     referred = {other for rule in rules.file_rules.values() for other in _references(rule.check)}
     referred_in_force = {other for check in rules.rules.values() for other in _references(check)}
     operations = {rule.name for rule in defaults if isinstance(rule, oslo_policy.DocumentedRuleDefault)}

@@ -7,7 +7,7 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -16,8 +16,9 @@ from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames, Snapshot
 from placement.capacity import InventoryRecord
 from placement.ops.explain.explanation import explain
-from placement.search import filter_providers, find_candidates, parsing, requirements
+from placement.search import filter_providers, find_candidates, parsing
 from placement.search.budget import Limit, SearchBudget
+from placement.search.requirements import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
 from tests.support.search.oracle import SHARES
 
 HOSTS, MAX_STEPS = 300, 5_000
@@ -59,7 +60,7 @@ def evaluations(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return where(column, predicate)
 
     monkeypatch.setattr(NameColumn, 'where', counted_where)
-    for condition in get_args(requirements.Condition):
+    for condition in (ResourceCondition, TraitCondition, AggregateCondition, TreeCondition):
         accepts: Callable[..., Any] = condition.accepts
 
         def counted(self: Any, *providers: Any, accepts: Callable[..., Any] = accepts) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +51,7 @@ def explained(topology: list[RP], query: str) -> Explanation:
     """Explain a query whose groups also have the new condition."""
     snapshot = snapshot_of(topology)
     compiled = compile_request(parsing.parse(query, (1, 39)), snapshot.root_id_of)
-    condition: Any = NameSuffixCondition('-a')
+    condition = NameSuffixCondition('-a')
 
     def with_condition(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
         return tuple(
