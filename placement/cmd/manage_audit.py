@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import itertools
 import operator
+from collections.abc import Collection
 from typing import Any
 
 from oslo_config import cfg
@@ -20,31 +22,45 @@ from placement.units import plural
 CLEAN, FOUND, REPAIRED = 0, 3, 4
 
 
-def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    """Audit the database, print the findings, and return the exit code.
+@dataclasses.dataclass(frozen=True)
+class AuditOptions:
+    """The options of the command."""
 
-    :param args: has ``excluded``, ``repair``, ``dry_run`` and ``format``.
-    """
+    #: Kinds of findings to omit.
+    excluded: Collection[str] = ()
+    repair: bool = False
+    #: Print the changes of a repair instead of making them.
+    dry_run: bool = False
+    format: str = 'text'
+
+
+def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Audit the database as the arguments say."""
+    return print_audit(AuditOptions(args.excluded, args.repair, args.dry_run, args.format), conf, db)
+
+
+def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Audit the database, print the findings, and return the exit code."""
     # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
     findings: list[audit.Finding] = []
-    repairs = args.repair and not args.dry_run
-    for kind in output.with_progress('Checking', [kind for kind in audit.CHECKS if kind not in args.excluded]):
+    repairs = options.repair and not options.dry_run
+    for kind in output.with_progress('Checking', [kind for kind in audit.CHECKS if kind not in options.excluded]):
         findings_of_kind = audit.find(db, conf, kind)
         if repairs:
             for finding in output.with_progress(f'Repairing {kind}', findings_of_kind):
                 audit.repair(db, conf, finding)
         findings += findings_of_kind
-    if args.format == 'json':
+    if options.format == 'json':
         output.print_json(_as_data(findings))
     else:
-        _print_text(findings, args, output.display_names(conf))
+        _print_text(findings, options, output.display_names(conf))
     problems = [finding for finding in findings if finding.needs_action]
     if not problems:
         return CLEAN
     return REPAIRED if all(finding.repaired for finding in problems) else FOUND
 
 
-def _status(finding: audit.Finding, args: argparse.Namespace) -> str:
+def _status(finding: audit.Finding, options: AuditOptions) -> str:
     """Return the status of the repair of a finding."""
     if finding.repaired:
         return 'repaired'
@@ -52,9 +68,9 @@ def _status(finding: audit.Finding, args: argparse.Namespace) -> str:
         return 'for information'
     if not finding.changes:
         return 'requires a decision'
-    if not args.repair:
+    if not options.repair:
         return 'to be repaired with --repair'
-    return 'would be repaired' if args.dry_run else 'not repaired because of concurrent writes: run it again'
+    return 'would be repaired' if options.dry_run else 'not repaired because of concurrent writes: run it again'
 
 
 def _as_data(findings: list[audit.Finding]) -> dict[str, Any]:
@@ -74,7 +90,7 @@ def _as_data(findings: list[audit.Finding]) -> dict[str, Any]:
     }
 
 
-def _print_text(findings: list[audit.Finding], args: argparse.Namespace, names: DisplayNames) -> None:
+def _print_text(findings: list[audit.Finding], options: AuditOptions, names: DisplayNames) -> None:
     if not findings:
         print('No problems found.')
         return
@@ -84,10 +100,10 @@ def _print_text(findings: list[audit.Finding], args: argparse.Namespace, names: 
         for finding in group:
             subject = ', '.join(f'{noun} {names.label(value)}' for noun, value in finding.subject.items())
             console.print(Text(f'  {output.printable(subject, console)}'))
-            console.print(Text(f'    {output.printable(finding.detail, console)} ({_status(finding, args)})'))
-            for change in finding.changes if finding.repaired or args.dry_run else ():
+            console.print(Text(f'    {output.printable(finding.detail, console)} ({_status(finding, options)})'))
+            for change in finding.changes if finding.repaired or options.dry_run else ():
                 console.print(Text(f'      {output.printable(str(change), console)}'))
-    counts = collections.Counter(_status(finding, args) for finding in findings)
+    counts = collections.Counter(_status(finding, options) for finding in findings)
     texts = [
         f'{count} {status.replace("requires", "require") if count > 1 else status}' for status, count in counts.items()
     ]

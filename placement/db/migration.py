@@ -15,7 +15,6 @@ import pathlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import os_resource_classes
 import sqlalchemy as sa
 
 from placement import exception
@@ -390,7 +389,7 @@ def _missing_names(tx: sa.Connection) -> Iterator[tuple[sa.Table, str, Rows]]:
     # This is not at the top: it imports a module for each group of traits.
     import os_traits
 
-    classes: Rows = list(enumerate(os_resource_classes.STANDARDS))
+    classes: Rows = list(tables.STANDARD_CLASSES.items())
     traits: Rows = [(name,) for name in sorted(os_traits.get_traits())]
     for table, columns, rows in ((tables.resource_classes, 'id, name', classes), (tables.traits, 'name', traits)):
         present = set(tx.scalars(sa.select(table.c.name)))

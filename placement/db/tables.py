@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import os_resource_classes
 import sqlalchemy as sa
 from oslo_utils import timeutils
 
@@ -25,6 +26,8 @@ metadata = sa.MetaData()
 
 #: The smallest id of a custom resource class. The id of a standard class is its position in os-resource-classes.
 FIRST_CUSTOM_CLASS_ID = 10000
+#: The names of the standard classes by id.
+STANDARD_CLASSES = dict(enumerate(os_resource_classes.STANDARDS))
 
 
 def _table(name: str, *items: sa.schema.SchemaItem, has_times: bool = True, **options: Any) -> sa.Table:

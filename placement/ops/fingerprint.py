@@ -20,7 +20,6 @@ from placement import exception
 from placement.db import tables
 from placement.db.api import Database
 from placement.ops.adoption.names import Names
-from placement.ops.adoption.rows import STANDARD_CLASSES
 
 #: The hashes are numbers below this one.
 _MODULUS = 2**256
@@ -119,7 +118,7 @@ def _queries(names: Names) -> dict[str, sa.Select[Any]]:
 
     def class_name(table: Any) -> Any:
         # Another service may have no rows of standard classes, whose ids are those of os-resource-classes.
-        return sa.func.coalesce(classes.c.name, sa.case(STANDARD_CLASSES, value=table.c.resource_class_id))
+        return sa.func.coalesce(classes.c.name, sa.case(tables.STANDARD_CLASSES, value=table.c.resource_class_id))
 
     amounts = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
     return {

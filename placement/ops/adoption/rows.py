@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import os_resource_classes
 import os_traits
 import sqlalchemy as sa
 
@@ -31,8 +30,6 @@ _providers = tables.resource_providers
 _CANONICAL = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 #: Maximum number of examples that a problem names.
 _MAX_EXAMPLES = 3
-
-STANDARD_CLASSES = dict(enumerate(os_resource_classes.STANDARDS))
 
 
 def problems(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
@@ -90,7 +87,7 @@ def _orphans(connection: sa.Connection, names: Names, referring: sa.Column[Any],
     missing = connection.scalars(sa.select(column).where(without_target).distinct().order_by(column)).all()
     if referred is tables.resource_classes:
         # A step inserts the missing standard classes with these ids.
-        missing = [id_ for id_ in missing if id_ not in STANDARD_CLASSES]
+        missing = [id_ for id_ in missing if id_ not in tables.STANDARD_CLASSES]
     if missing:
         name, target_name = names[referring.table].name, names[referred].name
         yield f'{name}.{column.name} refers to {target_name} that do not exist: {_examples(missing)}.'
@@ -98,12 +95,13 @@ def _orphans(connection: sa.Connection, names: Names, referring: sa.Column[Any],
 
 def _classes(connection: sa.Connection, names: Names) -> Iterator[str]:
     classes = names[tables.resource_classes].c
-    positions = {name: id_ for id_, name in STANDARD_CLASSES.items()}
+    standard = tables.STANDARD_CLASSES
+    positions = {name: id_ for id_, name in standard.items()}
     for id_, name in connection.execute(sa.select(classes.id, classes.name).order_by(classes.id)):
         if name in positions and positions[name] != id_:
             yield f'The standard resource class {name} has the id {id_} instead of {positions[name]}.'
-        elif id_ in STANDARD_CLASSES and name not in positions:
-            yield f'The id {id_} belongs to the standard resource class {STANDARD_CLASSES[id_]}, but {name} has it.'
+        elif id_ in standard and name not in positions:
+            yield f'The id {id_} belongs to the standard resource class {standard[id_]}, but {name} has it.'
 
 
 def _uuids(connection: sa.Connection, names: Names) -> Iterator[str]:
@@ -176,7 +174,7 @@ def standard_names(connection: sa.Connection, names: Names) -> Iterator[Step]:
         table: set(connection.scalars(sa.select(names[table].c.name)))
         for table in (tables.resource_classes, tables.traits)
     }
-    classes = set(os_resource_classes.STANDARDS) - present[tables.resource_classes]
+    classes = set(tables.STANDARD_CLASSES.values()) - present[tables.resource_classes]
     traits = set(os_traits.get_traits()) - present[tables.traits]
     if classes or traits:
         missing = f'{plural(len(classes), "resource class", "resource classes")}, {plural(len(traits), "trait")}'

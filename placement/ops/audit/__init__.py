@@ -18,7 +18,7 @@ from oslo_config import cfg
 from placement import exception
 from placement.db import tables
 from placement.db.api import Database
-from placement.ops.audit import checks, references
+from placement.ops.audit import contradictions, references
 from placement.ops.audit.findings import Check, Finding, RowChange
 
 __all__ = ['CHECKS', 'Finding', 'find', 'repair']
@@ -28,27 +28,27 @@ __all__ = ['CHECKS', 'Finding', 'find', 'repair']
 CHECKS: Mapping[str, Check] = {
     'outdated_class_sequence': references.outdated_class_sequence,
     'missing_reference': references.missing_reference,
-    'invalid_tree': checks.invalid_tree,
-    'allocation_without_consumer': checks.allocation_without_consumer,
-    'allocation_owner_mismatch': checks.allocation_owner_mismatch,
+    'invalid_tree': contradictions.invalid_tree,
+    'allocation_without_consumer': contradictions.allocation_without_consumer,
+    'allocation_owner_mismatch': contradictions.allocation_owner_mismatch,
     'consumer_without_allocations': functools.partial(
-        checks.unused,
+        contradictions.unused,
         'consumer',
         'a consumer without allocations',
         tables.consumers,
-        checks.CONSUMER_IS_USED,
+        contradictions.CONSUMER_IS_USED,
     ),
-    'allocation_without_inventory': checks.allocation_without_inventory,
-    'usage_mismatch': checks.usage_mismatch,
-    'over_committed': checks.over_committed,
-    'invalid_step_size': checks.invalid_step_size,
-    'unit_violation': checks.unit_violation,
+    'allocation_without_inventory': contradictions.allocation_without_inventory,
+    'usage_mismatch': contradictions.usage_mismatch,
+    'over_committed': contradictions.over_committed,
+    'invalid_step_size': contradictions.invalid_step_size,
+    'unit_violation': contradictions.unit_violation,
     'orphaned_aggregate': functools.partial(
-        checks.unused,
+        contradictions.unused,
         'aggregate',
         'an aggregate without providers',
         tables.placement_aggregates,
-        checks.AGGREGATE_IS_USED,
+        contradictions.AGGREGATE_IS_USED,
     ),
 }
 

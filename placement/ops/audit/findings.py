@@ -32,7 +32,7 @@ class RowChange:
 
     table: sa.Table
     #: The primary key by column name; empty for a new row that gets its id from the database.
-    key: Mapping[str, Any]
+    primary_key: Mapping[str, Any]
     #: The values before by column name: of the columns that change, or of all columns of a row to delete. None for a
     #: new row.
     old: Mapping[str, Any] | None
@@ -40,8 +40,8 @@ class RowChange:
     new: Mapping[str, Any] | None
 
     def __str__(self) -> str:
-        key = ', '.join(f'{name} {value}' for name, value in self.key.items())
-        row = f'{self.table.name} {key}'.strip()
+        id_ = ', '.join(f'{name} {value}' for name, value in self.primary_key.items())
+        row = f'{self.table.name} {id_}'.strip()
         if self.old is None or self.new is None:
             values = ', '.join(f'{name} {value}' for name, value in (self.old or self.new or {}).items())
             return f'{row}: {"insert" if self.old is None else "delete"} {values}'
@@ -51,14 +51,14 @@ class RowChange:
     def as_data(self) -> dict[str, Any]:
         """Return the change for a JSON document."""
         new = self.new and {name: value if isinstance(value, int) else str(value) for name, value in self.new.items()}
-        return {'table': self.table.name, 'key': self.key, 'old': self.old, 'new': new}
+        return {'table': self.table.name, 'key': self.primary_key, 'old': self.old, 'new': new}
 
     def apply(self, tx: sa.Connection) -> bool:
         """Make the change, unless the row to change is gone. Return whether a row was changed.
 
         :raises RetryTransaction: another transaction inserted the new row at the same time.
         """
-        condition = [self.table.c[name] == value for name, value in self.key.items()]
+        condition = [self.table.c[name] == value for name, value in self.primary_key.items()]
         if self.new is None:
             return bool(tx.execute(self.table.delete().where(*condition)).rowcount)
         values = {
@@ -72,7 +72,7 @@ class RowChange:
             times = {name: self.table.c[name] for name in ('updated_at',) if name in self.table.c}
             return bool(tx.execute(self.table.update().where(*condition).values(times | values)).rowcount)
         try:
-            tx.execute(self.table.insert().values({**self.key, **values}))
+            tx.execute(self.table.insert().values({**self.primary_key, **values}))
         except db_exc.DBDuplicateEntry as error:
             raise errors.RetryTransaction from error
         return True
@@ -88,7 +88,7 @@ class Finding:
     detail: str
     #: The changes that repair it, in their order; none if an operator has to decide. After the repair, those made.
     changes: tuple[RowChange, ...] = ()
-    #: With this argument the check finds only this inconsistency.
+    #: With this ``key`` the check finds only this inconsistency.
     key: Any = None
     #: Records the changes in the change log.
     record: Callable[[sa.Connection], None] = lambda _tx: None
@@ -117,5 +117,5 @@ def deletion(table: sa.Table, row: Any) -> RowChange:
     """
     times = ('created_at', 'updated_at')
     values = {column.name: getattr(row, column.name) for column in table.columns if column.name not in times}
-    key = {column.name: values.pop(column.name) for column in table.primary_key}
-    return RowChange(table, key, values, None)
+    primary_key = {column.name: values.pop(column.name) for column in table.primary_key}
+    return RowChange(table, primary_key, values, None)

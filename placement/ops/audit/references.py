@@ -10,15 +10,12 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import os_resource_classes
 import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import units
 from placement.db import change_log, tables
 from placement.ops.audit.findings import Finding, RowChange, deletion
-
-_STANDARD_CLASSES = dict(enumerate(os_resource_classes.STANDARDS))
 
 
 class _Reference(NamedTuple):
@@ -104,7 +101,7 @@ def _insert_target(reference: _Reference, id_: int, _rows: list[Any]) -> list[Ro
     (name,) = {'name', 'external_id'} & set(reference.target.columns.keys())
     text = reference.placeholder.format(id_)
     if reference.target is tables.resource_classes:
-        text = _STANDARD_CLASSES.get(id_, text)
+        text = tables.STANDARD_CLASSES.get(id_, text)
     return [RowChange(reference.target, {'id': id_}, None, {name: text})]
 
 
@@ -112,8 +109,8 @@ _providers, _inventories, _allocations = tables.resource_providers, tables.inven
 _traits, _aggregates = tables.resource_provider_traits.c, tables.resource_provider_aggregates.c
 _consumers = tables.consumers.c
 _LOST_CLASS = 'CUSTOM_LOST_CLASS_{}'
-#: All columns with ids of other tables, except those that ``checks`` has: the root of a provider, and the copies in
-#: allocations. A consumer is referred to by its uuid.
+#: All columns with ids of other tables, except those that ``contradictions`` has: the root of a provider, and the
+#: copies in allocations. A consumer is referred to by its uuid.
 REFERENCES = (
     _Reference(_providers.c.parent_provider_id, _providers, _make_root),
     _Reference(_inventories.resource_provider_id, _providers, _delete),

@@ -1,4 +1,4 @@
-"""The checks of the audit for rows that contradict one another."""
+"""The checks of the audit for rows that contradict one another, although all that they refer to exist."""
 
 from __future__ import annotations
 
@@ -256,18 +256,14 @@ def _locked_ancestors(tx: sa.Connection, provider_id: int) -> list[int]:
 
     :raises RetryTransaction: a parent changed before the lock.
     """
-    start = sa.select(_providers.c.id, _providers.c.parent_provider_id).where(_providers.c.id == provider_id)
-    above = start.cte('above', recursive=True)
+    query = sa.select(_providers.c.id, _providers.c.parent_provider_id)
+    above = query.where(_providers.c.id == provider_id).cte('above', recursive=True)
     # UNION instead of UNION ALL, so that the query ends if the parents form a loop.
-    above = above.union(
-        sa.select(_providers.c.id, _providers.c.parent_provider_id).join(
-            above, _providers.c.id == above.c.parent_provider_id
-        )
-    )
-    parents = {row.id: row.parent_provider_id for row in tx.execute(sa.select(above))}
+    ancestors = sa.select(above.union(query.join(above, _providers.c.id == above.c.parent_provider_id)))
+    parents = set(tx.execute(ancestors))
     # While the rows are locked, no other transaction can change their parents.
-    locked = sa.select(_providers.c.id).where(_providers.c.id.in_(parents)).order_by(_providers.c.id)
-    tx.execute(locked.with_for_update())
-    if parents != {row.id: row.parent_provider_id for row in tx.execute(sa.select(above))}:
+    ids = sorted(row.id for row in parents)
+    tx.execute(sa.select(_providers.c.id).where(_providers.c.id.in_(ids)).order_by(_providers.c.id).with_for_update())
+    if set(tx.execute(ancestors)) != parents:
         raise errors.RetryTransaction
-    return list(parents)
+    return ids
