@@ -20,7 +20,7 @@ from placement.serving import single_process
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     """Serve the page until Ctrl-C."""
     # This is not at the top, because the import would delay all other commands.
-    from placement.ops.database_collector import plan_query
+    from placement.ops.background_query import plan_query
     from placement.ops.page.application import Page, host_names, is_loopback
     from placement.ops.page.view import Sources, log_file
 

@@ -6,31 +6,22 @@ The queries run in threads, at most once per interval. A scrape waits a limited 
 from __future__ import annotations
 
 import functools
-import math
-import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import sqlalchemy as sa
-from oslo_log import log
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from placement import release
 from placement.cache.refresh import ProviderCache
-from placement.db import errors, migration, tables
+from placement.db import migration, tables
 from placement.db.api import Database
 from placement.db.health import TimedCheck
-from placement.ops.planning import failures, sentences
-from placement.ops.planning.loads import PlanOptions
+from placement.ops.background_query import BackgroundQuery, plan_query, refresh
 from placement.ops.reports import capacity_report
 from placement.ops.reports.capacity_report import Summary
 from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
-
-LOG = log.getLogger(__name__)
-
-T = TypeVar('T')
 
 #: The name of a metric family, the value of a sample of it, and the values of the labels.
 Sample = tuple[str, float, tuple[str, ...]]
@@ -38,15 +29,9 @@ Sample = tuple[str, float, tuple[str, ...]]
 _inventories, _allocations, _providers = tables.inventories, tables.allocations, tables.resource_providers
 _members = tables.resource_provider_aggregates
 
-#: How long a scrape waits for the queries. By default Prometheus cancels a scrape after ten seconds.
-MAX_WAIT_SECONDS = 2.0
-
 #: Maximum age, in seconds, of the sums over all inventories and of the numbers of providers, consumers and allocations.
 #: Reading them again takes few statements and, with 100,000 hosts, 25 ms of processor time.
 _INVENTORY_INTERVAL_SECONDS = 60
-
-#: Maximum number of hosts to keep whose load does not fit on the others.
-_LISTED_HOSTS = 200
 
 _FIELDS = ('total', 'reserved', 'capacity', 'used', 'free', 'over_committed')
 _MAX_ALLOCATABLE = 'The largest amount that one more allocation from one inventory may have.'
@@ -89,90 +74,6 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 
-class BackgroundQuery(Generic[T]):
-    """Keeps the result of a query, and runs the query again in a thread when the result is older than an interval.
-
-    :param name: the name of the collector, for the log and the metrics.
-    :param query: returns the result. If it raises an exception, the last result stays, and the next start runs the
-        query again. The first of consecutive failures is logged.
-    :param interval: seconds from one successful call of ``query`` to the next; a negative number prevents all calls.
-    """
-
-    def __init__(self, name: str, query: Callable[[], T], interval: float) -> None:
-        self.name = name
-        self.result: T | None = None
-        #: The time of the last success, in seconds since 1970, and how many seconds the query took. Both start with 0.
-        self.succeeded_at = self.seconds = 0.0
-        self._query = query
-        self._interval = interval
-        self._lock = threading.Lock()
-        self._started = -math.inf
-        self._is_failing = False
-        self._thread: threading.Thread | None = None
-
-    @property
-    def is_enabled(self) -> bool:
-        """Whether the query is run at all."""
-        return self._interval >= 0
-
-    def start(self) -> None:
-        """Run the query in a thread if the interval is over and the query is not running.
-
-        That no thread can be started is a failure of the query.
-        """
-        with self._lock:
-            is_running = self._thread is not None and self._thread.is_alive()
-            if not self.is_enabled or is_running or time.monotonic() - self._started < self._interval:
-                return
-            thread = threading.Thread(target=self._run, name=f'query {self.name}', daemon=True)
-            failure: Exception | None = None
-            try:
-                thread.start()
-                self._thread = thread
-            except RuntimeError as error:
-                failure = error
-            if failure is not None:
-                self._log_change(failure)
-
-    def wait(self, seconds: float) -> None:
-        """Wait until the query has ended, at most ``seconds`` seconds."""
-        if self._thread is not None:
-            self._thread.join(max(seconds, 0))
-
-    def _run(self) -> None:
-        self._started = started = time.monotonic()
-        failure: Exception | None = None
-        try:
-            self.result = self._query()
-            self.succeeded_at, self.seconds = time.time(), time.monotonic() - started
-        except Exception as error:
-            failure, self._started = error, -math.inf
-        self._log_change(failure)
-
-    def _log_change(self, failure: Exception | None) -> None:
-        """Log the first of consecutive failures, and the first success after them.
-
-        Do not call this in an except clause, because there oslo.log adds the exception to the line.
-        """
-        was_failing, self._is_failing = self._is_failing, failure is not None
-        if failure is not None and not was_failing:
-            expected = isinstance(failure, errors.DATABASE_ERRORS)
-            reason = getattr(failure, 'for_operators', '') or str(failure).partition('\n')[0] or type(failure).__name__
-            exc_info = None if expected else failure
-            LOG.warning('Collector %s failed; its last values stay: %s', self.name, reason, exc_info=exc_info)
-        elif failure is None and was_failing:
-            LOG.info('Collector %s has succeeded again', self.name)
-
-
-def refresh(queries: Collection[BackgroundQuery[Any]]) -> None:
-    """Run the queries whose interval is over, all at the same time, and wait at most ``MAX_WAIT_SECONDS``."""
-    deadline = time.monotonic() + MAX_WAIT_SECONDS
-    for query in queries:
-        query.start()
-    for query in queries:
-        query.wait(deadline - time.monotonic())
-
-
 class DatabaseCollector(Collector):
     """Reads inventories and allocations for a scrape, each if its interval is over.
 
@@ -206,14 +107,14 @@ class DatabaseCollector(Collector):
 
         This never raises an exception, because the other metrics are needed most while the database does not work.
         """
+        queries: tuple[BackgroundQuery[Any], ...] = (*self._queries, self.plan)
         is_up = self._check.problem() is None
         if is_up:
-            refresh((*self._queries, self.plan))
+            refresh(queries)
         samples: list[Sample] = [
             ('placement_build_info', 1, (release(), migration.head())),
             ('placement_database_up', is_up, ()),
         ]
-        queries: tuple[BackgroundQuery[Any], ...] = (*self._queries, self.plan)
         for query in queries:
             if query.is_enabled:
                 samples += [
@@ -231,18 +132,6 @@ class DatabaseCollector(Collector):
         for name, value, labels in samples:
             families[name].add_metric(labels, value)
         return families.values()
-
-
-def plan_query(db: Database, options: Any) -> BackgroundQuery[dict[str, Any]]:
-    """Return the query that checks whether the load of each host fits on the others (``failure_document``).
-
-    :param options: the configuration group ``metrics``.
-    """
-
-    def check() -> dict[str, Any]:
-        return sentences.failure_document(failures.check_failures(db, PlanOptions()), _LISTED_HOSTS)
-
-    return BackgroundQuery('plan', check, options.plan_interval or -1)
 
 
 # What the queries read ---------------------------------------------------------------------------------------

@@ -29,8 +29,9 @@ from placement.db.errors import RetryTransaction
 from placement.db.health import TimedCheck
 from placement.observability import processes
 from placement.observability.metrics import Metrics
-from placement.ops import database_collector
-from placement.ops.database_collector import BackgroundQuery, DatabaseCollector, refresh
+from placement.ops import background_query
+from placement.ops.background_query import BackgroundQuery, refresh
+from placement.ops.database_collector import DatabaseCollector
 from placement.web.context import RequestContext
 from placement.web.health_check import HealthCheck
 from tests.support import applications, http_client
@@ -482,7 +483,7 @@ def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
     query, other = BackgroundQuery('slow', slow, 0), BackgroundQuery('fast', _counter(), 0)
     refresh([query, other])
     succeeded_at = query.succeeded_at
-    monkeypatch.setattr(database_collector, 'MAX_WAIT_SECONDS', 0.2)
+    monkeypatch.setattr(background_query, 'MAX_WAIT_SECONDS', 0.2)
     started = time.monotonic()
     for _ in range(2):
         refresh([query, other])

@@ -21,7 +21,7 @@ from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.ops import audit
-from placement.ops.database_collector import plan_query
+from placement.ops.background_query import plan_query
 from placement.ops.page import health_view, plan_view
 from placement.ops.page.application import Page
 from placement.ops.page.view import Sources

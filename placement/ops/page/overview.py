@@ -74,11 +74,7 @@ def _problems(sources: Sources, snapshot: Snapshot, trees: TreeFilter) -> Mappin
     over_committed, reserved = (
         replace(trees, states=frozenset({state})) for state in (InventoryState.OVER_COMMITTED, InventoryState.RESERVED)
     )
-    failures = None
-    if sources.plan is not None:
-        # It runs in the background. This view does not wait for it.
-        sources.plan.start()
-        failures = sources.plan.result
+    failures = sources.plan and sources.plan.latest()
     return {
         'database_read_only': is_read_only(sources),
         'over_committed': over_committed.count(snapshot),

@@ -18,14 +18,13 @@ _ROWS = 50
 def plan_view(sources: Sources, parameters: Parameters) -> View:
     """Show the latest check of failing hosts, and the answers to the forms.
 
-    The check runs in the background. This view starts it if its interval is over, and does not wait.
+    The check runs in the background.
     """
     data: dict[str, Any] = {'failures': None, 'drain': None, 'ratio': None}
     extra: dict[str, Any] = {'is_checked': False, 'meaning': sentences.MEANING, 'error': None, 'rows': _ROWS}
     if sources.plan is not None and sources.plan.is_enabled:
-        sources.plan.start()
         extra['is_checked'] = True
-        data['failures'] = sources.plan.result
+        data['failures'] = sources.plan.latest()
     try:
         if hosts := parameters.text('drain').replace(',', ' ').split():
             names = ('keep_traits', 'keep_aggregates', 'spread', 'move_shared')

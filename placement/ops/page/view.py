@@ -15,7 +15,7 @@ from placement import exception, uuid_spelling
 from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.db.health import TimedCheck
-from placement.ops.database_collector import BackgroundQuery
+from placement.ops.background_query import BackgroundQuery
 from placement.ops.display_names import DisplayNames
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
 from placement.search import syntax
