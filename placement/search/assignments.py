@@ -73,6 +73,13 @@ class AssignmentStream:
         self.assignments[index] = assignment
         return True
 
+    def has_any(self) -> bool:
+        """Return whether there is an assignment: search until one is found."""
+        while not self.ended:
+            if self.find(0):
+                return True
+        return False
+
 
 def with_streams(
     search_units: Iterable[SearchUnit], compiled: CompiledRequest, budget: SearchBudget

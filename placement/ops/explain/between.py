@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.checks import Rule
-from placement.search.assignments import find_assignments
+from placement.search.assignments import find_assignments, with_streams
 from placement.search.budget import SearchBudget, StepCounter
 from placement.search.prefilter import Prefilter
 from placement.search.requirements import CompiledRequest
@@ -40,10 +40,6 @@ class Conflict:
     available: int = 0
 
 
-#: Whether a tree has a candidate, or why it has none; false if the budget does not suffice to find out.
-_Outcome = bool | Conflict
-
-
 @dataclass(frozen=True)
 class BlockingRule:
     """A rule between groups that blocks the request alone."""
@@ -72,7 +68,9 @@ def blocking_rules(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
     blocking = []
     for rule, rest in rules_between(compiled):
         own_budget = replace(budget, reached=set())
-        trees = sum(unit.count for unit, outcome in _outcomes(snapshot, rest, own_budget) if outcome is True)
+        units = Prefilter(snapshot, rest, own_budget).search_units()
+        streams = with_streams((unit for unit in units if unit.tree), rest, own_budget)
+        trees = sum(unit.count for unit, stream in streams if stream.has_any())
         budget.steps_taken = own_budget.steps_taken
         if trees:
             blocking.append(BlockingRule(rule, trees, bool(own_budget.reached)))
@@ -82,8 +80,16 @@ def blocking_rules(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
 def find_conflicts(snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> list[Conflict]:
     """Return the reasons why trees that could serve each part alone have no candidate, the most frequent first."""
     conflicts: dict[tuple[Reason, Sequence[str]], Conflict] = {}
-    for unit, outcome in _outcomes(snapshot, compiled, budget):
-        if isinstance(outcome, Conflict):
+    # Only one of several trees with equal equivalence keys is searched.
+    found: dict[Hashable, Conflict | None] = {}
+    for unit in Prefilter(snapshot, compiled, budget).search_units():
+        if not unit.tree:
+            continue
+        if unit.equivalence_key not in found:
+            if budget.steps_exhausted:
+                break
+            found[unit.equivalence_key] = _conflict(compiled, unit, budget)
+        if outcome := found[unit.equivalence_key]:
             conflict = conflicts.setdefault((outcome.reason, outcome.scarce), outcome)
             conflict.trees += unit.count
             for index in range(min(unit.count, _MAX_NAMED - len(conflict.examples))):
@@ -91,24 +97,8 @@ def find_conflicts(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
     return sorted(conflicts.values(), key=lambda conflict: -conflict.trees)
 
 
-def _outcomes(
-    snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget
-) -> Iterator[tuple[SearchUnit, _Outcome]]:
-    """Yield the trees that may have a candidate, each with its outcome.
-
-    Only one of several trees with equal equivalence keys is searched. The trees beyond ``budget`` are left out.
-    """
-    outcomes: dict[Hashable, _Outcome] = {}
-    for unit in Prefilter(snapshot, compiled, budget).search_units():
-        if unit.tree:
-            if unit.equivalence_key not in outcomes:
-                if budget.steps_exhausted:
-                    return
-                outcomes[unit.equivalence_key] = _outcome(compiled, unit, budget)
-            yield unit, outcomes[unit.equivalence_key]
-
-
-def _outcome(compiled: CompiledRequest, unit: SearchUnit, budget: SearchBudget) -> _Outcome:
+def _conflict(compiled: CompiledRequest, unit: SearchUnit, budget: SearchBudget) -> Conflict | None:
+    """Return why a tree has no candidate; None if it has one, or if the budget does not suffice to find out."""
     rejections: Counter[Reason] = Counter()
     tree_budget = replace(budget, reached=set())
     assignments = find_assignments(unit, compiled, tree_budget, rejections)
@@ -116,7 +106,7 @@ def _outcome(compiled: CompiledRequest, unit: SearchUnit, budget: SearchBudget) 
     budget.steps_taken = tree_budget.steps_taken
     budget.reached |= tree_budget.reached
     if has_candidate or tree_budget.reached or not rejections:
-        return has_candidate
+        return None
     reason = next((reason for reason in _OF_THE_TREE if reason in rejections), rejections.most_common(1)[0][0])
     # The search has built the same variables within its budget.
     variables = build_variables(unit, compiled, StepCounter(SearchBudget()))
