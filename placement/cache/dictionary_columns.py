@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
@@ -44,6 +44,15 @@ class DictionaryColumn(Generic[Value]):
         """Return for each item whether its value satisfies ``predicate``. Call it only once for each distinct value."""
         flags: Flags = np.fromiter(map(predicate, self.values), np.bool_, len(self.values))[self.codes]
         return flags
+
+    def counts(self, items: Flags | slice = slice(None)) -> Mapping[Value, int]:
+        """Return how many of the flagged items have each value, in the order of ``values``; without those of none."""
+        counts: Counter[Value] = Counter()
+        counted = np.bincount(self.codes[items], minlength=len(self.values)).tolist()
+        for value, count in zip(self.values, counted, strict=True):
+            if count:
+                counts[value] += count
+        return counts
 
     def mapped(self, change: Callable[[Value], Result]) -> DictionaryColumn[Result]:
         """Return the column with each value changed. Its values are distinct."""

@@ -43,5 +43,5 @@ class SharingReach:
 
     def reaching(self, trees: Flags) -> Flags:
         """Return which sharing providers reach any of the flagged trees."""
-        names = frozenset().union(*(self._sets.values[code] for code in np.unique(self._sets.codes[trees]).tolist()))
+        names = frozenset().union(*self._sets.counts(trees))
         return np.array([not names.isdisjoint(aggregates) for aggregates in self._aggregates], np.bool_)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ import pytest
 from placement.cache.inventory_columns import Flags
 from placement.cache.partition import Partition
 from placement.cache.providers import Provider
-from placement.ops.explain import sentences
-from placement.ops.explain.explanation import Explanation, explain_compiled
+from placement.ops.explain import explanation, sentences
+from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.sentences import Words, Writer
 from placement.search import parsing
 from placement.search.budget import SearchBudget
-from placement.search.requirements import ProviderCondition, Requirement, compile_request
+from placement.search.requirements import CompiledRequest, ProviderCondition, compile_request
 from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import RP, rp
 
@@ -43,23 +43,24 @@ class NameSuffixCondition(ProviderCondition):
 
 
 @pytest.fixture(autouse=True)
-def _words(monkeypatch: pytest.MonkeyPatch) -> None:
+def _condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each group also has the new condition, and the condition has its words."""
+    condition = NameSuffixCondition('-a')
+
+    def compile_with_condition(*arguments: Any) -> CompiledRequest:
+        compiled = compile_request(*arguments)
+        requirements = [
+            replace(requirement, conditions=(*requirement.conditions, condition))
+            for requirement in compiled.requirements
+        ]
+        return replace(compiled, requirements=tuple(requirements))
+
+    monkeypatch.setattr(explanation, 'compile_request', compile_with_condition)
     monkeypatch.setitem(sentences.WORDS, 'name_suffix', Words('are called {subject}', 'are called otherwise'))
 
 
 def explained(topology: list[RP], query: str) -> Explanation:
-    """Explain a query whose groups also have the new condition."""
-    snapshot = snapshot_of(topology)
-    compiled = compile_request(parsing.parse(query, (1, 39)), snapshot.root_id_of)
-    condition = NameSuffixCondition('-a')
-
-    def with_condition(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
-        return tuple(
-            replace(requirement, conditions=(*requirement.conditions, condition)) for requirement in requirements
-        )
-
-    compiled = replace(compiled, requirements=with_condition(compiled.requirements))
-    return explain_compiled(snapshot, compiled, SearchBudget())
+    return explain(snapshot_of(topology), parsing.parse(query, (1, 39)), SearchBudget())
 
 
 def test_it_is_a_near_miss_and_has_a_row() -> None:

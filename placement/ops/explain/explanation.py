@@ -152,17 +152,11 @@ def explain(
     """
     classes = [name for group in request.groups for name in group.resources]
     snapshot.names.raise_unless_known(classes, request.trait_names)
-    return explain_compiled(snapshot, compile_request(request, snapshot.root_id_of), budget, empty)
-
-
-def explain_compiled(
-    snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget, empty: frozenset[Limit] | None = None
-) -> Explanation:
-    """Explain a request that is compiled for a snapshot, as ``explain`` does."""
-    request, trees = compiled.request, sum(int(partition.has_root.sum()) for partition in snapshot.partitions)
+    compiled = compile_request(request, snapshot.root_id_of)
+    trees = sum(int(partition.has_root.sum()) for partition in snapshot.partitions)
     result = Explanation(
         trees,
-        about_hosts=not HOST_CLASSES.isdisjoint(request.classes),
+        about_hosts=not HOST_CLASSES.isdisjoint(classes),
         several_groups=len(request.groups) > 1,
         limit=request.limit,
     )
@@ -240,7 +234,8 @@ def _with_blocked(matrix: Matrix, result: Explanation) -> Explanation:
 
 def _blocked(matrix: Matrix, mask: int, trees: Flags) -> Blocked:
     checks = matrix.checks_in(mask)
-    fact = Blocked(checks, int(trees.sum()), matrix.roots(trees, _MAX_NAMED))
+    roots = matrix.partition.starts[:-1][trees][:_MAX_NAMED].tolist()
+    fact = Blocked(checks, int(trees.sum()), [matrix.partition.providers[position] for position in roots])
     if len(checks) > 1:
         return fact
     direct, pools = matrix.failing_only(checks[0], mask, trees)
@@ -325,6 +320,5 @@ def _pool(matrix: Matrix, position: int, free: int, trees: Flags, missing: int, 
         return Pool(provider, free, int(reached.sum()), checks, shares=shares)
     if not shares:
         return None
-    sets = matrix.partition.tree_aggregates
-    common = frozenset.intersection(*(sets.values[code] for code in np.unique(sets.codes[trees]).tolist()))
+    common = frozenset.intersection(*matrix.partition.tree_aggregates.counts(trees))
     return Pool(provider, free, int(trees.sum()), checks, False, sorted(common)[:_MAX_NAMED])

@@ -23,14 +23,13 @@ import functools
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from placement.cache.dictionary_columns import DictionaryColumn
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition
-from placement.cache.providers import Provider
 from placement.cache.sharing_reach import SharingReach
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.checks import HOST_CLASSES, Check, checks_of
@@ -256,14 +255,13 @@ class Matrix:
         counts: Counter[Check] = Counter()
         for _, choices in self.parts:
             masks = choices.mapped(lambda masks: self.worst(masks[0] & ~self.state))
-            for mask, count in zip(masks.values, np.bincount(masks.codes).tolist(), strict=True):
+            for mask, count in masks.counts().items():
                 counts.update(dict.fromkeys(self.checks_in(mask), count))
         return [check for check, _ in counts.most_common()]
 
-    def trees_by_mask(self) -> dict[int, int]:
+    def trees_by_mask(self) -> Mapping[int, int]:
         """Return how many trees have each mask."""
-        counted = np.bincount(self.trees.codes[self.partition.has_root], minlength=len(self.trees.values)).tolist()
-        return {mask: count for mask, count in zip(self.trees.values, counted, strict=True) if count}
+        return self.trees.counts(self.partition.has_root)
 
     def with_mask(self, mask: int) -> Flags:
         """Return which trees have a mask."""
@@ -316,10 +314,6 @@ class Matrix:
                 unshared[self.partition.inventory_columns[name].positions] = False
             for position in np.flatnonzero(unshared).tolist():
                 yield position, direct.values[direct.codes[position]], False
-
-    def roots(self, trees: Flags, count: int) -> list[Provider]:
-        """Return the roots of the first ``count`` of the flagged trees."""
-        return [self.partition.providers[position] for position in self._starts[trees][:count].tolist()]
 
 
 def bit_numbers(mask: int) -> list[int]:
