@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -48,17 +49,12 @@ WORDS: dict[str, Words] = {
     '!root_required': Words('lack {subject} on the root', 'have the forbidden {subject} on the root'),
 }
 _DISABLED = Words('are enabled', 'are disabled', 'that are enabled', 'that are disabled')
+#: Matches a phrase: what it can have in common with another one, and the rest.
+_PHRASE = re.compile('((?:are |is )?too small for|large enough for|[^ ]+)(.*)')
+#: The verbs whose singular has another form than that with an "s".
+_SINGULAR = {'have': 'has', 'are': 'is', 'do': 'does', 'reach': 'reaches'}
+#: What stands for a verb after a noun; by default a clause with it does.
 _AFTER_NOUN = {'have': 'with ', 'lack': 'without ', 'are': ''}
-_BEGINNINGS = ('are too small for', 'large enough for', 'too small for')
-_SINGULAR = {
-    'have': 'has',
-    'do': 'does',
-    'are': 'is',
-    'lack': 'lacks',
-    'fit': 'fits',
-    'fail': 'fails',
-    'reach': 'reaches',
-}
 
 #: Where a tree has to be is known to who asks, so sentences name it as what the others are about.
 _PLACES = {'member_of', 'in_tree'}
@@ -100,18 +96,18 @@ class Writer:
     def _hosts_first(self, explanation: Explanation) -> list[str]:
         """Return what keeps the trees that are what was asked for from serving the request."""
         checks = [check for check in explanation.selective if check.fault is Fault.VIOLATED] or explanation.selective
-        have = _joined(self.words(check).passes for check in checks[:_MAX_CHECKS]) or 'have what was asked for'
+        have = [self.words(check).passes for check in checks[:_MAX_CHECKS]] or ['have what was asked for']
         states = '; '.join(f'{state.trees:,} {self.blocked_text(state)}' for state in explanation.states[:_MAX_SETS])
         rest = sum(state.trees for state in explanation.states[_MAX_SETS:])
         states += f'; {rest:,} for other reasons' if rest else ''
-        return [f'{_counted(explanation, explanation.suitable, have)}.', f'{states}.']
+        return [f'{_counted(explanation, explanation.suitable, *have)}.', f'{states}.']
 
     def _none_suitable(self, explanation: Explanation) -> list[str]:
         """Return the rule, or the smallest set of rules, that excludes most trees."""
         # That a device is no host is no news.
         hosts = [fact for fact in explanation.blocked if not any(check.lacks_host_class for check in fact.checks)]
         near = [fact for fact in hosts or explanation.blocked if len(fact.checks) == 1]
-        near.sort(key=lambda fact: (_is_place(fact.checks[0]), -fact.trees))
+        near.sort(key=lambda fact: (fact.checks[0].rule.parameter in _PLACES, -fact.trees))
         texts = self._nowhere(explanation, near) if explanation.nowhere else []
         if not near:
             fact, texts = [*hosts, *explanation.blocked][0], texts or [f'No {_noun(explanation)} has all of it.']
@@ -120,7 +116,7 @@ class Writer:
             return texts
         head, check = near[0], near[0].checks[0]
         context = [other for other in explanation.selective if other.rule != check.rule]
-        context.sort(key=_is_place)
+        context.sort(key=lambda other: other.rule.parameter in _PLACES)
         where = _joined((self.words(other).passing for other in context[:_MAX_CHECKS]), ' ')
         # Another provider of the tree may have what the one for the group lacks.
         passes = self.words(check).passes
@@ -135,7 +131,7 @@ class Writer:
         alternatives = near[1:] + [fact for fact in hosts if len(fact.checks) > 1]
         for fact in [fact for fact in alternatives if check not in fact.checks][:_MAX_SETS]:
             failing = _joined((self.words(lacked).failing for lacked in fact.checks[:_MAX_CHECKS]), ' ')
-            texts.append(f'{_counted(explanation, fact.trees, verb, failing)}.')
+            texts.append(f'{_counted(explanation, fact.trees, verb, description=failing)}.')
         return texts
 
     def _nowhere(self, explanation: Explanation, near: Sequence[Blocked]) -> list[str]:
@@ -222,13 +218,12 @@ class Writer:
 
     def blocked_text(self, blocked: Blocked) -> str:
         """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
+        lacks = [self.words(check).fails for check in blocked.checks[:_MAX_CHECKS]]
         if blocked.pools and not blocked.checks[0].resource_class:
-            text = f'reach only pools {self.words(blocked.checks[0]).failing}'
-            return _singular(text) if blocked.trees == 1 else text
-        hidden = len(blocked.checks) - _MAX_CHECKS
-        text = _joined(self.words(check).fails for check in blocked.checks[:_MAX_CHECKS])
-        text += f' and fail {units.plural(hidden, "more check")}' if hidden > 0 else ''
-        text = _singular(text) if blocked.trees == 1 else text
+            return _predicate(blocked.trees, f'reach only pools {self.words(blocked.checks[0]).failing}')
+        if hidden := blocked.checks[_MAX_CHECKS:]:
+            lacks.append(f'fail {units.plural(len(hidden), "more check")}')
+        text = _predicate(blocked.trees, *lacks)
         if blocked.pools:
             text += ' in their pool' if blocked.pools == 1 else f' in their {blocked.pools:,} pools'
         return text + _closest_text(blocked.closest)
@@ -296,26 +291,25 @@ def _closest_text(closest: Near | None) -> str:
     return f' (closest: {closest.provider.display_name}, {text})'
 
 
-def _is_place(check: Check) -> bool:
-    return check.rule.parameter in _PLACES
-
-
 def _noun(explanation: Explanation, count: int = 1) -> str:
     return ('host' if explanation.about_hosts else 'tree') + ('' if count == 1 else 's')
 
 
-def _counted(explanation: Explanation, count: int, predicate: str, description: str = '') -> str:
+def _counted(explanation: Explanation, count: int, *predicates: str, description: str = '') -> str:
     """Return how many trees, of this description, do something, such as ``12 hosts have CUSTOM_GPU``."""
-    verb = _singular(predicate) if count == 1 else predicate
-    return f'{count:,} {_noun(explanation, count)} {f"{description} " if description else ""}{verb}'
+    return ' '.join(
+        filter(None, [f'{count:,}', _noun(explanation, count), description, _predicate(count, *predicates)])
+    )
+
+
+def _predicate(count: int, *predicates: str) -> str:
+    """Join predicates in the plural, and return them in the singular if ``count`` is 1."""
+    return _joined(map(_singular, predicates) if count == 1 else predicates)
 
 
 def _singular(predicate: str) -> str:
-    """Return a predicate in the singular."""
     verb, space, rest = predicate.partition(' ')
-    for plural in ('are', 'have', 'lack', 'fail'):
-        rest = rest.replace(f' and {plural} ', f' and {_SINGULAR[plural]} ')
-    return _SINGULAR.get(verb, verb) + space + rest
+    return _SINGULAR.get(verb, f'{verb}s') + space + rest
 
 
 def _after_noun(predicate: str) -> str:
@@ -327,8 +321,8 @@ def _joined(phrases: Iterable[str], separator: str = ' and ') -> str:
     """Join phrases, those with the same beginning by "and": ``have A and B and are disabled``."""
     by_beginning: dict[str, list[str]] = {}
     for phrase in dict.fromkeys(phrases):
-        beginning = next(filter(phrase.startswith, _BEGINNINGS), phrase.partition(' ')[0])
-        by_beginning.setdefault(beginning, []).append(phrase.removeprefix(beginning))
+        [(beginning, rest)] = _PHRASE.findall(phrase)
+        by_beginning.setdefault(beginning, []).append(rest)
     return separator.join(f'{beginning}{" and".join(rests)}' for beginning, rests in by_beginning.items())
 
 
