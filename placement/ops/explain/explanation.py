@@ -201,8 +201,7 @@ def _stages(matrix: Matrix) -> list[Stage]:
     """Apply the rules one after the other, and count what each leaves."""
     remaining = int(matrix.partition.has_root.sum())
     excluded: defaultdict[Rule, dict[Fault, int]] = defaultdict(dict)
-    counts = np.bincount(matrix.first_failed()[matrix.partition.has_root], minlength=len(matrix.checks)).tolist()
-    for check, count in zip(matrix.checks, counts, strict=False):
+    for check, count in zip(matrix.checks, matrix.excluded(), strict=False):
         excluded[check.rule] |= {check.fault: count} if count else {}
     stages = []
     for rule, by_fault in itertools.islice(excluded.items(), _MAX_RULES):

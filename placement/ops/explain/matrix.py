@@ -79,11 +79,9 @@ class Matrix:
         self._starts = self.partition.starts[:-1]
         self.pools = SharingReach(self.partition)
         # Groups with equal conditions share the flags.
-        failing = {
-            condition: ~condition.matches(self.partition) for condition in {check.condition for check in self.checks}
-        }
+        failing = functools.cache(lambda condition: ~condition.matches(self.partition))
         #: For each check, which providers fail it. One that has a worse fault fails the better ones, too.
-        self._failing = {check: failing[check.condition] for check in self.checks}
+        self._failing: dict[Check, Flags] = {check: failing(check.condition) for check in self.checks}
         self._roots = self._packed({check: self._failing[check][self._starts] for check in of_roots})
         #: For each requirement the masks of all providers in their own trees, and those of the pools in other trees.
         #: If there are several columns, a provider may choose between them.
@@ -220,13 +218,14 @@ class Matrix:
             columns = [first.joined(second, operator.or_) for first, second in pairs] + columns[len(columns) & ~1 :]
         return columns[0]
 
-    def first_failed(self) -> Integers:
-        """Return for each tree the number of the first check that it cannot pass, if it passes all before."""
+    def excluded(self) -> list[int]:
+        """Return for each check how many trees pass all checks before it, but not this one as well."""
         lowest = np.full(len(self._starts), len(self.checks))
         for _, choices in self.parts:
             numbers = [max(mask & -mask or 1 << len(self.checks) for mask in masks) for masks in choices.values]
             lowest = np.minimum(lowest, np.array([number.bit_length() - 1 for number in numbers])[choices.codes])
-        return lowest
+        counts: list[int] = np.bincount(lowest[self.partition.has_root], minlength=len(self.checks)).tolist()
+        return counts
 
     def without(self, waived: int, except_for: Requirement | None = None) -> Flags:
         """Return which trees can serve each part of the request if the checks in ``waived`` do not count.
@@ -285,12 +284,17 @@ class Matrix:
         """Return the positions of the providers of the flagged trees, and of the pools that reach these, that fail a
         check and nothing outside of ``waived``."""
         bit, allowed = self.mask([check]), waived | self.together
-        columns = [self._columns[requirement] for requirement, checks in self.checks_of.items() if check in checks]
-        # A check of roots is in none of them.
-        direct, shared = (
-            np.any([column.where(lambda mask: bool(mask & bit) and not mask & ~allowed) for column in part], axis=0)
-            for part in ([column for direct, _ in columns for column in direct], [shared for _, shared in columns])
-        )
+
+        def fails_only(mask: int) -> bool:
+            return bool(mask & bit) and not mask & ~allowed
+
+        direct, shared = ~self.partition.all_providers(), np.zeros(len(self.pools.positions), np.bool_)
+        for requirement, checks in self.checks_of.items():
+            # A check of roots is in none of them.
+            if check in checks:
+                of_trees, of_pools = self._columns[requirement]
+                direct = np.any([direct, *(column.where(fails_only) for column in of_trees)], axis=0)
+                shared |= of_pools.where(fails_only)
         in_pools = self.pools.positions[shared & self.pools.reaching(trees)]
         return np.flatnonzero(direct & trees[self.partition.tree_numbers]), in_pools
 
