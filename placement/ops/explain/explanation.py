@@ -286,27 +286,21 @@ def _similar(matrix: Matrix, check: Check) -> str:
 
 def _shortage(matrix: Matrix, requirement: Requirement) -> PoolShortage | None:
     """Return which pools out of reach could supply a requirement of trees that lack nothing else; None if none can."""
-    checks = matrix.checks_of[requirement]
-    full = next((check for check in checks if check.fault is Fault.FULL), None)
+    full = next((check for check in matrix.checks_of[requirement] if check.fault is Fault.FULL), None)
     trees = matrix.served_by(requirement, 0)
     if full is None or not HOST_CLASSES.isdisjoint(dict(requirement.resources)) or not trees.any():
         return None
     # By the mask that is left if the aggregates are right.
     served = functools.cache(lambda mask: matrix.served_by(requirement, mask))
-    membership = matrix.mask(check for check in checks if check.is_membership)
     candidates = {
-        position: (mask, shares)
-        for position, mask, shares in matrix.pool_candidates(requirement, membership)
-        if served(mask & ~membership).any()
+        position: (served(mask & ~matrix.membership), mask & matrix.membership, shares)
+        for position, mask, shares in matrix.pool_candidates(requirement)
     }
-    if not candidates:
+    useful = sorted(position for position, (served_trees, *_) in candidates.items() if served_trees.any())
+    if not useful:
         return None
-    columns = matrix.partition.inventory_columns[full.resource_class]
-    possible = (
-        _pool(matrix, position, free, served(mask & ~membership), mask & membership, shares)
-        for position, free in _most_free(columns, np.array(sorted(candidates), np.intp))
-        for mask, shares in [candidates[position]]
-    )
+    most_free = _most_free(matrix.partition.inventory_columns[full.resource_class], np.array(useful, np.intp))
+    possible = (_pool(matrix, position, free, *candidates[position]) for position, free in most_free)
     pools = list(itertools.islice(filter(None, possible), _MAX_NAMED))
     return PoolShortage(full.rule, int(trees.sum()), pools) if pools else None
 

@@ -68,8 +68,10 @@ class Matrix:
         self._bit_of = {check: 1 << number for number, check in enumerate(self.checks)}
         for requirement, checks in self.checks_of.items():
             checks.extend([] if requirement.use_same_provider else together)
-        #: The checks about states, and the traits that the providers of the unsuffixed group have together.
+        #: The checks about states, those that require aggregates, and the traits that the providers of the unsuffixed
+        #: group have together.
         self.state = self.mask(check for check in self.checks if check.condition.is_state)
+        self.membership = self.mask(check for check in self.checks if check.is_membership)
         self.together = self.mask(together)
         self._absent = self.mask(check for check in self.checks if check.fault is Fault.ABSENT)
         # The bit of a worse fault of an amount is followed by that of the next better one.
@@ -87,10 +89,11 @@ class Matrix:
         #: If there are several columns, a provider may choose between them.
         self._columns = {requirement: self._columns_of(requirement) for requirement in compiled.distinct}
         unsuffixed = [requirement for requirement in compiled.distinct if not requirement.use_same_provider]
-        suffixed = [requirement for requirement in compiled.distinct if requirement.use_same_provider]
         #: The requirements of each part, and the choices of each tree for it.
         self.parts = [(unsuffixed, self._choices_together(unsuffixed))]
-        self.parts += [([requirement], self._choices(requirement)) for requirement in suffixed]
+        for requirement in compiled.distinct:
+            if requirement.use_same_provider:
+                self.parts.append(([requirement], self._choices(requirement)))
         bits = [itertools.chain(*choices.values) for _, choices in self.parts]
         self._bits_of_parts = [functools.reduce(operator.or_, masks) for masks in bits]
 
@@ -300,14 +303,13 @@ class Matrix:
 
     # What explanations name ----------------------------------------------------------------------------------
 
-    def pool_candidates(self, requirement: Requirement, membership: int) -> Iterator[tuple[int, int, bool]]:
+    def pool_candidates(self, requirement: Requirement) -> Iterator[tuple[int, int, bool]]:
         """Yield providers that could serve a requirement of other trees if they were in other aggregates, or shared.
 
-        :param membership: the checks on aggregates.
         :returns: the position of each, its mask, and whether it has the trait for sharing. Others are in an aggregate.
         """
         [direct, *_], shared = self._columns[requirement]
-        close = shared.where(lambda mask: not mask & ~(membership | self.together))
+        close = shared.where(lambda mask: not mask & ~(self.membership | self.together))
         for position, code in zip(self.pools.positions[close].tolist(), shared.codes[close].tolist(), strict=True):
             yield position, shared.values[code], True
         if not any(check.never_by_sharing for check in self.checks_of[requirement]):

@@ -108,7 +108,7 @@ class Writer:
         hosts = [fact for fact in explanation.blocked if not any(check.lacks_host_class for check in fact.checks)]
         near = [fact for fact in hosts or explanation.blocked if len(fact.checks) == 1]
         near.sort(key=lambda fact: (fact.checks[0].rule.parameter in _PLACES, -fact.trees))
-        texts = self._nowhere(explanation, near) if explanation.nowhere else []
+        texts = self._nowhere(explanation, near)
         if not near:
             fact, texts = [*hosts, *explanation.blocked][0], texts or [f'No {_noun(explanation)} has all of it.']
             return [*texts, f'The closest {fact.trees:,} {self.blocked_text(fact)}.']
@@ -131,7 +131,8 @@ class Writer:
         alternatives = near[1:] + [fact for fact in hosts if len(fact.checks) > 1]
         for fact in [fact for fact in alternatives if check not in fact.checks][:_MAX_SETS]:
             failing = _joined((self.words(lacked).failing for lacked in fact.checks[:_MAX_CHECKS]), ' ')
-            texts.append(f'{_counted(explanation, fact.trees, verb, description=failing)}.')
+            trees = units.plural(fact.trees, _noun(explanation))
+            texts.append(f'{trees} {failing} {_predicate(fact.trees, verb)}.')
         return texts
 
     def _nowhere(self, explanation: Explanation, near: Sequence[Blocked]) -> list[str]:
@@ -291,15 +292,13 @@ def _closest_text(closest: Near | None) -> str:
     return f' (closest: {closest.provider.display_name}, {text})'
 
 
-def _noun(explanation: Explanation, count: int = 1) -> str:
-    return ('host' if explanation.about_hosts else 'tree') + ('' if count == 1 else 's')
+def _noun(explanation: Explanation) -> str:
+    return 'host' if explanation.about_hosts else 'tree'
 
 
-def _counted(explanation: Explanation, count: int, *predicates: str, description: str = '') -> str:
-    """Return how many trees, of this description, do something, such as ``12 hosts have CUSTOM_GPU``."""
-    return ' '.join(
-        filter(None, [f'{count:,}', _noun(explanation, count), description, _predicate(count, *predicates)])
-    )
+def _counted(explanation: Explanation, count: int, *predicates: str) -> str:
+    """Return how many trees do something, such as ``12 hosts have CUSTOM_GPU``."""
+    return f'{units.plural(count, _noun(explanation))} {_predicate(count, *predicates)}'
 
 
 def _predicate(count: int, *predicates: str) -> str:
