@@ -91,15 +91,22 @@ def read_current_state(
 
     :param consumers: canonical uuids.
     """
-    keeping = [claim for claim in claims if claim.allocations]
-    types = {claim.consumer_type for claim in keeping if not isinstance(claim.consumer_type, Unset)}
+    projects, users, types = set[str](), set[str](), set[str]()
+    providers: dict[str, None] = {}
+    for claim in claims:
+        if claim.allocations:
+            projects.add(claim.project_id)
+            users.add(claim.user_id)
+            providers |= dict.fromkeys(claim.allocations)
+            if not isinstance(claim.consumer_type, Unset):
+                types.add(claim.consumer_type)
     names: Mapping[str, Sequence[str]] = {
         'consumers': consumers,
         'allocations': consumers,
-        'projects': sorted({claim.project_id for claim in keeping}),
-        'users': sorted({claim.user_id for claim in keeping}),
+        'projects': sorted(projects),
+        'users': sorted(users),
         'consumer_types': sorted(types),
-        'providers': list(dict.fromkeys([uuid for claim in keeping for uuid in claim.allocations])),
+        'providers': list(providers),
     }
     consumer_rows: dict[str, ConsumerRow] = {}
     rows: list[AllocationRow] = []

@@ -61,38 +61,39 @@ def add_release_statements(batch: StatementBatch, released: Mapping[InventoryKey
 # it with SQLAlchemy each time would take longer than executing it.
 
 _KEY = '(resource_provider_id = {:d} AND resource_class_id = {:d})'
-_DELTA = 'WHEN resource_provider_id = {:d} AND resource_class_id = {:d} THEN {:d}'
 
 
 def _statement(dialect: sa.Dialect, changes: Sequence[UsageDelta]) -> str:
     rule = _rule(dialect)
-    # A claim does not modify the inventory itself, so updated_at is not set.
-    cases = ' '.join(_DELTA.format(*change.inventory, change.delta) for change in changes)
+    keys, cases, conditions = [], [], []
+    for inventory, delta, amounts in changes:
+        condition = _KEY.format(*inventory)
+        keys.append(condition)
+        cases.append(f'WHEN {condition} THEN {delta:d}')
+        if amounts:
+            provider, resource_class = inventory
+            condition = rule.format(
+                provider=provider,
+                resource_class=resource_class,
+                delta=delta,
+                smallest=min(amounts),
+                largest=max(amounts),
+                divisor=math.gcd(*amounts),
+            )
+        conditions.append(condition)
     text, _ = sql.update_in_order(
         dialect,
         _inventories,
-        f'used = used + CASE {cases} END',
+        # A claim does not modify the inventory itself, so updated_at is not set.
+        f'used = used + CASE {" ".join(cases)} END',
         (),
-        ' OR '.join(_KEY.format(*change.inventory) for change in changes),
+        ' OR '.join(keys),
         count=len(changes),
-        condition=' OR '.join(_condition(rule, change) for change in changes),
+        condition=' OR '.join(conditions),
         order='resource_provider_id, resource_class_id',
         index='uniq_inventories0resource_provider_resource_class',
     )
     return text
-
-
-def _condition(rule: str, change: UsageDelta) -> str:
-    if not change.amounts:
-        return _KEY.format(*change.inventory)
-    return rule.format(
-        provider=change.inventory[0],
-        resource_class=change.inventory[1],
-        delta=change.delta,
-        smallest=min(change.amounts),
-        largest=max(change.amounts),
-        divisor=math.gcd(*change.amounts),
-    )
 
 
 @functools.lru_cache(maxsize=16)

@@ -146,10 +146,6 @@ class Prefilter:
         flags: Flags = self.compiled.root.matches(partition)[partition.starts[:-1]]
         return flags
 
-    def satisfied(self, partition: Partition) -> Flags:
-        """Return for each tree whether its root is accepted, and each bit is set for an own or a sharing provider."""
-        return _PartitionFilter(self, partition).satisfied()
-
     def rows(self, bits: Iterable[int]) -> BitRows:
         """Return sets of bits as rows of words."""
         size = 8 * self.word_count
@@ -306,17 +302,16 @@ class _PartitionFilter:
             key = (*[column[first : first + size].tobytes() for column in columns], group.number)
             yield TreeSearchUnit(searched, group, all_numbers[start:end], all_firsts[start:end], size, key)
 
-    def satisfied(self) -> Flags:
-        """Return the same as ``Prefilter.satisfied``."""
+    def _may_have_candidate(self) -> Flags:
+        """Return which trees may have a candidate: each bit is set for an own or a sharing provider.
+
+        The root has to be accepted, and at least one of the tree's own providers has to satisfy a requirement.
+        """
         bits = or_by_tree(self.partition, self.provider_bits) | self._reach
         flags: Flags = self.partition.has_root & (self.prefilter.all & ~bits == 0).all(axis=1)
         if self.prefilter.compiled.root.conditions:
             flags &= self.prefilter.accepted_roots(self.partition)
-        return flags
-
-    def _may_have_candidate(self) -> Flags:
-        """Return which trees may have a candidate: at least one of their own providers satisfies a requirement."""
-        flags = self.satisfied() & or_by_tree(self.partition, self._satisfies_any)
+        flags &= or_by_tree(self.partition, self._satisfies_any)
         if not self.prefilter.compiled.request.nested_aware:
             # Below 1.29, one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
             unshared = ~self._reach & self.prefilter.of_requirements
