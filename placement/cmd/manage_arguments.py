@@ -15,11 +15,9 @@ Each command sets these defaults on its parser:
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import pathlib
-import re
 
-from placement.cmd.parser import CommandParser, positive
+from placement.cmd.parser import CommandParser, age, positive
 
 #: The kinds of findings of an audit: the keys of ``placement.ops.audit.CHECKS``.
 AUDIT_KINDS = (
@@ -44,7 +42,11 @@ PAGE_BIND = '127.0.0.1:8779'
 def add_commands(program: CommandParser) -> None:
     """Add all commands to the parser of ``placement-manage``."""
     program.set_defaults(needs_schema=True, needs_database=True, has_timeout=False)
-    _add_db(program)
+    db = program.add_command('db', 'the schema of the database', 'Manage the database schema.', needs_schema=False)
+    _add_schema(db)
+    _add_adoption(db)
+    _add_fingerprint(db)
+    _add_online_migrations(db)
     _add_audit(program)
     _add_tree(program)
     _add_consumer(program)
@@ -52,7 +54,11 @@ def add_commands(program: CommandParser) -> None:
     _add_capacity(program)
     _add_explain(program)
     _add_page(program)
-    _add_plan(program)
+    plan = program.add_command('plan', 'what fits before maintenance and growth', 'Answer what fits or would fit.')
+    _add_drain(plan)
+    _add_failures(plan)
+    _add_ratio(plan)
+    _add_flavors(plan)
     _add_openapi(program)
 
 
@@ -80,8 +86,7 @@ Exit code: 0 if the plan was printed or the database was returned, 127 if proble
 failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and MariaDB run the command again."""
 
 
-def _add_db(program: CommandParser) -> None:
-    group = program.add_command('db', 'the schema of the database', 'Manage the database schema.', needs_schema=False)
+def _add_schema(group: CommandParser) -> None:
     group.add_command(
         'sync',
         'create the schema or upgrade it to the newest revision',
@@ -113,17 +118,18 @@ def _add_db(program: CommandParser) -> None:
         run='manage_db:run_invalidate_caches',
         needs_schema=True,
     )
-    _add_adoption(group)
-    _add_fingerprint(group)
+
+
+def _add_online_migrations(group: CommandParser) -> None:
     # Deployment tools run this command for every OpenStack service.
-    online = group.add_command(
+    parser = group.add_command(
         'online_data_migrations',
         'do nothing; for tools that run this command for every service',
         'Print that there is nothing to do: db sync and db adopt make all changes of the data. For tools that run this'
         ' command for every service. With [placement_database] adopt_on_sync, adopt the database of another service.',
         run='manage_db:run_online_data_migrations',
     )
-    online.add_argument('--max-count', metavar='N', type=int, help='a positive number; otherwise ignored')
+    parser.add_argument('--max-count', metavar='N', type=int, help='a positive number; otherwise ignored')
 
 
 def _add_adoption(group: CommandParser) -> None:
@@ -257,16 +263,9 @@ def _add_tree_filter(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         '--unchanged-for',
         metavar='AGE',
-        type=_age,
+        type=age,
         help='in which nothing has changed for a time such as 30d or 12h: these may be hosts that were removed',
     )
-
-
-def _age(text: str) -> dt.timedelta:
-    match = re.fullmatch('([0-9]{1,5})([dh])', text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f'{text!r} is not a number of days or hours such as 30d or 12h')
-    return dt.timedelta(**{'days' if match[2] == 'd' else 'hours': int(match[1])})
 
 
 # consumer --------------------------------------------------------------------------------------------------------
@@ -421,14 +420,6 @@ _PLAN_EPILOG = (
 )
 
 _READS = 'Reads one state of the database and changes nothing.'
-
-
-def _add_plan(program: CommandParser) -> None:
-    group = program.add_command('plan', 'what fits before maintenance and growth', 'Answer what fits or would fit.')
-    _add_drain(group)
-    _add_failures(group)
-    _add_ratio(group)
-    _add_flavors(group)
 
 
 def _add_drain(group: CommandParser) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
-from typing import Any
 
 from oslo_config import cfg
 
@@ -33,7 +32,11 @@ class OtherExceptions(InvalidFingerprint):
 
 def run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     """Print the fingerprint of the database, and what differs from a former one."""
-    excluded = sorted({_uuid(text) for text in args.excluded})
+    # A name would leave out only the row of the provider, not its inventories.
+    for text in args.excluded:
+        if not uuid_spelling.is_uuid(text):
+            raise exception.BadQuery(f'--except takes the uuid of a provider or consumer, not {text!r}.')
+    excluded = sorted(set(map(uuid_spelling.canonical_uuid, args.excluded)))
     # A former fingerprint that cannot be compared is reported before minutes are spent on the new one.
     former = None if args.compare is None else _read(args.compare, excluded)
     with output.waiting('Reading all rows'):
@@ -42,8 +45,8 @@ def run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     if args.format == 'json':
         output.print_json(
             {
-                'whole': _json(fingerprint.whole),
-                'kinds': {name: _json(kind) for name, kind in fingerprint.kinds.items()},
+                'whole': fingerprint.whole,
+                'kinds': fingerprint.kinds,
                 'except': excluded,
                 **({} if former is None else {'differences': differences}),
             }
@@ -69,17 +72,6 @@ def _sentence(fingerprint: Fingerprint, former: Fingerprint, differences: list[s
         for name in differences
     ]
     return f'Different: {", ".join(changes)}.'
-
-
-def _json(kind: Kind) -> dict[str, Any]:
-    return {'rows': kind.rows, 'hash': kind.hash}
-
-
-def _uuid(text: str) -> str:
-    """Return the canonical form of a uuid. A name would leave out only the row of the provider, not its inventories."""
-    if not uuid_spelling.is_uuid(text):
-        raise exception.BadQuery(f'--except takes the uuid of a provider or consumer, not {text!r}.')
-    return uuid_spelling.canonical_uuid(text)
 
 
 def _read(path: pathlib.Path, excluded: list[str]) -> Fingerprint:

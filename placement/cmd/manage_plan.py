@@ -72,7 +72,11 @@ def run_drain(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
     else:
         _print_sentences(sentences.drain_sentences(plan))
         _print_unplaced(plan)
-        _print_destinations(plan)
+        destinations = sentences.destinations(plan)
+        rows = [(sentences.host_name(plan.hosts, tree), f'{count:,}') for tree, count in destinations[:_ROWS]]
+        _print_table(('Destination', 'Consumers'), rows, len(destinations), 'host')
+        if destinations:
+            _print_sentences(['--format json has the moves.'])
         _print_sentences(['', sentences.MEANING])
     return _EXIT_CODES[plan.verdict]
 
@@ -85,14 +89,6 @@ def _print_unplaced(plan: DrainPlan) -> None:
         rows.append((sentences.size(plan.hosts, item.shape), f'{item.count:,}', f'{item.eligible:,}', closest, lacks))
     headings = ('Not placed', 'Consumers', 'Eligible\nhosts', 'Closest host', 'Lacks there')
     _print_table(headings, rows, len(plan.unplaced), 'size')
-
-
-def _print_destinations(plan: DrainPlan) -> None:
-    destinations = sentences.destinations(plan)
-    rows = [(sentences.host_name(plan.hosts, tree), f'{count:,}') for tree, count in destinations[:_ROWS]]
-    _print_table(('Destination', 'Consumers'), rows, len(destinations), 'host')
-    if destinations:
-        _print_sentences(['--format json has the moves.'])
 
 
 # failures --------------------------------------------------------------------------------------------------------

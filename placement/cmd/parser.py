@@ -6,7 +6,9 @@ It imports neither the configuration nor the database, so that ``--help``, ``--v
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import os
+import re
 import signal
 import sys
 from typing import Any, NoReturn
@@ -166,6 +168,17 @@ def positive(text: str) -> int:
     if int(text) < 1:
         raise argparse.ArgumentTypeError('must be at least 1')
     return int(text)
+
+
+def age(text: str) -> dt.timedelta:
+    """Return the time that ``text`` says, such as 30d or 12h, as the type of an argument.
+
+    :raises ArgumentTypeError: it is no number of days or hours.
+    """
+    match = re.fullmatch('([0-9]{1,5})([dh])', text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f'{text!r} is not a number of days or hours such as 30d or 12h')
+    return dt.timedelta(**{'days' if match[2] == 'd' else 'hours': int(match[1])})
 
 
 def configuration_arguments(args: argparse.Namespace) -> list[str]:
