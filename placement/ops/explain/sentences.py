@@ -35,7 +35,8 @@ class Words(NamedTuple):
     failing: str = ''
 
 
-#: By the parameter of a rule, or by fault. A rule that forbids has a ``!`` before its parameter.
+#: By the parameter of a rule, or by fault. A rule that forbids has a ``!`` before its parameter, or is ``disabled`` if
+#: what it forbids is a state.
 WORDS: dict[str, Words] = {
     Fault.ABSENT: Words('have {name}', 'have no {name}'),
     Fault.TOO_SMALL: Words('have {subject}', 'are too small for {subject}', passing='large enough for {subject}'),
@@ -44,11 +45,11 @@ WORDS: dict[str, Words] = {
     'forbidden': Words('lack {subject}', 'have the forbidden {subject}'),
     'member_of': Words('are in {place}', 'are not in {place}', failing='in other aggregates'),
     '!member_of': Words('are outside {place}', 'are in the forbidden {place}'),
+    'disabled': Words('are enabled', 'are disabled', 'that are enabled', 'that are disabled'),
     'in_tree': Words('are in the tree {subject}', 'are in other trees'),
     'root_required': Words('have {subject} on the root', 'lack {subject} on the root'),
     '!root_required': Words('lack {subject} on the root', 'have the forbidden {subject} on the root'),
 }
-_DISABLED = Words('are enabled', 'are disabled', 'that are enabled', 'that are disabled')
 #: Matches a phrase: what it can have in common with another one, and the rest.
 _PHRASE = re.compile('((?:are |is )?too small for|large enough for|[^ ]+)(.*)')
 #: The verbs whose singular has another form than that with an "s".
@@ -106,15 +107,18 @@ class Writer:
         """Return the rule, or the smallest set of rules, that excludes most trees."""
         # That a device is no host is no news.
         hosts = [fact for fact in explanation.blocked if not any(check.lacks_host_class for check in fact.checks)]
-        near = [fact for fact in hosts or explanation.blocked if len(fact.checks) == 1]
+        facts = hosts or explanation.blocked
+        near = [fact for fact in facts if len(fact.checks) == 1]
         near.sort(key=lambda fact: (fact.checks[0].rule.parameter in _PLACES, -fact.trees))
         texts = self._nowhere(explanation, near)
-        if not near:
-            fact, texts = [*hosts, *explanation.blocked][0], texts or [f'No {_noun(explanation)} has all of it.']
-            return [*texts, f'The closest {fact.trees:,} {self.blocked_text(fact)}.']
-        if texts:
-            return texts
-        head, check = near[0], near[0].checks[0]
+        if near:
+            return texts or self._near_misses(explanation, near + [fact for fact in hosts if len(fact.checks) > 1])
+        texts = texts or [f'No {_noun(explanation)} has all of it.']
+        return [*texts, f'The closest {facts[0].trees:,} {self.blocked_text(facts[0])}.']
+
+    def _near_misses(self, explanation: Explanation, facts: Sequence[Blocked]) -> list[str]:
+        """Return the check of the first fact, which no tree passes that passes the others, and which trees pass it."""
+        check, closest = facts[0].checks[0], facts[0].closest
         context = [other for other in explanation.selective if other.rule != check.rule]
         context.sort(key=lambda other: other.rule.parameter in _PLACES)
         where = _joined((self.words(other).passing for other in context[:_MAX_CHECKS]), ' ')
@@ -122,14 +126,13 @@ class Writer:
         passes = self.words(check).passes
         passes = passes if check.resource_class else passes.replace(' for group', ' on the provider for group')
         reason = ''
-        if head.closest and head.closest.limit:
-            reason = f': {head.closest.limit} is {head.closest.free} (closest: {head.closest.provider.display_name})'
-            if head.closest.limit == 'capacity':
-                reason = f': the largest has a capacity of {head.closest.free}'
+        if closest and closest.limit == 'capacity':
+            reason = f': the largest has a capacity of {closest.free}'
+        elif closest and closest.limit:
+            reason = f': {closest.limit} is {closest.free} (closest: {closest.provider.display_name})'
         texts = [f'No {_noun(explanation)}{f" {where}" if where else ""} {_singular(passes)}{reason}.']
         verb = passes.partition(' ')[0].replace('lack', 'do')
-        alternatives = near[1:] + [fact for fact in hosts if len(fact.checks) > 1]
-        for fact in [fact for fact in alternatives if check not in fact.checks][:_MAX_SETS]:
+        for fact in [fact for fact in facts if check not in fact.checks][:_MAX_SETS]:
             failing = _joined((self.words(lacked).failing for lacked in fact.checks[:_MAX_CHECKS]), ' ')
             trees = units.plural(fact.trees, _noun(explanation))
             texts.append(f'{trees} {failing} {_predicate(fact.trees, verb)}.')
@@ -186,14 +189,13 @@ class Writer:
 
     def words(self, check: Check) -> Words:
         """Return the words for a check."""
-        rule = check.rule
+        rule, subject = check.rule, check.rule.subject.removeprefix('!')
         forbids = rule.subject.startswith('!')
-        words = WORDS[check.fault if check.fault is not Fault.VIOLATED else f'{"!" if forbids else ""}{rule.parameter}']
-        subject = rule.subject.removeprefix('!')
-        if check.condition.is_state and check.fault is Fault.VIOLATED and (forbids or rule.parameter == 'forbidden'):
-            words = _DISABLED
+        key = f'{"!" if forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
+        if key in {'forbidden', '!root_required'} and check.condition.is_state:
+            key = 'disabled'
         values = {'subject': subject, 'name': subject.partition(':')[0], 'place': self._place(subject)}
-        passes, fails, passing, failing = (word.format(**values) for word in words)
+        passes, fails, passing, failing = (word.format(**values) for word in WORDS[key])
         group = f' for group {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
         return Words(passes + group, fails + group, passing or _after_noun(passes), failing or _after_noun(fails))
 
