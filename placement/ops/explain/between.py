@@ -22,9 +22,6 @@ GROUP_POLICY, SAME_SUBTREE, MICROVERSION = 'group_policy', 'same_subtree', 'micr
 #: Maximum numbers of trees to name for each reason, and of rules to leave out.
 _MAX_NAMED, _MAX_RULES = 3, 20
 
-#: Reasons that hold for a whole tree. They are preferred to the most frequent reason for rejecting its assignments.
-_OF_THE_TREE = (Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_CAPACITY, Reason.TOO_FEW_WITH_CAPACITY)
-
 
 @dataclass
 class Conflict:
@@ -107,7 +104,9 @@ def _conflict(compiled: CompiledRequest, unit: SearchUnit, budget: SearchBudget)
     budget.reached |= tree_budget.reached
     if has_candidate or tree_budget.reached or not rejections:
         return None
-    reason = next((reason for reason in _OF_THE_TREE if reason in rejections), rejections.most_common(1)[0][0])
+    # It holds for the whole tree. The others that do are the only reason.
+    few = Reason.TOO_FEW_PROVIDERS
+    reason = few if few in rejections else rejections.most_common(1)[0][0]
     # The search has built the same variables within its budget.
     variables = build_variables(unit, compiled, StepCounter(SearchBudget()))
     if reason is Reason.TOO_FEW_PROVIDERS:

@@ -212,8 +212,8 @@ def _stages(matrix: Matrix) -> list[Stage]:
 
 def _with_blocked(matrix: Matrix, result: Explanation) -> Explanation:
     """Add what each tree lacks: first the trees that are suitable, then the smallest sets of checks, then pools."""
-    counts = matrix.trees_by_mask()
-    failed = matrix.failed_checks()
+    has_root = matrix.partition.has_root
+    counts, failed = matrix.trees.counts(has_root), matrix.failed_checks()
     states = sorted((mask for mask in counts if not mask & ~matrix.state), key=lambda mask: -counts[mask])
     minimal = matrix.minimal(counts)
     few = [mask for mask in minimal if matrix.worst(mask).bit_count() <= _MAX_CHECKS]
@@ -223,7 +223,7 @@ def _with_blocked(matrix: Matrix, result: Explanation) -> Explanation:
     return replace(
         result,
         suitable=sum(counts[mask] for mask in states),
-        states=[_blocked(matrix, mask, matrix.with_mask(mask)) for mask in states[:_MAX_FACTS]],
+        states=[_blocked(matrix, mask, has_root & matrix.trees.where(mask.__eq__)) for mask in states[:_MAX_FACTS]],
         selective=[check for check in failed if not check.lacks_host_class],
         blocked=sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees)),
         nowhere=[Nowhere(check, _similar(matrix, check)) for check in failed if matrix.passed_nowhere(check)],

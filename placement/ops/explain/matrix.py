@@ -23,7 +23,7 @@ import functools
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -260,14 +260,6 @@ class Matrix:
             for mask, count in masks.counts().items():
                 counts.update(dict.fromkeys(self.checks_in(mask), count))
         return [check for check, _ in counts.most_common()]
-
-    def trees_by_mask(self) -> Mapping[int, int]:
-        """Return how many trees have each mask."""
-        return self.trees.counts(self.partition.has_root)
-
-    def with_mask(self, mask: int) -> Flags:
-        """Return which trees have a mask."""
-        return self.partition.has_root & self.trees.where(mask.__eq__)
 
     def smallest(self, mask: int) -> int:
         """Remove checks from the mask of a tree until without each smaller set no tree can serve each part."""
