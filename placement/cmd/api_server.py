@@ -22,7 +22,7 @@ from placement.cmd.parser import DEV_DATABASE, configuration_arguments
 from placement.serving import addresses, single_process
 from placement.serving.master import ExporterProcess, Master
 from placement.serving.processors import count_processors
-from placement.web import authentication
+from placement.web import keystone
 
 # The module of the command, whose name is in the log files of operators and in doc/keystone.md.
 LOG = log.getLogger('placement.cmd.api')
@@ -240,5 +240,5 @@ class _Server(BaseApplication):
 
 
 def _ask_keystone(conf: cfg.ConfigOpts) -> None:
-    if authentication.ask_keystone(conf, LOG):
+    if keystone.ask_keystone(conf, LOG):
         LOG.info('ready: Keystone accepts the user of the service')

@@ -235,6 +235,16 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
     return lines
 
 
+def is_group_set(conf: cfg.ConfigOpts, prefix: str, overrides: Iterable[str] = ()) -> bool:
+    """Return whether a file or the environment sets an option of a group whose name begins with ``prefix``.
+
+    :param overrides: groups of options that the caller of ``load`` sets.
+    """
+    groups = [group for path in files(conf) for group, _name in _settings(path)]
+    groups += [variable.removeprefix('OS_') for variable in os.environ if variable.startswith('OS_')]
+    return any(group.lower().startswith(prefix) for group in [*groups, *overrides])
+
+
 def files(conf: cfg.ConfigOpts) -> list[str]:
     """Return the files that ``conf`` was read from, in the order of oslo.config: later ones override earlier ones."""
     # As oslo.config, glob skips hidden files.
@@ -335,12 +345,9 @@ def _register(conf: cfg.ConfigOpts) -> None:
 
 def _register_mentioned(conf: cfg.ConfigOpts, overrides: Mapping[str, Mapping[str, Any]]) -> None:
     """Register the options of packages that are imported only if one of their options is set."""
-    groups = [group for path in files(conf) for group, _name in _settings(path)]
-    groups += [variable.removeprefix('OS_') for variable in os.environ if variable.startswith('OS_')]
-    groups = [group.lower() for group in [*groups, *overrides]]
-    if any(group.startswith('profiler') for group in groups):
+    if is_group_set(conf, 'profiler', overrides):
         _register_groups(conf, _profiler_options())
-    if any(group.startswith(('cors', 'oslo_middleware')) for group in groups):
+    if is_group_set(conf, 'cors', overrides) or is_group_set(conf, 'oslo_middleware', overrides):
         register_middleware(conf)
 
 

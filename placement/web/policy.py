@@ -264,6 +264,15 @@ def _named_file(conf: cfg.ConfigOpts) -> tuple[str, str] | None:
     return None
 
 
+def is_customized(conf: cfg.ConfigOpts) -> bool:
+    """Return whether there are policy files, or the configuration names one that may be missing."""
+    try:
+        return _named_file(conf) is not None or bool(_policy_files(conf))
+    except OSError:
+        # ``load`` says what cannot be read.
+        return True
+
+
 def _main_files(conf: cfg.ConfigOpts) -> list[str]:
     """Return the path of the policy file that exists, in the directories in which oslo.policy looks for it, or nothing.
 

@@ -14,7 +14,7 @@ from webob import exc
 
 from placement import conf as configuration
 from placement import deploy, exception
-from placement.web import authentication, context, error_responses, request_log
+from placement.web import context, error_responses, keystone, request_log
 
 LOG = log.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def init_application() -> deploy.Application | WSGIApplication:
             )
         application = deploy.loadapp(conf)
         # Not in a thread, because uWSGI runs none by default.
-        is_ready = conf.api.auth_strategy != 'keystone' or authentication.ask_keystone(conf, LOG, _KEYSTONE_SECONDS)
+        is_ready = conf.api.auth_strategy != 'keystone' or keystone.ask_keystone(conf, LOG, _KEYSTONE_SECONDS)
         LOG.info('%s, %s', configuration.describe(conf), 'ready' if is_ready else 'started, but not ready')
         return application
     except exception.PlacementError as error:

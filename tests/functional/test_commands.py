@@ -94,6 +94,25 @@ print(*{'alembic', 'jsonschema', 'osprofiler'}.intersection(sys.modules))
     assert ended.stdout == f'None\n{expected}\n'
 
 
+@pytest.mark.parametrize('command', ['manage db version', 'manage audit', 'status upgrade check'])
+def test_commands_without_a_search_need_no_slow_imports(command: str, url: str) -> None:
+    libraries = {'alembic', 'jinja2', 'jsonschema', 'keystonemiddleware', 'numpy', 'os_traits', 'webob'}
+    name, *arguments = command.split()
+    if name == 'status':
+        # The check of the standard names.
+        libraries -= {'os_traits'}
+    code = f"""
+import sys
+from placement.cmd import {name}
+{name}.main({arguments})
+print({libraries} & {{*sys.modules}})
+"""
+    environment = {**os.environ, 'OS_PLACEMENT_DATABASE__CONNECTION': url}
+    command_line = [sys.executable, '-c', code]
+    ended = subprocess.run(command_line, check=True, capture_output=True, text=True, timeout=120, env=environment)
+    assert ended.stdout.splitlines()[-1] == 'set()'
+
+
 def test_each_command_has_a_function() -> None:
     def functions(parser: CommandParser) -> Iterator[str]:
         if parser._commands is None:

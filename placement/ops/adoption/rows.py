@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import os_traits
 import sqlalchemy as sa
 
 from placement.conf.options import MAX_MICROVERSIONS
@@ -170,6 +169,9 @@ def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
 
 def standard_names(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """Yield a step that inserts the standard resource classes and traits that are missing."""
+    # This is not at the top, as in ``migration``.
+    import os_traits
+
     present = {
         table: set(connection.scalars(sa.select(names[table].c.name)))
         for table in (tables.resource_classes, tables.traits)
