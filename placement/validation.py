@@ -30,6 +30,8 @@ class Validator:
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
+        #: Decides about the values that ``_compiled`` rejects, and words the error.
+        self._exact: Any = _ExactValidator(schema, format_checker=_FORMATS)
 
     def validate(self, data: Any) -> None:
         """Check a JSON value.
@@ -60,11 +62,6 @@ class Validator:
             schema, formats=formats, use_default=False, detailed_exceptions=False
         )
         return check
-
-    @functools.cached_property
-    def _exact(self) -> Any:
-        """The validator that decides about the values that ``_compiled`` rejects, and words the error."""
-        return _ExactValidator(self._schema, format_checker=_FORMATS)
 
 
 def _describe(error: jsonschema.ValidationError) -> str:
