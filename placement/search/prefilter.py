@@ -83,7 +83,7 @@ class Prefilter:
         bit_count = len(self.requirements) + len(compiled.collective.sets)
         self.word_count = (bit_count + 63) // 64
         #: The rows with all bits, and with those of the requirements.
-        self.all, self.of_requirements = self.rows([(1 << bit_count) - 1, (1 << len(self.requirements)) - 1])
+        self.all_bits, self.requirement_bits = self.rows([(1 << bit_count) - 1, (1 << len(self.requirements)) - 1])
         #: The sharing providers that could serve a group.
         self.sharing = SharingIndex(snapshot.sharing, compiled, self.counter)
 
@@ -125,8 +125,8 @@ class Prefilter:
 
     def _shared_only_units(self) -> Iterator[SearchUnit]:
         """Yield the shared-only search units. There are none unless sharing providers could serve the whole request."""
-        all_bits = functools.reduce(operator.or_, map(self.sharing.bits_of, self.sharing.providers), 0)
-        if (self.of_requirements & ~self.rows([all_bits])).any():
+        bits = functools.reduce(operator.or_, map(self.sharing.bits_of, self.sharing.providers), 0)
+        if (self.requirement_bits & ~self.rows([bits])).any():
             return
         shared = self.sharing.aggregates
         reached: set[frozenset[str]] = set()
@@ -308,13 +308,13 @@ class _PartitionFilter:
         The root has to be accepted, and at least one of the tree's own providers has to satisfy a requirement.
         """
         bits = or_by_tree(self.partition, self.provider_bits) | self._reach
-        flags: Flags = self.partition.has_root & (self.prefilter.all & ~bits == 0).all(axis=1)
+        flags: Flags = self.partition.has_root & (self.prefilter.all_bits & ~bits == 0).all(axis=1)
         if self.prefilter.compiled.root.conditions:
             flags &= self.prefilter.accepted_roots(self.partition)
         flags &= or_by_tree(self.partition, self._satisfies_any)
         if not self.prefilter.compiled.request.nested_aware:
             # Below 1.29, one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
-            unshared = ~self._reach & self.prefilter.of_requirements
+            unshared = ~self._reach & self.prefilter.requirement_bits
             unshared = unshared[self.partition.tree_numbers] if len(unshared) > 1 else unshared
             flags &= or_by_tree(self.partition, (self.provider_bits & unshared == unshared).all(axis=1))
         return flags
