@@ -144,7 +144,12 @@ class WaitressWorker(Worker):
         """
         for server in self._servers:
             if self.app.stopping[0]:
-                _reject_packets(server.socket)
+                if sys.platform == 'linux' and server.socket.family != socket.AF_UNIX:
+                    # The kernel would reset a connection that arrives between the last ``accept`` and ``close``. With
+                    # this filter it drops the packets to the listener. So the client sends the first one again after a
+                    # second, and the connection is refused. A Unix socket has no file by now.
+                    program = struct.pack('HP', 1, ctypes.addressof(_DROP_ALL))
+                    server.socket.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
                 waiting = select.poll()
                 waiting.register(server.socket, select.POLLIN)
                 # The limit is necessary, because a connection keeps waiting if there is no file descriptor for it.
@@ -176,17 +181,6 @@ class WaitressWorker(Worker):
             self._metrics.set_requests_waiting(len(self._dispatcher.queue))
             self._dispatcher.watch()
             self._connections.reap()
-
-
-def _reject_packets(listener: socket.socket) -> None:
-    """Let the kernel drop the packets to a TCP listener, so that no connection arrives before the listener is closed.
-
-    The kernel would reset a connection that arrives between the last ``accept`` and ``close``. With the filter, its
-    client sends the first packet again after a second, and the connection is refused. A Unix socket has no file by now.
-    """
-    if sys.platform == 'linux' and listener.family != socket.AF_UNIX:
-        program = struct.pack('HP', 1, ctypes.addressof(_DROP_ALL))
-        listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
 
 
 class _SignalPipe(wasyncore.file_dispatcher):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.types import WSGIApplication
 
 import webob
-import webob.dec
 from oslo_config import cfg
 from oslo_context import context
 from oslo_log import log
@@ -31,6 +30,9 @@ _UNAUTHORIZED = 'Authentication required'
 _UNAVAILABLE = 'The identity service is not available at the moment.'
 #: Seconds after which a client may retry when Keystone is unavailable.
 _RETRY_AFTER = '5'
+
+#: The application that keystonemiddleware wraps. Its response means that the token is valid.
+_ACCEPTED = webob.Response(status=exc.HTTPNoContent.code)
 
 
 class _SharedTokenCache:
@@ -128,8 +130,8 @@ class NoAuth(_Authentication):
 class KeystoneAuth(_Authentication):
     """WSGI middleware that validates the token with keystonemiddleware.
 
-    keystonemiddleware does not wrap the service, but only ``_accept``. So its response only tells whether the token is
-    valid, and clients get an error document like any other.
+    keystonemiddleware does not wrap the service, but only ``_ACCEPTED``. So its response only tells whether the token
+    is valid, and clients get an error document like any other.
 
     :param metrics: measures the time of the validation.
     :raises ConfigurationInvalid: [keystone_authtoken] is missing or invalid.
@@ -156,7 +158,7 @@ class KeystoneAuth(_Authentication):
         # With delay_auth_decision, a token would count as invalid if Keystone is unavailable.
         try:
             self._validate = auth_token.AuthProtocol(
-                _accept, {'oslo_config_config': conf, 'delay_auth_decision': False}
+                _ACCEPTED, {'oslo_config_config': conf, 'delay_auth_decision': False}
             )
         except cfg.NoSuchOptError as error:
             # The error does not contain the name after the dollar sign, because that may be part of a password.
@@ -207,8 +209,3 @@ _IDENTITY_FIELDS = (
     'service_project_domain_id',
     'service_roles',
 )
-
-
-@webob.dec.wsgify
-def _accept(_req: webob.Request) -> webob.Response:
-    return webob.Response(status=exc.HTTPNoContent.code)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
 from wsgiref.types import WSGIApplication
 
 from oslo_log import log
@@ -56,13 +55,9 @@ def init_application() -> deploy.Application | WSGIApplication:
         LOG.error(line)
     else:
         sys.stderr.write(f'{line}\n')
-    return context.with_request_id(request_log.RequestLog(_respond_500))
-
-
-def _respond_500(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Respond that the service could not be started."""
     reason = 'The service cannot start with its configuration. The log of its start has the reason.'
-    return error_responses.respond(exc.HTTPInternalServerError(reason), environ, start_response)
+    respond = functools.partial(error_responses.respond, exc.HTTPInternalServerError(reason))
+    return context.with_request_id(request_log.RequestLog(respond))
 
 
 application = init_application()
