@@ -4,7 +4,7 @@
 
     hosts        one state of the database -> matrices with a row for each provider, a column for each class
     loads        allocations -> shapes: what one consumer has on one tree, without the name of the consumer
-    eligibility  which rows may take a shape
+    eligibility  which rows may take a shape, and in which order they are tried first
     packing      places shapes by a policy, in an order; nested places those of several providers
     exact        places few shapes by trying all ways, or proves that they cannot be placed
     bounds       proves that shapes cannot be placed

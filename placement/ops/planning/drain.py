@@ -151,7 +151,7 @@ def _moves(grouped: Loads, packed: Packed) -> Iterator[tuple[int, int, list[tupl
     """
     places: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
     for placement in packed.placements:
-        places[placement.shape] += [placement.rows] * placement.count
+        places[placement.shape] += [placement.rows] * placement.number
     taken: defaultdict[int, set[int]] = defaultdict(set)
     columns = (grouped.tree.tolist(), grouped.shape.tolist(), grouped.consumer.tolist())
     for tree, number, consumer in zip(*columns, strict=True):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import copy
+import functools
+import itertools
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -12,6 +15,10 @@ from placement.ops.planning.loads import Role, Shape
 
 #: Maximum number of roles to remember; each takes one byte for each row.
 _MAX_REMEMBERED = 2000
+#: Maximum number of shapes whose searches for rows or trees are remembered.
+_MAX_SEARCHES = 500
+#: How many rows to look at first for a shape, and four times more when they do not suffice.
+_FIRST_ROWS = 64
 
 
 class Eligibility:
@@ -26,6 +33,7 @@ class Eligibility:
         self._is_excluded[list(excluded)] = True
         self._trees: dict[object, Flags] = {}
         self._rows: dict[object, Flags] = {}
+        self._found: dict[Shape, Iterator[int]] = {}
 
     def _conditions(self, shape: Shape) -> tuple[frozenset[int], frozenset[str], frozenset[str]]:
         # What may move to other pools needs none of those of today.
@@ -79,12 +87,79 @@ class Eligibility:
             flags &= amount % hosts.step_size[:, column] == 0
         return flags
 
+    def rows_elsewhere(self, shape: Shape) -> Flags:
+        """Return which rows may take a shape of one role, without the other trees on which the consumer has a load."""
+        flags = self.rows(shape, shape.roles[0])
+        return flags & ~np.isin(self.hosts.tree_of, list(shape.elsewhere)) if shape.elsewhere else flags
+
+    def candidate_trees(self, shape: Shape, free: Matrix) -> Integers:
+        """Return the trees in which each role of a shape fits alone."""
+        flags = self.trees(shape).copy()
+        flags[list(shape.elsewhere)] = False
+        for role in set(shape.roles):
+            fits = self.rows(shape, role) & (slots(free, role) > 0)
+            flags &= np.logical_or.reduceat(fits, self.hosts.starts[:-1])
+        return np.flatnonzero(flags)
+
+    def fullest_first(self, shape: Shape) -> Iterator[int]:
+        """Yield the rows, or for several roles the trees, that may take a shape, those with least left first.
+
+        What is left is that of ``hosts``. Each is looked for once, and only as far as a caller needs.
+        """
+        found = self._found.get(shape)
+        if found is None:
+            if len(self._found) >= _MAX_SEARCHES:
+                self._found.clear()
+            [found] = itertools.tee(self._find_rows(shape) if shape.is_simple else self._find_trees(shape), 1)
+            self._found[shape] = found
+        return copy.copy(found)
+
+    @functools.cached_property
+    def _by_room(self) -> _ByRoom:
+        return _ByRoom(self.hosts)
+
+    def _find_rows(self, shape: Shape) -> Iterator[int]:
+        by_room = self._by_room
+        eligible = self.rows_elsewhere(shape)
+        # Where less is free than its size, it does not fit.
+        needed = sum(amount * by_room.weights[column] for column, amount in shape.roles[0])
+        start, size = int(np.searchsorted(by_room.room, needed * (1 - 1e-9))), _FIRST_ROWS
+        while start < len(by_room.rows):
+            chunk = slice(start, start + size)
+            rows = by_room.rows[chunk]
+            fits = eligible[rows]
+            for column, amount in shape.roles[0]:
+                fits &= by_room.free[column, chunk] >= amount
+            yield from rows[fits].tolist()
+            start, size = chunk.stop, 4 * size
+
+    def _find_trees(self, shape: Shape) -> Iterator[int]:
+        is_candidate = np.zeros(len(self.hosts.trees), np.bool_)
+        is_candidate[self.candidate_trees(shape, self.hosts.free)] = True
+        trees = self._by_room.trees
+        yield from trees[is_candidate[trees]].tolist()
+
     def count(self, shape: Shape) -> int:
         """Return how many trees have for each role a row that may take it."""
         flags = self.trees(shape).copy()
         for role in shape.roles:
             flags &= np.logical_or.reduceat(self.rows(shape, role), self.hosts.starts[:-1])
         return int(flags.sum())
+
+
+class _ByRoom:
+    """The rows and the trees in order of what is free there, the fullest first."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        free = np.maximum(hosts.free, 0)
+        # The scarcest class counts most: so few rows that have less of it than a shape needs are looked at.
+        self.weights = 1.0 / np.maximum(free.sum(axis=0), 1)
+        room = free @ self.weights
+        self.rows = np.argsort(room, kind='stable')
+        self.room = room[self.rows]
+        #: By class, what is free in each row of this order.
+        self.free = np.ascontiguousarray(hosts.free[self.rows].T)
+        self.trees = np.argsort(np.add.reduceat(room, hosts.starts[:-1]), kind='stable') if len(room) else self.rows
 
 
 def slots(free: Matrix, role: Role) -> Integers:

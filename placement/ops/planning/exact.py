@@ -32,9 +32,7 @@ def find_placement(eligibility: Eligibility, shapes: Sequence[Shape], demand: Ma
     size = {number: sum(size_of(shapes[number], hosts.weights).values()) for number in demand}
     order = sorted(demand, key=lambda number: (-size[number], shapes[number].roles, number))
     items = [number for number in order for _ in range(demand[number])]
-    allowed = np.array([eligibility.rows(shapes[number], shapes[number].roles[0]) for number in order])
-    for index, number in enumerate(order):
-        allowed[index] &= ~np.isin(hosts.tree_of, list(shapes[number].elsewhere))
+    allowed = np.array([eligibility.rows_elsewhere(shapes[number]) for number in order])
     usable = np.flatnonzero(allowed.any(axis=0))
     search = _Search(hosts, usable.tolist(), dict(zip(order, allowed[:, usable].tolist(), strict=True)), shapes, items)
     if not search.place(0):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +19,10 @@ from placement.ops.planning.bounds import RoleGroup
 from placement.ops.planning.drain import Verdict
 from placement.ops.planning.eligibility import Eligibility
 from placement.ops.planning.hosts import Hosts, read_state
-from placement.ops.planning.loads import Loads, PlanOptions, Shape
-from placement.ops.planning.nested import TreeSolver, candidate_trees
-from placement.ops.planning.packing import size_of
+from placement.ops.planning.loads import Loads, PlanOptions
+from placement.ops.planning.nested import TreeSolver
+from placement.ops.planning.packing import Fit, Packing, size_of
 
-#: How many rows to look at first for a shape, and four times more when they do not suffice.
-_FIRST_ROWS = 64
-#: Maximum number of shapes whose candidates are remembered.
-_MAX_REMEMBERED = 500
 #: Maximum number of hosts for which all policies are tried.
 _MAX_THOROUGH = 200
 
@@ -90,8 +85,8 @@ def check_failures(
         hosts, grouped = loads.read_loads(tx, hosts, trees, options)
     solver = TreeSolver(hosts, options.isolate)
     eligibility = Eligibility(hosts)
-    attempt = _Attempt(eligibility, grouped, solver)
-    remaining_of = {tree: attempt.fail(tree) for tree in progress(sorted(grouped.counts))}
+    guaranteed = guaranteed_failures(eligibility, grouped)
+    remaining_of = {} if guaranteed else _pack_each(eligibility, grouped, solver, progress)
     demand = Counter(grouped.shape.tolist())
     impossible, at_most = _bound(hosts, grouped, bounds.necessary_conditions(eligibility, grouped.shapes, demand))
     failed: list[FailedHost] = []
@@ -114,11 +109,24 @@ def check_failures(
         len(grouped.counts),
         len(grouped.tree),
         failed,
-        guaranteed_failures(eligibility, grouped),
+        guaranteed,
         0 if any(host.verdict is Verdict.CANNOT for host in failed) else at_most,
         grouped.without_inventory,
         grouped.mismatches,
     )
+
+
+def _pack_each(
+    eligibility: Eligibility, grouped: Loads, solver: TreeSolver, progress: Callable[[list[int]], Iterable[int]]
+) -> dict[int, dict[int, int]]:
+    """Return how many consumers of each shape are left if a tree fails alone, the larger shapes placed first."""
+    sizes = [sum(size_of(shape, eligibility.hosts.weights).values()) for shape in grouped.shapes]
+    ranks = [(shape.is_simple, -size, shape.roles) for shape, size in zip(grouped.shapes, sizes, strict=True)]
+    packing = Packing(eligibility, grouped.shapes, solver, Fit.BEST)
+    return {
+        tree: packing.fail(tree, sorted(grouped.counts[tree], key=lambda item: ranks[item[0]]))
+        for tree in progress(sorted(grouped.counts))
+    }
 
 
 def _failed_host(hosts: Hosts, grouped: Loads, tree: int, verdict: Verdict, unplaced: Mapping[int, int]) -> FailedHost:
@@ -129,123 +137,6 @@ def _failed_host(hosts: Hosts, grouped: Loads, tree: int, verdict: Verdict, unpl
                 amounts[hosts.classes[column]] += count * amount
     consumers = sum(count for _, count in grouped.counts[tree])
     return FailedHost(tree, verdict, consumers, sum(unplaced.values()), dict(sorted(amounts.items())))
-
-
-class _Attempt:
-    """Places the load of one host at a time by best fit. What is free is copied only for the rows that it uses.
-
-    The rows are sorted once, by what is left without any failure. Each shape looks at them lazily, in this order.
-    """
-
-    def __init__(self, eligibility: Eligibility, grouped: Loads, solver: TreeSolver) -> None:
-        self._hosts = hosts = eligibility.hosts
-        self._eligibility = eligibility
-        self._grouped = grouped
-        self._shapes = shapes = grouped.shapes
-        self._solver = solver
-        self._tree_of = hosts.tree_of.tolist()
-        free = np.maximum(hosts.free, 0)
-        # The scarcest class counts most: so few rows that have less of it than a shape needs are looked at.
-        weights = 1.0 / np.maximum(free.sum(axis=0), 1)
-        room = free @ weights
-        self._order = np.argsort(room, kind='stable')
-        self._ordered_left = room[self._order]
-        #: By class, what is free in each row of this order.
-        self._ordered_free = np.ascontiguousarray(hosts.free[self._order].T)
-        self._tree_order = np.argsort(np.add.reduceat(room, hosts.starts[:-1]), kind='stable') if len(room) else room
-        #: For some shapes, the rows or trees that may take them, as far as they were needed. Kept at the first one.
-        self._candidates_of: dict[int, Iterator[int]] = {}
-        self._size = [sum(size_of(shape, weights).values()) for shape in shapes]
-        #: The larger shapes first, those of several providers before.
-        self._rank = [(shape.is_simple, -size, shape.roles) for shape, size in zip(shapes, self._size, strict=True)]
-
-    def fail(self, tree: int) -> dict[int, int]:
-        """Return how many consumers of each shape are left if a tree fails."""
-        changed: dict[int, list[int]] = {}
-        unplaced: dict[int, int] = {}
-        for number, count in sorted(self._grouped.counts[tree], key=lambda item: self._rank[item[0]]):
-            place = self._place if self._shapes[number].is_simple else self._place_in_trees
-            if remaining := place(number, count, tree, changed):
-                unplaced[number] = remaining
-        return unplaced
-
-    def _place(self, number: int, count: int, failed: int, changed: dict[int, list[int]]) -> int:
-        """Place consumers of a shape, and return how many are left.
-
-        :param changed: what is free in the rows that this failure uses.
-        """
-        [role] = self._shapes[number].roles
-        for row in self._candidates(number):
-            if self._tree_of[row] == failed:
-                continue
-            free = changed.get(row)
-            if free is None:
-                free = changed[row] = self._hosts.free[row].tolist()
-            taken = min(count, *[free[column] // amount for column, amount in role])
-            if taken <= 0:
-                continue
-            for column, amount in role:
-                free[column] -= taken * amount
-            count -= taken
-            if not count:
-                break
-        return count
-
-    def _place_in_trees(self, number: int, count: int, failed: int, changed: dict[int, list[int]]) -> int:
-        shape = self._shapes[number]
-        for tree in self._candidates(number):
-            while tree != failed and count:
-                rows = self._hosts.rows(tree)
-                part = np.ascontiguousarray(self._hosts.free[rows])
-                touched = [row for row in range(rows.start, rows.stop) if row in changed]
-                if touched:
-                    part = part.copy()
-                    for row in touched:
-                        part[row - rows.start] = changed[row]
-                assigned = self._solver.assign(shape, tree, part)
-                if assigned is None:
-                    break
-                for role, row in zip(shape.roles, assigned, strict=True):
-                    free = changed.setdefault(row, self._hosts.free[row].tolist())
-                    for column, amount in role:
-                        free[column] -= amount
-                count -= 1
-            if not count:
-                break
-        return count
-
-    def _candidates(self, number: int) -> Iterator[int]:
-        """Return the rows, or trees, that may take a shape, those with least left first."""
-        if number not in self._candidates_of:
-            if len(self._candidates_of) >= _MAX_REMEMBERED:
-                self._candidates_of.clear()
-            shape = self._shapes[number]
-            self._candidates_of[number] = self._find_rows(number) if shape.is_simple else self._find_trees(shape)
-        self._candidates_of[number], candidates = itertools.tee(self._candidates_of[number])
-        return candidates
-
-    def _find_rows(self, number: int) -> Iterator[int]:
-        shape = self._shapes[number]
-        [role] = shape.roles
-        eligible = self._eligibility.rows(shape, role)
-        elsewhere = list(shape.elsewhere)
-        # Where less is left than its size, it does not fit.
-        start = int(np.searchsorted(self._ordered_left, self._size[number] * (1 - 1e-9)))
-        size = _FIRST_ROWS
-        while start < len(self._order):
-            chunk = slice(start, start + size)
-            rows = self._order[chunk]
-            fits = eligible[rows]
-            for column, amount in role:
-                fits &= self._ordered_free[column, chunk] >= amount
-            rows = rows[fits]
-            yield from rows[~np.isin(self._hosts.tree_of[rows], elsewhere)].tolist() if elsewhere else rows.tolist()
-            start, size = chunk.stop, 4 * size
-
-    def _find_trees(self, shape: Shape) -> Iterator[int]:
-        is_candidate = np.zeros(len(self._hosts.trees), np.bool_)
-        is_candidate[candidate_trees(self._eligibility, shape, self._hosts.free)] = True
-        yield from self._tree_order[is_candidate[self._tree_order]].tolist()
 
 
 # Bounds ----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ Role = tuple[tuple[int, int], ...]
 
 #: What a consumer has on one tree, or on sharing providers (-1): the tree, and the row, class and amount of each
 #: allocation.
-_Part = tuple[int, list[int], list[tuple[int, int]]]
+_Part = tuple[int, tuple[int, ...], Role]
 
 #: How many allocations one statement reads. They come as one text, whose length the database limits.
 _ALLOCATIONS_PER_STATEMENT = 150_000
@@ -200,7 +200,7 @@ class _Grouping:
         begins[1:] = (np.diff(consumer) != 0) | (np.diff(tree) != 0)
         firsts = np.flatnonzero(begins)
         ends = [*firsts.tolist()[1:], len(consumer)][: len(firsts)]
-        rows, pairs = row.tolist(), list(zip(column.tolist(), amount.tolist(), strict=True))
+        rows, pairs = tuple(row.tolist()), tuple(zip(column.tolist(), amount.tolist(), strict=True))
         items: list[tuple[int, int, int]] = []
         parts: list[_Part] = []
         current = -1
@@ -220,13 +220,13 @@ class _Grouping:
         :param parts: all that the consumer has.
         """
         tree, rows, pairs = part
-        other_parts = [other for other in parts if other is not part] if len(parts) > 1 else []
+        other_parts = tuple([other for other in parts if other is not part]) if len(parts) > 1 else ()
         is_narrowed = self._options.keep_traits or self._options.keep_aggregates
         start = self._starts[tree]
         key = (
             tuple([row - start for row in rows]),
-            tuple(pairs),
-            tuple([(other, *rows, *pairs) for other, rows, pairs in other_parts]),
+            pairs,
+            other_parts,
             tree if is_narrowed else -1,
         )
         if key not in self._known:

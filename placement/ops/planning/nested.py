@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from placement.cache.providers import Provider
 from placement.capacity import InventoryRecord
-from placement.ops.planning.eligibility import Eligibility, slots
 from placement.ops.planning.hosts import Hosts, Matrix
 from placement.ops.planning.loads import Role, Shape
 from placement.search.assignments import find_assignments
@@ -90,13 +89,3 @@ class TreeSolver:
                 units = present.min_unit, present.max_unit, present.step_size
                 inventories[name] = InventoryRecord(free[column], 0, *units)
         return replace(provider, inventories=inventories)
-
-
-def candidate_trees(eligibility: Eligibility, shape: Shape, free: Matrix) -> NDArray[np.int64]:
-    """Return the trees in which each role of a shape fits alone."""
-    flags = eligibility.trees(shape).copy()
-    flags[list(shape.elsewhere)] = False
-    for role in set(shape.roles):
-        fits = eligibility.rows(shape, role) & (slots(free, role) > 0)
-        flags &= np.logical_or.reduceat(fits, eligibility.hosts.starts[:-1])
-    return np.flatnonzero(flags)

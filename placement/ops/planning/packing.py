@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from placement.cache.inventory_columns import Integers
 from placement.ops.planning.eligibility import Eligibility, slots
 from placement.ops.planning.hosts import Matrix
 from placement.ops.planning.loads import Role, Shape
-from placement.ops.planning.nested import TreeSolver, candidate_trees
+from placement.ops.planning.nested import TreeSolver
 
 Floats = NDArray[np.float64]
 
@@ -33,13 +34,12 @@ class Fit(enum.Enum):
 POLICIES = (Fit.ALIGNED, Fit.BEST)
 
 
-@dataclass(frozen=True)
-class Placement:
-    """``count`` consumers of a shape, with the row of each role and then that of each shared role that moves."""
+class Placement(NamedTuple):
+    """``number`` consumers of a shape, with the row of each role and then that of each shared role that moves."""
 
     shape: int
     rows: tuple[int, ...]
-    count: int
+    number: int
 
 
 @dataclass
@@ -53,30 +53,37 @@ class Packed:
 
 
 class Packing:
-    """The state of one attempt to place shapes."""
+    """The state of one attempt to place shapes.
 
-    def __init__(self, eligibility: Eligibility, shapes: Sequence[Shape], solver: TreeSolver, fit: Fit) -> None:
+    :param columns: the classes that count for ``Fit.ALIGNED``.
+    """
+
+    def __init__(
+        self,
+        eligibility: Eligibility,
+        shapes: Sequence[Shape],
+        solver: TreeSolver,
+        fit: Fit,
+        columns: Sequence[int] = (),
+    ) -> None:
         self._hosts = eligibility.hosts
         self._eligibility = eligibility
         self._shapes = shapes
         self._solver = solver
         self._fit = fit
         self._free = self._hosts.free.copy()
-        #: What makes amounts comparable; 0 for classes that no consumer needs.
+        #: What makes amounts comparable for ``Fit.ALIGNED``.
         self._weights: Floats = np.zeros(len(self._hosts.classes))
-        #: What is left in each row, in mean providers.
-        self._left = np.maximum(self._free, 0) @ self._hosts.weights
+        self._weights[columns] = self._hosts.weights[columns]
         #: The trees where something was placed.
         self._is_used = np.zeros(len(self._hosts.trees), np.bool_)
 
-    def pack(self, demand: Sequence[tuple[int, int]]) -> Packed:
+    def pack(self, demand: Iterable[tuple[int, int]]) -> Packed:
         """Place as many as fit.
 
         :param demand: pairs of the index of a shape and the number of its consumers, in the order of placing.
         """
         packed = Packed(free=self._free)
-        needed = sorted({column for number, _ in demand for role in self._shapes[number].roles for column, _ in role})
-        self._weights[needed] = self._hosts.weights[needed]
         for number, count in demand:
             unplaced = count
             for rows, taken in self._place(self._shapes[number], count):
@@ -86,74 +93,103 @@ class Packing:
                 packed.remaining[number] = unplaced
         return packed
 
+    def fail(self, tree: int, demand: Iterable[tuple[int, int]]) -> dict[int, int]:
+        """Return how many consumers of each shape are left if a tree fails. The state stays as it was.
+
+        :param demand: what was on the tree, as for ``pack``.
+        """
+        self._free[self._hosts.rows(tree)] = -1
+        changed = list(range(self._hosts.starts[tree], self._hosts.starts[tree + 1]))
+        remaining = {}
+        for number, count in demand:
+            unplaced = count
+            for rows, taken in self._place(self._shapes[number], count):
+                changed += rows
+                unplaced -= taken
+            if unplaced:
+                remaining[number] = unplaced
+        self._free[changed] = self._hosts.free[changed]
+        return remaining
+
     def _place(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
         """Yield rows and the number of consumers placed there."""
         if shape.shared:
-            yield from self._place_with_pools(shape, count)
-        elif len(shape.roles) > 1:
-            yield from self._place_in_trees(shape, count)
-        else:
-            yield from self._place_in_rows(shape, count)
+            return self._place_with_pools(shape, count)
+        return self._place_in_rows(shape, count) if shape.is_simple else self._place_in_trees(shape, count)
 
     def _place_in_rows(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Place at the row with the highest score. Where placing raises it, a chosen row is filled at once."""
+        """Place in one row after the other. Where placing lowers the score of a row, only one consumer goes there."""
         [role] = shape.roles
-        room = self._room(shape)
-        rows = np.flatnonzero(room)
-        room = room[rows]
+        rows = self._eligibility.fullest_first(shape) if self._fit is Fit.BEST else self._rows_by_score(shape)
+        most = 1 if self._fit in (Fit.WORST, Fit.ALIGNED) else count
+        for row in rows:
+            free = self._free[row].tolist()
+            taken = min(most, count, *[free[column] // amount for column, amount in role])
+            if taken > 0:
+                for column, amount in role:
+                    free[column] -= taken * amount
+                self._free[row] = free
+                yield (row,), taken
+                count -= taken
+                if not count:
+                    break
+
+    def _rows_by_score(self, shape: Shape) -> Iterator[int]:
+        """Yield the row with the highest score. What is placed there changes its score."""
+        [role] = shape.roles
+        rows = np.flatnonzero(self._eligibility.rows_elsewhere(shape))
         scores = self._scores(rows, role)
-        while count and room.any():
-            index = int(np.argmax(scores))
-            row = rows[index : index + 1]
-            taken = 1 if self._fit in (Fit.WORST, Fit.ALIGNED) else min(int(room[index]), count)
-            self._take(shape.roles, row.tolist(), taken)
-            yield tuple(row.tolist()), taken
-            count -= taken
-            room[index] -= taken
-            scores[index] = self._scores(row, role)[0] if room[index] else -np.inf
+        while len(rows) and scores[index := int(np.argmax(scores))] > -np.inf:
+            self._is_used[self._hosts.tree_of[rows[index]]] = True
+            yield int(rows[index])
+            scores[index] = self._scores(rows[index : index + 1], role)[0]
 
     def _scores(self, rows: Integers, role: Role) -> Floats:
         """Return how well a consumer suits each row by the policy; the first of equal rows is taken."""
-        remaining = self._left[rows]
-        if self._fit is Fit.FEWEST:
-            return remaining + np.where(self._is_used[self._hosts.tree_of[rows]], self._left.sum() + 1, 0)
-        if self._fit is not Fit.ALIGNED:
-            return remaining if self._fit is Fit.WORST else -remaining
-        # The cosine of the angle between what is left and what is needed. So each class runs out at the same time.
-        scaled = np.maximum(self._free[rows], 0) * self._weights
-        size = np.zeros(scaled.shape[1])
-        size[[column for column, _ in role]] = [amount for _, amount in role]
-        lengths = np.maximum(np.sqrt((scaled * scaled).sum(axis=1)), 1e-9)
-        scores: Floats = np.round(scaled @ (size * self._weights) / lengths, 9)
-        return scores
-
-    def _room(self, shape: Shape) -> Matrix:
-        """Return for each row how many consumers of a shape with one role fit."""
-        room = slots(self._free, shape.roles[0])
-        room[~self._eligibility.rows(shape, shape.roles[0])] = 0
-        for tree in shape.elsewhere:
-            room[self._hosts.rows(tree)] = 0
-        return room
+        free = self._free[rows]
+        left = np.maximum(free, 0)
+        if self._fit is Fit.ALIGNED:
+            # The cosine of the angle between what is left and what is needed. So each class runs out at the same time.
+            scaled = left * self._weights
+            size = np.zeros(scaled.shape[1])
+            size[[column for column, _ in role]] = [amount for _, amount in role]
+            scores = scaled @ (size * self._weights) / np.maximum(np.sqrt((scaled * scaled).sum(axis=1)), 1e-9)
+        else:
+            scores = left @ self._hosts.weights
+            if self._fit is Fit.FEWEST:
+                # More than can be left anywhere.
+                scores[self._is_used[self._hosts.tree_of[rows]]] += self._free.size
+        rounded: Floats = np.where(slots(free, role) > 0, np.round(scores, 9), -np.inf)
+        return rounded
 
     def _place_in_trees(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        trees = candidate_trees(self._eligibility, shape, self._free)
-        if len(trees):
-            room = np.add.reduceat(self._left, self._hosts.starts[:-1])[trees]
-            key = room if self._fit in (Fit.BEST, Fit.ALIGNED) else -room
-            trees = trees[np.lexsort((key, ~self._is_used[trees] & (self._fit is Fit.FEWEST)))]
-        waiting = deque(trees.tolist())
-        while waiting and count:
-            tree = waiting.popleft()
-            rows = self._solver.assign(shape, tree, np.ascontiguousarray(self._free[self._hosts.rows(tree)]))
-            if rows is None:
-                continue
-            self._take(shape.roles, rows, 1)
-            yield rows, 1
-            count -= 1
-            if self._fit is Fit.WORST:
-                waiting.append(tree)
-            else:
-                waiting.appendleft(tree)
+        """Fill one tree after the other, or for ``Fit.WORST`` place one consumer in each of them, and start again."""
+        trees = self._trees(shape)
+        while count:
+            used = []
+            for tree in trees:
+                while count and (rows := self._solver.assign(shape, tree, self._free[self._hosts.rows(tree)])):
+                    self._take(shape.roles, rows, 1)
+                    yield rows, 1
+                    count -= 1
+                    if self._fit is Fit.WORST:
+                        used.append(tree)
+                        break
+                if not count:
+                    return
+            if not used:
+                break
+            trees = used
+
+    def _trees(self, shape: Shape) -> Iterable[int]:
+        if self._fit in (Fit.BEST, Fit.ALIGNED):
+            return self._eligibility.fullest_first(shape)
+        trees = self._eligibility.candidate_trees(shape, self._free)
+        if not len(trees):
+            return ()
+        left = np.add.reduceat(np.maximum(self._free, 0) @ self._hosts.weights, self._hosts.starts[:-1])[trees]
+        order: list[int] = trees[np.lexsort((-left, ~self._is_used[trees] & (self._fit is Fit.FEWEST)))].tolist()
+        return order
 
     def _place_with_pools(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
         """Place consumers whose shared allocations may move: first without moving these, then from pool to pool."""
@@ -175,23 +211,18 @@ class Packing:
                     break
 
     def _slots_of_pools(self, shape: Shape, pools: Sequence[int]) -> int:
-        needs = np.zeros(self._free.shape[1], np.int64)
-        room = 2**40
-        for pool in set(pools):
-            needs[:] = 0
-            for role, row in zip(shape.shared, pools, strict=True):
-                for column, amount in role if row == pool else ():
-                    needs[column] += amount
-            room = min(room, int((self._free[pool][needs > 0] // needs[needs > 0]).min(initial=room)))
-        return max(room, 0)
+        needs: defaultdict[tuple[int, int], int] = defaultdict(int)
+        for role, pool in zip(shape.shared, pools, strict=True):
+            for column, amount in role:
+                needs[pool, column] += amount
+        return max(min(int(self._free[place]) // amount for place, amount in needs.items()), 0)
 
     def _take(self, roles: Sequence[Role], rows: Sequence[int], count: int) -> None:
         for role, row in zip(roles, rows, strict=True):
+            free = self._free[row]
             for column, amount in role:
-                self._free[row, column] -= count * amount
-        for row in rows:
+                free[column] -= count * amount
             self._is_used[self._hosts.tree_of[row]] = True
-            self._left[row] = np.maximum(self._free[row], 0) @ self._hosts.weights
 
 
 def pack(
@@ -203,10 +234,12 @@ def pack(
     max_attempts: int,
 ) -> Packed:
     """Try orders and policies until all consumers are placed; return the attempt that left the fewest."""
+    columns = sorted({column for number in demand for role in shapes[number].roles for column, _ in role})
     attempts = itertools.product(orders(eligibility, shapes, demand), policies)
     best = None
     for order, policy in itertools.islice(attempts, max_attempts):
-        packed = Packing(eligibility, shapes, solver, policy).pack([(number, demand[number]) for number in order])
+        packing = Packing(eligibility, shapes, solver, policy, columns)
+        packed = packing.pack([(number, demand[number]) for number in order])
         if best is None or sum(packed.remaining.values()) < sum(best.remaining.values()):
             best = packed
         if not best.remaining:
