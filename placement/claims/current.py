@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -115,7 +114,8 @@ def read_current_state(
         ids[kind] = dict.fromkeys(names[kind])
     for start in range(0, max(map(len, names.values())), sql.MAX_VALUES_PER_STATEMENT):
         chunks = {kind: values[start : start + sql.MAX_VALUES_PER_STATEMENT] for kind, values in names.items()}
-        text = _query(tuple((kind, len(chunk)) for kind, chunk in chunks.items()))
+        selects = [f'{_SELECTS[kind]} IN ({sql.placeholders(len(chunk))})' for kind, chunk in chunks.items() if chunk]
+        text = ' UNION ALL '.join(selects)
         for kind, name, id_, *columns in sql.execute_text(tx, text, *itertools.chain.from_iterable(chunks.values())):
             if kind == 'allocations':
                 rows.append(AllocationRow(name, id_, *columns))
@@ -129,27 +129,24 @@ def read_current_state(
 #: The SELECTs of ``read_current_state``, by kind of row. They are joined with UNION ALL, so all have the columns of an
 #: allocation; the other kinds have zeros in those that they lack.
 _SELECTS = {
-    'consumers': "SELECT 'consumers', uuid, id, generation, consumer_type_id, 0, 0 FROM {tables.consumers} WHERE uuid",
-    'allocations': (
-        "SELECT 'allocations', consumer_id, id, resource_provider_id, resource_class_id, used,"
-        ' (SELECT count(*) FROM {tables.inventories} inv'
-        ' WHERE inv.resource_provider_id = {tables.allocations}.resource_provider_id'
-        ' AND inv.resource_class_id = {tables.allocations}.resource_class_id)'
-        ' FROM {tables.allocations} WHERE consumer_id'
-    ),
-    'projects': "SELECT 'projects', external_id, id, 0, 0, 0, 0 FROM {tables.projects} WHERE external_id",
-    'users': "SELECT 'users', external_id, id, 0, 0, 0, 0 FROM {tables.users} WHERE external_id",
-    'consumer_types': "SELECT 'consumer_types', name, id, 0, 0, 0, 0 FROM {tables.consumer_types} WHERE name",
-    'providers': "SELECT 'providers', uuid, id, 0, 0, 0, 0 FROM {tables.resource_providers} WHERE uuid",
+    kind: sql.statement(select, tables=tables)
+    for kind, select in {
+        'consumers': (
+            "SELECT 'consumers', uuid, id, generation, consumer_type_id, 0, 0 FROM {tables.consumers} WHERE uuid"
+        ),
+        'allocations': (
+            "SELECT 'allocations', consumer_id, id, resource_provider_id, resource_class_id, used,"
+            ' (SELECT count(*) FROM {tables.inventories} inv'
+            ' WHERE inv.resource_provider_id = {tables.allocations}.resource_provider_id'
+            ' AND inv.resource_class_id = {tables.allocations}.resource_class_id)'
+            ' FROM {tables.allocations} WHERE consumer_id'
+        ),
+        'projects': "SELECT 'projects', external_id, id, 0, 0, 0, 0 FROM {tables.projects} WHERE external_id",
+        'users': "SELECT 'users', external_id, id, 0, 0, 0, 0 FROM {tables.users} WHERE external_id",
+        'consumer_types': "SELECT 'consumer_types', name, id, 0, 0, 0, 0 FROM {tables.consumer_types} WHERE name",
+        'providers': "SELECT 'providers', uuid, id, 0, 0, 0, 0 FROM {tables.resource_providers} WHERE uuid",
+    }.items()
 }
-
-
-@functools.lru_cache(maxsize=256)
-def _query(counts: tuple[tuple[str, int], ...]) -> str:
-    """Return the statement that finds the given number of names of each kind, in this order."""
-    selects = [f'{_SELECTS[kind]} IN ({sql.placeholders(count)})' for kind, count in counts if count]
-    return sql.statement(' UNION ALL '.join(selects), tables=tables)
-
 
 _DELETE_CONSUMER = sql.statement(
     'DELETE FROM {table} WHERE uuid = ? RETURNING {columns}',
