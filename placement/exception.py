@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Any
 
+#: The beginning of the texts of most errors about a query string.
+INVALID_QUERY = 'Invalid query string parameters: '
+
 
 class PlacementError(Exception):
     """Base of all expected failures.

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from urllib import parse
 
-from placement.exception import BadQuery
+from placement.exception import INVALID_QUERY, BadQuery
 from placement.validation import ValidationError, Validator
 
 #: The limit of a query string, as sent. HTTP servers in front of the service usually have a lower one.
 MAX_QUERY_BYTES = 65536
-
-#: The beginning of the texts of most errors about a query string.
-INVALID_QUERY = 'Invalid query string parameters: '
 
 
 def parse_query(text: str) -> list[tuple[str, str]]:

@@ -93,11 +93,11 @@ def sync(engine: sa.Engine) -> None:
     :raises SchemaLocked: another process has been changing the schema for two minutes.
     """
 
-    from alembic.util import CommandError
-
     # No lock covers all nodes of a Galera cluster, so a process on another node may upgrade the database at the same
     # time. This can also interrupt a statement here in the middle of a row; then PyMySQL raises AssertionError.
     def is_temporary(error: Exception) -> bool:
+        from alembic.util import CommandError
+
         overtaken = isinstance(error, CommandError | AssertionError) and sql.is_mysql(engine.dialect)
         return overtaken or errors.is_concurrent_change_of_schema(error)
 
@@ -114,13 +114,13 @@ def _advance(engine: sa.Engine) -> bool:
     Each of these is one transaction. So no migration holds a lock while rows are copied: a migration that adds a column
     comes before the one that fills it, and this one has ``copy_rows`` (migrations/script.py.mako).
     """
-    from alembic import command, script
-
     with locked(engine) as connection:
         check_encoding(connection)
         present = _settle_revision(connection)
         if present == head():
             return True
+        from alembic import command, script
+
         if present is None:
             _reject_foreign_tables(connection)
             # The table of the revision comes first. Without it, tables that an interrupted attempt left would seem to

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from placement import query_string, schemas
-from placement.exception import BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
+from placement.exception import INVALID_QUERY, BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
 from placement.schemas import Version
 from placement.schemas import allocation_candidate as schema
 from placement.search import syntax
@@ -48,7 +48,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
     group_keys = {key: (match[1], match[2] or '') for key in values if (match := _GROUP_KEY.fullmatch(key))}
     fields: dict[str, dict[str, Any]] = {suffix: {'resources': {}} for _, suffix in group_keys.values()}
     if len(fields) > MAX_REQUEST_GROUPS:
-        raise BadQuery(f'{query_string.INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
+        raise BadQuery(f'{INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
     root_traits = _parse_root_required(values.get('root_required', ()))
     named = [[suffix.strip() for suffix in value.split(',')] for value in values.get('same_subtree', ())]
     if any('' in suffixes for suffixes in named):

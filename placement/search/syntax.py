@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 
 from placement import capacity, uuid_spelling
-from placement.exception import BadQuery
-from placement.query_string import INVALID_QUERY
+from placement.exception import INVALID_QUERY, BadQuery
 from placement.schemas import Version
 from placement.search.request import NameFilter
 
