@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from oslo_config import cfg
 from oslo_utils import timeutils
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     if args.consumers:
         pairs = _with_consumers(db, trees)
     if args.format == 'json':
-        output.print_json_list('trees', (_document(tree, consumers) for tree, consumers in pairs))
+        output.print_json_list('trees', (tree.data(consumers) for tree, consumers in pairs))
     elif not trees:
         print('No tree satisfies these conditions.' if stored else 'No resource providers are stored.')
     else:
@@ -105,21 +104,6 @@ def _with_consumers(db: Database, trees: Iterable[ProviderTree]) -> Iterator[tup
     for batch, consumers in zip(batches, consumers_by_provider(db, ids), strict=True):
         for tree in batch:
             yield tree, consumers
-
-
-# As JSON -------------------------------------------------------------------------------------------------
-
-
-def _document(tree: ProviderTree, consumers: Consumers | None) -> dict[str, Any]:
-    # The list of providers is flat, since JSON parsers limit the depth of nesting.
-    providers = [tree.provider_data(provider) for provider in tree.walk()]
-    if consumers is not None:
-        for provider in providers:
-            provider['consumers'] = consumers.get(provider['uuid'], ())
-    return {'root': tree.root.uuid, 'providers': providers, 'sharing_providers': tree.sharing_data()}
-
-
-# As a drawing --------------------------------------------------------------------------------------------
 
 
 def _drawing(tree: ProviderTree, consumers: Consumers, names: DisplayNames, console: Console) -> rich_tree.Tree:

@@ -132,6 +132,17 @@ class ProviderTree:
             times += ' which the service accepts, or another program wrote them.'
         return times
 
+    def data(self, consumers: Mapping[str, Sequence[Any]] | None) -> dict[str, Any]:
+        """Return the tree as JSON documents show it. The list of providers is flat, as parsers limit the nesting.
+
+        :param consumers: the consumers of each provider by its uuid; None to leave them out.
+        """
+        providers = [self.provider_data(provider) for provider in self.walk()]
+        if consumers is not None:
+            for provider in providers:
+                provider['consumers'] = consumers.get(provider['uuid'], ())
+        return {'root': self.root.uuid, 'providers': providers, 'sharing_providers': self.sharing_data()}
+
     def provider_data(self, provider: Provider) -> dict[str, Any]:
         """Return a provider of the tree, with its inventories by class, as JSON documents show it."""
         inventories: dict[str, dict[str, Any]] = {}
