@@ -97,53 +97,48 @@ def _queries(names: Names) -> dict[str, sa.Select[Any]]:
     present: Callable[[sa.Table], Any] = names.__getitem__
     providers, classes, traits = map(present, (tables.resource_providers, tables.resource_classes, tables.traits))
     inventories, allocations = present(tables.inventories), present(tables.allocations)
-    consumers, projects, users = map(present, (tables.consumers, tables.projects, tables.users))
     members, aggregates = present(tables.resource_provider_aggregates), present(tables.placement_aggregates)
     provider_traits = present(tables.resource_provider_traits)
     parents, roots = providers.alias('parents'), providers.alias('roots')
+    relatives = providers.outerjoin(parents, parents.c.id == providers.c.parent_provider_id)
+    relatives = relatives.outerjoin(roots, roots.c.id == providers.c.root_provider_id)
 
-    owners = consumers.outerjoin(projects, projects.c.id == consumers.c.project_id)
-    owners = owners.outerjoin(users, users.c.id == consumers.c.user_id)
-    type_name: Any = sa.null()
-    if tables.consumer_types in names:
-        types = names[tables.consumer_types]
-        owners = owners.outerjoin(types, types.c.id == consumers.c.consumer_type_id)
-        type_name = types.c.name
+    def of_provider(table: Any, other: Any, key: str, *columns: Any) -> sa.Select[Any]:
+        """Return the query for rows that refer to a provider and, with the column ``key``, to a row of ``other``."""
+        joined = table.outerjoin(providers, providers.c.id == table.c.resource_provider_id)
+        joined = joined.outerjoin(other, other.c.id == table.c[key])
+        return sa.select(providers.c.uuid, *columns).select_from(joined)
 
-    def of_provider(table: Any, *joined: tuple[Any, Any]) -> Any:
-        joins = table.outerjoin(providers, providers.c.id == table.c.resource_provider_id)
-        for other, key in joined:
-            joins = joins.outerjoin(other, other.c.id == key)
-        return joins
-
-    def class_name(table: Any) -> Any:
+    def of_inventory(table: Any, *columns: str) -> sa.Select[Any]:
         # Another service may have no rows of standard classes, whose ids are those of os-resource-classes.
-        return sa.func.coalesce(classes.c.name, sa.case(tables.STANDARD_CLASSES, value=table.c.resource_class_id))
+        name = sa.func.coalesce(classes.c.name, sa.case(tables.STANDARD_CLASSES, value=table.c.resource_class_id))
+        return of_provider(table, classes, 'resource_class_id', name, *(table.c[column] for column in columns))
 
     amounts = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
     return {
         'resource_providers': sa.select(
             providers.c.uuid, providers.c.name, providers.c.generation, parents.c.uuid, roots.c.uuid
-        ).select_from(
-            providers.outerjoin(parents, parents.c.id == providers.c.parent_provider_id).outerjoin(
-                roots, roots.c.id == providers.c.root_provider_id
-            )
-        ),
-        'inventories': sa.select(
-            providers.c.uuid, class_name(inventories), *(inventories.c[amount] for amount in amounts)
-        ).select_from(of_provider(inventories, (classes, inventories.c.resource_class_id))),
-        'allocations': sa.select(
-            providers.c.uuid, class_name(allocations), allocations.c.consumer_id, allocations.c.used
-        ).select_from(of_provider(allocations, (classes, allocations.c.resource_class_id))),
-        'consumers': sa.select(
-            consumers.c.uuid, consumers.c.generation, projects.c.external_id, users.c.external_id, type_name
-        ).select_from(owners),
-        'resource_provider_traits': sa.select(providers.c.uuid, traits.c.name).select_from(
-            of_provider(provider_traits, (traits, provider_traits.c.trait_id))
-        ),
-        'resource_provider_aggregates': sa.select(providers.c.uuid, aggregates.c.uuid).select_from(
-            of_provider(members, (aggregates, members.c.aggregate_id))
-        ),
+        ).select_from(relatives),
+        'inventories': of_inventory(inventories, *amounts),
+        'allocations': of_inventory(allocations, 'consumer_id', 'used'),
+        'consumers': _consumers_query(names),
+        'resource_provider_traits': of_provider(provider_traits, traits, 'trait_id', traits.c.name),
+        'resource_provider_aggregates': of_provider(members, aggregates, 'aggregate_id', aggregates.c.uuid),
         'custom_resource_classes': sa.select(classes.c.name).where(classes.c.name.startswith('CUSTOM_')),
         'custom_traits': sa.select(traits.c.name).where(traits.c.name.startswith('CUSTOM_')),
     }
+
+
+def _consumers_query(names: Names) -> sa.Select[Any]:
+    """Return the query for consumers with their owners and, if the database has types of consumers, their type."""
+    present: Callable[[sa.Table], Any] = names.__getitem__
+    consumers, projects, users = map(present, (tables.consumers, tables.projects, tables.users))
+    joined = consumers.outerjoin(projects, projects.c.id == consumers.c.project_id)
+    joined = joined.outerjoin(users, users.c.id == consumers.c.user_id)
+    type_name: Any = sa.null()
+    if tables.consumer_types in names:
+        types = present(tables.consumer_types)
+        joined = joined.outerjoin(types, types.c.id == consumers.c.consumer_type_id)
+        type_name = types.c.name
+    columns = (consumers.c.uuid, consumers.c.generation, projects.c.external_id, users.c.external_id, type_name)
+    return sa.select(*columns).select_from(joined)
