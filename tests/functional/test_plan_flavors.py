@@ -212,3 +212,10 @@ def test_a_ratio_is_printed(cloud: Cloud, printed: Printed, failed: Printed, wri
     assert 'No provider has inventory of PGPU.' in failed('plan', 'ratio', 'PGPU=2')
     nowhere = failed('plan', 'ratio', 'VCPU=2', '--aggregate', uuid_of('nowhere'))
     assert f'No resource provider is in the aggregate {uuid_of("nowhere")}.' in nowhere
+
+
+def test_a_flavor_that_requests_nothing_fits_nowhere(cloud: Cloud, db: Database) -> None:
+    flavor = parse_flavor({'Name': 'nothing', 'VCPUs': 0, 'RAM': 0, 'Disk': 0})
+    [fit] = count_flavors(ProviderCache(db).up_to_date(), [flavor], by_aggregate=True)
+    assert fit.by_aggregate
+    assert {count.fit for count in (fit.count, *fit.by_aggregate.values())} == {0}

@@ -85,14 +85,14 @@ def count_fits(snapshot: Snapshot, request: CandidateRequest, max_searches: int)
     is_counted: dict[Partition, Flags] = {}
     for partition in snapshot.partitions if _is_divisible(request) else ():
         slots = _slots(prefilter, partition)
-        is_disabled = _is_disabled(partition)
+        disabled = is_disabled(partition)
         is_exact, reaches = _divisible_trees(prefilter, partition)
         counts = np.where(is_exact & ~reaches, np.min(list(slots.values()), axis=0), 0)
         fit += int(counts.sum())
-        on_disabled_hosts += int(counts[is_disabled].sum())
+        on_disabled_hosts += int(counts[disabled].sum())
         is_counted[partition] = is_exact & (~reaches | flow.is_possible)
         if flow.is_possible:
-            flow.add(partition, np.flatnonzero(is_exact & reaches), slots, is_disabled)
+            flow.add(partition, np.flatnonzero(is_exact & reaches), slots, disabled)
     on_enabled, with_pools = flow.run()
     fit += with_pools
     on_disabled_hosts += with_pools - on_enabled
@@ -110,7 +110,8 @@ def _is_divisible(request: CandidateRequest) -> bool:
     return len(request.groups) == 1 and not request.groups[0].use_same_provider
 
 
-def _is_disabled(partition: Partition) -> Flags:
+def is_disabled(partition: Partition) -> Flags:
+    """Return which trees have the trait ``COMPUTE_STATUS_DISABLED`` at their root."""
     disabled = frozenset({os_traits.COMPUTE_STATUS_DISABLED})
     flags: Flags = partition.traits.where(disabled.issubset)[partition.starts[:-1]]
     return flags

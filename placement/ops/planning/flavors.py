@@ -15,7 +15,7 @@ import os_traits
 
 from placement import exception
 from placement.cache.snapshot import Snapshot
-from placement.ops.planning.fits import FitCount, count_fits
+from placement.ops.planning.fits import FitCount, count_fits, is_disabled
 from placement.ops.reports import capacity_report
 from placement.search.request import CandidateRequest, NameFilter, RequestGroup
 
@@ -160,29 +160,31 @@ def _count_flavor(snapshot: Snapshot, flavor: Flavor, aggregates: Sequence[str])
         max(without_traits.fit - count.fit, 0),
         max(pooled - max(count.fit + count.prevented_by_pools, without_traits.fit), 0),
         {name: free[name] - count.fit * amount for name, amount in resources.items()},
-        {uuid: _count(snapshot, _member_of(request, uuid)) for uuid in aggregates},
+        {uuid: _count(snapshot, request, NameFilter.all_of((uuid,))) for uuid in aggregates},
     )
 
 
-def _count(snapshot: Snapshot, request: CandidateRequest) -> FitCount:
+def _count(snapshot: Snapshot, request: CandidateRequest, aggregates: NameFilter | None = None) -> FitCount:
+    """Count how many fit.
+
+    :param aggregates: the filter that the compute service adds for an availability zone.
+    """
+    if not request.groups:
+        return FitCount(0, True, 0)
+    if aggregates is not None:
+        first, *groups = request.groups
+        request = replace(request, groups=(replace(first, aggregates=aggregates), *groups))
     try:
-        return count_fits(snapshot, request, _SEARCHES) if request.groups else FitCount(0, True, 0)
+        return count_fits(snapshot, request, _SEARCHES)
     except (exception.ResourceClassNotFound, exception.TraitNotFound):
         # No provider has what does not exist.
         return FitCount(0, True, 0)
 
 
-def _member_of(request: CandidateRequest, aggregate: str) -> CandidateRequest:
-    """Return the request with the filter that the compute service adds for an availability zone."""
-    first, *groups = request.groups
-    return replace(request, groups=(replace(first, aggregates=NameFilter.all_of((aggregate,))), *groups))
-
-
 def _free(snapshot: Snapshot, resource_class: str) -> int:
     """Return what is free of a class on enabled hosts and sharing providers."""
-    disabled = frozenset({os_traits.COMPUTE_STATUS_DISABLED})
     free = 0
     for partition, columns in snapshot.inventory_columns(resource_class):
-        is_enabled = ~partition.traits.where(disabled.issubset)[partition.starts[:-1]][partition.tree_numbers]
-        free += int(np.maximum(columns.capacity_limit - columns.used, 0)[is_enabled[columns.positions]].sum())
+        is_enabled = ~is_disabled(partition)[partition.tree_numbers[columns.positions]]
+        free += int(np.maximum(columns.capacity_limit - columns.used, 0)[is_enabled].sum())
     return free

@@ -16,6 +16,7 @@ from placement.cache import loader
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
+from placement.ops.reports.capacity_report import class_names
 from placement.ops.reports.provider_trees import UnknownProvider
 
 #: Amounts by row and class.
@@ -124,8 +125,7 @@ def build_hosts(snapshot: Snapshot, class_ids: Collection[int] = ()) -> Hosts:
 
     :param class_ids: classes that have a column even if no provider has inventory of them.
     """
-    names = {name for partition in snapshot.partitions for name in partition.inventory_columns}
-    names.update(snapshot.names.classes[id_] for id_ in class_ids)
+    names = {*class_names(snapshot), *map(snapshot.names.classes.__getitem__, class_ids)}
     classes = sorted(names, key=snapshot.names.class_ids.__getitem__)
     places = [(partition, number) for partition in snapshot.partitions for number in range(len(partition.roots))]
     places.sort(key=lambda place: place[0].providers[int(place[0].starts[place[1]])].uuid)

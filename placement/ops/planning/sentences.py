@@ -87,11 +87,10 @@ def _reason(hosts: Hosts, shortage: Shortage | None) -> str:
 
 
 def _doubts(report: DrainPlan | FailureReport) -> list[str]:
-    sentences = []
-    if report.without_inventory:
-        count = units.plural(report.without_inventory, 'allocation')
-        sentences.append(f'{count} without an inventory: the audit lists them.')
-    return sentences
+    if not report.without_inventory:
+        return []
+    count = units.plural(report.without_inventory, 'allocation')
+    return [f'{count} without an inventory: the audit lists them.']
 
 
 def destinations(plan: DrainPlan) -> list[tuple[int, int]]:
@@ -167,14 +166,11 @@ def failure_sentences(report: FailureReport) -> list[str]:
         unproved = f'. For {count - proved:,} of these nothing proves that' if count > proved else ''
         return [f'{sentence}{unproved}.', 'Tolerated failures: 0.', *_doubts(report)]
     everything = f'The load of each of {units.plural(report.checked, "host")} fits on the others.'
-    return [everything, f'Tolerated failures: {_range(report)}.', *_doubts(report)]
-
-
-def _range(report: FailureReport) -> str:
     together = f'any {report.guaranteed:,} together' if (report.guaranteed or 0) > 1 else f'any {report.tolerated:,}'
+    limit = f'the worst {report.at_most + 1:,} cannot'
     if report.at_most >= report.checked:
-        return f'{together}; nothing proves that all cannot'
-    return f'{together}; the worst {report.at_most + 1:,} cannot'
+        limit = 'nothing proves that all cannot'
+    return [everything, f'Tolerated failures: {together}; {limit}.', *_doubts(report)]
 
 
 def failure_document(report: FailureReport, count: int | None = None) -> dict[str, Any]:
