@@ -163,3 +163,16 @@ def test_those_on_disabled_hosts_are_counted_by_division_and_by_search() -> None
         (Size({'VCPU': 1, 'DISK_GB': 1}), (6, True, 2)),
     ):
         assert dataclasses.astuple(count_fits(state, size.request(), 100))[:3] == expected
+
+
+def test_a_consumer_that_went_to_another_pool_frees_its_room_only_once() -> None:
+    pools = [
+        RP(f'pool{n}', inventory={'DISK_GB': record(1)}, traits={SHARES}, aggregates={'abc'[n], 'all'})
+        for n in range(3)
+    ]
+    hosts = [
+        RP('everywhere', inventory={'VCPU': record(1)}, aggregates={'all'}),
+        RP('one', inventory={'VCPU': record(2)}, traits={'COMPUTE_STATUS_DISABLED'}, aggregates={'a'}),
+    ]
+    count = count_fits(snapshot_of([*pools, *hosts]), Size({'VCPU': 1, 'DISK_GB': 1}).request(), 0)
+    assert (count.fit, count.on_disabled_hosts, count.prevented_by_pools) == (2, 1, 1)
