@@ -199,6 +199,8 @@ def test_a_file_is_not_read_while_it_changes(file: pathlib.Path, monkeypatch: py
     rules = ['', '"placement:traits:show": "!"\n', f'"{TRAITS}": "role:nobody"\n']
     file.write_text(''.join(rules))
     enforcer = _enforcer(file)
+    # There is a file when the first process starts, even if the writer has not begun by then.
+    file.touch()
     ended = threading.Event()
 
     def rewrite() -> None:
