@@ -13,7 +13,7 @@ pipeline does not handle each candidate.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Generator, Hashable, Iterable, Iterator
 
 from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
 from placement.search.requirements import CompiledRequest
@@ -52,7 +52,7 @@ class AssignmentStream:
 
     __slots__ = ('_search', 'assignments', 'ended')
 
-    def __init__(self, search: Iterator[Assignment | None]) -> None:
+    def __init__(self, search: Generator[Assignment | None, None, None]) -> None:
         self._search = search
         self.assignments: dict[int, Assignment] = {}
         self.ended = False
@@ -74,9 +74,10 @@ class AssignmentStream:
         return True
 
     def has_any(self) -> bool:
-        """Return whether there is an assignment: search until one is found."""
+        """Return whether there is an assignment: search until one is found, and never for another one."""
         while not self.ended:
             if self.find(0):
+                self._search.close()
                 return True
         return False
 
@@ -100,7 +101,7 @@ def with_streams(
 
 def find_assignments(
     search_unit: SearchUnit, compiled: CompiledRequest, budget: SearchBudget, rejections: Rejections | None = None
-) -> Iterator[Assignment | None]:
+) -> Generator[Assignment | None, None, None]:
     """Yield the assignments at the first tree of ``search_unit``, and None after each time slice.
 
     The order depends only on the arguments. Stop early if the steps of the tree or of the request are used up.
