@@ -78,15 +78,15 @@ def find_conflicts(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
     """Return the reasons why trees that could serve each part alone have no candidate, the most frequent first."""
     conflicts: dict[tuple[Reason, Sequence[str]], Conflict] = {}
     # Only one of several trees with equal equivalence keys is searched.
-    found: dict[Hashable, Conflict | None] = {}
+    conflict_of: dict[Hashable, Conflict | None] = {}
     for unit in Prefilter(snapshot, compiled, budget).search_units():
         if not unit.tree:
             continue
-        if unit.equivalence_key not in found:
+        if unit.equivalence_key not in conflict_of:
             if budget.steps_exhausted:
                 break
-            found[unit.equivalence_key] = _conflict(compiled, unit, budget)
-        if outcome := found[unit.equivalence_key]:
+            conflict_of[unit.equivalence_key] = _conflict(compiled, unit, budget)
+        if outcome := conflict_of[unit.equivalence_key]:
             conflict = conflicts.setdefault((outcome.reason, outcome.scarce), outcome)
             conflict.trees += unit.count
             for index in range(min(unit.count, _MAX_NAMED - len(conflict.examples))):

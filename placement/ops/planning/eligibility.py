@@ -33,7 +33,7 @@ class Eligibility:
         self._is_excluded[list(excluded)] = True
         self._trees: dict[object, Flags] = {}
         self._rows: dict[object, Flags] = {}
-        self._found: dict[Shape, Iterator[int]] = {}
+        self._searches: dict[Shape, Iterator[int]] = {}
 
     def _conditions(self, shape: Shape) -> tuple[frozenset[int], frozenset[str], frozenset[str]]:
         # What may move to other pools needs none of those of today.
@@ -106,13 +106,13 @@ class Eligibility:
 
         What is left is that of ``hosts``. Each is looked for once, and only as far as a caller needs.
         """
-        found = self._found.get(shape)
-        if found is None:
-            if len(self._found) >= _MAX_SEARCHES:
-                self._found.clear()
-            [found] = itertools.tee(self._find_rows(shape) if shape.is_simple else self._find_trees(shape), 1)
-            self._found[shape] = found
-        return copy.copy(found)
+        search = self._searches.get(shape)
+        if search is None:
+            if len(self._searches) >= _MAX_SEARCHES:
+                self._searches.clear()
+            [search] = itertools.tee(self._find_rows(shape) if shape.is_simple else self._find_trees(shape), 1)
+            self._searches[shape] = search
+        return copy.copy(search)
 
     @functools.cached_property
     def _by_room(self) -> _ByRoom:

@@ -121,10 +121,10 @@ class Packing:
         """Place in one row after the other. Where placing lowers the score of a row, only one consumer goes there."""
         [role] = shape.roles
         rows = self._eligibility.fullest_first(shape) if self._fit is Fit.BEST else self._rows_by_score(shape)
-        most = 1 if self._fit in (Fit.WORST, Fit.ALIGNED) else count
+        per_row = 1 if self._fit in (Fit.WORST, Fit.ALIGNED) else count
         for row in rows:
             free = self._free[row].tolist()
-            taken = min(most, count, *[free[column] // amount for column, amount in role])
+            taken = min(per_row, count, *[free[column] // amount for column, amount in role])
             if taken > 0:
                 for column, amount in role:
                     free[column] -= taken * amount
@@ -147,15 +147,15 @@ class Packing:
     def _scores(self, rows: Integers, role: Role) -> Floats:
         """Return how well a consumer suits each row by the policy; the first of equal rows is taken."""
         free = self._free[rows]
-        left = np.maximum(free, 0)
+        room = np.maximum(free, 0)
         if self._fit is Fit.ALIGNED:
             # The cosine of the angle between what is left and what is needed. So each class runs out at the same time.
-            scaled = left * self._weights
+            scaled = room * self._weights
             size = np.zeros(scaled.shape[1])
             size[[column for column, _ in role]] = [amount for _, amount in role]
             scores = scaled @ (size * self._weights) / np.maximum(np.sqrt((scaled * scaled).sum(axis=1)), 1e-9)
         else:
-            scores = left @ self._hosts.weights
+            scores = room @ self._hosts.weights
             if self._fit is Fit.FEWEST:
                 # More than can be left anywhere.
                 scores[self._is_used[self._hosts.tree_of[rows]]] += self._free.size
@@ -187,8 +187,8 @@ class Packing:
         trees = self._eligibility.candidate_trees(shape, self._free)
         if not len(trees):
             return ()
-        left = np.add.reduceat(np.maximum(self._free, 0) @ self._hosts.weights, self._hosts.starts[:-1])[trees]
-        order: list[int] = trees[np.lexsort((-left, ~self._is_used[trees] & (self._fit is Fit.FEWEST)))].tolist()
+        room = np.add.reduceat(np.maximum(self._free, 0) @ self._hosts.weights, self._hosts.starts[:-1])[trees]
+        order: list[int] = trees[np.lexsort((-room, ~self._is_used[trees] & (self._fit is Fit.FEWEST)))].tolist()
         return order
 
     def _place_with_pools(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -252,7 +252,8 @@ def orders(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[in
 
     The first has the largest shapes first, by the sum of their shares of a mean provider, the second by the largest
     share. The third has those whose consumers need the largest part of the slots for them. Then follow the orders by
-    the amount of each class. Shapes that need several providers always come first.
+    the amount of each class. Shapes that need several providers come first, except in the fourth order: where they are
+    last, they leave the one provider with enough room to a shape that needs it.
     """
     hosts = eligibility.hosts
     size = {number: size_of(shapes[number], hosts.weights) for number in demand}
@@ -271,6 +272,7 @@ def orders(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[in
         for column in sorted({column for shares in size.values() for column in shares})
     ]
     ranked = [sorted(demand, key=lambda n: (shapes[n].is_simple, key[n], shapes[n].roles, n)) for key in keys]
+    ranked.insert(3, sorted(ranked[0], key=lambda n: not shapes[n].is_simple))
     return [list(order) for order in dict.fromkeys(map(tuple, ranked))]
 
 
