@@ -105,6 +105,13 @@ def test_the_whole_of_an_aggregate_is_drained(db: Database, url: str, printed: P
     assert 'Name hosts, or an aggregate.' in failed('plan', 'drain')
 
 
+def test_a_drain_of_a_host_drains_no_aggregate_whose_uuid_is_empty(db: Database, url: str, printed: Printed) -> None:
+    store(db, host('a', 4), host('b', 4, 'rack'), host('c', 4), x={'a': {'VCPU': 1}}, y={'b': {'VCPU': 1}})
+    with db.engine.begin() as connection:
+        connection.execute(tables.placement_aggregates.update().values(uuid=''))
+    assert printed('plan', 'drain', 'a').startswith('The 1 consumer of 1 host fits on')
+
+
 def test_a_destination_keeps_traits_and_aggregates(db: Database, url: str, printed: Printed) -> None:
     providers = [
         host('a', 4, 'zone', traits=('CUSTOM_RED', 'HW_CPU_X86_VMX')),

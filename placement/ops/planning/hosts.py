@@ -104,8 +104,9 @@ class Hosts:
             if name not in positions:
                 raise UnknownProvider(identifier=identifier)
             selected.add(positions[name])
-        uuid = uuid_spelling.aggregate_uuid(aggregate) if aggregate and uuid_spelling.is_uuid(aggregate) else ''
-        selected.update(tree for tree, aggregates in enumerate(self.aggregates) if uuid in aggregates)
+        if aggregate and uuid_spelling.is_uuid(aggregate):
+            uuid = uuid_spelling.aggregate_uuid(aggregate)
+            selected.update(tree for tree, aggregates in enumerate(self.aggregates) if uuid in aggregates)
         if not with_pools:
             selected = {tree for tree in selected if self.is_own[self.starts[tree]]}
         if not selected:
