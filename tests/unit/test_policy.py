@@ -199,8 +199,6 @@ def test_a_file_is_not_read_while_it_changes(file: pathlib.Path, monkeypatch: py
     rules = ['', '"placement:traits:show": "!"\n', f'"{TRAITS}": "role:nobody"\n']
     file.write_text(''.join(rules))
     enforcer = _enforcer(file)
-    # There is a file when the first process starts, even if the writer has not begun by then.
-    file.touch()
     ended = threading.Event()
 
     def rewrite() -> None:
@@ -231,7 +229,6 @@ def test_the_start_waits_for_a_file_that_changes(file: pathlib.Path) -> None:
     writer.join()
 
 
-@pytest.mark.usefixtures('slow_writer')
 def test_the_start_reads_no_empty_file_that_is_copied_all_the_time(
     file: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +236,8 @@ def test_the_start_reads_no_empty_file_that_is_copied_all_the_time(
     monkeypatch.setattr(policy, '_MAX_WAIT_SECONDS', 2.0)
     # On a busy machine the writer may pause for longer than a second, and the file be empty all the time.
     monkeypatch.setattr(policy, 'SETTLING_SECONDS', 60.0)
+    # A file that does not exist is settled: the writer may not have begun when the first process starts.
+    file.touch()
     ended = threading.Event()
 
     def rewrite() -> None:
