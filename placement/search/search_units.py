@@ -157,6 +157,9 @@ class TreeSearchUnit(SearchUnit):
 
     def uuids(self, positions: Sequence[int]) -> list[str]:
         size, providers = self.tree_size, self.partition.providers.possibly_outdated
+        if max(positions) < size:
+            # A request without a limit may have a candidate in each of many thousand trees.
+            return [providers[first + position].uuid for first in self.firsts for position in positions]
         return [
             (providers[first + position] if position < size else sharing[position - size]).uuid
             for first, sharing in zip(self.firsts, self.sharing_of_each(), strict=True)
