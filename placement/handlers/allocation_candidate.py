@@ -94,12 +94,13 @@ def _allocation_requests(candidates: AllocationCandidates, as_list: bool) -> lis
         if key not in patterns:
             patterns[key] = _pattern(candidate_set.assignment, as_list, suffixes)
         pattern, positions = patterns[key]
-        written.append(pattern * len(candidate_set) % tuple(candidate_set.search_unit.uuids(positions)))
-    return [''.join(written)[:-1].encode()] if written else []
+        uuids = candidate_set.search_unit.uuids(positions)
+        written.append(pattern % tuple(uuids) if len(candidate_set) == 1 else _repeat(pattern, uuids))
+    return [text.encode() for text in written]
 
 
 def _pattern(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) -> tuple[str, list[int]]:
-    """Return the JSON of a candidate with ``assignment``, and a comma, with ``%s`` for the uuid of each provider.
+    """Return the JSON of a candidate with ``assignment``, with ``%s`` for the uuid of each provider.
 
     :param suffixes: the suffix of each group, in the order of the mappings of ``assignment``.
     :returns: the pattern, and the positions of the providers in the order of their uuids.
@@ -118,7 +119,20 @@ def _pattern(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) -> 
             mapped.append(f'"{suffix}":[{",".join([uuid] * len(of_group))}]')
             positions += of_group
         members.append(f'"mappings":{{{",".join(mapped)}}}')
-    return f'{{{",".join(members)}}},', positions
+    return f'{{{",".join(members)}}}', positions
+
+
+def _repeat(pattern: str, uuids: Sequence[str]) -> str:
+    """Return ``','.join([pattern] * n) % tuple(uuids)``, with the ``n`` for which the uuids suffice.
+
+    For many thousand uuids, this takes a fifth of the time of the operator.
+    """
+    opening, *inner, closing = pattern.split('%s')
+    after_uuid = [*inner, f'{closing},{opening}']
+    texts = [opening] * (1 + 2 * len(uuids))
+    texts[1::2], texts[2::2] = uuids, after_uuid * (len(uuids) // len(after_uuid))
+    texts[-1] = closing
+    return ''.join(texts)
 
 
 def _summaries(candidates: AllocationCandidates, version: Any) -> list[bytes]:
