@@ -137,7 +137,7 @@ class StatementBatch:
                 yield sql.execute_text(self.tx, statement.text, *statement.values).rowcount
         elif statements:
             counts: list[int] = []
-            text = '; '.join(statement.text for statement in statements)
+            text = connections.SEPARATOR.join(statement.text for statement in statements)
             values = [value for statement in statements for value in statement.values]
             try:
                 sql.execute_text(self.tx, text, *values, options={connections.ROW_COUNTS: counts})

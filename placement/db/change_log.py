@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import sql, tables
+from placement.db import connections, sql, tables
 from placement.db.errors import IncompleteDatabase, RetryTransaction
 
 if TYPE_CHECKING:
@@ -245,13 +245,17 @@ def attach(tx: sa.Connection) -> PendingChanges:
     return pending
 
 
-def observe(tx: sa.Connection, cursor: Any, statement: str, *_rest: Any) -> None:
-    """Record in ``PendingChanges`` which table a statement has changed. The engine calls this after each statement."""
+def observe(tx: sa.Connection, cursor: Any, text: str, _parameters: Any, context: Any, _many: bool) -> None:
+    """Record in ``PendingChanges`` which tables a text has changed. The engine calls this after each text."""
     pending: PendingChanges | None = tx.get_execution_options().get(_PENDING)
-    if pending is not None:
-        pending.answered = True
+    if pending is None:
+        return
+    pending.answered = True
+    counts = context.execution_options.get(connections.ROW_COUNTS)
+    statements = [text] if counts is None else text.split(connections.SEPARATOR)
+    for statement, count in zip(statements, counts or [cursor.rowcount], strict=True):
         change = _CHANGE.match(statement)
-        if change is not None and change[1] in _CACHED_TABLES and cursor.rowcount != 0:
+        if change is not None and change[1] in _CACHED_TABLES and count != 0:
             pending.tables.add(change[1])
 
 

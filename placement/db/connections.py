@@ -46,6 +46,8 @@ SNAPSHOT = 'snapshot'
 #: Execution option of a text with several statements, which only MySQL and MariaDB get: the list to which the row count
 #: of each statement is appended.
 ROW_COUNTS = 'placement_row_counts'
+#: Joins the statements of such a text. None of them contains it, because their values are parameters.
+SEPARATOR = '; '
 
 #: Key of ``Connection.info``: whether the server is a node of a Galera cluster.
 GALERA = 'placement_galera'

@@ -91,6 +91,27 @@ def test_only_what_is_committed_has_a_number(db: Database, providers: list[int])
 
 
 @everywhere
+@pytest.mark.parametrize('amount', [0, 1])
+def test_a_batch_that_changes_a_provider_has_to_record_it(db: Database, providers: list[int], amount: int) -> None:
+    """Also if other statements are sent in the same text, before and after it. A change of no rows is none."""
+
+    def work(tx: sa.Connection) -> None:
+        batch = StatementBatch(tx)
+        batch.add_statement('UPDATE placement_consumers SET generation = 0 WHERE id = ?', 0)
+        batch.add_statement(
+            'UPDATE placement_resource_providers SET generation = 9 WHERE id = ?', providers[0] * amount
+        )
+        batch.add_statement('DELETE FROM placement_allocations WHERE id = ?', 0)
+        batch.execute()
+
+    expected = pytest.raises(change_log.MissingLogEntry, match='resource_providers')
+    with expected if amount else contextlib.nullcontext():
+        db.write(work)
+    with db.reader() as tx:
+        assert logs.generations(tx) == {}
+
+
+@everywhere
 def test_a_slot_that_its_owner_freed_is_taken_again(db: Database, other: Database, providers: list[int]) -> None:
     """Its numbers continue. A slot that has an owner is not taken."""
     (slot,) = newest(db)
