@@ -47,8 +47,8 @@ _MAX_READ_RETRIES = 5
 class RollbackAndDiagnose(Exception):
     """Raised by the ``work`` of ``Database.write`` to roll back the transaction, and then find out the reason.
 
-    :param explain: called after the rollback with a connection of ``Database.reader``. It returns the exception to
-        raise, which may be ``RetryTransaction``.
+    :param explain: called after the rollback with a connection that sees one state of the database. It returns the
+        exception to raise, which may be ``RetryTransaction``.
     """
 
     def __init__(self, explain: Callable[[sa.Connection], Exception]) -> None:
@@ -175,7 +175,8 @@ class Database:
         except BaseException as error:
             outcome = self._slots.settle(slot, error)
             if isinstance(error, RollbackAndDiagnose):
-                with self.reader() as tx:
+                # Without ``reader``, so that ``write`` alone counts an outage.
+                with self._transaction(connections.SNAPSHOT) as tx:
                     raise error.explain(tx) from None
             if isinstance(error, CommitUnknown) and outcome is Outcome.NOT_COMMITTED:
                 # If no retry is left, this was an outage, not a conflict.

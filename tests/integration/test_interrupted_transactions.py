@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement import deploy, exception
+from placement.db.api import RollbackAndDiagnose
 from placement.ops import audit
 from tests.support import applications, corruption, databases
 from tests.support.http_client import claim_body, create_provider, send_request
@@ -293,3 +294,22 @@ def test_a_connection_that_ends_during_a_transaction_is_an_outage(
     with pytest.raises(exception.DatabaseUnavailable):
         app.db.write(work)
     assert len(started) == 1
+
+
+def test_a_connection_that_ends_during_a_diagnosis_is_one_failure(
+    app: deploy.Application, database: sa.URL, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr('placement.db.availability._QUIET_SECONDS', 0.0)
+
+    def diagnose(tx: sa.Connection) -> Exception:
+        databases.end_connections(database)
+        tx.exec_driver_sql('SELECT id FROM placement_consumers')
+        return AssertionError('the connection is open')
+
+    def reject(tx: sa.Connection) -> None:
+        raise RollbackAndDiagnose(diagnose)
+
+    with pytest.raises(exception.DatabaseUnavailable):
+        app.db.write(reject)
+    app.db.read(lambda connection: connection.exec_driver_sql('SELECT id FROM placement_consumers'))
+    assert 'The database is available again after 1 failed operation in 0 s.' in caplog.messages
