@@ -292,14 +292,17 @@ class PolicyNotAuthorized(PlacementError):
 
 
 class DatabaseUnavailable(PlacementError):
-    """The database cannot be reached; a retry may succeed. ``__cause__`` is the exception of the driver."""
+    """The database cannot be reached; a retry may succeed. ``__cause__`` leads to the driver's exception."""
 
     template = 'The database is not available at the moment.'
 
     @property
     def for_operators(self) -> str:
         """The message, and the first line of the driver's message."""
-        reason = str(self.__cause__ or '').partition('\n')[0]
+        cause = self.__cause__
+        while isinstance(cause, PlacementError):
+            cause = cause.__cause__
+        reason = str(cause or '').partition('\n')[0]
         return f'{self} {reason}'.rstrip()
 
 

@@ -51,7 +51,7 @@ class RetryPolicy:
             raise error
         if attempt.conflicts == self.max_retries or errors.is_sqlite_busy(error):
             if isinstance(error, RetryTransaction):
-                raise error.error from error
+                raise error.error from error.__cause__ or error
             raise (
                 exception.SingleFailure if errors.is_canceled(error) else exception.ConcurrentProviderUpdate
             ) from error

@@ -390,8 +390,9 @@ def test_a_commit_that_always_fails_is_an_outage(
     """Clients must not read it as a conflict with another request."""
     db._retry_policy = RetryPolicy(max_retries=0)
     interrupt_commit(db, monkeypatch, OSError, False)
-    with pytest.raises(exception.SingleFailure):
+    with pytest.raises(exception.SingleFailure) as raised:
         db.write(lambda tx: logs.move(tx, providers))
+    assert raised.value.for_operators == 'The database is not available at the moment. interrupted'
 
 
 @everywhere
