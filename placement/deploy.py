@@ -68,7 +68,7 @@ class Application:
         self._enforcer = enforcer
         self.db = db
         self.provider_cache = provider_cache
-        self.background_refresh = BackgroundRefresh(provider_cache, refresh_interval)
+        self.background_refresh = BackgroundRefresh(provider_cache, db.slots, refresh_interval)
 
     @property
     def state(self) -> State:

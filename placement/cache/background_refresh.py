@@ -1,4 +1,7 @@
-"""Keeps the provider cache of a process up to date between searches, so that a search has little to read."""
+"""Keeps the provider cache of a process up to date between searches, so that a search has little to read.
+
+The same thread deletes old entries of the change log, so that no write waits for it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from oslo_log import log
 
 from placement.cache.refresh import ProviderCache
 from placement.db import errors
+from placement.db.change_log_slots import ChangeLogSlots
 
 LOG = log.getLogger(__name__)
 
@@ -22,11 +26,13 @@ class BackgroundRefresh:
     It calls ``ProviderCache.up_to_date``, as a search does. This takes the lock of the cache only if something changed.
     A search that needs the same changes waits for them instead of reading them. Other searches do not wait.
 
+    :param slots: the slots of the change log that the process uses.
     :param interval: seconds; 0 to have no thread.
     """
 
-    def __init__(self, provider_cache: ProviderCache, interval: float) -> None:
+    def __init__(self, provider_cache: ProviderCache, slots: ChangeLogSlots, interval: float) -> None:
         self._provider_cache = provider_cache
+        self._slots = slots
         self._interval = interval
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name='cache refresh', daemon=True)
@@ -35,6 +41,7 @@ class BackgroundRefresh:
     def start(self) -> None:
         """Start the thread. It does not survive a fork, so start it in the process that serves."""
         if self._interval > 0:
+            self._slots.is_trimmed_in_background = True
             self._thread.start()
 
     def stop(self) -> None:
@@ -51,6 +58,7 @@ class BackgroundRefresh:
             if idle >= self._interval:
                 self._refresh()
                 idle = 0
+            self._slots.trim()
             delay = self._interval - idle
 
     def _refresh(self) -> None:

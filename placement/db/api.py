@@ -80,7 +80,8 @@ class Database:
         #: The process that owns the connections.
         self._process = Process.token
         self._retry_policy = RetryPolicy(self._options.max_transaction_retries)
-        self._slots = change_log_slots.ChangeLogSlots(functools.partial(self._transaction, connections.WRITE_EAGER))
+        #: The slots of the change log that the transactions of this process use.
+        self.slots = change_log_slots.ChangeLogSlots(functools.partial(self._transaction, connections.WRITE_EAGER))
         self.resource_classes = name_locks.ResourceClassIds()
         #: Uuids of aggregates that existed when this process last used them. An audit may have deleted some since.
         self.known_aggregates: set[str] = set()
@@ -168,12 +169,12 @@ class Database:
 
     def _attempt(self, work: Callable[[sa.Connection], T]) -> T:
         """Run ``work`` in one transaction, under a leased slot of the change log, and commit."""
-        slot = self._slots.lease()
+        slot = self.slots.lease()
         try:
             with self._transaction(connections.WRITE) as tx:
                 result = _run(work, tx, slot)
         except BaseException as error:
-            outcome = self._slots.settle(slot, error)
+            outcome = self.slots.settle(slot, error)
             if isinstance(error, RollbackAndDiagnose):
                 # Without ``reader``, so that ``write`` alone counts an outage.
                 with self._transaction(connections.SNAPSHOT) as tx:
@@ -184,7 +185,7 @@ class Database:
             if outcome is not Outcome.COMMITTED:
                 raise
         else:
-            self._slots.settle(slot)
+            self.slots.settle(slot)
         return result
 
     @contextlib.contextmanager
@@ -279,7 +280,7 @@ class Database:
 
     def dispose(self) -> None:
         """Free the slots of the change log, and close all pooled connections."""
-        self._slots.release()
+        self.slots.release()
         self._engine.dispose()
 
 

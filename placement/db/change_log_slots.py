@@ -34,7 +34,7 @@ from placement.db.process import Process
 
 LOG = log.getLogger(__name__)
 
-#: After this number of transactions under a slot, the process deletes its old entries. The entries of the last
+#: After this number of transactions under a slot, its old entries are due for deletion. The entries of the last
 #: ``KEPT_TRANSACTIONS`` stay, so that a snapshot can be refreshed even if it was not used during many writes.
 TRIM_INTERVAL_TRANSACTIONS = 100
 KEPT_TRANSACTIONS = 5000
@@ -82,6 +82,10 @@ class ChangeLogSlots:
         self._begin = begin
         # By process, so that a forked process does not use the slots of its parent.
         self._processes: dict[object, _ProcessSlots] = {}
+        #: The ids of slots with old entries.
+        self._untrimmed: set[int] = set()
+        #: Whether a thread calls ``trim``. Otherwise ``settle`` does, and the caller of that write waits for it.
+        self.is_trimmed_in_background = False
 
     @property
     def _of_process(self) -> _ProcessSlots:
@@ -130,8 +134,10 @@ class ChangeLogSlots:
         idle = self._of_process.idle
         if error is None:
             slot.advance()
-            if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0:
-                self._trim(slot)
+            if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and slot.sequence > KEPT_TRANSACTIONS:
+                self._untrimmed.add(slot.slot_id)
+                if not self.is_trimmed_in_background:
+                    self.trim()
             idle.append(slot)
             return Outcome.COMMITTED
         if slot.is_taken:
@@ -182,12 +188,16 @@ class ChangeLogSlots:
             condition = _slots.c.id.in_([slot.slot_id for slot in slots.idle]) & (_slots.c.owner == slots.owner)
             self._maintain(lambda tx: tx.execute(_slots.update().where(condition).values(owner=None)))
 
-    def _trim(self, slot: Slot) -> None:
-        """Delete the entries of a slot before the last ``KEPT_TRANSACTIONS``. The slot is not in use."""
-        oldest = slot.sequence - KEPT_TRANSACTIONS
-        if oldest > 0:
-            entries = tables.change_log.c
-            condition = (entries.slot_id == slot.slot_id) & (entries.sequence <= oldest)
+    def trim(self) -> None:
+        """Delete old entries: of each slot that has some all before the last ``KEPT_TRANSACTIONS``.
+
+        Ignore failures, because the next deletion of the slot includes these entries.
+        """
+        entries = tables.change_log.c
+        for slot_id in list(self._untrimmed):
+            self._untrimmed.discard(slot_id)
+            oldest = sa.select(_slots.c.sequence - KEPT_TRANSACTIONS).where(_slots.c.id == slot_id).scalar_subquery()
+            condition = (entries.slot_id == slot_id) & (entries.sequence <= oldest)
             self._maintain(functools.partial(_delete_entries, condition=condition))
 
     def _take(self, owner: int) -> Slot:

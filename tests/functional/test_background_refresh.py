@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from placement.cache.background_refresh import BackgroundRefresh
 from placement.cache.refresh import ProviderCache
+from placement.db import change_log, change_log_slots, tables
 from placement.db.api import Database
 from placement.web.context import RequestContext
 from tests.support import applications
@@ -37,7 +39,7 @@ def run() -> Iterator[Callable[[ProviderCache, float], BackgroundRefresh]]:
     with contextlib.ExitStack() as stack:
 
         def started(provider_cache: ProviderCache, interval: float) -> BackgroundRefresh:
-            refresh = BackgroundRefresh(provider_cache, interval)
+            refresh = BackgroundRefresh(provider_cache, provider_cache._db.slots, interval)
             stack.callback(refresh.stop)
             refresh.start()
             return refresh
@@ -116,8 +118,33 @@ def test_a_search_does_not_wait_for_a_check_in_the_background(
             thread.join(SECONDS)
 
 
+def test_no_write_waits_for_the_deletion_of_old_log_entries(
+    provider_cache: ProviderCache,
+    db: Database,
+    run: Callable[..., BackgroundRefresh],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(change_log_slots, 'TRIM_INTERVAL_TRANSACTIONS', 5)
+    monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', 20)
+    deleting: set[str] = set()
+
+    def watch(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if statement.startswith(f'DELETE FROM {tables.change_log.name}'):
+            deleting.add(threading.current_thread().name)
+
+    def entry_count() -> int:
+        return db.fetch_all(sa.select(sa.func.count()).select_from(tables.change_log))[0][0]
+
+    with listening(db.engine, 'before_cursor_execute', watch):
+        run(provider_cache, 0.01)
+        for _ in range(40):
+            db.write(change_log.record_names)
+        wait_until(lambda: entry_count() < 25)
+    assert deleting == {'cache refresh'}
+
+
 def test_nothing_runs_unless_it_is_started(app: Any, provider_cache: ProviderCache) -> None:
     """Not in an application in a process of its own, and not with an interval of 0."""
     assert app.background_refresh is not None
-    BackgroundRefresh(provider_cache, 0).start()
+    BackgroundRefresh(provider_cache, app.db.slots, 0).start()
     assert not running()

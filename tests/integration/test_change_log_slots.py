@@ -142,13 +142,13 @@ def test_a_silent_process_with_many_slots_takes_one_new(
     db: Database, other: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it would try each of its slots in turn, and fail."""
-    for slot in [db._slots.lease() for _ in range(30)]:
-        db._slots.settle(slot)
+    for slot in [db.slots.lease() for _ in range(30)]:
+        db.slots.settle(slot)
     logs.free_all(db)
-    for slot in [other._slots.lease() for _ in range(30)]:
+    for slot in [other.slots.lease() for _ in range(30)]:
         with other._transaction(connections.WRITE) as tx:
             logs.append(tx, slot)
-        other._slots.settle(slot)
+        other.slots.settle(slot)
     retried: list[str] = []
     monkeypatch.setattr(db.metrics, 'transaction_retried', retried.append)
     db.write(lambda tx: logs.move(tx, providers))
@@ -167,9 +167,9 @@ def test_processes_that_take_slots_at_once(url: sa.URL, db: Database, providers:
 
     def run(process: Database) -> int:
         barrier.wait()
-        slot = process._slots.lease()
+        slot = process.slots.lease()
         barrier.wait(60)
-        process._slots.settle(slot)
+        process.slots.settle(slot)
         return slot.slot_id
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -258,14 +258,14 @@ def test_surplus_slots_are_deleted(
         change_log.record_reload(tx)
 
     db.write(make_roots)
-    leased = [other._slots.lease() for _ in range(20)]
+    leased = [other.slots.lease() for _ in range(20)]
     for idle in leased:
-        other._slots.settle(idle)
+        other.slots.settle(idle)
     for _ in range(10):
         current = ProviderCache(db)
         current.up_to_date()
         behind = ProviderCache(db, state=current.state)
-        other._slots._of_process.idle.reverse()
+        other.slots._of_process.idle.reverse()
         other.write(lambda tx: logs.move(tx, providers))
     current.up_to_date()
     logs.free_all(db)
@@ -376,7 +376,7 @@ def test_a_failed_commit_of_a_slot_is_repeated(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
     """The transaction that needs it has not begun."""
-    db._slots.release()
+    db.slots.release()
     interrupt_commit(db, monkeypatch, OSError, done)
     db.write(lambda tx: logs.move(tx, providers))
     with db.reader() as tx:
@@ -453,7 +453,7 @@ def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
     """A session that has not reached its last statements yet finds that its slot has moved."""
     late = logs.next_slot(db)
     list(late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE}))
-    assert db._slots.settle(late, CommitUnknown()) is Outcome.NOT_COMMITTED
+    assert db.slots.settle(late, CommitUnknown()) is Outcome.NOT_COMMITTED
     late.next_token = None
     with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
         (first, _rows), *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
@@ -476,10 +476,10 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     for _ in range(2):
         other.write(change_log.record_names)
     assert logs.next_slot(other).slot_id == mine.slot_id
-    assert db._slots.settle(mine, CommitUnknown()) is (Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED)
+    assert db.slots.settle(mine, CommitUnknown()) is (Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED)
     with db.engine.begin() as tx:
         tx.execute(tables.change_log.delete())
-    assert db._slots.settle(mine, CommitUnknown()) is Outcome.UNKNOWN
+    assert db.slots.settle(mine, CommitUnknown()) is Outcome.UNKNOWN
 
 
 @everywhere
@@ -508,7 +508,7 @@ def test_two_processes_forced_onto_one_slot_at_once(db: Database, other: Databas
         while (count := len(written)) < 6 * 15:
             logs.free_all(db)
             for writer in (db, other):
-                for owner in list(writer._slots._processes.values()):
+                for owner in list(writer.slots._processes.values()):
                     owner.idle.clear()
             wait_until(lambda count=count: len(written) > count)  # type: ignore[misc]
 

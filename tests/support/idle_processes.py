@@ -80,15 +80,15 @@ class Process:
 
     def kill(self) -> None:
         """End without freeing anything."""
-        self.db._slots._processes.clear()
+        self.db.slots._processes.clear()
         self.db.dispose()
 
     def clone(self, url: sa.URL) -> Process:
         """Return a copy that believes to own the same slots, like a copy of the machine."""
         clone = Process(url)
         clone.now = self.now
-        clone.db._slots._processes.update(
-            {process: copy.deepcopy(slots) for process, slots in self.db._slots._processes.items()}
+        clone.db.slots._processes.update(
+            {process: copy.deepcopy(slots) for process, slots in self.db.slots._processes.items()}
         )
         return clone
 
