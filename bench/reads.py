@@ -49,7 +49,7 @@ def _measure_while_claiming(target: Target, round_: int) -> list[float]:
 
 def _measure_explained(target: Target, round_: int) -> list[float]:
     """Measure searches that find nothing, in turn with and without an explanation in the log."""
-    silent = {'OS_DEFAULT__DEFAULT_LOG_LEVELS': 'placement.ops.explain.empty_searches=WARNING'}
+    silent = {'OS_DEFAULT__DEFAULT_LOG_LEVELS': 'placement.ops.empty_searches=WARNING'}
     with (
         target.start(1) as explaining,
         target.start(1, **silent) as other,

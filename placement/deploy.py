@@ -21,7 +21,7 @@ from placement.cache.refresh import CacheState, ProviderCache
 from placement.db import errors, migration
 from placement.db.api import Database
 from placement.db.health import TimedCheck
-from placement.ops.explain.empty_searches import EmptySearches
+from placement.ops.empty_searches import EmptySearches
 from placement.search.budget import Limit
 from placement.web import (
     authentication,

@@ -16,7 +16,8 @@ from oslo_config import cfg
 from oslo_context import context as oslo_context
 
 from placement import deploy, observability
-from placement.ops.explain import empty_searches, explanation, searches_in_text, sentences
+from placement.ops import empty_searches
+from placement.ops.explain import explanation, searches_in_text, sentences
 from placement.search import find_candidates, parsing
 from placement.search.budget import SearchBudget
 from tests.support.http_client import send_request

@@ -8,5 +8,4 @@
 * ``explanation`` counts the trees by what they lack.
 * ``between`` explains why trees that serve each part of a request alone cannot serve all parts together.
 * ``sentences`` puts these facts into words.
-* ``empty_searches`` explains a search that found nothing in a line of the log.
 """
