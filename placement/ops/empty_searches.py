@@ -16,7 +16,7 @@ from oslo_log import log
 from placement.ops.display_names import DisplayNames
 from placement.ops.explain.explanation import explain
 from placement.ops.explain.sentences import Writer
-from placement.search.budget import Limit, SearchBudget
+from placement.search.budget import SearchBudget
 from placement.search.selection import AllocationCandidates
 
 if TYPE_CHECKING:
@@ -114,11 +114,7 @@ class EmptySearches:
             del request_context, candidates
 
     def _sentences(self, candidates: AllocationCandidates) -> list[str]:
-        """Return those of the explanation, and one about the limits that were reached."""
         budget = SearchBudget.for_explanation(self._options)
-        result = explain(candidates.snapshot, candidates.request, budget, candidates.limits_reached)
-        sentences = self._writer.sentences(result)
-        if result.limits_reached:
-            reached = ', '.join(limit.value for limit in Limit if limit in result.limits_reached)
-            sentences.append(f'Limits reached: {reached}.')
-        return sentences
+        return self._writer.sentences(
+            explain(candidates.snapshot, candidates.request, budget, candidates.limits_reached)
+        )
