@@ -72,7 +72,7 @@ def _count_small(kind: str, seed: int, missed: Counter[str], feasible: Counter[s
     with stored(cloud) as db:
         plan = drain.plan_drain(db, sorted(drained), None, PlanOptions())
         report = check_failures(db, PlanOptions())
-    unproved = {report.hosts.trees[host.tree][0].name for host in report.failed if host.verdict is Verdict.NOT_FOUND}
+    unproved = {host.host.name for host in report.not_evacuable_hosts if host.verdict is Verdict.NOT_FOUND}
     if model.fits(model.loads(cloud, drained), drained):
         feasible['drain'] += 1
         missed['drain'] += plan.verdict is not Verdict.FITS

@@ -74,8 +74,8 @@ def _measure(name: str, work: Callable[[], Any]) -> None:
 
 def _outcome(result: Any) -> str:
     if isinstance(result, list):
-        return ', '.join(f'{fit.flavor.name} {fit.count.fit:,}' for fit in result)
-    names = ('verdict', 'consumers', 'checked', 'guaranteed', 'at_most', 'changed')
+        return ', '.join(f'{fit.name} {fit.count.fit:,}' for fit in result)
+    names = ('verdict', 'consumers', 'guaranteed_together', 'at_most_together', 'inventories_changed')
     return ', '.join(f'{name} {getattr(result, name)}' for name in names if hasattr(result, name))
 
 

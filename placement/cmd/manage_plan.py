@@ -66,14 +66,15 @@ def run_drain(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
     """Plan the moves from some hosts, print the plan, and return the exit code of its verdict."""
     with output.waiting('Planning ...'):
         plan = drain.plan_drain(db, args.hosts, _aggregate(args, conf), _options(args))
-    output.warn_of_usage_mismatches(plan.mismatches)
+    texts = sentences.drain_sentences(plan)
+    output.warn_of_usage_mismatches(plan.usage_mismatches)
     if args.format == 'json':
-        output.print_json(sentences.drain_document(plan))
+        output.print_json(sentences.document(texts, plan))
     else:
-        _print_sentences(sentences.drain_sentences(plan))
+        _print_sentences(texts)
         _print_unplaced(plan)
         destinations = sentences.destinations(plan)
-        rows = [(sentences.host_name(plan.hosts, tree), f'{count:,}') for tree, count in destinations[:_ROWS]]
+        rows = [(host.display_name, f'{count:,}') for host, count in destinations[:_ROWS]]
         _print_table(('Destination', 'Consumers'), rows, len(destinations), 'host')
         if destinations:
             _print_sentences(['--format json has the moves.'])
@@ -83,12 +84,15 @@ def run_drain(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
 
 def _print_unplaced(plan: DrainPlan) -> None:
     rows = []
-    for item in plan.unplaced[:_ROWS]:
-        closest = '-' if item.closest is None else sentences.host_name(plan.hosts, item.closest)
-        lacks = sentences.amounts(item.lacks) or ('-' if item.closest is None else 'nothing that is left')
-        rows.append((sentences.size(plan.hosts, item.shape), f'{item.count:,}', f'{item.eligible:,}', closest, lacks))
+    for item in plan.not_placed[:_ROWS]:
+        closest, lacks = '-', '-'
+        if item.closest_host is not None:
+            closest = item.closest_host.display_name
+            lacks = sentences.amounts(item.closest_lacks) or 'nothing that is left'
+        figures = (f'{item.consumers:,}', f'{item.eligible_hosts:,}')
+        rows.append((sentences.size(item.resources), *figures, closest, lacks))
     headings = ('Not placed', 'Consumers', 'Eligible\nhosts', 'Closest host', 'Lacks there')
-    _print_table(headings, rows, len(plan.unplaced), 'size')
+    _print_table(headings, rows, len(plan.not_placed), 'size')
 
 
 # failures --------------------------------------------------------------------------------------------------------
@@ -99,30 +103,31 @@ def run_failures(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -
     report = failures.check_failures(
         db, _options(args), _aggregate(args, conf), lambda trees: output.with_progress('Checking hosts', trees)
     )
-    output.warn_of_usage_mismatches(report.mismatches)
+    texts = sentences.failure_sentences(report)
+    output.warn_of_usage_mismatches(report.usage_mismatches)
     if args.format == 'json':
-        output.print_json(sentences.failure_document(report))
+        output.print_json(sentences.document(texts, report))
     else:
-        _print_sentences(sentences.failure_sentences(report))
+        _print_sentences(texts)
         _print_failed(report, args.count)
         _print_sentences(['', sentences.MEANING])
-    verdicts = {host.verdict for host in report.failed}
+    verdicts = {host.verdict for host in report.not_evacuable_hosts}
     return CANNOT if Verdict.CANNOT in verdicts else NOT_FOUND if verdicts else FITS
 
 
 def _print_failed(report: FailureReport, count: int) -> None:
     rows = [
         (
-            sentences.host_name(report.hosts, host.tree),
+            host.host.display_name,
             f'{host.consumers:,}',
             f'{host.left_count:,}',
             host.verdict.value,
-            sentences.amounts(host.left_amounts),
+            sentences.amounts(host.left_resources),
         )
-        for host in report.failed[:count]
+        for host in report.not_evacuable_hosts[:count]
     ]
     headings = ('Host', 'Consumers', 'Not placed', 'Verdict', 'Resources not placed')
-    _print_table(headings, rows, len(report.failed), 'host')
+    _print_table(headings, rows, report.not_evacuable, 'host')
 
 
 # ratio and flavors -----------------------------------------------------------------------------------------------
@@ -136,10 +141,11 @@ def run_ratio(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
         read_at = timeutils.utcnow(with_timezone=True)
         snapshot = ProviderCache(db).up_to_date()
         report = ratio.compare_ratio(snapshot, name, value, _aggregate(args, conf), listed)
+    texts = sentences.ratio_sentences(report)
     if args.format == 'json':
-        output.print_json(sentences.ratio_document(report, read_at))
+        output.print_json(sentences.document(texts, report, read_at=read_at))
     else:
-        _print_sentences(sentences.ratio_sentences(report))
+        _print_sentences(texts)
         _print_ratio(report)
     return FITS
 
@@ -149,9 +155,9 @@ def _print_ratio(report: RatioReport) -> None:
     _print_table(('', 'Now', 'Then'), rows, len(rows), 'figure')
     above = [
         (provider.name, units.used_of_capacity(report.resource_class, provider.used, provider.capacity))
-        for provider in report.above[:_ROWS]
+        for provider in report.above_capacity[:_ROWS]
     ]
-    _print_table(('Above its capacity', 'Used of capacity'), above, len(report.above), 'provider')
+    _print_table(('Above its capacity', 'Used of capacity'), above, len(report.above_capacity), 'provider')
 
 
 def run_flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
@@ -164,10 +170,11 @@ def run_flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) ->
     fits = flavors.count_flavors(
         snapshot, listed, args.by_aggregate, lambda items: output.with_progress('Counting', items)
     )
+    texts = sentences.flavor_sentences(fits)
     if args.format == 'json':
-        output.print_json(sentences.flavors_document(fits, read_at))
+        output.print_json({'sentences': texts, 'read_at': read_at, 'flavors': sentences.data(fits)})
     else:
-        _print_sentences(sentences.flavor_sentences(fits))
+        _print_sentences(texts)
         _print_fits(fits, output.display_names(conf))
         _print_sentences(['', sentences.FITS_MEANING])
     return FITS
@@ -176,8 +183,8 @@ def run_flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) ->
 def _print_fits(fits: list[FlavorFit], names: DisplayNames) -> None:
     rows = [
         (
-            fit.flavor.name,
-            sentences.fit_text(fit.count, fit.flavor),
+            fit.name,
+            sentences.fit_text(fit),
             f'{fit.count.prevented_by_pools:,}',
             f'{fit.prevented_by_traits:,}',
             f'{fit.prevented_by_fragmentation:,}',
@@ -187,8 +194,8 @@ def _print_fits(fits: list[FlavorFit], names: DisplayNames) -> None:
     prevented = (f'Prevented by\n{what}' for what in ('pools', 'traits', 'fragmentation'))
     _print_table(('Flavor', 'Fit', *prevented), rows, len(rows), 'flavor')
     aggregates = [
-        (names.label(uuid), *(sentences.fit_text(fit.by_aggregate[uuid], fit.flavor) for fit in fits))
+        (names.label(uuid), *(sentences.fit_text(fit, uuid) for fit in fits))
         for uuid in sorted(fits[0].by_aggregate, key=names.label)
     ]
-    flavors_by_name = (output.printable(fit.flavor.name, output.console()) for fit in fits)
+    flavors_by_name = (output.printable(fit.name, output.console()) for fit in fits)
     _print_table(('Aggregate', *flavors_by_name), aggregates, len(aggregates), 'aggregate')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 import time
@@ -116,12 +117,14 @@ def refresh(queries: Collection[BackgroundQuery[Any]]) -> None:
 
 
 def plan_query(db: Database, options: Any) -> BackgroundQuery[dict[str, Any]]:
-    """Return the query that checks whether the load of each host fits on the others (``failure_document``).
+    """Return the query that checks whether the load of each host fits on the others.
 
     :param options: the configuration group ``metrics``.
     """
 
     def check() -> dict[str, Any]:
-        return sentences.failure_document(failures.check_failures(db, PlanOptions()), _LISTED_HOSTS)
+        report = failures.check_failures(db, PlanOptions())
+        listed = dataclasses.replace(report, not_evacuable_hosts=report.not_evacuable_hosts[:_LISTED_HOSTS])
+        return sentences.document(sentences.failure_sentences(report), listed)
 
     return BackgroundQuery('plan', check, options.plan_interval or -1)

@@ -140,14 +140,14 @@ def test_what_prevents_more(db: Database, url: str, printed: Printed, write_flav
     assert dt.datetime.fromisoformat(document['read_at']).tzinfo
     by_name = {entry['name']: entry for entry in document['flavors']}
     keys = ('fit', 'prevented_by_pools', 'prevented_by_traits', 'prevented_by_fragmentation')
-    assert {name: tuple(entry[key] for key in keys) for name, entry in by_name.items()} == {
+    assert {name: tuple({**entry, **entry['count']}[key] for key in keys) for name, entry in by_name.items()} == {
         'plain': (3, 0, 0, 1),
         'disk': (2, 1, 0, 0),
         'trait': (2, 0, 1, 1),
         'unknown': (0, 0, 3, 1),
     }
     assert by_name['plain']['stranded'] == {'VCPU': 6}
-    assert by_name['disk']['by_aggregate'] == [{'aggregate': uuid_of('rack'), 'fit': 2}]
+    assert by_name['disk']['by_aggregate'][uuid_of('rack')]['fit'] == 2
     lines = printed('plan', 'flavors', write_flavors(listed), '--by-aggregate').splitlines()
     assert lines[0] == 'plain: 3 more fit; VCPU 6 would be stranded.'
     rows = [line.split() for line in lines]
@@ -191,10 +191,10 @@ def test_a_ratio_gives_the_figures_of_the_change(
     after = ProviderCache(db).up_to_date()
     [figures] = [of_class for of_class in capacity_report.summary(after).classes if of_class.resource_class == name]
     assert report.after == figures != report.before
-    assert [new.count for _, new in report.fits] == [fit.count for fit in count_flavors(after, flavors)]
-    assert len(report.above) == figures.providers_over_committed
-    assert report.changed == 2 * len(trees)
-    assert sum(provider.used - provider.capacity for provider in report.above) == figures.over_committed
+    assert [fit.count for fit in report.flavors_after] == [fit.count for fit in count_flavors(after, flavors)]
+    assert len(report.above_capacity) == figures.providers_over_committed
+    assert report.inventories_changed == 2 * len(trees)
+    assert sum(provider.used - provider.capacity for provider in report.above_capacity) == figures.over_committed
 
 
 def test_a_ratio_is_printed(cloud: Cloud, printed: Printed, failed: Printed, write_flavors: WriteFlavors) -> None:

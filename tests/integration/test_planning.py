@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from oslo_utils import timeutils
 
 from placement.cache.refresh import ProviderCache
 from placement.claims.claim import replace_allocations
@@ -47,18 +46,20 @@ def answers(db: Database) -> dict[str, Any]:
     """Every question, with each of the options."""
     snapshot = ProviderCache(db).up_to_date()
     counts = flavors.count_flavors(snapshot, FLAVORS, by_aggregate=True)
+    report = ratio.compare_ratio(snapshot, 'VCPU', 2.0, None, FLAVORS)
     documents = {
-        'flavors': sentences.flavors_document(counts, timeutils.utcnow(with_timezone=True)),
-        'ratio': sentences.ratio_document(
-            ratio.compare_ratio(snapshot, 'VCPU', 2.0, None, FLAVORS), timeutils.utcnow(with_timezone=True)
-        ),
+        'flavors': {'sentences': sentences.flavor_sentences(counts), 'flavors': sentences.data(counts)},
+        'ratio': sentences.document(sentences.ratio_sentences(report), report),
     }
     for options in OPTIONS:
         for hosts in (*([name] for name in [*HOSTS, 'flat']), HOSTS[:2]):
-            documents[f'drain {hosts} {options}'] = sentences.drain_document(drain.plan_drain(db, hosts, None, options))
-        documents[f'failures {options}'] = sentences.failure_document(failures.check_failures(db, options))
-    rack = sentences.drain_document(drain.plan_drain(db, [], uuid_of('rack-b'), PlanOptions()))
-    documents['drain of a rack'] = rack
+            plan = drain.plan_drain(db, hosts, None, options)
+            documents[f'drain {hosts} {options}'] = sentences.document(sentences.drain_sentences(plan), plan)
+        failure_report = failures.check_failures(db, options)
+        failure_sentences = sentences.failure_sentences(failure_report)
+        documents[f'failures {options}'] = sentences.document(failure_sentences, failure_report)
+    plan = drain.plan_drain(db, [], uuid_of('rack-b'), PlanOptions())
+    documents['drain of a rack'] = sentences.document(sentences.drain_sentences(plan), plan)
     for document in documents.values():
         document.pop('read_at', None)
     return documents
@@ -104,5 +105,5 @@ def test_providers_and_allocations_are_of_one_state(question: str, server: str, 
             assert meanwhile == before
             assert set(ask().differences(before)) == {'allocations', 'consumers', 'resource_providers'}
         else:
-            assert (meanwhile.consumers, meanwhile.mismatches) == (before.consumers, 0)
+            assert (meanwhile.consumers, meanwhile.usage_mismatches) == (before.consumers, 0)
             assert ask().consumers > before.consumers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -61,16 +62,14 @@ def execute(db: Database, cloud: Cloud, plan: DrainPlan) -> None:
     current = {consumer: dict(by_provider) for consumer, by_provider in cloud.allocations.items()}
     for move in plan.moves:
         allocations = current[names[move.consumer]]
-        source = plan.hosts.trees[move.source][0].name
         moves_pools = len(move.allocations) == len(allocations) and plan.options.move_shared
         for provider in list(allocations):
-            if (trees[provider] == source and provider not in shares) or (moves_pools and provider in shares):
+            if (trees[provider] == move.from_.name and provider not in shares) or (moves_pools and provider in shares):
                 del allocations[provider]
-        for row, role in move.allocations:
-            provider = plan.hosts.provider(row).name or ''
-            present = dict(allocations.get(provider, {}))
-            for column, amount in role:
-                present[plan.hosts.classes[column]] = present.get(plan.hosts.classes[column], 0) + amount
+        for allocation in move.allocations:
+            provider = allocation.resource_provider.name or ''
+            present = Counter(allocations.get(provider, {}))
+            present.update(allocation.resources)
             allocations[provider] = present
         claims = {uuid_of(provider): amounts for provider, amounts in allocations.items()}
         replace_allocations(db, [ConsumerClaim(move.consumer, 'project-blue', 'user-ada', claims)])
@@ -98,17 +97,17 @@ def test_hosts_that_fail_alone_and_together(kind: str, seed: int) -> None:
         report = check_failures(db, PlanOptions())
     hosts = [host for host in hosts_of(cloud) if model.loads(cloud, {host})]
     fits = functools.cache(lambda failed: model.fits(model.loads(cloud, failed), failed))
-    verdicts = {report.hosts.trees[host.tree][0].name: host.verdict for host in report.failed}
-    assert report.checked == len(hosts)
+    verdicts = {host.host.name: host.verdict for host in report.not_evacuable_hosts}
+    assert report.hosts == len(hosts)
     for host in hosts:
         verdict = verdicts.get(host, Verdict.FITS)
         event(f'{verdict.value}, {kind}')
         assert verdict is Verdict.NOT_FOUND or fits(frozenset({host})) == (verdict is Verdict.FITS)
-    event(f'guaranteed: {report.guaranteed}, at most: {report.at_most}')
-    for failed in itertools.combinations(hosts, report.guaranteed or 0):
+    event(f'guaranteed: {report.guaranteed_together}, at most: {report.at_most_together}')
+    for failed in itertools.combinations(hosts, report.guaranteed_together or 0):
         assert fits(frozenset(failed))
-    if hosts and report.at_most < len(hosts):
-        assert not all(fits(frozenset(failed)) for failed in itertools.combinations(hosts, report.at_most + 1))
+    if hosts and report.at_most_together < len(hosts):
+        assert not all(fits(frozenset(failed)) for failed in itertools.combinations(hosts, report.at_most_together + 1))
 
 
 @pytest.mark.parametrize('kind', KINDS)

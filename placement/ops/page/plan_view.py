@@ -30,18 +30,18 @@ def plan_view(sources: Sources, parameters: Parameters) -> View:
             names = ('keep_traits', 'keep_aggregates', 'spread', 'move_shared')
             options = PlanOptions(**{name: bool(parameters.text(name)) for name in names})
             plan = drain.plan_drain(sources.db, hosts, None, options)
-            data['drain'] = sentences.drain_document(plan)
-            extra['destinations'] = [(plan.hosts.trees[tree][0], count) for tree, count in sentences.destinations(plan)]
-            extra['sizes'] = [sentences.size(plan.hosts, item.shape) for item in plan.unplaced]
+            data['drain'] = sentences.document(sentences.drain_sentences(plan), plan)
+            extra['destinations'] = sentences.destinations(plan)
+            extra['sizes'] = [sentences.size(item.resources) for item in plan.not_placed]
         if change := parameters.text('ratio'):
             read_at = timeutils.utcnow(with_timezone=True)
             snapshot = sources.provider_cache.up_to_date()
             report = ratio.compare_ratio(snapshot, *ratio.parse_change(change), None, [])
-            data['ratio'] = sentences.ratio_document(report, read_at)
+            data['ratio'] = sentences.document(sentences.ratio_sentences(report), report, read_at=read_at)
             extra['ratio_rows'] = sentences.ratio_rows(report)
             extra['above'] = [
                 units.used_of_capacity(report.resource_class, provider.used, provider.capacity)
-                for provider in report.above[:_ROWS]
+                for provider in report.above_capacity[:_ROWS]
             ]
     except (exception.BadQuery, exception.NotFound) as error:
         # The form keeps the text, so that users can correct it.

@@ -26,12 +26,12 @@ _MAX_ROLES = 100
 
 @dataclass(frozen=True)
 class Shortage:
-    """Why it is impossible: more is ``needed`` than ``available``: slots of ``role``, or of the class at ``column``."""
+    """Why it is impossible: more is ``needed`` than ``available``, of a class or of the places for a size."""
 
     needed: int
     available: int
-    role: Role | None = None
-    column: int | None = None
+    resource_class: str | None
+    slots_of: Mapping[str, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,8 @@ class Bound:
     #: The rows, and what each supplies.
     rows: Integers
     supply: Integers
-    #: As in ``Shortage``.
-    role: Role | None = None
+    #: What the supply counts: slots of a role, or amounts of the class at a column.
+    role: Role = ()
     column: int | None = None
 
 
@@ -63,7 +63,9 @@ def find_shortage(eligibility: Eligibility, shapes: Sequence[Shape], demand: Map
     for bound in necessary_conditions(eligibility, shapes, demand):
         needed, available = int(bound.needs @ vector), int(bound.supply.sum())
         if needed > available:
-            return Shortage(needed, available, bound.role, bound.column)
+            hosts = eligibility.hosts
+            name = None if bound.column is None else hosts.classes[bound.column]
+            return Shortage(needed, available, name, hosts.resources(bound.role))
     return None
 
 

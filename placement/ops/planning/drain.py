@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from oslo_utils import timeutils
 
+from placement.cache.providers import Provider
 from placement.db.api import Database
 from placement.ops.planning import bounds, exact, loads, packing
 from placement.ops.planning.bounds import Shortage
 from placement.ops.planning.eligibility import Eligibility
-from placement.ops.planning.hosts import Hosts, Matrix, read_state
+from placement.ops.planning.hosts import Matrix, read_state
 from placement.ops.planning.loads import Loads, PlanOptions, Role, Shape
 from placement.ops.planning.nested import TreeSolver
 from placement.ops.planning.packing import POLICIES, Fit, Packed
@@ -34,45 +35,57 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Unplaced:
-    """Consumers of a shape that the best attempt left."""
+    """Consumers of one shape that the best attempt left."""
 
-    shape: Shape
-    count: int
-    #: The number of trees that may take the shape by units, traits, aggregates and status, whatever is free.
-    eligible: int
-    #: The tree that lacks least after the moves, and what it lacks of each class; None if the shape has several roles.
-    closest: int | None
-    lacks: Mapping[str, int]
+    #: What each of them has, by provider.
+    resources: Sequence[Mapping[str, int]]
+    consumers: int
+    #: How many trees may take the shape by units, traits, aggregates and status, whatever is free.
+    eligible_hosts: int
+    #: The host that lacks least after the moves, and what it lacks; None if they have resources of several providers.
+    closest_host: Provider | None
+    closest_lacks: Mapping[str, int]
+    #: The sharing providers that a destination must be in reach of.
+    sharing_providers: Sequence[Provider]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What a consumer gets from a provider."""
+
+    resource_provider: Provider
+    resources: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Move:
-    """One consumer, from a tree to a row for each role that moves."""
+    """One consumer, from a host to another one, with all allocations that change."""
 
     consumer: str
-    source: int
-    allocations: Sequence[tuple[int, Role]]
+    from_: Provider
+    to: Provider
+    allocations: Sequence[Allocation]
 
 
 @dataclass(frozen=True)
 class DrainPlan:
-    """The answer. ``shortage`` proves ``CANNOT``, unless all ways were tried."""
+    """The answer. ``proof`` proves ``CANNOT``, unless all ways were tried."""
 
+    verdict: Verdict
     #: When the state was read.
     read_at: dt.datetime
     options: PlanOptions
-    hosts: Hosts
-    trees: Sequence[int]
-    verdict: Verdict
+    #: The hosts to drain, and how many consumers they have.
+    hosts: Sequence[Provider]
     consumers: int
     #: How many of the loads have no place.
     left_count: int
+    proof: Shortage | None
+    not_placed: Sequence[Unplaced]
     moves: Sequence[Move]
-    unplaced: Sequence[Unplaced]
-    shortage: Shortage | None
     #: As in ``Loads``.
-    without_inventory: int
-    mismatches: int
+    allocations_without_inventory: int
+    usage_mismatches: int
 
 
 def plan_drain(db: Database, identifiers: Sequence[str], aggregate: str | None, options: PlanOptions) -> DrainPlan:
@@ -99,22 +112,28 @@ def plan_drain(db: Database, identifiers: Sequence[str], aggregate: str | None, 
     if verdict is Verdict.FITS and len(moves) < demand.total():
         verdict = Verdict.NOT_FOUND
     return DrainPlan(
-        read_at,
-        options,
-        hosts,
-        trees,
-        verdict,
-        len(set(grouped.consumer.tolist())),
-        len(grouped.tree) - len(moves),
-        [Move(uuids[consumer], source, allocations) for consumer, source, allocations in moves],
-        [
-            Unplaced(shape, count, eligibility.count(shape), *_closest(eligibility, shape, packed.free))
+        verdict=verdict,
+        read_at=read_at,
+        options=options,
+        hosts=[hosts.trees[tree][0] for tree in trees],
+        consumers=len(set(grouped.consumer.tolist())),
+        left_count=len(grouped.tree) - len(moves),
+        proof=shortage,
+        not_placed=[
+            _unplaced(eligibility, grouped.shapes[number], count, packed.free)
             for number, count in sorted(packed.remaining.items(), key=lambda item: (-item[1], item[0]))
-            for shape in [grouped.shapes[number]]
         ],
-        shortage,
-        grouped.without_inventory,
-        grouped.mismatches,
+        moves=[
+            Move(
+                uuids[consumer],
+                hosts.trees[tree][0],
+                hosts.trees[int(hosts.tree_of[allocations[0][0]])][0],
+                [Allocation(hosts.provider(row), hosts.resources(role)) for row, role in allocations],
+            )
+            for consumer, tree, allocations in moves
+        ],
+        allocations_without_inventory=grouped.without_inventory,
+        usage_mismatches=grouped.mismatches,
     )
 
 
@@ -164,7 +183,15 @@ def _moves(grouped: Loads, packed: Packed) -> Iterator[tuple[int, int, list[tupl
             yield consumer, tree, list(zip(rows, shape.roles + shape.shared, strict=False))
 
 
-def _closest(eligibility: Eligibility, shape: Shape, free: Matrix | None) -> tuple[int | None, Mapping[str, int]]:
+def _unplaced(eligibility: Eligibility, shape: Shape, count: int, free: Matrix | None) -> Unplaced:
+    hosts = eligibility.hosts
+    resources = [hosts.resources(role) for role in (*shape.roles, *shape.shared)]
+    pools = [hosts.provider(row) for row in sorted(shape.stays)]
+    closest, lacks = _closest(eligibility, shape, free)
+    return Unplaced(resources, count, eligibility.count(shape), closest, lacks, pools)
+
+
+def _closest(eligibility: Eligibility, shape: Shape, free: Matrix | None) -> tuple[Provider | None, Mapping[str, int]]:
     """Return the tree that lacks the smallest share of a mean provider; the first uuid decides between equals."""
     hosts = eligibility.hosts
     [role, *further_roles] = shape.roles
@@ -177,4 +204,4 @@ def _closest(eligibility: Eligibility, shape: Shape, free: Matrix | None) -> tup
     lacking = np.maximum(amounts - present, 0)
     best = int(np.argmin(lacking @ hosts.weights[columns]))
     lacks = {hosts.classes[column]: n for column, n in zip(columns.tolist(), lacking[best].tolist(), strict=True) if n}
-    return int(hosts.tree_of[rows[best]]), lacks
+    return hosts.trees[int(hosts.tree_of[rows[best]])][0], lacks

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from oslo_utils import timeutils
 
 from placement.cache.inventory_columns import Flags, Integers
+from placement.cache.providers import Provider
 from placement.db.api import Database
 from placement.ops.planning import bounds, drain, loads
 from placement.ops.planning.bounds import RoleGroup
@@ -33,37 +34,34 @@ Floats = NDArray[np.float64]
 class FailedHost:
     """A host whose load does not fit on the others."""
 
-    tree: int
+    host: Provider
     verdict: Verdict
-    #: How many consumers it has, how many of them were left, and what these have, by class.
+    #: How many consumers it has, how many of them were left, and what these have.
     consumers: int
     left_count: int
-    left_amounts: Mapping[str, int]
+    left_resources: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class FailureReport:
-    """The answer. Any ``guaranteed`` hosts may fail together, and ``at_most + 1`` certain hosts may not."""
+    """The answer. Any ``guaranteed_together`` may fail together, and ``at_most_together + 1`` certain hosts may not."""
 
     #: When the state was read.
     read_at: dt.datetime
-    hosts: Hosts
     #: How many hosts were checked, because they have a load, and how many consumers they have.
-    checked: int
+    hosts: int
     consumers: int
-    #: The hosts that do not fit, those that leave most consumers first.
-    failed: Sequence[FailedHost]
+    #: The number of simultaneous failures that is known to be survivable.
+    tolerated_failures: int
     #: None if a consumer has allocations of several providers of a tree: no bound is known for these.
-    guaranteed: int | None
-    at_most: int
+    guaranteed_together: int | None
+    at_most_together: int
+    #: The hosts that do not fit, those that leave most consumers first.
+    not_evacuable: int
+    not_evacuable_hosts: Sequence[FailedHost]
     #: As in ``Loads``.
-    without_inventory: int
-    mismatches: int
-
-    @property
-    def tolerated(self) -> int:
-        """The number of simultaneous failures that is known to be survivable."""
-        return 0 if self.failed else min(max(self.guaranteed or 0, 1), self.checked)
+    allocations_without_inventory: int
+    usage_mismatches: int
 
 
 def check_failures(
@@ -102,17 +100,19 @@ def check_failures(
         if verdict is not Verdict.FITS:
             fewest = min(attempts, key=lambda remaining: sum(remaining.values()))
             failed.append(_failed_host(hosts, grouped, tree, verdict, fewest))
-    failed.sort(key=lambda host: (-host.left_count, host.tree))
+    failed.sort(key=lambda host: (-host.left_count, host.host.uuid))
+    checked = len(grouped.counts)
     return FailureReport(
-        read_at,
-        hosts,
-        len(grouped.counts),
-        len(grouped.tree),
-        failed,
-        guaranteed,
-        0 if any(host.verdict is Verdict.CANNOT for host in failed) else at_most,
-        grouped.without_inventory,
-        grouped.mismatches,
+        read_at=read_at,
+        hosts=checked,
+        consumers=len(grouped.tree),
+        tolerated_failures=0 if failed else min(max(guaranteed or 0, 1), checked),
+        guaranteed_together=guaranteed,
+        at_most_together=0 if any(host.verdict is Verdict.CANNOT for host in failed) else at_most,
+        not_evacuable=len(failed),
+        not_evacuable_hosts=failed,
+        allocations_without_inventory=grouped.without_inventory,
+        usage_mismatches=grouped.mismatches,
     )
 
 
@@ -130,13 +130,12 @@ def _pack_each(
 
 
 def _failed_host(hosts: Hosts, grouped: Loads, tree: int, verdict: Verdict, unplaced: Mapping[int, int]) -> FailedHost:
-    amounts: Counter[str] = Counter()
+    resources: Counter[str] = Counter()
     for number, count in unplaced.items():
         for role in grouped.shapes[number].roles:
-            for column, amount in role:
-                amounts[hosts.classes[column]] += count * amount
+            resources.update({name: count * amount for name, amount in hosts.resources(role).items()})
     consumers = sum(count for _, count in grouped.counts[tree])
-    return FailedHost(tree, verdict, consumers, sum(unplaced.values()), dict(sorted(amounts.items())))
+    return FailedHost(hosts.trees[tree][0], verdict, consumers, sum(unplaced.values()), dict(sorted(resources.items())))
 
 
 # Bounds ----------------------------------------------------------------------------------------------------------

@@ -62,7 +62,9 @@ class Flavor:
 class FlavorFit:
     """How many more instances fit if all are of one flavor, and how many more would fit without each obstacle."""
 
-    flavor: Flavor
+    name: str
+    resources: Mapping[str, int]
+    ignored_properties: Sequence[str]
     count: FitCount
     #: If no trait were required or forbidden.
     prevented_by_traits: int
@@ -155,7 +157,9 @@ def _count_flavor(snapshot: Snapshot, flavor: Flavor, aggregates: Sequence[str])
     free = {name: _free(snapshot, name) for name in resources}
     pooled = min([free[name] // amount for name, amount in resources.items()], default=0)
     return FlavorFit(
-        flavor,
+        flavor.name,
+        resources,
+        flavor.ignored,
         count,
         max(without_traits.fit - count.fit, 0),
         max(pooled - max(count.fit + count.prevented_by_pools, without_traits.fit), 0),

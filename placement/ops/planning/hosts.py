@@ -83,6 +83,10 @@ class Hosts:
         tree = int(self.tree_of[row])
         return self.trees[tree][row - int(self.starts[tree])]
 
+    def resources(self, role: Iterable[tuple[int, int]]) -> dict[str, int]:
+        """Return amounts by class instead of by column."""
+        return {self.classes[column]: amount for column, amount in role}
+
     def column_of(self, class_ids: Integers) -> Integers:
         """Return the columns of classes by id."""
         ids = np.array([self.snapshot.names.class_ids[name] for name in self.classes], np.int64)

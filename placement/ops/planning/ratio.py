@@ -31,15 +31,15 @@ class RatioReport:
     """The figures of a class before and after a change of its allocation ratio."""
 
     resource_class: str
-    ratio: float
-    #: How many inventories change.
-    changed: int
+    allocation_ratio: float
+    inventories_changed: int
     before: ClassFigures
     after: ClassFigures
     #: Those above their capacity after the change, the worst first.
-    above: Sequence[AboveCapacity]
-    #: For each flavor how many more fit before and after.
-    fits: Sequence[tuple[FlavorFit, FlavorFit]]
+    above_capacity: Sequence[AboveCapacity]
+    #: How many more of each flavor fit.
+    flavors_before: Sequence[FlavorFit]
+    flavors_after: Sequence[FlavorFit]
 
 
 def parse_change(text: str) -> tuple[str, float]:
@@ -103,7 +103,13 @@ def compare_ratio(
             provider = partition.providers[int(new.positions[index])]
             above.append(AboveCapacity(provider.uuid, provider.display_name, int(new.used[index]), int(limits[index])))
     above.sort(key=lambda provider: (provider.capacity - provider.used, provider.uuid))
-    fits = zip(count_flavors(before, flavors), count_flavors(after, flavors), strict=True)
     return RatioReport(
-        resource_class, ratio, changed, figures[0][resource_class], figures[1][resource_class], above, list(fits)
+        resource_class=resource_class,
+        allocation_ratio=ratio,
+        inventories_changed=changed,
+        before=figures[0][resource_class],
+        after=figures[1][resource_class],
+        above_capacity=above,
+        flavors_before=count_flavors(before, flavors),
+        flavors_after=count_flavors(after, flavors),
     )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
+import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placement import units
+from placement.cache.providers import Provider
 from placement.ops.planning.bounds import Shortage
 from placement.ops.planning.drain import DrainPlan, Verdict
 from placement.ops.planning.failures import FailureReport
-from placement.ops.planning.fits import FitCount
-from placement.ops.planning.flavors import Flavor, FlavorFit
-from placement.ops.planning.hosts import Hosts
-from placement.ops.planning.loads import Role, Shape
+from placement.ops.planning.flavors import FlavorFit
 from placement.ops.planning.ratio import RatioReport
 
 #: What is printed below each answer about loads.
@@ -35,18 +33,31 @@ def amounts(resources: Mapping[str, int]) -> str:
     return ', '.join(f'{name} {units.amount(name, value)}' for name, value in resources.items())
 
 
-def host_name(hosts: Hosts, tree: int) -> str:
-    """Return the name of a host, or its uuid if it has none."""
-    return hosts.trees[tree][0].display_name
+def size(resources: Sequence[Mapping[str, int]]) -> str:
+    """Return what a consumer has, the parts of several providers joined by ``+``."""
+    return ' + '.join(map(units.size_text, resources))
 
 
-def size(hosts: Hosts, shape: Shape) -> str:
-    """Return what a shape has, the parts of several providers joined by ``+``."""
-    return ' + '.join(units.size_text(_resources(hosts, role)) for role in (*shape.roles, *shape.shared))
+def document(sentences: Sequence[str], report: Any, **further: Any) -> dict[str, Any]:
+    """Return a report as data: its sentences, further members, and all its fields."""
+    return {'sentences': sentences, **further, **data(report)}
 
 
-def _resources(hosts: Hosts, role: Role) -> dict[str, int]:
-    return {hosts.classes[column]: amount for column, amount in role}
+def data(value: Any) -> Any:
+    """Return a value with dataclasses as objects, providers as uuid and name, and enumerations as their values."""
+    match value:
+        case Provider():
+            return {'uuid': value.uuid, 'name': value.display_name}
+        case enum.Enum():
+            return value.value
+        case Mapping():
+            return {key: data(item) for key, item in value.items()}
+        case list() | tuple():
+            return [data(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        # ``from`` is a keyword.
+        return {field.name.rstrip('_'): data(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value
 
 
 # Drain -----------------------------------------------------------------------------------------------------------
@@ -54,102 +65,50 @@ def _resources(hosts: Hosts, role: Role) -> dict[str, int]:
 
 def drain_sentences(plan: DrainPlan) -> list[str]:
     """Return what a plan says, the answer first."""
-    what = f'{units.plural(plan.consumers, "consumer")} of {units.plural(len(plan.trees), "host")}'
+    what = f'{units.plural(plan.consumers, "consumer")} of {units.plural(len(plan.hosts), "host")}'
     if not plan.consumers:
-        sentences = [f'Nothing is allocated on {units.plural(len(plan.trees), "host")}.']
+        sentences = [f'Nothing is allocated on {units.plural(len(plan.hosts), "host")}.']
     elif plan.verdict is Verdict.FITS:
         destination_count = units.plural(len(destinations(plan)), 'other host')
         sentences = [f'The {what} {"fits" if plan.consumers == 1 else "fit"} on {destination_count}.']
     elif plan.verdict is Verdict.CANNOT:
-        sentences = [f'The {what} cannot be placed on the other hosts: {_reason(plan.hosts, plan.shortage)}.']
+        sentences = [f'The {what} cannot be placed on the other hosts: {_reason(plan.proof)}.']
     else:
         sentences = [f'No placement of the {what} was found. That is no proof that there is none.']
     if plan.verdict is not Verdict.FITS:
         sentences.append(f'The best plan makes {units.plural(len(plan.moves), "move")} and leaves {plan.left_count:,}.')
-        unreached = sum(item.count for item in plan.unplaced if not item.eligible and item.shape.stays)
+        unreached = sum(
+            item.consumers for item in plan.not_placed if not item.eligible_hosts and item.sharing_providers
+        )
         if unreached and not plan.options.move_shared:
             of_pools = f'{unreached:,} of these hold resources of sharing providers that reach no eligible host'
             sentences.append(f'{of_pools}; --move-shared moves these, too.')
     return sentences + _doubts(plan)
 
 
-def _reason(hosts: Hosts, shortage: Shortage | None) -> str:
-    if shortage is None:
+def _reason(proof: Shortage | None) -> str:
+    if proof is None:
         return 'all ways were tried'
-    if shortage.column is not None:
-        name = hosts.classes[shortage.column]
-        needed, free = (units.amount(name, value) for value in (shortage.needed, shortage.available))
+    if name := proof.resource_class:
+        needed, free = (units.amount(name, value) for value in (proof.needed, proof.available))
         return f'they need {needed} of {name}, and {free} is free on providers that can take any of them'
-    least = units.size_text(_resources(hosts, shortage.role or ()))
-    verb = 'needs' if shortage.needed == 1 else 'need'
-    room = f'room for only {shortage.available:,}' if shortage.available else 'no room for that'
-    return f'{shortage.needed:,} {verb} at least {least}, and there is {room}'
+    verb = 'needs' if proof.needed == 1 else 'need'
+    room = f'room for only {proof.available:,}' if proof.available else 'no room for that'
+    return f'{proof.needed:,} {verb} at least {units.size_text(proof.slots_of)}, and there is {room}'
 
 
 def _doubts(report: DrainPlan | FailureReport) -> list[str]:
-    if not report.without_inventory:
+    if not report.allocations_without_inventory:
         return []
-    count = units.plural(report.without_inventory, 'allocation')
+    count = units.plural(report.allocations_without_inventory, 'allocation')
     return [f'{count} without an inventory: the audit lists them.']
 
 
-def destinations(plan: DrainPlan) -> list[tuple[int, int]]:
-    """Return the trees that receive consumers, each with their number, the most first."""
-    hosts = plan.hosts
-    counts = Counter(int(hosts.tree_of[move.allocations[0][0]]) for move in plan.moves)
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-
-
-def drain_document(plan: DrainPlan) -> dict[str, Any]:
-    """Return a plan as data."""
-    hosts = plan.hosts
-    return {
-        'verdict': plan.verdict.value,
-        'sentences': drain_sentences(plan),
-        'read_at': plan.read_at,
-        'hosts': [_host(hosts, tree) for tree in plan.trees],
-        'consumers': plan.consumers,
-        'left': plan.left_count,
-        'proof': _proof(hosts, plan.shortage),
-        'not_placed': [
-            {
-                'consumers': item.count,
-                'resources': [_resources(hosts, role) for role in (*item.shape.roles, *item.shape.shared)],
-                'eligible_hosts': item.eligible,
-                'closest_host': None if item.closest is None else _host(hosts, item.closest),
-                'closest_lacks': item.lacks,
-            }
-            for item in plan.unplaced
-        ],
-        'moves': [
-            {
-                'consumer': move.consumer,
-                'from': _host(hosts, move.source),
-                'to': _host(hosts, int(hosts.tree_of[move.allocations[0][0]])),
-                'allocations': [
-                    {'resource_provider': hosts.provider(row).uuid, 'resources': _resources(hosts, role)}
-                    for row, role in move.allocations
-                ],
-            }
-            for move in plan.moves
-        ],
-        'allocations_without_inventory': plan.without_inventory,
-    }
-
-
-def _host(hosts: Hosts, tree: int) -> dict[str, str]:
-    return {'uuid': hosts.trees[tree][0].uuid, 'name': host_name(hosts, tree)}
-
-
-def _proof(hosts: Hosts, shortage: Shortage | None) -> dict[str, Any] | None:
-    if shortage is None:
-        return None
-    return {
-        'resource_class': None if shortage.column is None else hosts.classes[shortage.column],
-        'slots_of': _resources(hosts, shortage.role) if shortage.role else None,
-        'needed': shortage.needed,
-        'available': shortage.available,
-    }
+def destinations(plan: DrainPlan) -> list[tuple[Provider, int]]:
+    """Return the hosts that receive consumers, each with their number, the most first."""
+    hosts = {move.to.uuid: move.to for move in plan.moves}
+    counts = Counter(move.to.uuid for move in plan.moves)
+    return [(hosts[uuid], counts[uuid]) for uuid in sorted(counts, key=lambda uuid: (-counts[uuid], uuid))]
 
 
 # Failures --------------------------------------------------------------------------------------------------------
@@ -157,57 +116,33 @@ def _proof(hosts: Hosts, shortage: Shortage | None) -> dict[str, Any] | None:
 
 def failure_sentences(report: FailureReport) -> list[str]:
     """Return what a report says, the answer first."""
-    if not report.checked:
+    if not report.hosts:
         return ['Nothing is allocated on hosts, so nothing is lost if they fail.', *_doubts(report)]
-    if report.failed:
-        count = len(report.failed)
-        proved = sum(host.verdict is Verdict.CANNOT for host in report.failed)
-        sentence = f'The load of {count:,} of {units.plural(report.checked, "host")} does not fit on the others'
+    if report.not_evacuable:
+        count = report.not_evacuable
+        proved = sum(host.verdict is Verdict.CANNOT for host in report.not_evacuable_hosts)
+        sentence = f'The load of {count:,} of {units.plural(report.hosts, "host")} does not fit on the others'
         unproved = f'. For {count - proved:,} of these nothing proves that' if count > proved else ''
         return [f'{sentence}{unproved}.', 'Tolerated failures: 0.', *_doubts(report)]
-    everything = f'The load of each of {units.plural(report.checked, "host")} fits on the others.'
-    together = f'any {report.guaranteed:,} together' if (report.guaranteed or 0) > 1 else f'any {report.tolerated:,}'
-    limit = f'the worst {report.at_most + 1:,} cannot'
-    if report.at_most >= report.checked:
+    everything = f'The load of each of {units.plural(report.hosts, "host")} fits on the others.'
+    together = (
+        f'any {report.guaranteed_together:,} together'
+        if (report.guaranteed_together or 0) > 1
+        else f'any {report.tolerated_failures:,}'
+    )
+    limit = f'the worst {report.at_most_together + 1:,} cannot'
+    if report.at_most_together >= report.hosts:
         limit = 'nothing proves that all cannot'
     return [everything, f'Tolerated failures: {together}; {limit}.', *_doubts(report)]
-
-
-def failure_document(report: FailureReport, count: int | None = None) -> dict[str, Any]:
-    """Return a report as data.
-
-    :param count: maximum number of hosts to list; None for all.
-    """
-    hosts = report.hosts
-    return {
-        'sentences': failure_sentences(report),
-        'read_at': report.read_at,
-        'hosts': report.checked,
-        'consumers': report.consumers,
-        'tolerated_failures': report.tolerated,
-        'guaranteed_together': report.guaranteed,
-        'at_most_together': report.at_most,
-        'not_evacuable': len(report.failed),
-        'not_evacuable_hosts': [
-            {
-                **_host(hosts, host.tree),
-                'verdict': host.verdict.value,
-                'consumers': host.consumers,
-                'left': host.left_count,
-                'left_resources': host.left_amounts,
-            }
-            for host in report.failed[:count]
-        ],
-        'allocations_without_inventory': report.without_inventory,
-    }
 
 
 # Flavors and ratio -----------------------------------------------------------------------------------------------
 
 
-def fit_text(count: FitCount, flavor: Flavor) -> str:
-    """Return a number of instances with the words that say how sure it is."""
-    if flavor.ignored:
+def fit_text(fit: FlavorFit, aggregate: str | None = None) -> str:
+    """Return how many instances fit, in all or in one aggregate, with the words that say how sure that is."""
+    count = fit.count if aggregate is None else fit.by_aggregate[aggregate]
+    if fit.ignored_properties:
         return f'{"about" if count.at_least else "at most"} {count.fit:,}'
     return f'{count.at_least}{count.fit:,}'
 
@@ -218,46 +153,21 @@ def flavor_sentences(fits: Sequence[FlavorFit]) -> list[str]:
     for fit in fits:
         stranded = {name: value for name, value in fit.stranded.items() if value > 0}
         rest = f'; {amounts(stranded)} would be stranded' if stranded else ''
-        sentences.append(f'{fit.flavor.name}: {fit_text(fit.count, fit.flavor)} more fit{rest}.')
-        if fit.flavor.ignored:
-            names = ', '.join(fit.flavor.ignored)
-            sentences.append(f'{fit.flavor.name}: fewer may fit, because only the compute service evaluates {names}.')
+        sentences.append(f'{fit.name}: {fit_text(fit)} more fit{rest}.')
+        if fit.ignored_properties:
+            names = ', '.join(fit.ignored_properties)
+            sentences.append(f'{fit.name}: fewer may fit, because only the compute service evaluates {names}.')
     return sentences
-
-
-def flavors_document(fits: Sequence[FlavorFit], read_at: dt.datetime) -> dict[str, Any]:
-    """Return counts as data.
-
-    :param read_at: when the state was read.
-    """
-    flavors = [_flavor_document(fit) for fit in fits]
-    return {'sentences': flavor_sentences(fits), 'read_at': read_at, 'flavors': flavors}
-
-
-def _flavor_document(fit: FlavorFit) -> dict[str, Any]:
-    return {
-        'name': fit.flavor.name,
-        'resources': fit.flavor.resources,
-        'fit': fit.count.fit,
-        'complete': fit.count.complete,
-        'exact': fit.count.exact and not fit.flavor.ignored,
-        'prevented_by_pools': fit.count.prevented_by_pools,
-        'prevented_by_traits': fit.prevented_by_traits,
-        'prevented_by_fragmentation': fit.prevented_by_fragmentation,
-        'stranded': fit.stranded,
-        'ignored_properties': fit.flavor.ignored,
-        'by_aggregate': [{'aggregate': uuid, 'fit': count.fit} for uuid, count in fit.by_aggregate.items()],
-    }
 
 
 def ratio_sentences(report: RatioReport) -> list[str]:
     """Return what a change would do, the capacity first."""
     name, change = report.resource_class, report.after.capacity - report.before.capacity
     growth = f'{"grow" if change > 0 else "shrink"} by {units.amount(name, abs(change))}' if change else 'stay the same'
-    inventories = units.plural(report.changed, 'inventory', 'inventories')
-    above = units.plural(len(report.above), 'provider')
+    inventories = units.plural(report.inventories_changed, 'inventory', 'inventories')
+    above = units.plural(len(report.above_capacity), 'provider')
     return [
-        f'At allocation ratio {report.ratio:g} the capacity of {name} would {growth}, in {inventories}.',
+        f'At allocation ratio {report.allocation_ratio:g} the capacity of {name} would {growth}, in {inventories}.',
         f'{above} would be above capacity; now: {report.before.providers_over_committed:,}.',
     ]
 
@@ -271,34 +181,7 @@ def ratio_rows(report: RatioReport) -> list[tuple[str, str, str]]:
         ('Free', units.amount(name, now.free, round_down=True), units.amount(name, then.free, round_down=True)),
         ('Providers above capacity', f'{now.providers_over_committed:,}', f'{then.providers_over_committed:,}'),
         *(
-            (f'Fit: {old.flavor.name}', fit_text(old.count, old.flavor), fit_text(new.count, new.flavor))
-            for old, new in report.fits
+            (f'Fit: {old.name}', fit_text(old), fit_text(new))
+            for old, new in zip(report.flavors_before, report.flavors_after, strict=True)
         ),
     ]
-
-
-def ratio_document(report: RatioReport, read_at: dt.datetime) -> dict[str, Any]:
-    """Return a comparison as data.
-
-    :param read_at: when the state was read.
-    """
-    return {
-        'sentences': ratio_sentences(report),
-        'read_at': read_at,
-        'resource_class': report.resource_class,
-        'allocation_ratio': report.ratio,
-        'inventories_changed': report.changed,
-        **{
-            label: {
-                'capacity': figures.capacity,
-                'used': figures.used,
-                'free': figures.free,
-                'providers_above_capacity': figures.providers_over_committed,
-            }
-            for label, figures in (('before', report.before), ('after', report.after))
-        },
-        'above_capacity': [dataclasses.asdict(provider) for provider in report.above],
-        'flavors': [
-            {'name': old.flavor.name, 'before': old.count.fit, 'after': new.count.fit} for old, new in report.fits
-        ],
-    }
