@@ -145,7 +145,7 @@ _UNAVAILABLE = _Codes(
 #: The option read_only or super_read_only (1290), InnoDB or a transaction is read-only (1836, 1792).
 _MYSQL_READ_ONLY = _Codes(frozenset({1290, 1792, 1836}))
 #: The same codes, and the full disk of SQLite, which writes the pages of a transaction at COMMIT. A server that has no
-#: space left at COMMIT may have committed.
+#: space left at COMMIT may have committed, so there its codes mean a failed COMMIT.
 _READ_ONLY_AT_COMMIT = _Codes(_MYSQL_READ_ONLY.numbers, ('SQLITE_READONLY', 'SQLITE_FULL'))
 #: The same codes, and: the disk (1021, 53100) or the table space (1114) is full; transactions are read-only, as on a
 #: standby (25006).
