@@ -18,6 +18,7 @@ from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.functional.terminal import shown_by
+from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.fixtures import Counter, Printed
 from tests.support.objects import claim, create_provider, set_inventories, set_traits
 
@@ -147,11 +148,11 @@ def test_settings_of_the_service_limit_what_is_explained(
         f'&root_required=!COMPUTE_STATUS_DISABLED&member_of_A=!{uuid.uuid4()}'
     )
     assert 'requires microversion 1.33, and this service supports up to 1.29.' in failed('explain', query)
-    monkeypatch.setenv('OS_PLACEMENT__MAX_MICROVERSION', '1.39')
+    monkeypatch.setenv('OS_PLACEMENT__MAX_MICROVERSION', NEWEST_MICROVERSION)
     earlier = failed('explain', query, '--microversion', '1.35')
     assert 'in: in required_B requires microversion 1.39, and the request has 1.35.' in earlier
     result = explained(printed, query)
-    assert (result['microversion'], result['candidates']) == ('1.39', 1)
+    assert (result['microversion'], result['candidates']) == (NEWEST_MICROVERSION, 1)
     assert 'required_B in:HW_CPU_X86_AVX2,HW_CPU_X86_VMX' in printed('explain', query)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from placement import policies
 from tests.support import applications, fixtures
+from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.http_client import send_request
 
 UUID = '5b36e1c0-7f5e-4b8e-a3a3-9a5fd25e2d9c'
@@ -49,14 +50,14 @@ OPERATIONS: list[tuple[str, str, list[str] | None, str, str, int]] = [
     ('DELETE', '/resource_classes/CUSTOM_POLICY_CALLERS', None, '1.29', 'resource_classes:delete', 204),
     ('GET', f'{PROVIDER}/usages', None, '1.29', 'resource_providers:usages', 404),
     ('GET', '/usages?project_id=demo', None, '1.29', 'usages', 200),
-    ('GET', '/usages?project_id=demo', None, '1.39', 'usages', 200),
+    ('GET', '/usages?project_id=demo', None, NEWEST_MICROVERSION, 'usages', 200),
     ('GET', f'{PROVIDER}/allocations', None, '1.29', 'resource_providers:allocations:list', 404),
     ('POST', '/allocations', [], '1.29', 'allocations:manage', 400),
     ('GET', f'/allocations/{UUID}', None, '1.29', 'allocations:list', 200),
     ('PUT', f'/allocations/{UUID}', [], '1.29', 'allocations:update', 400),
     ('DELETE', f'/allocations/{UUID}', None, '1.29', 'allocations:delete', 404),
     ('GET', '/allocation_candidates', None, '1.29', 'allocation_candidates:list', 400),
-    ('POST', '/reshaper', [], '1.39', 'reshaper:reshape', 400),
+    ('POST', '/reshaper', [], NEWEST_MICROVERSION, 'reshaper:reshape', 400),
 ]
 RULES = {rule for *_, rule, _ in OPERATIONS}
 

@@ -14,6 +14,7 @@ from placement.db import tables
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
+from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.event_hooks import listening
 from tests.support.fixtures import Counter
 from tests.support.http_client import claim_body, demand, send_request
@@ -361,7 +362,7 @@ READS_SINCE_1_38 = [f'/usages?project_id=project&consumer_type={type_}' for type
 
 @pytest.mark.parametrize(
     ('path', 'version'),
-    [*((path, '1.29') for path in READS), *((path, '1.39') for path in (*READS, *READS_SINCE_1_38))],
+    [*((path, '1.29') for path in READS), *((path, NEWEST_MICROVERSION) for path in (*READS, *READS_SINCE_1_38))],
 )
 def test_other_reads_cost_one(app: Any, host: ResourceProvider, queries: Counter, path: str, version: str) -> None:
     claim(app, claim_body(amounts([host])))

@@ -15,6 +15,7 @@ import pytest
 from keystoneauth1 import session, token_endpoint
 
 from tests.support import servers
+from tests.support.applications import NEWEST_MICROVERSION
 
 
 @pytest.fixture(scope='module')
@@ -34,7 +35,7 @@ class Shell:
             OS_AUTH_TYPE='admin_token',
             OS_ENDPOINT=url,
             OS_TOKEN='admin',
-            OS_PLACEMENT_API_VERSION='1.39',
+            OS_PLACEMENT_API_VERSION=NEWEST_MICROVERSION,
         )
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -54,6 +54,7 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
             assert all(
                 finding.items() >= subject.items() for finding, subject in zip(findings, planted.subjects, strict=True)
             ), name
+            assert all(planted.subjects), name
             assert any(planted.detail in finding['detail'] for finding in findings), name
             states = [(finding['kind'], finding['repaired'], finding['needs_action']) for finding in findings]
             assert set(states) == {(planted.kind, False, planted.kind != 'unit_violation')}, name

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from bench import databases, shapes
 from tests.integration import tcp_proxy
 from tests.support import corruption, servers
+from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.history.client import Client
 from tests.support.http_client import claim_body
 from tests.support.waiting import wait_until
@@ -50,7 +51,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]
 
 def _send(server: servers.Server, method: str, path: str, body: object = None) -> Any:
     with contextlib.closing(Client([server.url], token='admin')) as client:
-        return client.demand(method, path, body, version='1.39')
+        return client.demand(method, path, body, version=NEWEST_MICROVERSION)
 
 
 def _create_host(server: servers.Server) -> str:

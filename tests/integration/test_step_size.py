@@ -22,6 +22,6 @@ def test_no_amount_is_a_multiple(service: Service, database: sa.URL, step_size: 
     assert claim.status_int == 409
     assert 'The requested amount would violate inventory constraints.' in claim.text
     for path in ('/allocation_candidates', '/resource_providers'):
-        found = service.call('GET', f'{path}?resources=VCPU:2')
-        assert found.status_int == 200
-        assert host not in found.text
+        response = service.call('GET', f'{path}?resources=VCPU:2')
+        assert response.status_int == 200
+        assert host not in response.text

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from placement.db.tables import STANDARD_CLASSES
 from tests.support import waiting
 
 ROOT, CHILD, FLAT = (f'0000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
@@ -186,8 +187,8 @@ ALL = {
     'outdated sequence': Damage(
         'outdated_class_sequence',
         ('UPDATE placement_resource_class_sequence SET last = 1',),
-        ({},),
-        'recorded as the largest id of a resource class: 1; in use: ',
+        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
+        f'recorded as the largest id of a resource class: 1; in use: {max(STANDARD_CLASSES)}',
         (
             'SELECT last - (SELECT MAX(id) FROM placement_resource_classes) FROM placement_resource_class_sequence',
             [0],

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from tests.integration import services
 from tests.integration.operations.machine import Machine
 from tests.support import corruption, legacy_database
+from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.pages import ROOT
 from tests.support.waiting import wait_until
 
@@ -192,7 +193,7 @@ class Site:
     def check(self, url: str) -> str:
         """Check that the service requires a token, knows its address, and creates and claims. Return the consumer."""
         (version,) = self.request('GET', f'{url}/', headers={}).json()['versions']
-        assert version['max_version'] == '1.39'
+        assert version['max_version'] == NEWEST_MICROVERSION
         assert self.request('GET', f'{url}/resource_providers', headers={}).status_code == 401
         assert self.request('GET', f'{url}/resource_providers').status_code == 200
         body: dict[str, Any] = {'name': str(uuid.uuid4())}

@@ -15,6 +15,7 @@ import pytest
 from tests.integration import services
 from tests.integration.operations import identity
 from tests.support import servers
+from tests.support.applications import NEWEST_MICROVERSION
 
 #: Has the role ``service`` and no other.
 USER = 'nova'
@@ -46,7 +47,7 @@ def run(*arguments: str) -> Any:
     return json.loads(printed.splitlines()[-1])
 
 
-@pytest.mark.parametrize('configuration', ['1.39'], indirect=True)
+@pytest.mark.parametrize('configuration', [NEWEST_MICROVERSION], indirect=True)
 def test_a_compute_node_and_a_scheduler(configuration: pathlib.Path) -> None:
     done = run(str(configuration), 'walk')
     cell, disk = {'MEMORY_MB': 512, 'VCPU': 2}, {'DISK_GB': 10}
