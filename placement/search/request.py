@@ -53,22 +53,21 @@ class RequestGroup:
 
 @dataclass(frozen=True)
 class CandidateRequest:
-    """A whole query. ``limit`` is the maximum number of candidates; None for all.
-
-    ``nested_aware`` is false below microversion 1.29: then a candidate may not use two different providers of one tree
-    (api-ref/candidate-search.md#below-129). With ``with_mappings`` (from 1.34 on) candidates are also distinct if they
-    differ only in which provider serves which group.
-
-    ``root_traits`` has the names in ``root_required``, for the root of an anchor. Each item of ``same_subtree`` has the
-    suffixes of some groups. One of the providers of these groups must be at or above the providers of all of them.
-    """
+    """A whole query."""
 
     groups: tuple[RequestGroup, ...]
     group_policy: str | None = None
+    #: The maximum number of candidates; None for all.
     limit: int | None = None
+    #: Whether a candidate may use two different providers of one tree: since 1.29
+    #: (api-ref/candidate-search.md#below-129).
     nested_aware: bool = True
+    #: Whether candidates are also distinct if they differ only in which provider serves which group: since 1.34.
     with_mappings: bool = False
+    #: The names in ``root_required``, for the root of an anchor.
     root_traits: NameFilter = NameFilter()
+    #: For each ``same_subtree`` the suffixes of some groups. One of the providers of these groups must be at or above
+    #: the providers of all of them.
     same_subtree: tuple[frozenset[str], ...] = ()
 
     @property
