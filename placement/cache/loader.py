@@ -22,9 +22,9 @@ from placement.db import errors, sql, tables
 _providers = tables.resource_providers
 _parents = _providers.alias('parent')
 _roots = _providers.alias('root')
-_inventories = tables.inventories.c
-_own_traits = tables.resource_provider_traits.c
-_own_aggregates = tables.resource_provider_aggregates.c
+_inventories = tables.inventories
+_provider_traits = tables.resource_provider_traits
+_members = tables.resource_provider_aggregates
 
 _T = TypeVar('_T')
 
@@ -50,16 +50,16 @@ _PROVIDERS, _PROVIDERS_WITH_ROOTLESS = (
     for with_rootless in (False, True)
 )
 _INVENTORIES = sa.select(
-    _inventories.resource_provider_id,
-    _inventories.resource_class_id,
-    *(_inventories[name] for name in InventoryRecord._fields),
+    _inventories.c.resource_provider_id,
+    _inventories.c.resource_class_id,
+    *(_inventories.c[name] for name in InventoryRecord._fields),
 )
 _CLASS_NAMES, _TRAIT_NAMES = (sa.select(table.c.id, table.c.name) for table in (tables.resource_classes, tables.traits))
-_TRAITS = sa.select(_own_traits.resource_provider_id, tables.traits.c.name).join(
-    tables.traits, tables.traits.c.id == _own_traits.trait_id
+_TRAITS = sa.select(_provider_traits.c.resource_provider_id, tables.traits.c.name).join(
+    tables.traits, tables.traits.c.id == _provider_traits.c.trait_id
 )
-_AGGREGATES = sa.select(_own_aggregates.resource_provider_id, tables.placement_aggregates.c.uuid).join(
-    tables.placement_aggregates, tables.placement_aggregates.c.id == _own_aggregates.aggregate_id
+_AGGREGATES = sa.select(_members.c.resource_provider_id, tables.placement_aggregates.c.uuid).join(
+    tables.placement_aggregates, tables.placement_aggregates.c.id == _members.c.aggregate_id
 )
 _USED = ('resource_provider_id', 'resource_class_id', 'used')
 #: If the range from the lowest to the highest id is at most this many times as long as the list of ids, the whole range
@@ -137,11 +137,11 @@ def read_providers(
         first: _T = firsts.setdefault(value, value)
         return first
 
-    inventories = _inventories_of(_read(tx, _INVENTORIES, _inventories.resource_provider_id, ids), classes, intern)
+    inventories = _inventories_of(_read(tx, _INVENTORIES, _inventories.c.resource_provider_id, ids), classes, intern)
     report(f'inventories of {len(inventories)} providers')
-    traits = _sets(_read(tx, _TRAITS, _own_traits.resource_provider_id, ids), intern)
+    traits = _sets(_read(tx, _TRAITS, _provider_traits.c.resource_provider_id, ids), intern)
     report(f'traits of {len(traits)} providers')
-    aggregates = _sets(_read(tx, _AGGREGATES, _own_aggregates.resource_provider_id, ids), intern)
+    aggregates = _sets(_read(tx, _AGGREGATES, _members.c.resource_provider_id, ids), intern)
     report(f'aggregates of {len(aggregates)} providers')
     no_inventories: Inventories = {}
     nothing: frozenset[str] = frozenset()

@@ -105,23 +105,23 @@ def _insert_target(reference: _Reference, id_: int, _rows: list[Any]) -> list[Ro
     return [RowChange(reference.target, {'id': id_}, None, {name: text})]
 
 
-_providers, _inventories, _allocations = tables.resource_providers, tables.inventories.c, tables.allocations.c
-_traits, _aggregates = tables.resource_provider_traits.c, tables.resource_provider_aggregates.c
-_consumers = tables.consumers.c
+_providers, _inventories, _allocations = tables.resource_providers, tables.inventories, tables.allocations
+_provider_traits, _members = tables.resource_provider_traits, tables.resource_provider_aggregates
+_consumers = tables.consumers
 _LOST_CLASS = 'CUSTOM_LOST_CLASS_{}'
 #: All columns with ids of other tables, except those that ``contradictions`` has: the root of a provider, and the
 #: copies in allocations. A consumer is referred to by its uuid.
 REFERENCES = (
     _Reference(_providers.c.parent_provider_id, _providers, _make_root),
-    _Reference(_inventories.resource_provider_id, _providers, _delete),
-    _Reference(_allocations.resource_provider_id, _providers, _delete),
-    _Reference(_traits.resource_provider_id, _providers, _delete),
-    _Reference(_aggregates.resource_provider_id, _providers, _delete),
-    _Reference(_inventories.resource_class_id, tables.resource_classes, _insert_target, _LOST_CLASS),
-    _Reference(_allocations.resource_class_id, tables.resource_classes, _insert_target, _LOST_CLASS),
-    _Reference(_traits.trait_id, tables.traits, _delete),
-    _Reference(_aggregates.aggregate_id, tables.placement_aggregates, _delete),
-    _Reference(_consumers.project_id, tables.projects, _insert_target, 'lost-project-{}'),
-    _Reference(_consumers.user_id, tables.users, _insert_target, 'lost-user-{}'),
-    _Reference(_consumers.consumer_type_id, tables.consumer_types, _insert_target, 'LOST_TYPE_{}'),
+    _Reference(_inventories.c.resource_provider_id, _providers, _delete),
+    _Reference(_allocations.c.resource_provider_id, _providers, _delete),
+    _Reference(_provider_traits.c.resource_provider_id, _providers, _delete),
+    _Reference(_members.c.resource_provider_id, _providers, _delete),
+    _Reference(_inventories.c.resource_class_id, tables.resource_classes, _insert_target, _LOST_CLASS),
+    _Reference(_allocations.c.resource_class_id, tables.resource_classes, _insert_target, _LOST_CLASS),
+    _Reference(_provider_traits.c.trait_id, tables.traits, _delete),
+    _Reference(_members.c.aggregate_id, tables.placement_aggregates, _delete),
+    _Reference(_consumers.c.project_id, tables.projects, _insert_target, 'lost-project-{}'),
+    _Reference(_consumers.c.user_id, tables.users, _insert_target, 'lost-user-{}'),
+    _Reference(_consumers.c.consumer_type_id, tables.consumer_types, _insert_target, 'LOST_TYPE_{}'),
 )

@@ -24,8 +24,8 @@ from placement.db.api import Database
 from placement.ops.provider_roots import find_roots
 from placement.ops.reports.capacity_report import Utilization
 
-_inventories, _allocations, _classes = tables.inventories.c, tables.allocations.c, tables.resource_classes.c
-_providers = tables.resource_providers.c
+_inventories, _allocations, _classes = tables.inventories, tables.allocations, tables.resource_classes
+_providers = tables.resource_providers
 
 
 class UnknownProvider(exception.NotFound):
@@ -284,11 +284,11 @@ def _find_uuid(tx: sa.Connection, identifier: str) -> str:
     This reads no other providers: many identifiers are mistyped, or are uuids of consumers.
     """
     uuid = uuid_spelling.canonical_uuid(identifier.lower())
-    query = sa.select(_providers.uuid).where(sa.or_(_providers.uuid == uuid, _providers.name == identifier))
+    query = sa.select(_providers.c.uuid).where(sa.or_(_providers.c.uuid == uuid, _providers.c.name == identifier))
     uuids = tx.execute(query).scalars().all() if sql.storable(identifier) else []
     if uuids:
         return uuid if uuid in uuids else uuids[0]
-    has_allocations = sa.select(_allocations.consumer_id).where(_allocations.consumer_id == uuid).limit(1)
+    has_allocations = sa.select(_allocations.c.consumer_id).where(_allocations.c.consumer_id == uuid).limit(1)
     is_consumer = sql.storable(identifier) and tx.execute(has_allocations).first()
     raise ProviderIsConsumer(identifier=uuid) if is_consumer else UnknownProvider(identifier=identifier)
 
@@ -301,29 +301,29 @@ def _read_histories(
     :param members: the providers; this takes one statement for each 900 of them. If None, only inventories that are
         over-committed or have a wrong recorded usage are read, because no index has the times.
     """
-    changed = sa.func.coalesce(_inventories.updated_at, _inventories.created_at)
-    written = sa.func.coalesce(_allocations.updated_at, _allocations.created_at)
+    changed = sa.func.coalesce(_inventories.c.updated_at, _inventories.c.created_at)
+    written = sa.func.coalesce(_allocations.c.updated_at, _allocations.c.created_at)
     query = (
         sa.select(
-            _inventories.resource_provider_id,
-            _classes.name,
-            _inventories.used,
+            _inventories.c.resource_provider_id,
+            _classes.c.name,
+            _inventories.c.used,
             changed.label('changed'),
             sa.func.min(written).label('oldest'),
             sa.func.max(written).label('newest'),
-            sa.func.coalesce(sa.func.sum(_allocations.used), 0).label('allocated'),
-            sa.func.coalesce(sa.func.sum(sa.case((written < changed, _allocations.used))), 0).label('before'),
+            sa.func.coalesce(sa.func.sum(_allocations.c.used), 0).label('allocated'),
+            sa.func.coalesce(sa.func.sum(sa.case((written < changed, _allocations.c.used))), 0).label('before'),
         )
-        .join(tables.resource_classes, _classes.id == _inventories.resource_class_id)
+        .join(_classes, _classes.c.id == _inventories.c.resource_class_id)
         .outerjoin(tables.allocations, tables.ALLOCATION_OF_INVENTORY)
-        .group_by(_inventories.id, _inventories.resource_provider_id, _classes.name, _inventories.used, changed)
+        .group_by(_inventories.c.id, _inventories.c.resource_provider_id, _classes.c.name, _inventories.c.used, changed)
     )
     if members is None:
-        is_over_committed = sa.and_(_inventories.used > capacity_limit(_inventories), _inventories.used > 0)
-        conditions = [sa.or_(is_over_committed, _inventories.used != tables.ALLOCATED)]
+        is_over_committed = sa.and_(_inventories.c.used > capacity_limit(_inventories.c), _inventories.c.used > 0)
+        conditions = [sa.or_(is_over_committed, _inventories.c.used != tables.ALLOCATED)]
     else:
         ids = [provider.id for provider in members]
-        conditions = [_inventories.resource_provider_id.in_(chunk) for chunk in sql.chunks(ids)]
+        conditions = [_inventories.c.resource_provider_id.in_(chunk) for chunk in sql.chunks(ids)]
     return {
         (row.resource_provider_id, row.name): InventoryHistory(
             sql.with_utc(row.changed),
