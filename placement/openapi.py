@@ -106,6 +106,12 @@ def document(version: microversion_parse.Version) -> Document:
 
 def _operation(path: str, method: str, operation: Operation, version: microversion_parse.Version) -> Document:
     failures = _failures(path, method, operation)
+    # PUT creates only custom traits and classes; GET finds any or none.
+    is_custom = method == 'PUT' and path in ('/traits/{name}', '/resource_classes/{name}')
+    variables = {
+        name: _portable(schemas.CUSTOM_NAME) if is_custom else _VARIABLES.get(name, _TEXT)
+        for name in re.findall('{(.+?)}', path)
+    }
     description: Document = {
         # Generators of client code name their functions after it.
         'operationId': operation.handler.__name__,
@@ -113,10 +119,7 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
         'summary': operation.summary,
         'parameters': [
             {'$ref': '#/components/parameters/Microversion'},
-            *(
-                {'name': name, 'in': 'path', 'required': True, 'schema': _variable(path, method, name)}
-                for name in re.findall('{(.+?)}', path)
-            ),
+            *({'name': name, 'in': 'path', 'required': True, 'schema': form} for name, form in variables.items()),
             *_query(operation, version),
         ],
         'responses': {
@@ -130,13 +133,6 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
             schema = _for_version(check.schema, version)
             description['requestBody'] = {'required': True, 'content': {_JSON: {'schema': schema}}}
     return description
-
-
-def _variable(path: str, method: str, name: str) -> schemas.Schema:
-    """Return the schema of a variable of a path. PUT creates only custom traits and classes; GET finds any or none."""
-    if method == 'PUT' and path in ('/traits/{name}', '/resource_classes/{name}'):
-        return _portable(schemas.CUSTOM_NAME)
-    return _VARIABLES.get(name, _TEXT)
 
 
 def _tag(path: str) -> str:

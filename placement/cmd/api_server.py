@@ -82,7 +82,12 @@ class _Server(BaseApplication):
         self._bind = arguments.bind
         self._ready_on = 'sockets from systemd' if inherited else arguments.bind
         if not inherited and isinstance(self._addresses[0], tuple):
-            self._listen(*self._addresses[0][:2])
+            # gunicorn itself would try to bind five times in five seconds, and log ten lines about a failure.
+            host, port = self._addresses[0][:2]
+            listener = single_process.listen(self._bind, host, port, BACKLOG)
+            port = listener.getsockname()[1]
+            self._ready_on = f'http://[{host}]:{port}' if ':' in host else f'http://{host}:{port}'
+            self._bind = f'fd://{listener.detach()}'
         #: The configuration of the worker that was started last, and whether it is the first one with it.
         self._last_conf: cfg.ConfigOpts | None = None
         self._is_first_worker = False
@@ -188,18 +193,6 @@ class _Server(BaseApplication):
                     ' --allow-insecure-noauth.'
                 )
         return conf
-
-    def _listen(self, host: str, port: int) -> None:
-        """Bind the address and pass the socket to gunicorn.
-
-        gunicorn itself would try to bind five times in five seconds, and log ten lines about a failure.
-
-        :raises ConfigurationInvalid: the address cannot be bound, for example because another process uses the port.
-        """
-        listener = single_process.listen(self._bind, host, port, BACKLOG)
-        port = listener.getsockname()[1]
-        self._ready_on = f'http://[{host}]:{port}' if ':' in host else f'http://{host}:{port}'
-        self._bind = f'fd://{listener.detach()}'
 
     @staticmethod
     def _prepare(conf: cfg.ConfigOpts) -> deploy.State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.resources
 import ipaddress
 import re
@@ -71,7 +70,8 @@ class Page:
             response = _plain(405, 'The page is read-only: it allows GET and HEAD.')
             response.allow = ('GET', 'HEAD')
         elif path in _FILES:
-            response = webob.Response(body=_file(path), content_type=_FILES[path], charset='UTF-8')
+            file = importlib.resources.files('placement.ops.page').joinpath(f'static{path}')
+            response = webob.Response(body=file.read_bytes(), content_type=_FILES[path], charset='UTF-8')
         else:
             response = self._respond(request, path)
         response.headers.update(_HEADERS)
@@ -115,11 +115,6 @@ def is_loopback(host: str) -> bool:
 def host_names(host: str) -> frozenset[str] | None:
     """Return the host names to accept if the page listens on ``host``; None (all) if other machines can reach it."""
     return LOOPBACK_NAMES | {f'[{host}]' if ':' in host else host} if is_loopback(host) else None
-
-
-@functools.cache
-def _file(path: str) -> bytes:
-    return importlib.resources.files('placement.ops.page').joinpath(f'static{path}').read_bytes()
 
 
 def _plain(status: int, text: str) -> webob.Response:
