@@ -11,6 +11,7 @@ import microversion_parse
 from placement import handler, schemas
 from placement.schemas import allocation_candidate
 from placement.schemas import responses as response_schemas
+from placement.validation import for_version
 from placement.web import microversion
 from placement.web.operation import Described, JsonBody, Operation
 
@@ -229,7 +230,7 @@ def _error(version: microversion_parse.Version) -> schemas.Schema:
 def _for_version(described: Described, version: microversion_parse.Version) -> schemas.Schema | None:
     """Return the schema of a microversion, with patterns in the syntax of ECMA-262; None if there is no schema."""
     if isinstance(described, tuple):
-        described = schemas.for_version(described, version)
+        described = for_version(described, version)
     return described and _portable(described)
 
 

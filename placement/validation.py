@@ -1,18 +1,20 @@
-"""Validation of JSON values against JSON Schema."""
+"""Validation of JSON values against JSON Schema, and the choice of the schema of a microversion."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import fastjsonschema
 import jsonschema
 from jsonschema import validators
 
 from placement.uuid_spelling import is_uuid
+
+T = TypeVar('T')
 
 #: Maximum number of characters of one part of a message. The message may quote input, which may be a megabyte long.
 _MAX_PART = 1024
@@ -62,6 +64,20 @@ class Validator:
             schema, formats=formats, use_default=False, detailed_exceptions=False
         )
         return check
+
+
+def for_version(windows: Sequence[tuple[tuple[int, int], T]], version: tuple[int, int]) -> T:
+    """Return the schema, or the validator of a schema, that applies at a microversion.
+
+    :param windows: pairs of a window's first microversion and its schema, newest first. The last window begins with 1.0
+        or with the first microversion of the operation.
+    :param version: the negotiated microversion.
+    :raises LookupError: the version is older than every window.
+    """
+    for since, schema in windows:
+        if version >= since:
+            return schema
+    raise LookupError(f'no schema at microversion {version[0]}.{version[1]}')
 
 
 def _describe(error: jsonschema.ValidationError) -> str:

@@ -1,15 +1,14 @@
 """JSON Schemas of request bodies and query strings, of responses, and their common parts.
 
 Each schema is a constant for one window (range) of microversions. If there are several windows, they are a ``Windows``
-table, newest first, and ``for_version`` chooses from it.
+table, newest first, and ``validation.for_version`` chooses from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar('T')
 Schema = dict[str, Any]
 #: A microversion as two numbers.
 Version = tuple[int, int]
@@ -90,17 +89,3 @@ def with_members(
             schema['required'] = [*schema['required'], *newly_required]
         windows = ((version, schema), *windows)
     return windows
-
-
-def for_version(windows: Sequence[tuple[Version, T]], version: Version) -> T:
-    """Return the schema, or the validator of a schema, that applies at a microversion.
-
-    :param windows: pairs of a window's first microversion and its schema, newest first. The last window begins with 1.0
-        or with the first microversion of the operation.
-    :param version: the negotiated microversion.
-    :raises LookupError: the version is older than every window.
-    """
-    for since, schema in windows:
-        if version >= since:
-            return schema
-    raise LookupError(f'no schema at microversion {version[0]}.{version[1]}')

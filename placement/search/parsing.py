@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from placement import query_string, schemas
+from placement import query_string
 from placement.exception import INVALID_QUERY, BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
 from placement.schemas import Version
 from placement.schemas import allocation_candidate as schema
 from placement.search import syntax
 from placement.search.request import CandidateRequest, NameFilter, RequestGroup
-from placement.validation import Validator
+from placement.validation import Validator, for_version
 
 _VALIDATORS = tuple((since, Validator(of_window)) for since, of_window in schema.GET)
 _GROUP_KEY = re.compile(schema.GROUP_KEY)
@@ -42,7 +42,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
     validated = {key: occurrences[-1] for key, occurrences in values.items()}
     for key, pattern in (('limit', schema.LIMIT), ('group_policy', schema.GROUP_POLICY)):
         validated.update([(key, value) for value in values.get(key, ()) if not re.match(pattern, value)])
-    query_string.validate_query(validated, schemas.for_version(_VALIDATORS, version))
+    query_string.validate_query(validated, for_version(_VALIDATORS, version))
 
     # The name and the suffix of each key that is a parameter of a group.
     group_keys = {key: (match[1], match[2] or '') for key in values if (match := _GROUP_KEY.fullmatch(key))}
