@@ -25,11 +25,11 @@ from placement.ops.empty_searches import EmptySearches
 from placement.search.budget import Limit
 from placement.web import (
     authentication,
-    body_limits,
     context,
-    fault_handler,
+    error_responses,
     health_check,
     policy,
+    request_body,
     request_log,
 )
 
@@ -175,8 +175,8 @@ def _pipeline(
         if conf.api.auth_strategy == 'keystone'
         else functools.partial(authentication.NoAuth, make_context=make_context),
         request_log.RequestLog,
-        functools.partial(fault_handler.FaultHandler, newest=conf.placement.max_microversion),
-        functools.partial(body_limits.BodyHeaders, max_size=conf.api.max_request_body_size),
+        functools.partial(error_responses.FaultHandler, newest=conf.placement.max_microversion),
+        functools.partial(request_body.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]
     return [middleware for middleware in pipeline if middleware is not None]
 

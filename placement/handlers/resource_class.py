@@ -12,7 +12,7 @@ from placement import exception
 from placement.objects.resource_class import ResourceClass
 from placement.schemas import requests, responses
 from placement.validation import Validator
-from placement.web import json_body, util
+from placement.web import request_body, util
 from placement.web.context import RequestContext
 from placement.web.error_responses import ErrorMapping
 from placement.web.operation import ByMicroversion, JsonBody, Microversions, RequiresPolicy, accepts_json, operation
@@ -92,7 +92,7 @@ def rename_resource_class(req: Request, context: RequestContext, data: dict[str,
 @operation(Microversions((1, 7)), RequiresPolicy('placement:resource_classes:update'), responses={201: None, 204: None})
 def ensure_resource_class(req: Request, context: RequestContext, name: str) -> Response:
     """From 1.7 on, create a custom class, or confirm that it exists."""
-    json_body.validated_json(orjson.dumps({'name': name}), _CUSTOM_CLASS)
+    request_body.validated_json(orjson.dumps({'name': name}), _CUSTOM_CLASS)
     _, created = ResourceClass.ensure(context, name)
     location = util.url(req.environ, 'resource_classes', name)
     return util.empty_response(req, 201 if created else 204, location=location)

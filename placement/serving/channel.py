@@ -31,7 +31,7 @@ from webob import exc
 from placement import units
 from placement.serving.socket_map import SocketMap
 from placement.serving.threads import Threads
-from placement.web import body_limits, context, error_responses, request_log
+from placement.web import context, error_responses, request_body, request_log
 from placement.web.health_check import SERVER_PROBLEM
 
 LOG = log.getLogger(__name__)
@@ -97,7 +97,7 @@ class _Parser(HTTPRequestParser):
             problem = 'There must not be both transfer-encoding and content-length.'
         elif any(name.startswith((b' ', b'\t')) for name, _, _ in fields):
             problem = 'A header must not be continued on another line.'
-        elif not body_limits.CONTENT_LENGTH.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
+        elif not request_body.CONTENT_LENGTH.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
             problem = 'content-length header must be an integer'
         if problem is not None:
             # Without this, waitress would tell the client to send a body.

@@ -18,7 +18,7 @@ from webob import Request, Response, exc
 from placement import exception
 from placement.schemas import Schema, Version, Windows
 from placement.validation import Validator, for_version
-from placement.web import context, error_responses, json_body, microversion, request_log, util
+from placement.web import context, error_responses, microversion, request_body, request_log, util
 from placement.web.context import RequestContext
 from placement.web.error_responses import ErrorMapping
 
@@ -182,7 +182,7 @@ class Operation:
         except OSError as error:  # Of WebOb, if the body has ended, or of the WSGI server, if the connection broke.
             raise exc.HTTPBadRequest('The request body is shorter than its content-length header says.') from error
         try:
-            return (json_body.validated_json(body, for_version(self._body, version)),)
+            return (request_body.validated_json(body, for_version(self._body, version)),)
         except exc.HTTPBadRequest:
             if self._path_error is not None:
                 self._path_error(req.environ[context.ENVIRON_KEY], variables)

@@ -75,12 +75,12 @@ def test_rejections_are_logged_too(app: Any, lines: Lines) -> None:
 def test_a_microversion_that_is_not_served_is_logged_with_what_allows_it(
     app: Any, lines: Lines, caplog: pytest.LogCaptureFixture, asked: str, status: int, logged: str, advice: str | None
 ) -> None:
-    caplog.set_level(logging.INFO, 'placement.web.fault_handler')
+    caplog.set_level(logging.INFO, 'placement.web.error_responses')
     response = _send(app, '/traits', HTTP_OPENSTACK_API_VERSION=f'placement {asked}')
     assert response.status_int == status
     (line,) = lines()
     assert f' status: {status} len: {response.content_length} microversion: {logged} time: ' in line
-    messages = [record.getMessage() for record in caplog.records if record.name == 'placement.web.fault_handler']
+    messages = [record.getMessage() for record in caplog.records if record.name == 'placement.web.error_responses']
     assert messages == ([f'The microversion of the request is not served: {advice}.'] if advice else [])
 
 
