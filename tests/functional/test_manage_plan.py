@@ -12,11 +12,8 @@ import pytest
 from placement.cmd import manage_plan
 from placement.db import tables
 from placement.db.api import Database
-from placement.ops.planning.eligibility import Eligibility
-from placement.ops.planning.exact import find_placement
 from placement.ops.planning.failures import check_failures
-from placement.ops.planning.hosts import read_state
-from placement.ops.planning.loads import PlanOptions, read_loads
+from placement.ops.planning.loads import PlanOptions
 from tests.support.clouds import Amounts, Cloud, Provider, create_cloud, nested, uuid_of
 from tests.support.fixtures import Counter, Printed
 
@@ -217,24 +214,6 @@ def test_a_host_that_just_fits_can_fail(db: Database, url: str, printed: Printed
     store(db, host('a', 4), host('b', 4), one={'a': {'VCPU': 2}}, two={'b': {'VCPU': 2}})
     report = document(printed, 'failures')
     assert (report['tolerated_failures'], report['at_most_together']) == (1, 1)
-
-
-def test_trying_all_ways_tells_hosts_of_different_traits_apart(db: Database) -> None:
-    full, red, plain = sorted(('b', 'c', 'd'), key=uuid_of)
-    providers = [
-        *(host('from-red', 4, traits=('CUSTOM_RED',)), host('from-plain', 4)),
-        *(host(full, 4), host(red, 4, traits=('CUSTOM_RED',)), host(plain, 4)),
-    ]
-    consumers = {'one': {'from-red': {'VCPU': 3}}, 'two': {'from-plain': {'VCPU': 4}}, 'three': {full: {'VCPU': 4}}}
-    store(db, *providers, **consumers)
-    with db.reader() as tx:
-        hosts = read_state(tx)
-        trees = hosts.find_trees(['from-red', 'from-plain'], None)
-        hosts, grouped = read_loads(tx, hosts, trees, PlanOptions(keep_traits=True))
-    # The larger one is placed first. It may take both, and the other one only the red host.
-    packed = find_placement(Eligibility(hosts, trees), grouped.shapes, dict.fromkeys(grouped.shape.tolist(), 1))
-    assert packed is not None
-    assert len(packed.placements) == 2
 
 
 def test_an_empty_cloud_tolerates_everything(db: Database, url: str, printed: Printed) -> None:

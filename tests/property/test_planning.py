@@ -112,7 +112,7 @@ def test_hosts_that_fail_alone_and_together(kind: str, seed: int) -> None:
 
 @pytest.mark.parametrize('kind', KINDS)
 def test_few_feasible_drains_have_no_plan(kind: str) -> None:
-    """At most three in a thousand; the exhaustive search of the plan covers small clouds without nested trees."""
+    """At most three in a thousand."""
     not_found = 0
     for seed in range(20):
         cloud = random_cloud(kind, seed, hosts=5)

@@ -6,7 +6,6 @@
     loads        allocations -> shapes: what one consumer has on one tree, without the name of the consumer
     eligibility  which rows may take a shape, and in which order they are tried first
     packing      places shapes by a policy, in an order; nested places those of several providers
-    exact        places few shapes by trying all ways, or proves that they cannot be placed
     bounds       proves that shapes cannot be placed
     fits         counts how many more consumers of one size fit
     drain, failures, ratio, flavors   the questions; sentences puts the answers into words

@@ -7,6 +7,7 @@ Both are relaxations: they forget that classes are needed together, or that cons
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 from placement.cache.inventory_columns import Flags, Integers
 from placement.ops.planning.eligibility import Eligibility, slots
 from placement.ops.planning.hosts import Matrix
-from placement.ops.planning.loads import Role, Shape
+from placement.ops.planning.loads import Role, Shape, amounts_of
 
-#: Maximum number of roles whose slots are counted, of each component. The others count only as users of their slots.
+#: Maximum number of roles whose slots are counted, of each group. The others count only as users of their slots.
 _MAX_TARGETS = 60
 #: Up to this number of roles, rows without room for any of them are excluded from the sums.
 _MAX_ROLES = 100
@@ -72,14 +73,22 @@ def find_shortage(eligibility: Eligibility, shapes: Sequence[Shape], demand: Map
 def necessary_conditions(
     eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[int, int]
 ) -> Iterator[Bound]:
-    """Yield the bounds of each component: of shapes that compete for rows, directly or through others."""
-    for groups in components(eligibility, shapes, demand):
-        yield from _of_component(shapes, groups, demand, eligibility.hosts.free)
+    """Yield the bounds for the rows of each group of roles, and for the rows of all groups together."""
+    groups = group_roles(eligibility, shapes, demand)
+    if not groups:
+        return
+    packed = np.packbits([group.rows for group in groups], axis=1)
+    union = RoleGroup(np.logical_or.reduce([group.rows for group in groups]), [])
+    for group in [*groups, union] if len(groups) > 1 else groups:
+        # The groups that have only rows of this one.
+        is_within = ~(packed & ~np.packbits(group.rows)).any(axis=1)
+        rivals = [member for index in np.flatnonzero(is_within).tolist() for member in groups[index].members]
+        yield from _of_rows(np.flatnonzero(group.rows), group.members, rivals, shapes, demand, eligibility.hosts.free)
 
 
-def components(eligibility: Eligibility, shapes: Sequence[Shape], numbers: Iterable[int]) -> list[list[RoleGroup]]:
-    """Divide the roles of shapes into groups with equal rows, and these into components without rows in common."""
-    by_rows: dict[bytes, RoleGroup] = {}
+def group_roles(eligibility: Eligibility, shapes: Sequence[Shape], numbers: Iterable[int]) -> list[RoleGroup]:
+    """Divide the roles of shapes into groups with equal rows."""
+    groups: dict[bytes, RoleGroup] = {}
     # ``Eligibility`` returns the same object for most equal rows. The flags are kept, so that their ids stay distinct.
     digests: dict[int, tuple[bytes, Flags]] = {}
     for number in sorted(numbers):
@@ -90,56 +99,41 @@ def components(eligibility: Eligibility, shapes: Sequence[Shape], numbers: Itera
         for role, rows in usable:
             if id(rows) not in digests:
                 digests[id(rows)] = np.packbits(rows).tobytes(), rows
-            by_rows.setdefault(digests[id(rows)][0], RoleGroup(rows, [])).members.append((number, role))
-    merged: list[tuple[Flags, list[RoleGroup]]] = []
-    for group in by_rows.values():
-        union, members, separate = group.rows, [group], []
-        for rows, other_groups in merged:
-            if (rows & group.rows).any():
-                union, members = union | rows, [*other_groups, *members]
-            else:
-                separate.append((rows, other_groups))
-        merged = [*separate, (union, members)]
-    return [members for _, members in merged]
+            groups.setdefault(digests[id(rows)][0], RoleGroup(rows, [])).members.append((number, role))
+    return list(groups.values())
 
 
-def _of_component(
-    shapes: Sequence[Shape], groups: Sequence[RoleGroup], demand: Mapping[int, int], free: Matrix
+def _of_rows(
+    rows: Integers,
+    members: Sequence[tuple[int, Role]],
+    rivals: Sequence[tuple[int, Role]],
+    shapes: Sequence[Shape],
+    demand: Mapping[int, int],
+    free: Matrix,
 ) -> Iterator[Bound]:
-    union = np.flatnonzero(np.logical_or.reduce([group.rows for group in groups]))
-    part = free[union]
-    items = [(number, role, index) for index, group in enumerate(groups) for number, role in group.members]
-    numbers, group_of = (np.array([item[place] for item in items], np.int64) for place in (0, 2))
-    amounts = np.zeros((len(items), free.shape[1]), np.int64)
-    consumers: dict[tuple[Role, int], int] = {}
-    for index, (number, role, group) in enumerate(items):
-        amounts[index, [column for column, _ in role]] = [amount for _, amount in role]
-        consumers[role, group] = consumers.get((role, group), 0) + demand[number]
-    usable = np.array([group.rows[union] for group in groups])
-    # Which groups have only rows of another one.
-    within = np.array([[not (rows & ~other_rows).any() for other_rows in usable] for rows in usable], np.bool_)
-    for role, group in sorted(consumers, key=lambda key: (-consumers[key], key))[:_MAX_TARGETS]:
-        least = np.zeros(free.shape[1], np.int64)
-        least[[column for column, _ in role]] = [amount for _, amount in role]
-        takes = (amounts >= least).all(axis=1) & within[group_of, group]
+    """Yield the bounds of some rows.
+
+    :param members: the roles that may use all of these rows; they are also among ``rivals``.
+    :param rivals: the roles that may use only these rows, or some of them.
+    """
+    free = free[rows]
+    numbers = np.array([number for number, _ in rivals], np.int64)
+    amounts = amounts_of([[role] for _, role in rivals], free.shape[1])
+    consumers = Counter[Role]()
+    for number, role in members:
+        consumers[role] += demand[number]
+    for role in sorted(consumers, key=lambda role: (-consumers[role], role))[:_MAX_TARGETS]:
+        takes = (amounts >= amounts_of([[role]], free.shape[1])).all(axis=1)
         needs = np.bincount(numbers[takes], minlength=len(shapes)).astype(np.float64)
-        yield Bound(needs, union, np.where(usable[group], slots(part, role), 0), role=role)
-    sets = [(rows, within[group_of, index]) for index, rows in enumerate(usable)]
-    if not usable.all(axis=1).any():
-        sets.append((np.ones(len(union), np.bool_), np.ones(len(items), np.bool_)))
-    for rows, members in sets:
-        for column in np.flatnonzero(amounts[members].any(axis=0)).tolist():
-            using = members & (amounts[:, column] > 0)
-            supply = np.where(_has_room(part, amounts[using]) & rows, np.maximum(part[:, column], 0), 0)
-            weights = amounts[using, column]
-            needs = np.bincount(numbers[using], weights=weights, minlength=len(shapes)).astype(np.float64)
-            yield Bound(needs, union, supply, column=column)
-
-
-def _has_room(free: Matrix, amounts: Matrix) -> Flags:
-    """Return the rows in which any of the amounts fits or, if they are many, the smallest amounts of each class."""
-    distinct = np.unique(amounts, axis=0)
-    if len(distinct) > _MAX_ROLES:
-        distinct = distinct.min(axis=0, keepdims=True)
-    flags: Flags = np.logical_or.reduce([((free >= least) | (least == 0)).all(axis=1) for least in distinct])
-    return flags
+        yield Bound(needs, rows, slots(free, role), role=role)
+    for column in np.flatnonzero(amounts.any(axis=0)).tolist():
+        is_using = amounts[:, column] > 0
+        least = np.unique(amounts[is_using], axis=0)
+        if len(least) > _MAX_ROLES:
+            least = least.min(axis=0, keepdims=True)
+        # What is free where none of them fits is of no use.
+        has_room = np.logical_or.reduce([((free >= needed) | (needed == 0)).all(axis=1) for needed in least])
+        supply = np.where(has_room, np.maximum(free[:, column], 0), 0)
+        weights = amounts[is_using, column]
+        needs = np.bincount(numbers[is_using], weights=weights, minlength=len(shapes)).astype(np.float64)
+        yield Bound(needs, rows, supply, column=column)

@@ -13,7 +13,7 @@ from oslo_utils import timeutils
 
 from placement.cache.providers import Provider
 from placement.db.api import Database
-from placement.ops.planning import bounds, exact, loads, packing
+from placement.ops.planning import bounds, loads, packing
 from placement.ops.planning.bounds import Shortage
 from placement.ops.planning.eligibility import Eligibility
 from placement.ops.planning.hosts import Matrix, read_state
@@ -69,7 +69,7 @@ class Move:
 
 @dataclass(frozen=True)
 class DrainPlan:
-    """The answer. ``proof`` proves ``CANNOT``, unless all ways were tried."""
+    """The answer. ``proof`` proves ``CANNOT``."""
 
     verdict: Verdict
     #: When the state was read.
@@ -144,7 +144,7 @@ def solve(
     solver: TreeSolver,
     policies: Sequence[Fit] = POLICIES,
 ) -> tuple[Verdict, Packed, Shortage | None]:
-    """Place a demand: by one policy, then by several, then by trying all ways. Stop where it is proved impossible."""
+    """Place a demand by one policy, then by several; by fewer where it is proved impossible."""
     packed = packing.pack(eligibility, shapes, demand, solver, policies, 1)
     if not packed.remaining:
         return Verdict.FITS, packed, None
@@ -153,13 +153,7 @@ def solve(
     packed = packing.pack(eligibility, shapes, demand, solver, policies, attempts)
     if shortage is not None:
         return Verdict.CANNOT, packed, shortage
-    if not packed.remaining:
-        return Verdict.FITS, packed, None
-    try:
-        placement = exact.find_placement(eligibility, shapes, demand)
-    except exact.NotSearched:
-        return Verdict.NOT_FOUND, packed, None
-    return (Verdict.CANNOT, packed, None) if placement is None else (Verdict.FITS, placement, None)
+    return Verdict.NOT_FOUND if packed.remaining else Verdict.FITS, packed, None
 
 
 def _moves(grouped: Loads, packed: Packed) -> Iterator[tuple[int, int, list[tuple[int, Role]]]]:

@@ -87,19 +87,16 @@ class Eligibility:
             flags &= amount % hosts.step_size[:, column] == 0
         return flags
 
-    def rows_elsewhere(self, shape: Shape) -> Flags:
-        """Return which rows may take a shape of one role, without the other trees on which the consumer has a load."""
-        flags = self.rows(shape, shape.roles[0])
-        return flags & ~np.isin(self.hosts.tree_of, list(shape.elsewhere)) if shape.elsewhere else flags
-
-    def candidate_trees(self, shape: Shape, free: Matrix) -> Integers:
-        """Return the trees in which each role of a shape fits alone."""
-        flags = self.trees(shape).copy()
-        flags[list(shape.elsewhere)] = False
-        for role in set(shape.roles):
-            fits = self.rows(shape, role) & (slots(free, role) > 0)
-            flags &= np.logical_or.reduceat(fits, self.hosts.starts[:-1])
-        return np.flatnonzero(flags)
+    def candidates(self, shape: Shape, free: Matrix) -> Flags:
+        """Return which rows or, for several roles, which trees have room for each role of a shape alone."""
+        fits = [self.rows(shape, role) & (slots(free, role) > 0) for role in set(shape.roles)]
+        flags = fits[0]
+        if not shape.is_simple:
+            by_tree = [np.logical_or.reduceat(rows, self.hosts.starts[:-1]) for rows in fits]
+            flags = np.logical_and.reduce(by_tree)
+        for tree in shape.elsewhere:
+            flags[self.hosts.rows(tree) if shape.is_simple else tree] = False
+        return flags
 
     def fullest_first(self, shape: Shape) -> Iterator[int]:
         """Yield the rows, or for several roles the trees, that may take a shape, those with least left first.
@@ -110,7 +107,11 @@ class Eligibility:
         if search is None:
             if len(self._searches) >= _MAX_SEARCHES:
                 self._searches.clear()
-            [search] = itertools.tee(self._find_rows(shape) if shape.is_simple else self._find_trees(shape), 1)
+            trees = self._by_room.trees
+            places = (
+                self._find_rows(shape) if shape.is_simple else trees[self.candidates(shape, self.hosts.free)[trees]]
+            )
+            [search] = itertools.tee(places, 1)
             self._searches[shape] = search
         return copy.copy(search)
 
@@ -120,7 +121,9 @@ class Eligibility:
 
     def _find_rows(self, shape: Shape) -> Iterator[int]:
         by_room = self._by_room
-        eligible = self.rows_elsewhere(shape)
+        eligible = self.rows(shape, shape.roles[0])
+        if shape.elsewhere:
+            eligible = eligible & ~np.isin(self.hosts.tree_of, list(shape.elsewhere))
         # Where less is free than its size, it does not fit.
         needed = sum(amount * by_room.weights[column] for column, amount in shape.roles[0])
         start, size = int(np.searchsorted(by_room.room, needed * (1 - 1e-9))), _FIRST_ROWS
@@ -132,12 +135,6 @@ class Eligibility:
                 fits &= by_room.free[column, chunk] >= amount
             yield from rows[fits].tolist()
             start, size = chunk.stop, 4 * size
-
-    def _find_trees(self, shape: Shape) -> Iterator[int]:
-        is_candidate = np.zeros(len(self.hosts.trees), np.bool_)
-        is_candidate[self.candidate_trees(shape, self.hosts.free)] = True
-        trees = self._by_room.trees
-        yield from trees[is_candidate[trees]].tolist()
 
     def count(self, shape: Shape) -> int:
         """Return how many trees have for each role a row that may take it."""

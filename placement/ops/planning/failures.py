@@ -20,9 +20,9 @@ from placement.ops.planning.bounds import RoleGroup
 from placement.ops.planning.drain import Verdict
 from placement.ops.planning.eligibility import Eligibility
 from placement.ops.planning.hosts import Hosts, read_state
-from placement.ops.planning.loads import Loads, PlanOptions
+from placement.ops.planning.loads import Loads, PlanOptions, amounts_of
 from placement.ops.planning.nested import TreeSolver
-from placement.ops.planning.packing import Fit, Packing, size_of
+from placement.ops.planning.packing import Fit, Packing, rank, shares_of
 
 #: Maximum number of hosts for which all policies are tried.
 _MAX_THOROUGH = 200
@@ -120,8 +120,8 @@ def _pack_each(
     eligibility: Eligibility, grouped: Loads, solver: TreeSolver, progress: Callable[[list[int]], Iterable[int]]
 ) -> dict[int, dict[int, int]]:
     """Return how many consumers of each shape are left if a tree fails alone, the larger shapes placed first."""
-    sizes = [sum(size_of(shape, eligibility.hosts.weights).values()) for shape in grouped.shapes]
-    ranks = [(shape.is_simple, -size, shape.roles) for shape, size in zip(grouped.shapes, sizes, strict=True)]
+    sizes = shares_of(grouped.shapes, eligibility.hosts).sum(axis=1).tolist()
+    ranks = [rank(shape, size) for shape, size in zip(grouped.shapes, sizes, strict=True)]
     packing = Packing(eligibility, grouped.shapes, solver, Fit.BEST)
     return {
         tree: packing.fail(tree, sorted(grouped.counts[tree], key=lambda item: ranks[item[0]]))
@@ -182,16 +182,16 @@ def guaranteed_failures(eligibility: Eligibility, grouped: Loads) -> int | None:
     if any(len(shape.roles) > 1 or shape.elsewhere for shape in grouped.shapes):
         return None
     guaranteed = len(grouped.counts)
-    amounts = grouped.amounts(len(eligibility.hosts.classes))
-    for component in bounds.components(eligibility, grouped.shapes, range(len(grouped.shapes))):
-        for group in component:
-            # What may be placed on the rows of the group.
-            rivals = np.zeros(len(grouped.shapes), np.bool_)
-            for other in component:
-                if other is group or (other.rows & group.rows).any():
-                    rivals[[number for number, _ in other.members]] = True
-            rival_amounts = amounts * rivals[:, np.newaxis]
-            guaranteed = min(guaranteed, _guaranteed(eligibility.hosts, grouped, group, amounts, rival_amounts))
+    amounts = amounts_of([shape.roles for shape in grouped.shapes], len(eligibility.hosts.classes))
+    groups = bounds.group_roles(eligibility, grouped.shapes, range(len(grouped.shapes)))
+    for group in groups:
+        # What may be placed on the rows of the group.
+        rivals = np.zeros(len(grouped.shapes), np.bool_)
+        for other in groups:
+            if (other.rows & group.rows).any():
+                rivals[[number for number, _ in other.members]] = True
+        rival_amounts = amounts * rivals[:, np.newaxis]
+        guaranteed = min(guaranteed, _guaranteed(eligibility.hosts, grouped, group, amounts, rival_amounts))
     return guaranteed
 
 

@@ -78,6 +78,11 @@ class Hosts:
         """Return the rows of a tree."""
         return slice(int(self.starts[tree]), int(self.starts[tree + 1]))
 
+    def by_tree(self, amounts: Matrix) -> Matrix:
+        """Return the sums of amounts by row over the rows of each tree."""
+        sums: Matrix = np.add.reduceat(amounts, self.starts[:-1])
+        return sums
+
     def provider(self, row: int) -> Provider:
         """Return the provider of a row."""
         tree = int(self.tree_of[row])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,14 +98,15 @@ class Loads:
             counts[tree].append((shape, number))
         return counts
 
-    def amounts(self, class_count: int) -> Matrix:
-        """Return what each shape has of each class, without what stays or moves on sharing providers."""
-        amounts = np.zeros((len(self.shapes), class_count), np.int64)
-        for number, shape in enumerate(self.shapes):
-            for role in shape.roles:
-                for column, amount in role:
-                    amounts[number, column] += amount
-        return amounts
+
+def amounts_of(items: Sequence[Iterable[Role]], class_count: int) -> Matrix:
+    """Return for each item what its roles have of each class."""
+    amounts = np.zeros((len(items), class_count), np.int64)
+    for index, roles in enumerate(items):
+        for role in roles:
+            for column, amount in role:
+                amounts[index, column] += amount
+    return amounts
 
 
 def _read_rows(tx: sa.Connection, provider_ids: Sequence[int] | None) -> Integers:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.cache.inventory_columns import Integers
+from placement.cache.inventory_columns import Flags
 from placement.ops.planning.eligibility import Eligibility, slots
-from placement.ops.planning.hosts import Matrix
-from placement.ops.planning.loads import Role, Shape
+from placement.ops.planning.hosts import Hosts, Matrix
+from placement.ops.planning.loads import Role, Shape, amounts_of
 from placement.ops.planning.nested import TreeSolver
 
 Floats = NDArray[np.float64]
@@ -98,98 +98,73 @@ class Packing:
 
         :param demand: what was on the tree, as for ``pack``.
         """
-        self._free[self._hosts.rows(tree)] = -1
-        changed = list(range(self._hosts.starts[tree], self._hosts.starts[tree + 1]))
-        remaining = {}
-        for number, count in demand:
-            unplaced = count
-            for rows, taken in self._place(self._shapes[number], count):
-                changed += rows
-                unplaced -= taken
-            if unplaced:
-                remaining[number] = unplaced
+        failed = self._hosts.rows(tree)
+        self._free[failed] = -1
+        packed = self.pack(demand)
+        changed = [*range(failed.start, failed.stop), *(row for place in packed.placements for row in place.rows)]
         self._free[changed] = self._hosts.free[changed]
-        return remaining
+        return packed.remaining
 
     def _place(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
         """Yield rows and the number of consumers placed there."""
         if shape.shared:
-            return self._place_with_pools(shape, count)
-        return self._place_in_rows(shape, count) if shape.is_simple else self._place_in_trees(shape, count)
-
-    def _place_in_rows(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Place in one row after the other. Where placing lowers the score of a row, only one consumer goes there."""
-        [role] = shape.roles
-        rows = self._eligibility.fullest_first(shape) if self._fit is Fit.BEST else self._rows_by_score(shape)
-        per_row = 1 if self._fit in (Fit.WORST, Fit.ALIGNED) else count
-        for row in rows:
-            free = self._free[row].tolist()
-            taken = min(per_row, count, *[free[column] // amount for column, amount in role])
-            if taken > 0:
-                for column, amount in role:
-                    free[column] -= taken * amount
-                self._free[row] = free
-                yield (row,), taken
-                count -= taken
+            yield from self._place_with_pools(shape, count)
+        elif self._fit is Fit.BEST:
+            for place in self._eligibility.fullest_first(shape):
+                for rows, taken in self._fill(shape, place, count):
+                    yield rows, taken
+                    count -= taken
                 if not count:
-                    break
+                    return
+        else:
+            yield from self._place_by_score(shape, count)
 
-    def _rows_by_score(self, shape: Shape) -> Iterator[int]:
-        """Yield the row with the highest score. What is placed there changes its score."""
-        [role] = shape.roles
-        rows = np.flatnonzero(self._eligibility.rows_elsewhere(shape))
-        scores = self._scores(rows, role)
-        while len(rows) and scores[index := int(np.argmax(scores))] > -np.inf:
-            self._is_used[self._hosts.tree_of[rows[index]]] = True
-            yield int(rows[index])
-            scores[index] = self._scores(rows[index : index + 1], role)[0]
+    def _place_by_score(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Place in the row, or for several roles in the tree, with the highest score, which changes its score."""
+        places = np.flatnonzero(self._eligibility.candidates(shape, self._free))
+        trees = self._hosts.tree_of[places] if shape.is_simple else places
+        free = self._free if shape.is_simple else self._hosts.by_tree(np.maximum(self._free, 0))
+        scores = self._scores(shape, free[places], self._is_used[trees])
+        # Where placing lowers the score, the next consumer goes elsewhere.
+        per_place = count if self._fit is Fit.FEWEST else 1
+        while count and len(places) and scores[index := int(np.argmax(scores))] > -np.inf:
+            scores[index] = -np.inf
+            for rows, taken in self._fill(shape, int(places[index]), min(count, per_place)):
+                yield rows, taken
+                count -= taken
+                room = self._free[[places[index]] if shape.is_simple else self._hosts.rows(places[index])]
+                [scores[index]] = self._scores(shape, np.maximum(room, 0).sum(axis=0, keepdims=True), True)
 
-    def _scores(self, rows: Integers, role: Role) -> Floats:
-        """Return how well a consumer suits each row by the policy; the first of equal rows is taken."""
-        free = self._free[rows]
-        room = np.maximum(free, 0)
+    def _scores(self, shape: Shape, room: Matrix, is_used: Flags | bool) -> Floats:
+        """Return how well a consumer suits places by the policy; the first of equal ones is taken.
+
+        :param room: what is free in each place.
+        :param is_used: whether something was placed in its tree.
+        """
         if self._fit is Fit.ALIGNED:
             # The cosine of the angle between what is left and what is needed. So each class runs out at the same time.
             scaled = room * self._weights
-            size = np.zeros(scaled.shape[1])
-            size[[column for column, _ in role]] = [amount for _, amount in role]
-            scores = scaled @ (size * self._weights) / np.maximum(np.sqrt((scaled * scaled).sum(axis=1)), 1e-9)
+            size = amounts_of([shape.roles], room.shape[1])[0] * self._weights
+            scores = scaled @ size / np.maximum(np.sqrt((scaled * scaled).sum(axis=1)), 1e-9)
         else:
             scores = room @ self._hosts.weights
             if self._fit is Fit.FEWEST:
                 # More than can be left anywhere.
-                scores[self._is_used[self._hosts.tree_of[rows]]] += self._free.size
-        rounded: Floats = np.where(slots(free, role) > 0, np.round(scores, 9), -np.inf)
+                scores = scores + self._free.size * is_used
+        rounded: Floats = np.round(scores, 9)
         return rounded
 
-    def _place_in_trees(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Fill one tree after the other, or for ``Fit.WORST`` place one consumer in each of them, and start again."""
-        trees = self._trees(shape)
-        while count:
-            used = []
-            for tree in trees:
-                while count and (rows := self._solver.assign(shape, tree, self._free[self._hosts.rows(tree)])):
-                    self._take(shape.roles, rows, 1)
-                    yield rows, 1
-                    count -= 1
-                    if self._fit is Fit.WORST:
-                        used.append(tree)
-                        break
-                if not count:
-                    return
-            if not used:
-                break
-            trees = used
-
-    def _trees(self, shape: Shape) -> Iterable[int]:
-        if self._fit in (Fit.BEST, Fit.ALIGNED):
-            return self._eligibility.fullest_first(shape)
-        trees = self._eligibility.candidate_trees(shape, self._free)
-        if not len(trees):
-            return ()
-        room = np.add.reduceat(np.maximum(self._free, 0) @ self._hosts.weights, self._hosts.starts[:-1])[trees]
-        order: list[int] = trees[np.lexsort((-room, ~self._is_used[trees] & (self._fit is Fit.FEWEST)))].tolist()
-        return order
+    def _fill(self, shape: Shape, place: int, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Place as many as fit in one row or, for several roles, in one tree."""
+        if shape.is_simple:
+            if taken := min(count, self._room(shape.roles, (place,))):
+                self._take(shape.roles, (place,), taken)
+                yield (place,), taken
+            return
+        while count and (rows := self._solver.assign(shape, place, self._free[self._hosts.rows(place)])):
+            self._take(shape.roles, rows, 1)
+            yield rows, 1
+            count -= 1
 
     def _place_with_pools(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
         """Place consumers whose shared allocations may move: first without moving these, then from pool to pool."""
@@ -200,28 +175,23 @@ class Packing:
         choices = [np.flatnonzero(self._eligibility.pools(role)).tolist() for role in shape.shared]
         for pools in itertools.product(*choices):
             moved = replace(shape, stays=frozenset(pools), shared=())
-            while count and (room := self._slots_of_pools(shape, pools)):
-                placed = 0
-                for rows, taken in self._place(moved, min(count, room)):
-                    yield rows + pools, taken
-                    placed += taken
-                self._take(shape.shared, pools, placed)
-                count -= placed
-                if not placed:
-                    break
+            for rows, taken in self._place(moved, min(count, self._room(shape.shared, pools))):
+                self._take(shape.shared, pools, taken)
+                yield rows + pools, taken
+                count -= taken
 
-    def _slots_of_pools(self, shape: Shape, pools: Sequence[int]) -> int:
-        needs: defaultdict[tuple[int, int], int] = defaultdict(int)
-        for role, pool in zip(shape.shared, pools, strict=True):
+    def _room(self, roles: Sequence[Role], rows: Sequence[int]) -> int:
+        """Return how many consumers fit if each role goes to one of the rows, which may be equal."""
+        needs = Counter[tuple[int, int]]()
+        for role, row in zip(roles, rows, strict=True):
             for column, amount in role:
-                needs[pool, column] += amount
-        return max(min(int(self._free[place]) // amount for place, amount in needs.items()), 0)
+                needs[row, column] += amount
+        return max(min(self._free.item(cell) // amount for cell, amount in needs.items()), 0)
 
     def _take(self, roles: Sequence[Role], rows: Sequence[int], count: int) -> None:
         for role, row in zip(roles, rows, strict=True):
-            free = self._free[row]
             for column, amount in role:
-                free[column] -= count * amount
+                self._free[row, column] -= count * amount
             self._is_used[self._hosts.tree_of[row]] = True
 
 
@@ -256,30 +226,27 @@ def orders(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[in
     last, they leave the one provider with enough room to a shape that needs it.
     """
     hosts = eligibility.hosts
-    size = {number: size_of(shapes[number], hosts.weights) for number in demand}
-    keys: list[dict[int, tuple[float, ...]]] = [
-        {number: (-sum(shares.values()),) for number, shares in size.items()},
-        {number: (-max(shares.values(), default=0.0),) for number, shares in size.items()},
+    numbers = sorted(demand)
+    shares = shares_of([shapes[number] for number in numbers], hosts)
+    room = [
+        slots(hosts.free, role)[eligibility.rows(shapes[number], role)].sum()
+        for number in numbers
+        for role in shapes[number].roles[:1]
     ]
-    scarcity: dict[int, tuple[float, ...]] = {}
-    for number, count in demand.items():
-        role = shapes[number].roles[0]
-        room = int(slots(hosts.free, role)[eligibility.rows(shapes[number], role)].sum())
-        scarcity[number] = (-count / max(room, 1e-9),)
-    keys.append(scarcity)
-    keys += [
-        {number: (-shares.get(column, 0.0), -sum(shares.values())) for number, shares in size.items()}
-        for column in sorted({column for shares in size.values() for column in shares})
-    ]
-    ranked = [sorted(demand, key=lambda n: (shapes[n].is_simple, key[n], shapes[n].roles, n)) for key in keys]
-    ranked.insert(3, sorted(ranked[0], key=lambda n: not shapes[n].is_simple))
-    return [list(order) for order in dict.fromkeys(map(tuple, ranked))]
+    scarcity = np.array([demand[number] for number in numbers]) / np.maximum(room, 1e-9)
+    total = shares.sum(axis=1)
+    largest = [total, shares.max(axis=1), scarcity, *(column + 1e-9 * total for column in shares.T if column.any())]
+    ranked = [sorted(range(len(numbers)), key=lambda n: rank(shapes[numbers[n]], key[n])) for key in largest]
+    ranked.insert(3, sorted(ranked[0], key=lambda n: not shapes[numbers[n]].is_simple))
+    return [[numbers[n] for n in order] for order in dict.fromkeys(map(tuple, ranked))]
 
 
-def size_of(shape: Shape, weights: NDArray[np.float64]) -> dict[int, float]:
-    """Return the share of a mean provider that a shape needs, by column."""
-    shares: dict[int, float] = {}
-    for role in shape.roles:
-        for column, amount in role:
-            shares[column] = shares.get(column, 0.0) + amount * float(weights[column])
+def rank(shape: Shape, size: float) -> tuple[Any, ...]:
+    """Return the key that sorts the larger shapes first, and those for several providers before all others."""
+    return shape.is_simple, -size, shape.roles
+
+
+def shares_of(shapes: Sequence[Shape], hosts: Hosts) -> Floats:
+    """Return which part of a mean provider each shape needs of each class."""
+    shares: Floats = amounts_of([shape.roles for shape in shapes], len(hosts.classes)) * hosts.weights
     return shares

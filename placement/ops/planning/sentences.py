@@ -71,7 +71,7 @@ def drain_sentences(plan: DrainPlan) -> list[str]:
     elif plan.verdict is Verdict.FITS:
         destination_count = units.plural(len(destinations(plan)), 'other host')
         sentences = [f'The {what} {"fits" if plan.consumers == 1 else "fit"} on {destination_count}.']
-    elif plan.verdict is Verdict.CANNOT:
+    elif plan.proof is not None:
         sentences = [f'The {what} cannot be placed on the other hosts: {_reason(plan.proof)}.']
     else:
         sentences = [f'No placement of the {what} was found. That is no proof that there is none.']
@@ -86,9 +86,7 @@ def drain_sentences(plan: DrainPlan) -> list[str]:
     return sentences + _doubts(plan)
 
 
-def _reason(proof: Shortage | None) -> str:
-    if proof is None:
-        return 'all ways were tried'
+def _reason(proof: Shortage) -> str:
     if name := proof.resource_class:
         needed, free = (units.amount(name, value) for value in (proof.needed, proof.available))
         return f'they need {needed} of {name}, and {free} is free on providers that can take any of them'
