@@ -13,7 +13,7 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
-from placement.ops.planning.fits import Size, count_fits
+from placement.ops.planning.fits import Size, count_size
 from placement.ops.reports import capacity_report
 from placement.ops.reports.capacity_report import Summary
 from placement.ops.reports.tree_filter import TreeFilter
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     count = None
     if size is not None:
         with output.waiting('Counting ...'):
-            count = count_fits(snapshot, size.request(), _SEARCHES)
+            count = count_size(snapshot, size, _SEARCHES)
     if args.format == 'json':
         report = dataclasses.asdict(summary)
         report['fit_estimate'] = None if count is None else dataclasses.asdict(count)

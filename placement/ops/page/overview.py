@@ -10,7 +10,7 @@ import os_resource_classes as orc
 
 from placement.cache.snapshot import Snapshot
 from placement.ops.page.view import Pagination, Parameters, Sources, View, is_read_only
-from placement.ops.planning.fits import FitCount, Size, count_fits
+from placement.ops.planning.fits import FitCount, Size, count_size
 from placement.ops.reports import capacity_report, consumer_reports
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
 
@@ -48,9 +48,9 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
     fits: dict[str, FitCount] | None = None
     if resources is not None:
         size = Size(resources, trees.traits, chosen, trees.root_required, trees.root_forbidden)
-        result = {'size': size, 'estimate': count_fits(snapshot, size.request(), _SEARCHES)}
+        result = {'size': size, 'estimate': count_size(snapshot, size, _SEARCHES)}
         fits = {
-            row.aggregate: count_fits(snapshot, replace(size, aggregate=row.aggregate).request(), _AGGREGATE_SEARCHES)
+            row.aggregate: count_size(snapshot, replace(size, aggregate=row.aggregate), _AGGREGATE_SEARCHES)
             for row in rows
         }
     data = {

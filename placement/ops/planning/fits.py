@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import os_traits
@@ -54,7 +54,7 @@ class FitCount:
     #: Whether no limit ended the count before the cloud was full.
     complete: bool
     #: How many of these fit in trees whose root has the trait ``COMPUTE_STATUS_DISABLED``, where nova places nothing.
-    on_disabled_hosts: int
+    on_disabled_hosts: int = 0
     #: Whether another order could not fit more.
     exact: bool = True
     #: How many more would fit if sharing providers were unlimited; 0 if they do not limit the count.
@@ -64,6 +64,19 @@ class FitCount:
     def at_least(self) -> str:
         """The words before the number, if more may fit."""
         return '' if self.complete and self.exact else 'at least '
+
+
+def count_size(snapshot: Snapshot, size: Size, max_searches: int) -> FitCount:
+    """Count how many more consumers of a size fit, and how many of these on disabled hosts.
+
+    :param max_searches: as for ``count_fits``.
+    :raises ResourceClassNotFound: a requested class does not exist.
+    :raises TraitNotFound: a requested trait does not exist.
+    """
+    count = count_fits(snapshot, size.request(), max_searches)
+    enabled = replace(size, root_forbidden=size.root_forbidden | {os_traits.COMPUTE_STATUS_DISABLED})
+    on_enabled_hosts = count_fits(snapshot, enabled.request(), max_searches).fit
+    return replace(count, on_disabled_hosts=max(count.fit - on_enabled_hosts, 0))
 
 
 def count_fits(snapshot: Snapshot, request: CandidateRequest, max_searches: int) -> FitCount:
@@ -79,35 +92,69 @@ def count_fits(snapshot: Snapshot, request: CandidateRequest, max_searches: int)
     """
     snapshot.names.raise_unless_known(request.classes, request.trait_names)
     prefilter = Prefilter.for_request(snapshot, request)
-    flow = _Flow(prefilter)
-    fit = on_disabled_hosts = 0
-    # For each tree of a partition, whether its count is known without placing one by one.
-    is_counted: dict[Partition, Flags] = {}
-    for partition in snapshot.partitions if _is_divisible(request) else ():
+    counted = _Counted()
+    if len(request.groups) == 1 and not request.groups[0].use_same_provider:
+        counted = _count_divisible(prefilter)
+    placed, complete = _place_in_others(prefilter, counted, max_searches)
+    return FitCount(counted.fit + placed, complete, exact=not placed, prevented_by_pools=counted.prevented_by_pools)
+
+
+@dataclass
+class _Counted:
+    """What is counted without placing one by one."""
+
+    fit: int = 0
+    prevented_by_pools: int = 0
+    #: For each partition, in which trees.
+    trees: dict[Partition, Flags] = field(default_factory=dict)
+    #: Pools with what was taken from them, by id.
+    occupied: dict[int, Provider] = field(default_factory=dict)
+
+
+def _count_divisible(prefilter: Prefilter) -> _Counted:
+    """Count for a request without suffixed groups.
+
+    Each tree first uses its own. If one class can come from pools and others from the hosts, what remains is a flow
+    from groups of trees, which reach the same pools, to the pools: so consumers on many hosts draw on one pool only
+    once.
+    """
+    shared = {
+        requirement: pools
+        for requirement in prefilter.requirements
+        if (pools := {p.id: p for p in prefilter.sharing.providers if _may_supply(p, requirement)})
+    }
+    is_flow = len(shared) <= 1 < len(prefilter.requirements) or not shared
+    requirement, pools = next(iter(shared.items())) if shared and is_flow else (None, {})
+    counted = _Counted()
+    #: What the trees need of each set of pools.
+    demands: defaultdict[frozenset[int], int] = defaultdict(int)
+    for partition in prefilter.snapshot.partitions:
         slots = _slots(prefilter, partition)
-        disabled = is_disabled(partition)
-        is_exact, reaches = _divisible_trees(prefilter, partition)
-        counts = np.where(is_exact & ~reaches, np.min(list(slots.values()), axis=0), 0)
-        fit += int(counts.sum())
-        on_disabled_hosts += int(counts[disabled].sum())
-        is_counted[partition] = is_exact & (~reaches | flow.is_possible)
-        if flow.is_possible:
-            flow.add(partition, np.flatnonzero(is_exact & reaches), slots, disabled)
-    on_enabled, with_pools = flow.run()
-    fit += with_pools
-    on_disabled_hosts += with_pools - on_enabled
-    rest = _place_in_others(prefilter, is_counted, flow.occupied, max_searches)
-    return FitCount(
-        fit + rest.fit,
-        rest.complete,
-        on_disabled_hosts + rest.on_disabled_hosts,
-        rest.fit == 0,
-        flow.hosted - with_pools,
-    )
-
-
-def _is_divisible(request: CandidateRequest) -> bool:
-    return len(request.groups) == 1 and not request.groups[0].use_same_provider
+        is_exact, reaches = _divisible_trees(prefilter, partition, shared)
+        counted.trees[partition] = is_exact & (~reaches | is_flow)
+        trees = np.flatnonzero(counted.trees[partition])
+        hosted = np.min([counts[trees] for other, counts in slots.items() if other != requirement], axis=0)
+        local = np.minimum(hosted, slots[requirement][trees]) if requirement else hosted
+        counted.fit += int(local.sum())
+        sets = partition.tree_aggregates
+        missing = np.zeros(len(sets.values), np.int64)
+        np.add.at(missing, sets.codes[trees], hosted - local)
+        for code in np.flatnonzero(missing).tolist():
+            reach = prefilter.sharing.reaching(sets.values[code]).providers
+            demands[frozenset(pool.id for pool in reach if pool.id in pools)] += int(missing[code])
+    if requirement is None:
+        # Pools can supply nothing of what is requested.
+        return counted
+    demands.pop(frozenset(), None)
+    [(name, amount)] = requirement.resources
+    inventories = {id_: pool.inventories[name] for id_, pool in pools.items()}
+    room = {id_: (i.capacity - i.used) // amount if i.fits(amount) else 0 for id_, i in inventories.items()}
+    received = _largest_flow(demands, room)
+    counted.fit += sum(received.values())
+    counted.prevented_by_pools = sum(demands.values()) - sum(received.values())
+    for id_, count in received.items():
+        counted.occupied[id_] = _with_more_used(pools[id_], name, count * amount)
+    return counted
 
 
 def is_disabled(partition: Partition) -> Flags:
@@ -131,10 +178,14 @@ def _slots(prefilter: Prefilter, partition: Partition) -> dict[Requirement, Inte
     return slots
 
 
-def _divisible_trees(prefilter: Prefilter, partition: Partition) -> tuple[Flags, Flags]:
+def _divisible_trees(
+    prefilter: Prefilter, partition: Partition, shared: Collection[Requirement]
+) -> tuple[Flags, Flags]:
     """Return in which trees classes are independent of each other, and which trees sharing providers can reach.
 
     Trees with sharing providers of their own are not among the first.
+
+    :param shared: the requirements that sharing providers could satisfy if they were empty.
     """
     sharing = prefilter.sharing
     reaches = partition.tree_aggregates.where(lambda names: not sharing.aggregates.isdisjoint(names))
@@ -143,20 +194,10 @@ def _divisible_trees(prefilter: Prefilter, partition: Partition) -> tuple[Flags,
     if required := prefilter.compiled.request.groups[0].traits.any_of:
         # There must be a class that no sharing provider supplies, and that only providers with all these traits supply.
         lacking = ~partition.traits.where(lambda names: all(names & any_of for any_of in required))
-        local = [requirement for requirement in prefilter.requirements if requirement not in _shared(prefilter)]
+        local = [requirement for requirement in prefilter.requirements if requirement not in shared]
         flags = [~or_by_tree(partition, requirement.matches(partition) & lacking) for requirement in local]
         is_exact &= np.logical_or.reduce(flags) if flags else np.zeros(len(is_exact), np.bool_)
     return is_exact, reaches
-
-
-def _shared(prefilter: Prefilter) -> list[Requirement]:
-    """Return the requirements that sharing providers could satisfy if they were empty."""
-    providers = prefilter.sharing.providers
-    return [
-        requirement
-        for requirement in prefilter.requirements
-        if any(_may_supply(provider, requirement) for provider in providers)
-    ]
 
 
 def _may_supply(pool: Provider, requirement: Requirement) -> bool:
@@ -165,139 +206,68 @@ def _may_supply(pool: Provider, requirement: Requirement) -> bool:
     return name in pool.inventories and all(condition.accepts(pool, None) for condition in conditions)
 
 
-class _Flow:
-    """The largest number of consumers in trees that get one class from their own providers or from pools in reach.
+def _with_more_used(provider: Provider, name: str, amount: int) -> Provider:
+    inventory = provider.inventories[name]
+    return replace(provider, inventories={**provider.inventories, name: inventory.with_used(inventory.used + amount)})
 
-    Each tree first uses its own. What remains is a flow from groups of trees, which reach the same pools, to the pools:
-    so consumers on many hosts draw on one pool only once.
+
+def _largest_flow(demands: Mapping[frozenset[int], int], room: dict[int, int]) -> Counter[int]:
+    """Send as much as possible of the demand of each set of pools to its members. Return what each pool receives.
+
+    :param room: what each pool can receive.
     """
-
-    def __init__(self, prefilter: Prefilter) -> None:
-        self._sharing = prefilter.sharing
-        shared = _shared(prefilter) if _is_divisible(prefilter.compiled.request) else []
-        #: Whether one class is shared, and others come from the hosts.
-        self.is_possible = len(shared) <= 1 < len(prefilter.requirements) or not shared
-        self._requirement = shared[0] if shared else None
-        self._pools = {pool.id: pool for pool in self._sharing.providers if shared and _may_supply(pool, shared[0])}
-        self._local = [0, 0]
-        #: For enabled and for disabled trees, what they need of each set of pools.
-        self._demands: tuple[defaultdict[frozenset[int], int], ...] = (defaultdict(int), defaultdict(int))
-        #: Pools with what was taken from them, by id.
-        self.occupied: dict[int, Provider] = {}
-
-    def add(
-        self, partition: Partition, trees: Integers, slots: Mapping[Requirement, Integers], is_disabled: Flags
-    ) -> None:
-        """Add trees of a partition.
-
-        :param slots: as ``_slots`` returns them.
-        """
-        unshared = [counts for requirement, counts in slots.items() if requirement != self._requirement]
-        hosted = np.minimum.reduce(unshared)[trees]
-        local = np.minimum(hosted, slots[self._requirement][trees]) if self._requirement else hosted
-        sets = partition.tree_aggregates
-        for state, selected in enumerate((~is_disabled[trees], is_disabled[trees])):
-            self._local[state] += int(local[selected].sum())
-            demands = np.zeros(len(sets.values), np.int64)
-            np.add.at(demands, sets.codes[trees[selected]], (hosted - local)[selected])
-            for code in np.flatnonzero(demands).tolist():
-                pools = self._sharing.reaching(sets.values[code]).providers
-                if key := frozenset(pool.id for pool in pools if pool.id in self._pools):
-                    self._demands[state][key] += int(demands[code])
-
-    @property
-    def hosted(self) -> int:
-        """How many consumers would fit if the pools in reach were unlimited."""
-        return sum(self._local) + sum(sum(demands.values()) for demands in self._demands)
-
-    def run(self) -> tuple[int, int]:
-        """Return how many consumers fit in enabled trees, and in all."""
-        if self._requirement is None:
-            # Pools can supply nothing of what is requested.
-            return self._local[0], sum(self._local)
-        [(name, amount)] = self._requirement.resources
-        inventories = {id_: pool.inventories[name] for id_, pool in self._pools.items()}
-        room = {
-            id_: (inventory.capacity - inventory.used) // amount if inventory.fits(amount) else 0
-            for id_, inventory in inventories.items()
-        }
-        network = _Network(room)
-        on_enabled = self._local[0] + network.send(self._demands[0])
-        total = on_enabled + self._local[1] + network.send(self._demands[1])
-        for id_, count in network.received.items():
-            used = inventories[id_].with_used(inventories[id_].used + count * amount)
-            self.occupied[id_] = replace(self._pools[id_], inventories={**self._pools[id_].inventories, name: used})
-        return on_enabled, total
+    sent = {group: Counter[int]() for group in demands}
+    for group, demand in demands.items():
+        needed = demand
+        while needed and (path := _augmenting_path(group, sent, room)):
+            pools, senders = [pool for _, pool in path], [sender for sender, _ in path]
+            # Each sender but the first gives back what it sent to the pool before, which the one before it takes.
+            given_back = list(zip(senders[1:], pools, strict=False))
+            moved = min(needed, room[pools[-1]], *(sent[sender][pool] for sender, pool in given_back))
+            for sender, pool in path:
+                sent[sender][pool] += moved
+            for sender, pool in given_back:
+                sent[sender][pool] -= moved
+            room[pools[-1]] -= moved
+            needed -= moved
+    return Counter({pool: sum(counts[pool] for counts in sent.values()) for pool in room})
 
 
-#: A set of pools, the pool that it takes, and the one that it gives back (-1 at the start of a path).
-_Step = tuple[frozenset[int], int, int]
+def _augmenting_path(
+    start: frozenset[int], sent: Mapping[frozenset[int], Counter[int]], room: Mapping[int, int]
+) -> list[tuple[frozenset[int], int]]:
+    """Return pairs of a sender and the pool that it takes, up to a pool with room; none if there is no such path."""
+    paths: dict[int, list[tuple[frozenset[int], int]]] = {}
+    waiting = deque([(start, list[tuple[frozenset[int], int]]())])
+    while waiting:
+        group, path = waiting.popleft()
+        for pool in sorted(group - paths.keys()):
+            paths[pool] = [*path, (group, pool)]
+            if room[pool] > 0:
+                return paths[pool]
+            waiting += [(sender, paths[pool]) for sender, counts in sent.items() if counts[pool] and sender != group]
+    return []
 
 
-class _Network:
-    """A flow from sets of pools, each with a demand, to their members."""
+def _place_in_others(prefilter: Prefilter, counted: _Counted, max_searches: int) -> tuple[int, bool]:
+    """Place consumers one by one in the trees that are not counted yet.
 
-    def __init__(self, room: dict[int, int]) -> None:
-        self._room = room
-        self._sent: dict[frozenset[int], defaultdict[int, int]] = {}
-        self.received: defaultdict[int, int] = defaultdict(int)
-
-    def send(self, demands: Mapping[frozenset[int], int]) -> int:
-        """Send as much as possible, and return the sum. What was sent before may take other ways, but stays."""
-        flow = 0
-        for start in sorted(demands, key=sorted):
-            source, needed = start, demands[start]
-            self._sent.setdefault(source, defaultdict(int))
-            while needed and (path := self._augmenting_path(source)):
-                moved = min(needed, self._room[path[-1][1]], *(self._sent[step[0]][step[2]] for step in path[1:]))
-                for group, pool, _ in path:
-                    self._sent[group][pool] += moved
-                for group, _, given_back in path[1:]:
-                    self._sent[group][given_back] -= moved
-                last = path[-1][1]
-                self._room[last] -= moved
-                self.received[last] += moved
-                needed -= moved
-                flow += moved
-        return flow
-
-    def _augmenting_path(self, start: frozenset[int]) -> list[_Step]:
-        """Return a path to a pool with room; no steps if there is none."""
-        paths: dict[int, list[_Step]] = {}
-        waiting: deque[tuple[frozenset[int], list[_Step], int]] = deque([(start, [], -1)])
-        while waiting:
-            group, path, given_back = waiting.popleft()
-            for pool in sorted(group - paths.keys()):
-                paths[pool] = [*path, (group, pool, given_back)]
-                if self._room[pool] > 0:
-                    return paths[pool]
-                for sender, sent in self._sent.items():
-                    if sent[pool] > 0 and sender != group:
-                        waiting.append((sender, paths[pool], pool))
-        return []
-
-
-def _place_in_others(
-    prefilter: Prefilter, is_counted: Mapping[Partition, Flags], occupied: dict[int, Provider], max_searches: int
-) -> FitCount:
-    """Place consumers one by one in the trees that are not counted yet."""
-    fit = on_disabled_hosts = 0
-    complete = True
+    :returns: how many, and whether no limit ended the search.
+    """
+    fit, complete = 0, True
     units = prefilter.search_units()
     for search_unit in (unit[index : index + 1] for unit in units for index in range(unit.count)):
         if isinstance(search_unit, TreeSearchUnit):
-            flags = is_counted.get(search_unit.partition)
+            flags = counted.trees.get(search_unit.partition)
             if flags is not None and flags[search_unit.numbers[0]]:
                 continue
         if max_searches == 0:
-            return FitCount(fit, False, on_disabled_hosts)
-        placed, searches, is_full = _fill(search_unit, prefilter.compiled, occupied, max_searches)
+            return fit, False
+        placed, searches, is_full = _fill(search_unit, prefilter.compiled, counted.occupied, max_searches)
         max_searches -= searches
         complete &= is_full
         fit += placed
-        if search_unit.tree and os_traits.COMPUTE_STATUS_DISABLED in search_unit.tree[0].traits:
-            on_disabled_hosts += placed
-    return FitCount(fit, complete, on_disabled_hosts)
+    return fit, complete
 
 
 def _fill(
@@ -326,8 +296,7 @@ def _fill(
         # As long as this candidate fits, each further search would return it first.
         count = min((inventory.capacity - inventory.used) // amount for inventory, amount in inventories)
         for provider, name, amount in amounts:
-            present = occupied.get(provider.id, provider).inventories
-            inventory = present[name].with_used(present[name].used + count * amount)
-            occupied[provider.id] = replace(provider, inventories={**present, name: inventory})
+            present = occupied.get(provider.id, provider)
+            occupied[provider.id] = _with_more_used(present, name, count * amount)
         placed += count
     return placed, max_searches, False
