@@ -105,16 +105,13 @@ class EmptySearches:
                 # The line has the id of the request.
                 request_context.update_store()
             try:
-                texts = self._sentences(candidates)
+                budget = SearchBudget.for_explanation(self._options)
+                texts = self._writer.sentences(
+                    explain(candidates.snapshot, candidates.request, budget, candidates.limits_reached)
+                )
                 texts += [f'({suppressed} more since the last such line)'] if suppressed else []
                 LOG.info('No allocation candidates for %s: %s', query, ' '.join(texts))
             except Exception as error:
                 LOG.error('The search %s cannot be explained: %s: %s', query, type(error).__name__, error)
             # The next search may come much later, and this one keeps a snapshot.
             del request_context, candidates
-
-    def _sentences(self, candidates: AllocationCandidates) -> list[str]:
-        budget = SearchBudget.for_explanation(self._options)
-        return self._writer.sentences(
-            explain(candidates.snapshot, candidates.request, budget, candidates.limits_reached)
-        )
