@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.providers import Provider
 from placement.db.api import Database
 from placement.ops.planning import bounds, drain, loads
-from placement.ops.planning.bounds import RoleGroup
 from placement.ops.planning.drain import Verdict
 from placement.ops.planning.eligibility import Eligibility
 from placement.ops.planning.hosts import Hosts, read_state
@@ -181,46 +180,25 @@ def guaranteed_failures(eligibility: Eligibility, grouped: Loads) -> int | None:
     """
     if any(len(shape.roles) > 1 or shape.elsewhere for shape in grouped.shapes):
         return None
+    hosts = eligibility.hosts
     guaranteed = len(grouped.counts)
-    amounts = amounts_of([shape.roles for shape in grouped.shapes], len(eligibility.hosts.classes))
+    amounts = amounts_of([shape.roles for shape in grouped.shapes], len(hosts.classes))
     groups = bounds.group_roles(eligibility, grouped.shapes, range(len(grouped.shapes)))
     for group in groups:
-        # What may be placed on the rows of the group.
+        rows = np.flatnonzero(group.rows)
+        largest = amounts[[number for number, _ in group.members]].max(axis=0)
+        used = np.flatnonzero(largest)
+        free = np.maximum(hosts.free[rows][:, used], 0)
+        # Any weights make a valid bound of the sum over classes.
+        weights = 1.0 / np.maximum(free.sum(axis=0), 1)
+        absorbed = (np.maximum(free - largest[used] + 1, 0) * weights).min(axis=1)
+        # The shapes that may be placed on these rows.
         rivals = np.zeros(len(grouped.shapes), np.bool_)
         for other in groups:
             if (other.rows & group.rows).any():
                 rivals[[number for number, _ in other.members]] = True
-        rival_amounts = amounts * rivals[:, np.newaxis]
-        guaranteed = min(guaranteed, _guaranteed(eligibility.hosts, grouped, group, amounts, rival_amounts))
-    return guaranteed
-
-
-def _guaranteed(hosts: Hosts, grouped: Loads, group: RoleGroup, amounts: Integers, rivals: Integers) -> int:
-    """Return the guaranteed number of failures for the shapes of a group.
-
-    :param amounts: what each shape has of each class.
-    :param rivals: the same, 0 for shapes that cannot be placed on the rows of the group.
-    """
-    rows = np.flatnonzero(group.rows)
-    largest = amounts[[number for number, _ in group.members]].max(axis=0)
-    used = np.flatnonzero(largest)
-    room = np.maximum(hosts.free[rows][:, used] - largest[used] + 1, 0)
-    best = 0
-    for weights in _weights(hosts, rows, used):
-        absorbed = (room * weights).min(axis=1) if len(used) else np.zeros(len(rows))
-        lost = _needed(hosts, grouped, rivals[:, used] @ weights) + _by_tree(hosts, rows, absorbed)
+        lost = _needed(hosts, grouped, rivals * (amounts[:, used] @ weights)) + _by_tree(hosts, rows, absorbed)
         # Only trees with a load fail.
         worst = np.sort(lost[sorted(grouped.counts)])[::-1]
-        best = max(best, int((np.cumsum(worst) <= absorbed.sum() * (1 - 1e-9)).sum()))
-    return best
-
-
-def _weights(hosts: Hosts, rows: Integers, used: Integers) -> Iterator[Floats]:
-    """Yield weights of the classes. Each gives a valid bound; which is best depends on which class is scarce."""
-    free = np.maximum(np.maximum(hosts.free[rows][:, used], 0).sum(axis=0), 1)
-    for base in (1.0 / free, hosts.weights[used]):
-        yield base
-        for index in range(len(used)):
-            raised = base.copy()
-            raised[index] *= 4
-            yield raised
+        guaranteed = min(guaranteed, int((np.cumsum(worst) <= absorbed.sum() * (1 - 1e-9)).sum()))
+    return guaranteed

@@ -157,13 +157,6 @@ def _count_divisible(prefilter: Prefilter) -> _Counted:
     return counted
 
 
-def is_disabled(partition: Partition) -> Flags:
-    """Return which trees have the trait ``COMPUTE_STATUS_DISABLED`` at their root."""
-    disabled = frozenset({os_traits.COMPUTE_STATUS_DISABLED})
-    flags: Flags = partition.traits.where(disabled.issubset)[partition.starts[:-1]]
-    return flags
-
-
 def _slots(prefilter: Prefilter, partition: Partition) -> dict[Requirement, Integers]:
     """Return for each requirement how many times the own providers of each tree can satisfy it."""
     slots = {}

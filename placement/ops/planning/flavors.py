@@ -15,7 +15,7 @@ import os_traits
 
 from placement import exception
 from placement.cache.snapshot import Snapshot
-from placement.ops.planning.fits import FitCount, count_fits, is_disabled
+from placement.ops.planning.fits import FitCount, count_fits
 from placement.ops.reports import capacity_report
 from placement.search.request import CandidateRequest, NameFilter, RequestGroup
 
@@ -116,21 +116,15 @@ def parse_flavor(entry: Mapping[str, Any]) -> Flavor:
                 resources[suffix][subject] = int(value)
             else:
                 traits[suffix][subject] = value
-    groups = [_group(suffix, resources[suffix], traits[suffix]) for suffix in sorted({*resources, *traits})]
-    request = CandidateRequest(
-        tuple(group for group in groups if group.resources),
-        properties.get('group_policy', 'none'),
-        root_traits=_ENABLED,
-    )
+    groups = []
+    for suffix, amounts in sorted(resources.items()):
+        required = sorted(name for name, value in traits[suffix].items() if value == 'required')
+        forbidden = frozenset(name for name, value in traits[suffix].items() if value == 'forbidden')
+        # An amount of 0 removes a class.
+        if positive := {name: amount for name, amount in amounts.items() if amount > 0}:
+            groups.append(RequestGroup(suffix, bool(suffix), positive, NameFilter.all_of(required, forbidden)))
+    request = CandidateRequest(tuple(groups), properties.get('group_policy', 'none'), root_traits=_ENABLED)
     return Flavor(str(entry['Name']), request, tuple(sorted(name for name in properties if _UNKNOWN.match(name))))
-
-
-def _group(suffix: str, resources: Mapping[str, int], traits: Mapping[str, str]) -> RequestGroup:
-    required = [name for name, value in traits.items() if value == 'required']
-    forbidden = frozenset(name for name, value in traits.items() if value == 'forbidden')
-    # An amount of 0 removes a class.
-    amounts = {name: amount for name, amount in resources.items() if amount > 0}
-    return RequestGroup(suffix, bool(suffix), amounts, NameFilter.all_of(sorted(required), forbidden))
 
 
 def count_flavors(
@@ -189,6 +183,7 @@ def _free(snapshot: Snapshot, resource_class: str) -> int:
     """Return what is free of a class on enabled hosts and sharing providers."""
     free = 0
     for partition, columns in snapshot.inventory_columns(resource_class):
-        is_enabled = ~is_disabled(partition)[partition.tree_numbers[columns.positions]]
-        free += int(np.maximum(columns.capacity_limit - columns.used, 0)[is_enabled].sum())
+        is_enabled = partition.traits.where(_ENABLED.forbidden.isdisjoint)[partition.starts[:-1]]
+        in_enabled = is_enabled[partition.tree_numbers[columns.positions]]
+        free += int(np.maximum(columns.capacity_limit - columns.used, 0)[in_enabled].sum())
     return free

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import sqlalchemy as sa
 
-from placement.cache.inventory_columns import Flags, Integers
+from placement.cache.inventory_columns import Integers
 from placement.db import sql, tables
 from placement.ops.planning.hosts import Hosts, Matrix, build_hosts
 
@@ -173,74 +175,60 @@ def group_loads(hosts: Hosts, rows: Integers, trees: Sequence[int] | None, optio
     allocated = np.zeros(hosts.used.shape, np.int64)
     np.add.at(allocated, (row, column), amount)
     is_read = is_source[hosts.tree_of] & hosts.is_own
-    grouped = _Grouping(hosts, options, is_source).group(consumer, tree, row, column, amount)
+    shapes = _Shapes(hosts, options)
+    # Where equal shapes of several trees have equal rows.
+    relative = np.where(tree < 0, row, row - hosts.starts[tree])
+    items = np.array(sorted(shapes.group(consumer, tree, relative, column, amount)), np.int64).reshape(-1, 3)
+    in_tree, shape, id_ = items[is_source[items[:, 0]]].T
     return Loads(
-        *grouped,
+        list(shapes.numbers),
+        in_tree,
+        shape,
+        id_,
         without_inventory=int((hosts.max_unit[row, column] == 0)[within].sum()),
         mismatches=int((hosts.max_unit > 0)[is_read][(allocated != hosts.used)[is_read]].sum()),
     )
 
 
-class _Grouping:
-    """Makes shapes, each once."""
+class _Shapes:
+    """Makes shapes, each once, with ``numbers`` in their order."""
 
-    def __init__(self, hosts: Hosts, options: PlanOptions, is_source: Flags) -> None:
+    def __init__(self, hosts: Hosts, options: PlanOptions) -> None:
+        self.numbers: dict[Shape, int] = {}
         self._hosts = hosts
         self._options = options
-        # The last flag is that of sharing providers (-1).
-        self._is_source = [*is_source.tolist(), False]
-        self._starts = hosts.starts.tolist()
-        self._numbers: dict[Shape, int] = {}
-        self._known: dict[object, int] = {}
+        self._number = functools.cache(self._number_of)
 
     def group(
         self, consumer: Integers, tree: Integers, row: Integers, column: Integers, amount: Integers
-    ) -> tuple[list[Shape], Integers, Integers, Integers]:
-        """Return the first fields of ``Loads``. Arguments are ordered by consumer, tree (-1 for sharing) and row."""
-        begins = np.ones(len(consumer), np.bool_)
-        begins[1:] = (np.diff(consumer) != 0) | (np.diff(tree) != 0)
-        firsts = np.flatnonzero(begins)
-        ends = [*firsts.tolist()[1:], len(consumer)][: len(firsts)]
-        rows, pairs = tuple(row.tolist()), tuple(zip(column.tolist(), amount.tolist(), strict=True))
-        items: list[tuple[int, int, int]] = []
-        parts: list[_Part] = []
-        current = -1
-        spans = zip(consumer[firsts].tolist(), tree[firsts].tolist(), firsts.tolist(), ends, strict=True)
-        for id_, number, first, end in (*spans, (-2, -1, 0, 0)):
-            if id_ != current:
-                items += [(part[0], current, self._number(part, parts)) for part in parts if self._is_source[part[0]]]
-                current, parts = id_, []
-            parts.append((number, rows[first:end], pairs[first:end]))
-        items.sort()
-        columns = np.array(items, np.int64).reshape(-1, 3)
-        return list(self._numbers), columns[:, 0], columns[:, 2], columns[:, 1]
+    ) -> Iterator[tuple[int, int, int]]:
+        """Yield tree, index of the shape and consumer of each load.
 
-    def _number(self, part: _Part, parts: Sequence[_Part]) -> int:
-        """Return the index of the shape of a consumer in one tree.
-
-        :param parts: all that the consumer has.
+        :param tree: -1 for sharing providers. All are ordered by consumer, tree and row.
         """
-        tree, rows, pairs = part
-        other_parts = tuple([other for other in parts if other is not part]) if len(parts) > 1 else ()
         is_narrowed = self._options.keep_traits or self._options.keep_aggregates
-        start = self._starts[tree]
-        key = (
-            tuple([row - start for row in rows]),
-            pairs,
-            other_parts,
-            tree if is_narrowed else -1,
-        )
-        if key not in self._known:
-            shape = self._shape(tree, _roles(rows, pairs), other_parts)
-            self._known[key] = self._numbers.setdefault(shape, len(self._numbers))
-        return self._known[key]
+        firsts = np.flatnonzero((np.diff(consumer, prepend=-1) != 0) | (np.diff(tree, prepend=-2) != 0))
+        rows, pairs = tuple(row.tolist()), tuple(zip(column.tolist(), amount.tolist(), strict=True))
+        spans = itertools.pairwise([*firsts.tolist(), len(consumer)])
+        parts = zip(consumer[firsts].tolist(), tree[firsts].tolist(), spans, strict=True)
+        for id_, of_consumer in itertools.groupby(parts, key=operator.itemgetter(0)):
+            held = [(number, rows[first:end], pairs[first:end]) for _, number, (first, end) in of_consumer]
+            for part in held:
+                number, *roles = part
+                if number >= 0:
+                    others = tuple([other for other in held if other is not part]) if len(held) > 1 else ()
+                    yield number, self._number(*roles, others, number if is_narrowed else -1), id_
 
-    def _shape(self, tree: int, roles: tuple[Role, ...], other_parts: Sequence[_Part]) -> Shape:
+    def _number_of(self, rows: tuple[int, ...], pairs: Role, other_parts: tuple[_Part, ...], tree: int) -> int:
+        """Return the index of the shape of what a consumer has on one tree.
+
+        :param tree: the tree whose traits and aggregates matter; -1 if none do.
+        """
         pools = [other for other in other_parts if other[0] < 0]
         elsewhere = frozenset(other for other, *_ in other_parts if other >= 0)
         traits = [name for name in self._hosts.traits[tree] if name.startswith('CUSTOM_')]
-        return Shape(
-            roles,
+        shape = Shape(
+            _roles(rows, pairs),
             frozenset(row for _, rows, _ in pools for row in rows),
             # What supplies loads on several trees moves with none of them.
             _roles(*pools[0][1:]) if self._options.move_shared and pools and not elsewhere else (),
@@ -248,6 +236,7 @@ class _Grouping:
             frozenset(traits if self._options.keep_traits else ()),
             self._hosts.aggregates[tree] if self._options.keep_aggregates else frozenset(),
         )
+        return self.numbers.setdefault(shape, len(self.numbers))
 
 
 def _roles(positions: Sequence[int], pairs: Sequence[tuple[int, int]]) -> tuple[Role, ...]:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.cache.providers import Provider
-from placement.capacity import InventoryRecord
 from placement.ops.planning.hosts import Hosts, Matrix
-from placement.ops.planning.loads import Role, Shape
+from placement.ops.planning.loads import Role, Shape, amounts_of
 from placement.search.assignments import find_assignments
 from placement.search.budget import SearchBudget
 from placement.search.request import CandidateRequest, RequestGroup
@@ -60,32 +59,24 @@ class TreeSolver:
 
     def _compile(self, roles: Sequence[Role]) -> tuple[CompiledRequest, NDArray[np.int64]]:
         """Return a request with one group for each role, and the sum of their amounts by class."""
-        needs = np.zeros(len(self._hosts.classes), np.int64)
-        groups = []
-        for number, role in enumerate(roles):
-            groups.append(RequestGroup(f'_{number}', True, {self._hosts.classes[column]: n for column, n in role}))
-            for column, amount in role:
-                needs[column] += amount
+        needs = amounts_of([roles], len(self._hosts.classes))[0]
+        groups = [RequestGroup(f'_{n}', True, self._hosts.resources(role)) for n, role in enumerate(roles)]
         request = CandidateRequest(tuple(groups), 'isolate' if self._isolate else 'none', with_mappings=True)
         return compile_request(request, lambda _uuid: None), needs
 
     def _solve(self, compiled: CompiledRequest, tree: int, free: Matrix) -> tuple[int, ...] | None:
-        flags = self._hosts.is_own[self._hosts.rows(tree)].tolist()
-        providers = tuple(
-            self._with_free(provider, row if is_own else [0] * len(row))
-            for provider, row, is_own in zip(self._hosts.trees[tree], free.tolist(), flags, strict=True)
-        )
+        is_own = self._hosts.is_own[self._hosts.rows(tree)].tolist()
+        providers = tuple(map(self._with_free, self._hosts.trees[tree], free.tolist(), is_own))
         unit = SearchUnit(providers, (), compiled.bits_at(providers, ()))
         for assignment in find_assignments(unit, compiled, SearchBudget(max_steps=_MAX_STEPS)):
             if assignment is not None:
                 return tuple(positions[0] for positions in assignment.mappings)
         return None
 
-    def _with_free(self, provider: Provider, free: Sequence[int]) -> Provider:
-        inventories = {}
-        for column, name in enumerate(self._hosts.classes):
-            present = provider.inventories.get(name)
-            if present is not None and free[column] > 0:
-                units = present.min_unit, present.max_unit, present.step_size
-                inventories[name] = InventoryRecord(free[column], 0, *units)
+    def _with_free(self, provider: Provider, free: Sequence[int], is_own: bool) -> Provider:
+        inventories = {
+            name: inventory.with_used(inventory.capacity - free[self._hosts.classes.index(name)])
+            for name, inventory in provider.inventories.items()
+            if is_own
+        }
         return replace(provider, inventories=inventories)
