@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -57,19 +56,13 @@ def _print(document: Mapping[str, Any], conf: cfg.ConfigOpts) -> None:
     if document['limits_reached']:
         options = describe_limits(map(Limit, document['limits_reached']), conf.placement)
         _print_line(console, f'Limit reached: [placement] {options}')
-    for candidate in document['first_candidates']:
-        supplies = (f'{supply["name"]} {units.size_text(supply["resources"])}' for supply in candidate)
-        _print_line(console, f'Candidate: {"; ".join(supplies)}')
-    remaining = document['candidates'] - len(document['first_candidates'])
-    if remaining:
-        _print_line(console, f'And {remaining:,} more candidates')
     for conflict in document['conflicts']:
-        where = f'one of {conflict["trees"]} trees where'
-        for root in conflict['examples']:
-            _print_line(console, f'Conflict: {root["name"]} ({root["uuid"]}), {where} {conflict["text"]}')
+        root, groups = conflict['example'], ','.join(conflict['groups'])
+        where = f'one of {units.plural(conflict["trees"], "tree")} where {conflict["reason"]} {groups}'.rstrip()
+        _print_line(console, f'Conflict: {root["name"]} ({root["uuid"]}), {where}')
     if document['states'] or document['blocked']:
         console.print(_blocked(document, console))
-    for pool in itertools.chain.from_iterable(shortage['pools'] for shortage in document['shortages']):
+    for pool in document['pools']:
         _print_line(console, f'Pool: {pool["provider"]["name"]} ({pool["provider"]["uuid"]}) {pool["text"]}')
 
 

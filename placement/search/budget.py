@@ -6,10 +6,11 @@ assigning or remembering one amount, trying one set of traits.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -85,6 +86,17 @@ class SearchBudget:
     def steps_exhausted(self) -> bool:
         """Whether the steps of the request are used up."""
         return self.steps_taken > self.max_steps
+
+    @contextlib.contextmanager
+    def share(self, fraction: float = 1) -> Iterator[SearchBudget]:
+        """Give a part of the work a budget of its own, with a share of the steps that are left, and count its steps.
+
+        The limits that the part reaches are in its own budget only.
+        """
+        steps = int((self.max_steps - self.steps_taken) * fraction)
+        part = replace(self, max_steps=self.steps_taken + steps, reached=set())
+        yield part
+        self.steps_taken = part.steps_taken
 
 
 class StepCounter:

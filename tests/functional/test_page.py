@@ -294,13 +294,9 @@ def test_why_shows_the_sentence_and_a_rule_of_each_parameter(conf: cfg.ConfigOpt
         assert words in shown
 
 
-def test_why_shows_the_candidates_that_there_are(nested_page: Page) -> None:
+def test_why_says_how_many_candidates_there_are(nested_page: Page) -> None:
     address = '/why?query=resources%3DVCPU:1,MEMORY_MB:2048%26resources1%3DSRIOV_NET_VF:1%26limit%3D3'
-    shown = get(nested_page, address).text
-    assert shown.count('Found 3 candidates, as many as the limit allows.') == 1
-    for provider in json(nested_page, address)['explanation']['first_candidates'][0]:
-        assert f'href="/trees/{provider["uuid"]}"><bdi>{provider["name"]}</bdi>' in shown
-    assert 'MEMORY_MB 2 GiB, VCPU 1' in re.sub('<[^>]*>', '', shown)
+    assert get(nested_page, address).text.count('Found 3 candidates, as many as the limit allows.') == 1
 
 
 def test_a_query_that_is_not_valid_stays_in_the_form(nested_page: Page) -> None:

@@ -89,9 +89,9 @@ def test_each_recorded_explanation_of_the_documentation_is_a_scenario() -> None:
 
 def test_a_pool_is_listed_with_the_aggregates_that_it_would_need() -> None:
     [scenario] = [scenario for title, scenario in SCENARIOS.items() if 'a larger one is in another aggregate' in title]
-    [shortage] = Writer().document(explained(scenario))['shortages']
+    [pool] = Writer().document(explained(scenario))['pools']
     missing = f'but is in none of their aggregates (aggregate {uuid_of("rack")})'
-    assert shortage['pools'][0]['text'] == f'has 8,192 free, {missing}'
+    assert pool['text'] == f'has 8,192 free, {missing}'
 
 
 def test_the_members_of_the_json_output_are_documented() -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import orjson
 from hypothesis import event, given
 
-from placement.ops.explain.between import GROUP_POLICY, MICROVERSION, SAME_SUBTREE
 from placement.ops.explain.checks import Check, Rule
 from placement.ops.explain.explanation import Blocked, Explanation, Near, explain
 from placement.ops.explain.sentences import Writer
@@ -238,7 +237,7 @@ def check_limit(check: Check, rp: RP, closest: Near) -> None:
 
 def check_pools(topology: list[RP], query: Query, result: Explanation) -> None:
     """With the aggregates that are missing, or the trait, as many trees can serve each part as are counted."""
-    for pool in itertools.chain.from_iterable(shortage.pools for shortage in result.shortages):
+    for pool in result.pools:
         event(f'a pool that {"reaches" if pool.reaches else "does not reach"} trees, {len(pool.missing)} missing')
         changed = copy.deepcopy(topology)
         provider = next(rp for rp in changed if rp.name == pool.provider.name)
@@ -266,12 +265,12 @@ def check_between(topology: list[RP], query: Query, result: Explanation) -> None
         return
     changes: dict[Rule, dict[str, Any]] = {}
     if query.minor < 29:
-        changes[Rule(MICROVERSION)] = {'minor': 29}
+        changes[Rule('microversion', (), 'below 1.29')] = {'minor': 29}
     if query.policy == 'isolate' and sum(bool(group.number) for group in query.groups) > 1:
-        changes[Rule(GROUP_POLICY, (), 'isolate')] = {'policy': 'none'}
+        changes[Rule('group_policy', (), 'isolate')] = {'policy': 'none'}
     for names in query.same_subtree:
         subtrees = [other for other in query.same_subtree if set(other) != set(names)]
-        changes[Rule(SAME_SUBTREE, (), ','.join(sorted(names)))] = {'same_subtree': subtrees}
+        changes[Rule('same_subtree', (), ','.join(sorted(names)))] = {'same_subtree': subtrees}
     oracle = Oracle(topology)
     roots = [rp.name for rp in topology if rp.parent is None]
     expected = {
@@ -299,4 +298,4 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
     if not result.candidates and result.placeable:
         event('together')
         assert result.conflicts
-        assert result.conflicts[0].examples[0].display_name == 'root'
+        assert result.conflicts[0].example.display_name == 'root'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
@@ -16,25 +16,17 @@ from placement.search.requirements import CompiledRequest
 from placement.search.search_units import SearchUnit
 from placement.search.solver.variables import Reason, build_variables
 
-#: The parameters of the rules between groups.
-GROUP_POLICY, SAME_SUBTREE, MICROVERSION = 'group_policy', 'same_subtree', 'microversion'
-
-#: Maximum numbers of trees to name for each reason, and of rules to leave out.
-_MAX_NAMED, _MAX_RULES = 3, 20
-
 
 @dataclass
 class Conflict:
-    """The trees that cannot serve the parts together for one reason, and the roots of some of them."""
+    """The trees that cannot serve the parts together for one reason."""
 
     reason: Reason
+    #: The root of one of them.
+    example: Provider
+    #: The groups that need different providers, if there are too few of these.
+    groups: tuple[str, ...] = ()
     trees: int = 0
-    examples: list[Provider] = field(default_factory=list)
-    #: What they have too little of, if the reason has numbers: one resource class, or different providers for these
-    #: groups. The numbers are those of the first example.
-    scarce: Sequence[str] = ()
-    requested: int = 0
-    available: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,24 +43,25 @@ def rules_between(compiled: CompiledRequest) -> Iterator[tuple[Rule, CompiledReq
     """Yield the rules between groups, each with the request without it."""
     request = compiled.request
     if not request.nested_aware:
-        yield Rule(MICROVERSION), replace(compiled, request=replace(request, nested_aware=True))
+        yield Rule('microversion', (), 'below 1.29'), replace(compiled, request=replace(request, nested_aware=True))
     if request.isolate and sum(group.use_same_provider for group in request.groups) > 1:
-        yield Rule(GROUP_POLICY, (), 'isolate'), replace(compiled, request=replace(request, group_policy='none'))
-    for subtree in list(dict.fromkeys(request.same_subtree))[:_MAX_RULES]:
+        yield Rule('group_policy', (), 'isolate'), replace(compiled, request=replace(request, group_policy='none'))
+    for subtree in dict.fromkeys(request.same_subtree):
         subtrees = tuple(other for other in request.same_subtree if other != subtree)
         rest = replace(compiled, request=replace(request, same_subtree=subtrees))
-        yield Rule(SAME_SUBTREE, (), ','.join(sorted(subtree))), rest
+        yield Rule('same_subtree', (), ','.join(sorted(subtree))), rest
 
 
 def blocking_rules(snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> list[BlockingRule]:
     """Return the rules between groups without which there are candidates; none if they block only together."""
     blocking = []
     for rule, rest in rules_between(compiled):
-        own_budget = replace(budget, reached=set())
-        units = Prefilter(snapshot, rest, own_budget).search_units()
-        streams = with_streams((unit for unit in units if unit.tree), rest, own_budget)
-        trees = sum(unit.count for unit, stream in streams if stream.has_any())
-        budget.steps_taken = own_budget.steps_taken
+        if budget.steps_exhausted:
+            break
+        with budget.share() as own_budget:
+            units = Prefilter(snapshot, rest, own_budget).search_units()
+            streams = with_streams((unit for unit in units if unit.tree), rest, own_budget)
+            trees = sum(unit.count for unit, stream in streams if stream.has_any())
         if trees:
             blocking.append(BlockingRule(rule, trees, bool(own_budget.reached)))
     return blocking
@@ -87,40 +80,32 @@ def find_conflicts(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
                 break
             conflict_of[unit.equivalence_key] = _conflict(compiled, unit, budget)
         if outcome := conflict_of[unit.equivalence_key]:
-            conflict = conflicts.setdefault((outcome.reason, outcome.scarce), outcome)
-            conflict.trees += unit.count
-            for index in range(min(unit.count, _MAX_NAMED - len(conflict.examples))):
-                conflict.examples.append(unit[index : index + 1].tree[0])
+            conflicts.setdefault((outcome.reason, outcome.groups), outcome).trees += unit.count
     return sorted(conflicts.values(), key=lambda conflict: -conflict.trees)
 
 
 def _conflict(compiled: CompiledRequest, unit: SearchUnit, budget: SearchBudget) -> Conflict | None:
     """Return why a tree has no candidate; None if it has one, or if the budget does not suffice to find out."""
     rejections: Counter[Reason] = Counter()
-    tree_budget = replace(budget, reached=set())
-    assignments = find_assignments(unit, compiled, tree_budget, rejections)
-    has_candidate = any(assignment is not None for assignment in assignments)
-    budget.steps_taken = tree_budget.steps_taken
+    with budget.share() as tree_budget:
+        assignments = find_assignments(unit, compiled, tree_budget, rejections)
+        has_candidate = any(assignment is not None for assignment in assignments)
     budget.reached |= tree_budget.reached
     if has_candidate or tree_budget.reached or not rejections:
         return None
-    # It holds for the whole tree. The others that do are the only reason.
-    few = Reason.TOO_FEW_PROVIDERS
-    reason = few if few in rejections else rejections.most_common(1)[0][0]
+    if Reason.TOO_FEW_PROVIDERS in rejections:
+        # It holds for the whole tree. The others that do are the only reason.
+        return Conflict(Reason.TOO_FEW_PROVIDERS, unit.tree[0], _competing_groups(compiled, unit))
+    return Conflict(rejections.most_common(1)[0][0], unit.tree[0])
+
+
+def _competing_groups(compiled: CompiledRequest, unit: SearchUnit) -> tuple[str, ...]:
+    """Return isolated groups that fewer providers than groups satisfy; none if no domain alone shows it."""
     # The search has built the same variables within its budget.
     variables = build_variables(unit, compiled, StepCounter(SearchBudget()))
-    if reason is Reason.TOO_FEW_PROVIDERS:
-        isolated = [variable for variable in variables if variable.isolated]
-        for domain in sorted({variable.domain for variable in isolated}, key=len):
-            groups = [variable.requirement.group for variable in isolated if set(variable.domain) <= set(domain)]
-            if len(groups) > len(domain):
-                scarce = tuple(sorted(groups, key=lambda suffix: (len(suffix), suffix)))
-                return Conflict(reason, scarce=scarce, requested=len(groups), available=len(domain))
-    if reason is Reason.TOO_LITTLE_CAPACITY:
-        for name, amount in compiled.requested_sums.items():
-            users = [variable for variable in variables if name in dict(variable.requirement.resources)]
-            eligible = {position for variable in users for position in variable.domain}
-            free = sum(unit.provider(position).inventories[name].max_increase for position in eligible)
-            if amount > free:
-                return Conflict(reason, scarce=(name,), requested=amount, available=free)
-    return Conflict(reason)
+    isolated = {variable.requirement.group: variable.domain for variable in variables if variable.isolated}
+    for domain in sorted(set(isolated.values()), key=len):
+        groups = [group for group, positions in isolated.items() if set(positions) <= set(domain)]
+        if len(groups) > len(domain):
+            return tuple(sorted(groups, key=lambda suffix: (len(suffix), suffix)))
+    return ()

@@ -9,7 +9,6 @@ from placement.cache.providers import SHARING_TRAIT
 from placement.search.requirements import (
     AggregateCondition,
     Fault,
-    NameCondition,
     ProviderCondition,
     ResourcePart,
     TraitCondition,
@@ -50,9 +49,9 @@ class Check:
     @property
     def never_by_sharing(self) -> bool:
         """Whether every sharing provider fails in other trees: by ``in_tree`` of the unsuffixed group, or its trait."""
-        if isinstance(self.condition, TraitCondition):
-            return self.condition.forbidden and SHARING_TRAIT in self.names
-        return isinstance(self.condition, TreeCondition) and not self.condition.sharing
+        if isinstance(self.condition, TreeCondition):
+            return not self.condition.sharing
+        return self.rule.parameter == 'forbidden' and self.rule.subject == SHARING_TRAIT
 
     @property
     def resource_class(self) -> str:
@@ -63,11 +62,6 @@ class Check:
     def lacks_host_class(self) -> bool:
         """Whether a provider that fails has no inventory of a class of hosts."""
         return self.fault is Fault.ABSENT and self.resource_class in HOST_CLASSES
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The traits or aggregates that the check is about."""
-        return self.condition.sets[0] if isinstance(self.condition, NameCondition) else frozenset()
 
 
 def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterator[Check]:

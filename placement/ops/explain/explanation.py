@@ -7,14 +7,14 @@ import difflib
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from placement import capacity
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
-from placement.cache.providers import Provider
+from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.between import BlockingRule, Conflict, blocking_rules, find_conflicts
 from placement.ops.explain.checks import HOST_CLASSES, Check, Rule
@@ -24,12 +24,9 @@ from placement.search.budget import Limit, SearchBudget, StepLimitReached
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
 from placement.search.requirements import CompiledRequest, Fault, Requirement, ResourcePart, compile_request
-from placement.search.search_units import CandidateSet
 
-#: Maximum numbers of providers to name for each fact, of facts of each kind, and of candidates to show.
-_MAX_NAMED, _MAX_FACTS, _MAX_SHOWN = 3, 20, 10
-#: Maximum numbers of rules to count and of checks in a set, unless all sets have more.
-_MAX_RULES, _MAX_CHECKS = 50, 4
+#: Maximum numbers of providers to name for a fact, of facts of a kind, and of checks in a set (unless all have more).
+_MAX_NAMED, _MAX_FACTS, _MAX_CHECKS = 3, 20, 4
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,8 @@ class Pool:
     """A provider that could supply trees that lack nothing else, if they could use it."""
 
     provider: Provider
-    #: The largest amount of the class that it could allocate.
+    #: The amount that the trees lack, and the largest one that the provider could allocate.
+    rule: Rule
     free: int
     trees: int
     #: The checks on aggregates that it fails.
@@ -84,26 +82,7 @@ class Pool:
     shares: bool = True
 
 
-@dataclass(frozen=True)
-class PoolShortage:
-    """What ``trees`` trees lack that pools out of their reach could supply."""
-
-    #: The amount that they lack.
-    rule: Rule
-    trees: int
-    #: The largest pools out of reach.
-    pools: Sequence[Pool]
-
-
-@dataclass(frozen=True)
-class Nowhere:
-    """A check that no provider passes, or no root, and the similar name of a trait or class that providers have."""
-
-    check: Check
-    similar: str = ''
-
-
-@dataclass(frozen=True)
+@dataclass
 class Explanation:
     """The explanation of one request. All numbers of trees are about those that were examined."""
 
@@ -113,13 +92,10 @@ class Explanation:
     examined: int = 0
     #: Whether a class of hosts is requested, so that people call the trees hosts.
     about_hosts: bool = False
-    #: Whether there are several groups.
-    several_groups: bool = False
     limit: int | None = None
     #: The candidates found before the ``limit`` of the request or one of ``limits_reached``.
     candidates: int = 0
-    first_candidates: Sequence[CandidateSet] = ()
-    limits_reached: frozenset[Limit] = frozenset()
+    limits_reached: Set[Limit] = frozenset()
     stages: Sequence[Stage] = ()
     #: The trees that are what the request asks for, whatever their state.
     suitable: int = 0
@@ -130,9 +106,11 @@ class Explanation:
     selective: Sequence[Check] = ()
     #: The smallest sets of checks of which one excludes each tree. Those of one check are near misses.
     blocked: Sequence[Blocked] = ()
-    #: The checks that no provider passes, or no root.
-    nowhere: Sequence[Nowhere] = ()
-    shortages: Sequence[PoolShortage] = ()
+    #: The checks that no provider passes, or no root, and by their subject the similar name of a trait in use, if any.
+    nowhere: Sequence[Check] = ()
+    similar: Mapping[str, str] = field(default_factory=dict)
+    #: The pools out of reach, those that could supply most trees first.
+    pools: Sequence[Pool] = ()
     #: The trees that can serve each part alone.
     placeable: int = 0
     #: The rules between groups that block the request alone, and why trees cannot serve all parts.
@@ -154,47 +132,39 @@ def explain(
     snapshot.names.raise_unless_known(classes, request.trait_names)
     compiled = compile_request(request, snapshot.root_id_of)
     trees = sum(int(partition.has_root.sum()) for partition in snapshot.partitions)
-    result = Explanation(
-        trees,
-        about_hosts=not HOST_CLASSES.isdisjoint(classes),
-        several_groups=len(request.groups) > 1,
-        limit=request.limit,
-    )
+    result = Explanation(trees, about_hosts=not HOST_CLASSES.isdisjoint(classes), limit=request.limit)
     if not trees:
         return result
-    # The matrix gets half of the steps, so that a search is made in any case.
-    of_matrix = replace(budget, max_steps=budget.max_steps // 2, reached=set())
     matrix = None
-    with contextlib.suppress(StepLimitReached):
+    # The matrix gets half of the steps, so that a search is made in any case.
+    with budget.share(1 / 2) as of_matrix, contextlib.suppress(StepLimitReached):
         matrix = Matrix(snapshot, compiled, of_matrix)
-        examined, placeable = int(matrix.partition.has_root.sum()), int(matrix.without(0).sum())
-        result = replace(result, examined=examined, placeable=placeable, stages=_stages(matrix))
-    result = replace(result, limits_reached=frozenset(of_matrix.reached))
-    budget.steps_taken = of_matrix.steps_taken
+        result.examined, result.placeable = int(matrix.partition.has_root.sum()), int(matrix.without(0).sum())
+        result.stages = _stages(matrix)
+    result.limits_reached = of_matrix.reached
     if result.placeable or result.examined < trees:
         if empty is None:
-            result = _searched(snapshot, compiled, result, budget)
+            _search(result, snapshot, compiled, budget)
         else:
-            result = replace(result, limits_reached=result.limits_reached | empty)
+            result.limits_reached |= empty
     if result.candidates or matrix is None:
         return result
-    if not result.placeable:
-        return _with_blocked(matrix, result)
-    rules = blocking_rules(snapshot, compiled, budget)
-    return replace(result, between=rules, conflicts=find_conflicts(snapshot, compiled, budget))
+    if result.placeable:
+        result.between = blocking_rules(snapshot, compiled, budget)
+        result.conflicts = find_conflicts(snapshot, compiled, budget)
+    else:
+        _add_blocked(result, matrix)
+    return result
 
 
-def _searched(snapshot: Snapshot, compiled: CompiledRequest, result: Explanation, budget: SearchBudget) -> Explanation:
-    """Add the candidates, and the limits that were reached."""
+def _search(result: Explanation, snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> None:
+    """Add the number of candidates, and the limits that were reached."""
     # A third of the steps that are left is for the reasons why nothing is found.
-    steps = budget.steps_taken + (budget.max_steps - budget.steps_taken) * 2 // 3
-    of_search = replace(budget, max_steps=steps, reached=set())
-    units = Prefilter(snapshot, compiled, of_search).search_units()
-    candidates = itertools.chain.from_iterable(find_candidate_sets(units, compiled, of_search))
-    first = list(itertools.islice(candidates, compiled.request.limit))
-    budget.steps_taken = of_search.steps_taken
-    limits = frozenset(of_search.reached) if first else result.limits_reached | of_search.reached
-    return replace(result, candidates=len(first), first_candidates=first[:_MAX_SHOWN], limits_reached=limits)
+    with budget.share(2 / 3) as of_search:
+        units = Prefilter(snapshot, compiled, of_search).search_units()
+        candidates = itertools.chain.from_iterable(find_candidate_sets(units, compiled, of_search))
+        result.candidates = sum(1 for _ in itertools.islice(candidates, compiled.request.limit))
+    result.limits_reached = of_search.reached if result.candidates else result.limits_reached | of_search.reached
 
 
 def _stages(matrix: Matrix) -> list[Stage]:
@@ -204,31 +174,29 @@ def _stages(matrix: Matrix) -> list[Stage]:
     for check, count in zip(matrix.checks, matrix.excluded(), strict=False):
         excluded[check.rule] |= {check.fault: count} if count else {}
     stages = []
-    for rule, by_fault in itertools.islice(excluded.items(), _MAX_RULES):
+    for rule, by_fault in excluded.items():
         remaining -= sum(by_fault.values())
         stages.append(Stage(rule, remaining, by_fault))
     return stages
 
 
-def _with_blocked(matrix: Matrix, result: Explanation) -> Explanation:
+def _add_blocked(result: Explanation, matrix: Matrix) -> None:
     """Add what each tree lacks: first the trees that are suitable, then the smallest sets of checks, then pools."""
     has_root = matrix.partition.has_root
     counts, failed = matrix.trees.counts(has_root), matrix.failed_checks()
     states = sorted((mask for mask in counts if not mask & ~matrix.state), key=lambda mask: -counts[mask])
+    result.suitable = sum(counts[mask] for mask in states)
+    result.states = [_blocked(matrix, mask, has_root & matrix.trees.where(mask.__eq__)) for mask in states[:_MAX_FACTS]]
     minimal = matrix.minimal(counts)
     few = [mask for mask in minimal if matrix.worst(mask).bit_count() <= _MAX_CHECKS]
     sets = dict.fromkeys(matrix.smallest(mask) for mask in (few[:_MAX_FACTS] or minimal[:1]))
     blocked = [_blocked(matrix, mask, matrix.without(mask)) for mask in sets]
-    shortages = [_shortage(matrix, requirement) for requirement in matrix.checks_of]
-    return replace(
-        result,
-        suitable=sum(counts[mask] for mask in states),
-        states=[_blocked(matrix, mask, has_root & matrix.trees.where(mask.__eq__)) for mask in states[:_MAX_FACTS]],
-        selective=[check for check in failed if not check.lacks_host_class],
-        blocked=sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees)),
-        nowhere=[Nowhere(check, _similar(matrix, check)) for check in failed if matrix.passed_nowhere(check)],
-        shortages=sorted(filter(None, shortages), key=lambda shortage: -shortage.trees),
-    )
+    result.blocked = sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees))
+    result.selective = [check for check in failed if not check.lacks_host_class]
+    result.nowhere = [check for check in failed if matrix.passed_nowhere(check)]
+    result.similar = {check.rule.subject: name for check in result.nowhere if (name := _similar(matrix, check))}
+    pools = (itertools.islice(_pools(matrix, requirement), _MAX_NAMED) for requirement in matrix.checks_of)
+    result.pools = sorted(itertools.chain.from_iterable(pools), key=lambda pool: -pool.trees)
 
 
 def _blocked(matrix: Matrix, mask: int, trees: Flags) -> Blocked:
@@ -243,10 +211,7 @@ def _blocked(matrix: Matrix, mask: int, trees: Flags) -> Blocked:
 
 
 def _most_free(columns: InventoryColumns, positions: Integers) -> list[tuple[int, int]]:
-    """Return the positions of some providers, all with inventory, with the largest amount that each could allocate.
-
-    The largest of all comes first.
-    """
+    """Return the positions of providers with inventory and how much each could allocate, the largest amount first."""
     free = columns.max_allocatable[np.searchsorted(columns.positions, positions)]
     order = np.argsort(-free, kind='stable')
     return list(zip(positions[order].tolist(), free[order].tolist(), strict=True))
@@ -269,49 +234,35 @@ def _closest(matrix: Matrix, check: Check, positions: Integers) -> Near | None:
 
 
 def _similar(matrix: Matrix, check: Check) -> str:
-    """Return the trait or class in use whose name is most similar to one that no provider has; empty if none is."""
-    if check.rule.parameter == 'required':
-        name, similarity = min(check.names), 0.6
-        names = frozenset().union(*matrix.partition.traits.values)
-    elif check.fault is Fault.ABSENT:
-        # VGPU is not meant to be VCPU.
-        name, similarity = check.resource_class, 0.8
-        names = frozenset(matrix.partition.inventory_columns)
-    else:
+    """Return the trait in use whose name is most similar to one that no provider has; empty if none is."""
+    if check.rule.parameter != 'required':
         return ''
-    full_names = {name.removeprefix('CUSTOM_'): name for name in sorted(names)}
-    matches = difflib.get_close_matches(name.removeprefix('CUSTOM_'), full_names, 1, similarity)
+    traits = sorted(frozenset().union(*matrix.partition.traits.values))
+    full_names = {name.removeprefix('CUSTOM_'): name for name in traits}
+    name = check.rule.subject.removeprefix('in:').partition(',')[0]
+    matches = difflib.get_close_matches(name.removeprefix('CUSTOM_'), full_names, 1)
     return full_names[matches[0]] if matches else ''
 
 
-def _shortage(matrix: Matrix, requirement: Requirement) -> PoolShortage | None:
-    """Return which pools out of reach could supply a requirement of trees that lack nothing else; None if none can."""
+def _pools(matrix: Matrix, requirement: Requirement) -> Iterator[Pool]:
+    """Yield the pools that could supply a requirement of trees that lack nothing else, the largest first."""
     full = next((check for check in matrix.checks_of[requirement] if check.fault is Fault.FULL), None)
-    trees = matrix.served_by(requirement, 0)
-    if full is None or not HOST_CLASSES.isdisjoint(dict(requirement.resources)) or not trees.any():
-        return None
+    lacking = matrix.served_by(requirement, 0)
+    if full is None or not HOST_CLASSES.isdisjoint(dict(requirement.resources)) or not lacking.any():
+        return
+    candidates = matrix.pool_candidates(requirement)
     # By the mask that is left if the aggregates are right.
-    served = functools.cache(lambda mask: matrix.served_by(requirement, mask))
-    candidates = {
-        position: (served(mask & ~matrix.membership), mask & matrix.membership, shares)
-        for position, mask, shares in matrix.pool_candidates(requirement)
-    }
-    useful = sorted(position for position, (served_trees, *_) in candidates.items() if served_trees.any())
-    if not useful:
-        return None
-    most_free = _most_free(matrix.partition.inventory_columns[full.resource_class], np.array(useful, np.intp))
-    possible = (_pool(matrix, position, free, *candidates[position]) for position, free in most_free)
-    pools = list(itertools.islice(filter(None, possible), _MAX_NAMED))
-    return PoolShortage(full.rule, int(trees.sum()), pools) if pools else None
-
-
-def _pool(matrix: Matrix, position: int, free: int, trees: Flags, missing: int, shares: bool) -> Pool | None:
-    """Return what keeps a provider from serving the flagged trees; None if nobody would change that."""
-    provider, checks = matrix.partition.providers[position], matrix.checks_in(missing)
-    reached = matrix.partition.reached_by(provider) & trees
-    if reached.any():
-        return Pool(provider, free, int(reached.sum()), checks, shares=shares)
-    if not shares:
-        return None
-    common = frozenset.intersection(*matrix.partition.tree_aggregates.counts(trees))
-    return Pool(provider, free, int(trees.sum()), checks, False, sorted(common)[:_MAX_NAMED])
+    served = functools.cache(lambda mask: matrix.served_by(requirement, mask & ~matrix.membership))
+    masks = {position: mask for position, mask in candidates.items() if served(mask).any()}
+    if not masks:
+        return
+    columns = matrix.partition.inventory_columns[full.resource_class]
+    for position, free in _most_free(columns, np.array(sorted(masks), np.intp)):
+        provider, trees = matrix.partition.providers[position], served(masks[position])
+        reached, shares = trees & matrix.partition.reached_by(provider), SHARING_TRAIT in provider.traits
+        missing = matrix.checks_in(masks[position] & matrix.membership)
+        if reached.any():
+            yield Pool(provider, full.rule, free, int(reached.sum()), missing, shares=shares)
+        elif shares:
+            common = sorted(frozenset.intersection(*matrix.partition.tree_aggregates.counts(trees)))[:_MAX_NAMED]
+            yield Pool(provider, full.rule, free, int(trees.sum()), missing, False, common)

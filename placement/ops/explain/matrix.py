@@ -23,7 +23,7 @@ import functools
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class Matrix:
     def _combined(self, snapshot: Snapshot) -> Partition:
         """Return the partitions for which the steps suffice as one. Those with pools come first."""
         partitions = []
-        names = sum(len(check.names) for check in self.checks)
+        names = sum(len(check.rule.subject.split(',')) for check in self.checks)
         for partition in sorted(snapshot.partitions, key=lambda partition: not partition.has_sharing_trait.any()):
             steps = len(self.checks) * (4 + (partition.size + partition.distinct_sets) // 64) + names
             if self._budget.steps_taken + steps > self._budget.max_steps:
@@ -256,7 +256,7 @@ class Matrix:
         """Return the checks about what a provider is that the masks of trees have, the most frequent first."""
         counts: Counter[Check] = Counter()
         for _, choices in self.parts:
-            masks = choices.mapped(lambda masks: self.worst(masks[0] & ~self.state))
+            masks = choices.mapped(lambda masks: masks[0] & ~self.state)
             for mask, count in masks.counts().items():
                 counts.update(dict.fromkeys(self.checks_in(mask), count))
         return [check for check, _ in counts.most_common()]
@@ -270,10 +270,8 @@ class Matrix:
 
     def passed_nowhere(self, check: Check) -> bool:
         """Return whether no provider passes a check, or no root; false for an amount that all are too small for."""
-        if check.fault is Fault.TOO_SMALL:
-            return False
-        flags = self._failing[check]
-        return bool(flags.all() if check.rule.suffixes else flags[self._starts].all())
+        flags = self._failing[check] if check.rule.suffixes else self._failing[check][self._starts]
+        return check.fault is not Fault.TOO_SMALL and bool(flags.all())
 
     def failing_only(self, check: Check, waived: int, trees: Flags) -> tuple[Integers, Integers]:
         """Return the positions of the providers of the flagged trees, and of the pools that reach these, that fail a
@@ -293,25 +291,22 @@ class Matrix:
         in_pools = self.pools.positions[shared & self.pools.reaching(trees)]
         return np.flatnonzero(direct & trees[self.partition.tree_numbers]), in_pools
 
-    # What explanations name ----------------------------------------------------------------------------------
+    def pool_candidates(self, requirement: Requirement) -> dict[int, int]:
+        """Return the masks of the providers that could serve a requirement of other trees, by position.
 
-    def pool_candidates(self, requirement: Requirement) -> Iterator[tuple[int, int, bool]]:
-        """Yield providers that could serve a requirement of other trees if they were in other aggregates, or shared.
-
-        :returns: the position of each, its mask, and whether it has the trait for sharing. Others are in an aggregate.
+        Those with the trait for sharing may lack aggregates. The others lack only the trait; they are in an aggregate,
+        and no hosts.
         """
-        [direct, *_], shared = self._columns[requirement]
-        close = shared.where(lambda mask: not mask & ~(self.membership | self.together))
-        for position, code in zip(self.pools.positions[close].tolist(), shared.codes[close].tolist(), strict=True):
-            yield position, shared.values[code], True
-        if not any(check.never_by_sharing for check in self.checks_of[requirement]):
-            unshared = direct.where(lambda mask: not mask & ~self.together)
-            unshared &= self.partition.aggregates.where(bool)
-            unshared[self.pools.positions] = False
-            for name in HOST_CLASSES & self.partition.inventory_columns.keys():
-                unshared[self.partition.inventory_columns[name].positions] = False
-            for position in np.flatnonzero(unshared).tolist():
-                yield position, direct.values[direct.codes[position]], False
+        if any(check.never_by_sharing for check in self.checks_of[requirement]):
+            return {}
+        [masks, *_], _ = self._columns[requirement]
+        shares, columns = self.partition.has_sharing_trait, self.partition.inventory_columns
+        unshared = self.partition.aggregates.where(bool) & ~shares
+        for name in HOST_CLASSES & columns.keys():
+            unshared[columns[name].positions] = False
+        close = shares & masks.where(lambda mask: not mask & ~(self.membership | self.together))
+        close |= unshared & masks.where(lambda mask: not mask & ~self.together)
+        return {position: masks.values[masks.codes[position]] for position in np.flatnonzero(close).tolist()}
 
 
 def bit_numbers(mask: int) -> list[int]:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from placement import units
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.ops.display_names import DisplayNames
-from placement.ops.explain.between import GROUP_POLICY, MICROVERSION, SAME_SUBTREE, Conflict
 from placement.ops.explain.checks import Check, Rule
 from placement.ops.explain.explanation import Blocked, Explanation, Near, Pool
 from placement.search.requirements import Fault
-from placement.search.search_units import CandidateSet
-from placement.search.solver.variables import Reason
 
 #: Maximum numbers of sentences, of sets of checks in one of them, of checks in a set, and of groups.
 _MAX_SENTENCES, _MAX_SETS, _MAX_CHECKS, _MAX_GROUPS = 5, 3, 3, 4
@@ -86,8 +83,8 @@ class Writer:
             texts = ['The search reached a limit before it found a candidate, so candidates may exist.']
         if explanation.placeable:
             texts += self._conflict(explanation)
-        elif explanation.shortages:
-            texts += self._shortage(explanation)
+        elif explanation.pools:
+            texts += self._out_of_reach(explanation)
         elif explanation.suitable:
             texts += self._hosts_first(explanation)
         elif explanation.blocked:
@@ -141,23 +138,23 @@ class Writer:
     def _nowhere(self, explanation: Explanation, near: Sequence[Blocked]) -> list[str]:
         """Return what no provider has, and how many trees fit otherwise."""
         texts = []
-        for fact in explanation.nowhere[:_MAX_SETS]:
-            hint = f' The closest name in use is {fact.similar}.' if fact.similar else ''
-            texts.append(f'No provider {_singular(self.words(fact.check).passes)}.{hint}')
-        for blocked in near:
-            if any(blocked.checks[0] == fact.check for fact in explanation.nowhere):
-                subject = blocked.checks[0].rule.subject.removeprefix('!')
-                texts.append(f'{_counted(explanation, blocked.trees, "fit")} except for {subject}.')
+        for check in explanation.nowhere[:_MAX_SETS]:
+            name = explanation.similar.get(check.rule.subject)
+            hint = f' The closest name in use is {name}.' if name else ''
+            texts.append(f'No provider {_singular(self.words(check).passes)}.{hint}')
+        for fact in [fact for fact in near if fact.checks[0] in explanation.nowhere]:
+            subject = fact.checks[0].rule.subject.removeprefix('!')
+            texts.append(f'{_counted(explanation, fact.trees, "fit")} except for {subject}.')
         return texts
 
-    def _shortage(self, explanation: Explanation) -> list[str]:
-        """Return what trees lack that pools out of their reach could supply."""
-        shortage = explanation.shortages[0]
-        fit, pool = _counted(explanation, shortage.trees, 'fit'), shortage.pools[0]
+    def _out_of_reach(self, explanation: Explanation) -> list[str]:
+        """Return what trees lack that a pool out of their reach could supply."""
+        pool = explanation.pools[0]
+        fit = _counted(explanation, pool.trees, 'fit')
         name = f'{"pool" if pool.shares else "provider"} {pool.provider.display_name}'
-        texts = [f'{fit} except for {shortage.rule.subject}: the {name} {self.pool_text(pool, in_sentence=True)}.']
+        texts = [f'{fit} except for {pool.rule.subject}: the {name} {self.pool_text(pool, in_sentence=True)}.']
         for state in explanation.states[:_MAX_SETS]:
-            if all(check.rule != shortage.rule for check in state.checks):
+            if all(check.rule != pool.rule for check in state.checks):
                 texts.append(f'{state.trees:,} others {self.blocked_text(state)}.')
             elif state.pools:
                 pools = f'The {state.pools:,} pools in them are' if state.pools > 1 else 'The pool in them is'
@@ -170,19 +167,18 @@ class Writer:
             fact.rule: f'{"At least " if fact.at_least else ""}{_counted(explanation, fact.trees, "fit")}'
             for fact in explanation.between
         }
-        if fit := fits.get(Rule(MICROVERSION)):
+        if fit := next((fit for rule, fit in fits.items() if rule.parameter == 'microversion'), ''):
             text = "Without microversion 1.29, all of a host's resources come from one provider."
             return [text, f'{fit} from 1.29 on.']
-        part = 'Each group' if explanation.several_groups else 'Each part of the request'
-        texts = [f'{part} fits alone in {units.plural(explanation.placeable, _noun(explanation))}.']
+        texts = [f'Each group fits alone in {units.plural(explanation.placeable, _noun(explanation))}.']
         if not explanation.conflicts:
             return texts
         conflict = explanation.conflicts[0]
-        if conflict.reason is Reason.TOO_FEW_PROVIDERS and conflict.scarce:
+        if conflict.groups:
             trees = 'none has' if conflict.trees == explanation.placeable else f'{conflict.trees:,} do not have'
-            number = units.plural(conflict.requested, 'provider')
-            return [*texts, f'With group_policy=isolate, {trees} {number} for groups {_listed(conflict.scarce)}.']
-        texts.append(f'None fits all of them: in {conflict.examples[0].display_name}, {conflict_text(conflict)}.')
+            number, groups = units.plural(len(conflict.groups), 'provider'), _listed(conflict.groups)
+            return [*texts, f'With group_policy=isolate, {trees} {number} for groups {groups}.']
+        texts.append(f'None fits all of them: in {conflict.example.display_name}, {conflict.reason.value}.')
         return texts + [f'{fit} without {self.rule_text(rule)}.' for rule, fit in list(fits.items())[:_MAX_SETS]]
 
     # Parts of sentences --------------------------------------------------------------------------------------
@@ -209,10 +205,6 @@ class Writer:
 
     def rule_text(self, rule: Rule) -> str:
         """Return a rule as in a query, such as ``resources1 VCPU:4``, and with the names of aggregates."""
-        if rule.parameter == MICROVERSION:
-            return 'one provider per tree (below 1.29)'
-        if rule.parameter in {GROUP_POLICY, SAME_SUBTREE}:
-            return f'{rule.parameter}={rule.subject}'
         subject = rule.subject
         if rule.parameter == 'member_of':
             uuids = subject.removeprefix('!').split(',')
@@ -221,15 +213,11 @@ class Writer:
 
     def blocked_text(self, blocked: Blocked) -> str:
         """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
-        lacks = [self.words(check).fails for check in blocked.checks[:_MAX_CHECKS]]
-        if blocked.pools and not blocked.checks[0].resource_class:
-            return _predicate(blocked.trees, f'reach only pools {self.words(blocked.checks[0]).failing}')
+        words = [self.words(check) for check in blocked.checks[:_MAX_CHECKS]]
+        lacks = [f'reach only pools {word.failing}' if blocked.pools else word.fails for word in words]
         if hidden := blocked.checks[_MAX_CHECKS:]:
             lacks.append(f'fail {units.plural(len(hidden), "more check")}')
-        text = _predicate(blocked.trees, *lacks)
-        if blocked.pools:
-            text += ' in their pool' if blocked.pools == 1 else f' in their {blocked.pools:,} pools'
-        return text + _closest_text(blocked.closest)
+        return _predicate(blocked.trees, *lacks) + _closest_text(blocked.closest)
 
     def pool_text(self, pool: Pool, in_sentence: bool = False) -> str:
         """Return what a pool has free, and what keeps trees from using it; unless ``in_sentence`` with aggregates."""
@@ -249,23 +237,21 @@ class Writer:
         match value:
             case Provider():
                 return {'name': value.display_name, 'uuid': value.uuid}
-            case CandidateSet():
-                return _supplies(value)
             case Rule(parameter, suffixes, subject):
                 # In ``groups``, an empty text is the unsuffixed group.
                 return {'rule': parameter, 'groups': suffixes, 'subject': subject, 'text': self.rule_text(value)}
             case enum.Enum():
                 return value.value
             case Mapping():
-                return {key.value: item for key, item in value.items()}
-            case list() | tuple() | frozenset():
+                return {self._json(key): item for key, item in value.items()}
+            case list() | tuple() | Set():
                 return [self._json(item) for item in value]
         if not dataclasses.is_dataclass(value):
             return value
         members = {
             field.name: self._json(getattr(value, field.name)) for field in dataclasses.fields(value) if field.compare
         }
-        texts: dict[Any, Any] = {Blocked: self.blocked_text, Pool: self.pool_text, Conflict: conflict_text}
+        texts: dict[Any, Any] = {Blocked: self.blocked_text, Pool: self.pool_text}
         write = texts.get(type(value))
         return members | {'text': write(value)} if write else members
 
@@ -274,16 +260,6 @@ def excluded_texts(excluded: Mapping[str, int]) -> list[str]:
     """Return how many trees a rule excludes, by fault, for a table."""
     words = {Fault.ABSENT: 'without inventory', Fault.TOO_SMALL: 'too small', Fault.FULL: 'full'}
     return [f'{count:,} {words.get(Fault(fault), "")}'.strip() for fault, count in excluded.items()]
-
-
-def conflict_text(conflict: Conflict) -> str:
-    """Return why a tree cannot serve all groups together, as a clause about the first example."""
-    if not conflict.scarce:
-        return conflict.reason.value
-    if conflict.reason is Reason.TOO_LITTLE_CAPACITY:
-        return f'{conflict.requested} {conflict.scarce[0]} are requested in total, and {conflict.available} are free'
-    groups = _listed(conflict.scarce)
-    return f'groups {groups} need {conflict.requested} providers, and {conflict.available} fit'
 
 
 def _closest_text(closest: Near | None) -> str:
@@ -337,14 +313,3 @@ def _listed(groups: Sequence[str]) -> str:
 def _suffixes(rule: Rule) -> str:
     long = len(rule.suffixes) > _MAX_GROUPS
     return ','.join((*rule.suffixes[:2], '...', rule.suffixes[-1]) if long else rule.suffixes)
-
-
-def _supplies(candidate: CandidateSet) -> list[dict[str, Any]]:
-    """Return the providers of a candidate with the amounts by class, and the uuid of the ``root`` of their tree."""
-    supplies: dict[str, dict[str, Any]] = {}
-    for position, name, amount in candidate.assignment.amounts:
-        provider = candidate.search_unit.provider(position)
-        root = provider.root_provider_uuid or provider.uuid
-        supply = {'name': provider.display_name, 'uuid': provider.uuid, 'root': root, 'resources': {}}
-        supplies.setdefault(provider.uuid, supply)['resources'][name] = amount
-    return list(supplies.values())

@@ -33,7 +33,7 @@ class Reason(enum.Enum):
     SAME_TREE = 'a provider is the second one of its tree (below 1.29)'
     COLLECTIVE_TRAITS = 'no provider of the combination has a required trait'
     OTHER_TREE = 'a provider is a sharing one, and the candidate would use no provider of the tree'
-    TOO_LITTLE_CAPACITY = 'the tree has too little of the class for all groups together'
+    TOO_LITTLE_CAPACITY = 'all groups together request more of a class than is free'
     TOO_FEW_WITH_CAPACITY = 'the tree has too few providers with enough capacity for all groups'
     TOO_FEW_PROVIDERS = 'the tree has too few providers for isolated groups'
 
