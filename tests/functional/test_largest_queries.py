@@ -19,7 +19,8 @@ from placement.ops.explain.explanation import explain
 from placement.search import filter_providers, find_candidates, parsing
 from placement.search.budget import Limit, SearchBudget
 from placement.search.requirements import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
-from tests.support.search.oracle import SHARES
+from tests.support.search.cached import snapshot_of
+from tests.support.search.oracle import SHARES, rp
 
 HOSTS, MAX_STEPS = 300, 5_000
 CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB']
@@ -142,3 +143,12 @@ def test_an_explanation_ends_when_its_steps_are_used(snapshot: Snapshot, evaluat
     assert result.candidates == 0
     assert result.limits_reached <= {Limit.REQUEST_STEPS}
     assert evaluations.total() <= 2 * MAX_STEPS
+
+
+def test_an_explanation_compares_only_pools_with_hosts_that_could_reach_them(evaluations: Counter[str]) -> None:
+    hosts = [rp(f'host{number}', aggregates=f'rack{number}', VCPU=8) for number in range(HOSTS)]
+    others = [rp(f'storage{number}', aggregates=f'other{number}', DISK_GB=100) for number in range(HOSTS)]
+    snapshot = snapshot_of([*hosts, *others])
+    result = explain(snapshot, parsing.parse('resources=VCPU:1,DISK_GB:50', (1, 39)), SearchBudget())
+    assert (result.placeable, list(result.pools)) == (0, [])
+    assert evaluations.total() <= 10 * 2 * HOSTS

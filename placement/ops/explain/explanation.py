@@ -250,7 +250,8 @@ def _pools(matrix: Matrix, requirement: Requirement) -> Iterator[Pool]:
     lacking = matrix.served_by(requirement, 0)
     if full is None or not HOST_CLASSES.isdisjoint(dict(requirement.resources)) or not lacking.any():
         return
-    candidates = matrix.pool_candidates(requirement)
+    aggregates = frozenset().union(*matrix.partition.tree_aggregates.counts(lacking))
+    candidates = matrix.pool_candidates(requirement, aggregates)
     # By the mask that is left if the aggregates are right.
     served = functools.cache(lambda mask: matrix.served_by(requirement, mask & ~matrix.membership))
     masks = {position: mask for position, mask in candidates.items() if served(mask).any()}

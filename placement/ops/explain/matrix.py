@@ -23,7 +23,7 @@ import functools
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import numpy as np
 
@@ -291,17 +291,17 @@ class Matrix:
         in_pools = self.pools.positions[shared & self.pools.reaching(trees)]
         return np.flatnonzero(direct & trees[self.partition.tree_numbers]), in_pools
 
-    def pool_candidates(self, requirement: Requirement) -> dict[int, int]:
+    def pool_candidates(self, requirement: Requirement, aggregates: Set[str]) -> dict[int, int]:
         """Return the masks of the providers that could serve a requirement of other trees, by position.
 
-        Those with the trait for sharing may lack aggregates. The others lack only the trait; they are in an aggregate,
-        and no hosts.
+        Those with the trait for sharing may lack aggregates. The others lack only the trait; they are in one of
+        ``aggregates``, and no hosts.
         """
         if any(check.never_by_sharing for check in self.checks_of[requirement]):
             return {}
         [masks, *_], _ = self._columns[requirement]
         shares, columns = self.partition.has_sharing_trait, self.partition.inventory_columns
-        unshared = self.partition.aggregates.where(bool) & ~shares
+        unshared = self.partition.aggregates.where(lambda names: not names.isdisjoint(aggregates)) & ~shares
         for name in HOST_CLASSES & columns.keys():
             unshared[columns[name].positions] = False
         close = shares & masks.where(lambda mask: not mask & ~(self.membership | self.together))
