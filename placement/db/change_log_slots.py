@@ -193,12 +193,9 @@ class ChangeLogSlots:
 
         Ignore failures, because the next deletion of the slot includes these entries.
         """
-        entries = tables.change_log.c
         for slot_id in list(self._untrimmed):
             self._untrimmed.discard(slot_id)
-            oldest = sa.select(_slots.c.sequence - KEPT_TRANSACTIONS).where(_slots.c.id == slot_id).scalar_subquery()
-            condition = (entries.slot_id == slot_id) & (entries.sequence <= oldest)
-            self._maintain(functools.partial(_delete_entries, condition=condition))
+            self._maintain(functools.partial(_trim, slot_id=slot_id))
 
     def _take(self, owner: int) -> Slot:
         """Take a free slot, or insert one. This is a separate transaction, before the one that needs the slot.
@@ -288,6 +285,16 @@ def _delete_slots(tx: sa.Connection, slot: Slot, ids: Sequence[int], is_silent: 
     if tx.execute(_slots.delete().where(chosen, is_silent)).rowcount != len(ids):
         raise RetryTransaction
     _append(tx, slot, dict.fromkeys(ids, ChangeKind.SLOT_DELETED))
+
+
+def _trim(tx: sa.Connection, slot_id: int) -> None:
+    """Delete the entries of a slot before the last ``KEPT_TRANSACTIONS``."""
+    # The database may have been restored since the slot was used. MariaDB and MySQL would lock the row until the end of
+    # the transaction if a subquery of the DELETE read it.
+    sequence = tx.scalar(sa.select(_slots.c.sequence).where(_slots.c.id == slot_id)) or 0
+    entries = tables.change_log.c
+    condition = (entries.slot_id == slot_id) & (entries.sequence <= sequence - KEPT_TRANSACTIONS)
+    _delete_entries(tx, condition)
 
 
 def _delete_entries(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> None:

@@ -23,6 +23,7 @@ from placement.db.retries import RetryPolicy
 from tests.integration import tcp_proxy
 from tests.support import logs
 from tests.support.cache_equality import assert_same
+from tests.support.event_hooks import listening
 from tests.support.waiting import wait_until
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
@@ -542,3 +543,30 @@ def test_an_owner_deletes_old_entries(
             db.write(lambda tx: logs.move(tx, providers))
         assert numbers(slot) == list(kept)
     assert numbers(neighbor) == [1]
+
+
+@on_servers
+def test_a_write_does_not_wait_for_the_deletion_of_old_entries(
+    url: sa.URL, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MariaDB would lock the row of the slot if a subquery of the DELETE read it."""
+    monkeypatch.setattr(change_log_slots, 'TRIM_INTERVAL_TRANSACTIONS', 5)
+    monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', 2)
+    process = logs.opened(url, lock_wait_timeout=1, max_transaction_retries=0)
+    process.slots.is_trimmed_in_background = True
+    for _ in range(10):
+        process.write(lambda tx: logs.move(tx, providers))
+    slot = logs.next_slot(process)
+    written: list[int] = []
+
+    def write(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if statement.startswith(f'DELETE FROM {tables.change_log.name}'):
+            process.write(lambda tx: logs.move(tx, providers))
+            written.append(logs.next_slot(process).sequence)
+
+    with listening(process.engine, 'after_cursor_execute', write):
+        process.slots.trim()
+    assert written == [slot.sequence + 1]
+    with process.reader() as tx:
+        assert min(logs.entries(tx)[slot.slot_id])[0] == slot.sequence - 1
+    process.dispose()
