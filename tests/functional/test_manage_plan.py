@@ -222,6 +222,11 @@ def test_an_empty_cloud_tolerates_everything(db: Database, url: str, printed: Pr
     assert printed('plan', 'drain', 'a').startswith('Nothing is allocated on 1 host.\n')
 
 
+def test_a_host_can_be_drained_where_nobody_has_inventory(db: Database, url: str, printed: Printed) -> None:
+    store(db, Provider('a', {}))
+    assert printed('plan', 'drain', 'a').startswith('Nothing is allocated on 1 host.\n')
+
+
 def test_usage_mismatches_are_reported(
     cloud: Cloud, db: Database, printed: Printed, capsys: pytest.CaptureFixture[str]
 ) -> None:

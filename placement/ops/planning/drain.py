@@ -16,8 +16,8 @@ from placement.db.api import Database
 from placement.ops.planning import bounds, loads, packing
 from placement.ops.planning.bounds import Shortage
 from placement.ops.planning.eligibility import Eligibility
-from placement.ops.planning.hosts import Matrix, read_state
-from placement.ops.planning.loads import Loads, PlanOptions, Role, Shape
+from placement.ops.planning.hosts import Hosts, Matrix, read_state
+from placement.ops.planning.loads import Loads, PlanOptions, Shape, amounts_of
 from placement.ops.planning.nested import TreeSolver
 from placement.ops.planning.packing import POLICIES, Fit, Packed
 
@@ -101,14 +101,13 @@ def plan_drain(db: Database, identifiers: Sequence[str], aggregate: str | None, 
         hosts = read_state(tx)
         trees = hosts.find_trees(identifiers, aggregate, options.move_shared)
         hosts, grouped = loads.read_loads(tx, hosts, trees, options)
-        demand = Counter(grouped.shape.tolist())
-        eligibility = Eligibility(hosts, trees)
-        policies = (Fit.WORST if options.spread else Fit.FEWEST, *POLICIES)
-        verdict, packed, shortage = solve(
-            eligibility, grouped.shapes, demand, TreeSolver(hosts, options.isolate), policies
-        )
-        moves = list(_moves(grouped, packed))
-        uuids = loads.read_uuids(tx, {consumer for consumer, *_ in moves})
+        uuids = loads.read_uuids(tx, set(grouped.consumer.tolist()))
+    demand = Counter(grouped.shape.tolist())
+    eligibility = Eligibility(hosts, trees)
+    policies = (Fit.WORST if options.spread else Fit.FEWEST, *POLICIES)
+    solver = TreeSolver(hosts, options.isolate)
+    verdict, packed, shortage = solve(eligibility, grouped.shapes, demand, solver, policies)
+    moves = list(_moves(hosts, grouped, packed, uuids))
     if verdict is Verdict.FITS and len(moves) < demand.total():
         verdict = Verdict.NOT_FOUND
     return DrainPlan(
@@ -116,22 +115,14 @@ def plan_drain(db: Database, identifiers: Sequence[str], aggregate: str | None, 
         read_at=read_at,
         options=options,
         hosts=[hosts.trees[tree][0] for tree in trees],
-        consumers=len(set(grouped.consumer.tolist())),
+        consumers=len(uuids),
         left_count=len(grouped.tree) - len(moves),
         proof=shortage,
         not_placed=[
             _unplaced(eligibility, grouped.shapes[number], count, packed.free)
             for number, count in sorted(packed.remaining.items(), key=lambda item: (-item[1], item[0]))
         ],
-        moves=[
-            Move(
-                uuids[consumer],
-                hosts.trees[tree][0],
-                hosts.trees[int(hosts.tree_of[allocations[0][0]])][0],
-                [Allocation(hosts.provider(row), hosts.resources(role)) for row, role in allocations],
-            )
-            for consumer, tree, allocations in moves
-        ],
+        moves=moves,
         allocations_without_inventory=grouped.without_inventory,
         usage_mismatches=grouped.mismatches,
     )
@@ -156,8 +147,8 @@ def solve(
     return Verdict.NOT_FOUND if packed.remaining else Verdict.FITS, packed, None
 
 
-def _moves(grouped: Loads, packed: Packed) -> Iterator[tuple[int, int, list[tuple[int, Role]]]]:
-    """Yield consumer, tree and new allocations. Give the places of each shape to its consumers in order of the trees.
+def _moves(hosts: Hosts, grouped: Loads, packed: Packed, uuids: Mapping[int, str]) -> Iterator[Move]:
+    """Give the places of each shape to its consumers in order of the trees.
 
     A consumer with loads on several drained trees gets a place only where it has none yet: allocations that come
     together might exceed ``max_unit``.
@@ -168,34 +159,35 @@ def _moves(grouped: Loads, packed: Packed) -> Iterator[tuple[int, int, list[tupl
     taken: defaultdict[int, set[int]] = defaultdict(set)
     columns = (grouped.tree.tolist(), grouped.shape.tolist(), grouped.consumer.tolist())
     for tree, number, consumer in zip(*columns, strict=True):
-        shape = grouped.shapes[number]
         free = places[number]
         index = next((i for i, rows in enumerate(free) if taken[consumer].isdisjoint(rows)), None)
         if index is not None:
             rows = free.pop(index)
             taken[consumer].update(rows)
-            yield consumer, tree, list(zip(rows, shape.roles + shape.shared, strict=False))
+            shape = grouped.shapes[number]
+            allocations = [
+                Allocation(hosts.provider(row), hosts.resources(role))
+                for row, role in zip(rows, shape.roles + shape.shared, strict=False)
+            ]
+            yield Move(uuids[consumer], hosts.trees[tree][0], hosts.root(rows[0]), allocations)
 
 
-def _unplaced(eligibility: Eligibility, shape: Shape, count: int, free: Matrix | None) -> Unplaced:
+def _unplaced(eligibility: Eligibility, shape: Shape, count: int, free: Matrix) -> Unplaced:
+    """Find the host that lacks the smallest share of a mean provider; the first uuid decides between equals."""
     hosts = eligibility.hosts
-    resources = [hosts.resources(role) for role in (*shape.roles, *shape.shared)]
-    pools = [hosts.provider(row) for row in sorted(shape.stays)]
-    closest, lacks = _closest(eligibility, shape, free)
-    return Unplaced(resources, count, eligibility.count(shape), closest, lacks, pools)
-
-
-def _closest(eligibility: Eligibility, shape: Shape, free: Matrix | None) -> tuple[Provider | None, Mapping[str, int]]:
-    """Return the tree that lacks the smallest share of a mean provider; the first uuid decides between equals."""
-    hosts = eligibility.hosts
-    [role, *further_roles] = shape.roles
-    rows = np.flatnonzero(eligibility.rows(shape, role))
-    if further_roles or not len(rows):
-        return None, {}
-    amounts = np.array([amount for _, amount in role])
-    columns = np.array([column for column, _ in role])
-    present = np.maximum((hosts.free if free is None else free)[np.ix_(rows, columns)], 0)
-    lacking = np.maximum(amounts - present, 0)
-    best = int(np.argmin(lacking @ hosts.weights[columns]))
-    lacks = {hosts.classes[column]: n for column, n in zip(columns.tolist(), lacking[best].tolist(), strict=True) if n}
-    return hosts.trees[int(hosts.tree_of[rows[best]])][0], lacks
+    closest, lacks = None, {}
+    rows = np.flatnonzero(eligibility.rows(shape, shape.roles[0]))
+    if len(shape.roles) == 1 and len(rows):
+        needed = amounts_of([shape.roles], len(hosts.classes))
+        lacking = np.maximum(needed - np.maximum(free[rows], 0), 0)
+        best = int(np.argmin(lacking @ hosts.weights))
+        closest = hosts.root(rows[best])
+        lacks = {name: amount for name, amount in zip(hosts.classes, lacking[best].tolist(), strict=True) if amount}
+    return Unplaced(
+        [hosts.resources(role) for role in (*shape.roles, *shape.shared)],
+        count,
+        eligibility.count(shape),
+        closest,
+        lacks,
+        [hosts.provider(row) for row in sorted(shape.stays)],
+    )

@@ -88,6 +88,10 @@ class Hosts:
         tree = int(self.tree_of[row])
         return self.trees[tree][row - int(self.starts[tree])]
 
+    def root(self, row: int) -> Provider:
+        """Return the root of the tree of a row."""
+        return self.trees[int(self.tree_of[row])][0]
+
     def resources(self, role: Iterable[tuple[int, int]]) -> dict[str, int]:
         """Return amounts by class instead of by column."""
         return {self.classes[column]: amount for column, amount in role}

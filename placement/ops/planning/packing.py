@@ -46,10 +46,10 @@ class Placement(NamedTuple):
 class Packed:
     """What was placed, and how many consumers of each shape were left."""
 
+    #: What is free afterwards.
+    free: Matrix
     placements: list[Placement] = field(default_factory=list)
     remaining: dict[int, int] = field(default_factory=dict)
-    #: What is free afterwards; None if it was not computed.
-    free: Matrix | None = None
 
 
 class Packing:
@@ -83,7 +83,7 @@ class Packing:
 
         :param demand: pairs of the index of a shape and the number of its consumers, in the order of placing.
         """
-        packed = Packed(free=self._free)
+        packed = Packed(self._free)
         for number, count in demand:
             unplaced = count
             for rows, taken in self._place(self._shapes[number], count):
@@ -206,15 +206,14 @@ def pack(
     """Try orders and policies until all consumers are placed; return the attempt that left the fewest."""
     columns = sorted({column for number in demand for role in shapes[number].roles for column, _ in role})
     attempts = itertools.product(orders(eligibility, shapes, demand), policies)
-    best = None
+    best = Packed(eligibility.hosts.free, remaining=dict(demand))
     for order, policy in itertools.islice(attempts, max_attempts):
         packing = Packing(eligibility, shapes, solver, policy, columns)
         packed = packing.pack([(number, demand[number]) for number in order])
-        if best is None or sum(packed.remaining.values()) < sum(best.remaining.values()):
-            best = packed
+        best = min(best, packed, key=lambda attempt: sum(attempt.remaining.values()))
         if not best.remaining:
             break
-    return best or Packed()
+    return best
 
 
 def orders(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[int, int]) -> list[list[int]]:
@@ -235,7 +234,12 @@ def orders(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[in
     ]
     scarcity = np.array([demand[number] for number in numbers]) / np.maximum(room, 1e-9)
     total = shares.sum(axis=1)
-    largest = [total, shares.max(axis=1), scarcity, *(column + 1e-9 * total for column in shares.T if column.any())]
+    largest = [
+        total,
+        shares.max(axis=1, initial=0),
+        scarcity,
+        *(column + 1e-9 * total for column in shares.T if column.any()),
+    ]
     ranked = [sorted(range(len(numbers)), key=lambda n: rank(shapes[numbers[n]], key[n])) for key in largest]
     ranked.insert(3, sorted(ranked[0], key=lambda n: not shapes[numbers[n]].is_simple))
     return [[numbers[n] for n in order] for order in dict.fromkeys(map(tuple, ranked))]
