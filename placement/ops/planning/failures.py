@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from placement.ops.planning.eligibility import Eligibility
 from placement.ops.planning.hosts import Hosts, read_state
 from placement.ops.planning.loads import Loads, PlanOptions, amounts_of
 from placement.ops.planning.nested import TreeSolver
-from placement.ops.planning.packing import Fit, Packing, rank, shares_of
+from placement.ops.planning.packing import Fit, Packing, rank
 
 #: Maximum number of hosts for which all policies are tried.
 _MAX_THOROUGH = 200
@@ -80,26 +80,15 @@ def check_failures(
         hosts = read_state(tx)
         trees = None if aggregate is None else hosts.find_trees((), aggregate)
         hosts, grouped = loads.read_loads(tx, hosts, trees, options)
-    solver = TreeSolver(hosts, options.isolate)
     eligibility = Eligibility(hosts)
     guaranteed = guaranteed_failures(eligibility, grouped)
-    remaining_of = {} if guaranteed else _pack_each(eligibility, grouped, solver, progress)
     demand = Counter(grouped.shape.tolist())
     impossible, at_most = _bound(hosts, grouped, bounds.necessary_conditions(eligibility, grouped.shapes, demand))
     failed: list[FailedHost] = []
-    thorough = 0
-    for tree in [tree for tree, remaining in remaining_of.items() if remaining]:
-        verdict = Verdict.CANNOT if impossible[tree] else Verdict.NOT_FOUND
-        attempts = [remaining_of[tree]]
-        if verdict is Verdict.NOT_FOUND and thorough < _MAX_THOROUGH:
-            thorough += 1
-            survivors = Eligibility(hosts, [tree])
-            verdict, packed, _ = drain.solve(survivors, grouped.shapes, dict(grouped.counts[tree]), solver)
-            attempts.append(packed.remaining)
-        if verdict is not Verdict.FITS:
-            fewest = min(attempts, key=lambda remaining: sum(remaining.values()))
-            failed.append(_failed_host(hosts, grouped, tree, verdict, fewest))
-    failed.sort(key=lambda host: (-host.left_count, host.host.uuid))
+    if not guaranteed:
+        solver = TreeSolver(hosts, options.isolate)
+        failed += _failed_hosts(eligibility, grouped, solver, impossible, progress(sorted(grouped.counts)))
+        failed.sort(key=lambda host: (-host.left_count, host.host.uuid))
     checked = len(grouped.counts)
     return FailureReport(
         read_at=read_at,
@@ -115,26 +104,32 @@ def check_failures(
     )
 
 
-def _pack_each(
-    eligibility: Eligibility, grouped: Loads, solver: TreeSolver, progress: Callable[[list[int]], Iterable[int]]
-) -> dict[int, dict[int, int]]:
-    """Return how many consumers of each shape are left if a tree fails alone, the larger shapes placed first."""
-    sizes = shares_of(grouped.shapes, eligibility.hosts).sum(axis=1).tolist()
+def _failed_hosts(
+    eligibility: Eligibility, grouped: Loads, solver: TreeSolver, impossible: Flags, trees: Iterable[int]
+) -> Iterator[FailedHost]:
+    """Yield the trees whose load does not fit on the others, by best fit or, for the first ones, by any policy.
+
+    :param impossible: for which trees that is proved.
+    """
+    hosts = eligibility.hosts
+    amounts = amounts_of([shape.roles for shape in grouped.shapes], len(hosts.classes))
+    sizes = (amounts @ hosts.weights).tolist()
     ranks = [rank(shape, size) for shape, size in zip(grouped.shapes, sizes, strict=True)]
     packing = Packing(eligibility, grouped.shapes, solver, Fit.BEST)
-    return {
-        tree: packing.fail(tree, sorted(grouped.counts[tree], key=lambda item: ranks[item[0]]))
-        for tree in progress(sorted(grouped.counts))
-    }
-
-
-def _failed_host(hosts: Hosts, grouped: Loads, tree: int, verdict: Verdict, unplaced: Mapping[int, int]) -> FailedHost:
-    resources: Counter[str] = Counter()
-    for number, count in unplaced.items():
-        for role in grouped.shapes[number].roles:
-            resources.update({name: count * amount for name, amount in hosts.resources(role).items()})
-    consumers = sum(count for _, count in grouped.counts[tree])
-    return FailedHost(hosts.trees[tree][0], verdict, consumers, sum(unplaced.values()), dict(sorted(resources.items())))
+    thorough = 0
+    for tree in trees:
+        counts = dict(sorted(grouped.counts[tree], key=lambda item: ranks[item[0]]))
+        remaining = packing.fail(tree, counts.items())
+        verdict = Verdict.CANNOT if impossible[tree] else Verdict.NOT_FOUND if remaining else Verdict.FITS
+        if verdict is Verdict.NOT_FOUND and thorough < _MAX_THOROUGH:
+            thorough += 1
+            verdict, packed, _ = drain.solve(Eligibility(hosts, [tree]), grouped.shapes, counts, solver)
+            remaining = min(remaining, packed.remaining, key=lambda unplaced: sum(unplaced.values()))
+        if verdict is not Verdict.FITS:
+            left = np.array(list(remaining.values())) @ amounts[list(remaining)]
+            resources = {name: amount for name, amount in zip(hosts.classes, left.tolist(), strict=True) if amount}
+            count = sum(remaining.values())
+            yield FailedHost(hosts.trees[tree][0], verdict, sum(counts.values()), count, resources)
 
 
 # Bounds ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags
 from placement.ops.planning.eligibility import Eligibility, slots
-from placement.ops.planning.hosts import Hosts, Matrix
+from placement.ops.planning.hosts import Matrix
 from placement.ops.planning.loads import Role, Shape, amounts_of
 from placement.ops.planning.nested import TreeSolver
 
@@ -226,7 +226,7 @@ def orders(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[in
     """
     hosts = eligibility.hosts
     numbers = sorted(demand)
-    shares = shares_of([shapes[number] for number in numbers], hosts)
+    shares = amounts_of([shapes[number].roles for number in numbers], len(hosts.classes)) * hosts.weights
     room = [
         slots(hosts.free, role)[eligibility.rows(shapes[number], role)].sum()
         for number in numbers
@@ -248,9 +248,3 @@ def orders(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[in
 def rank(shape: Shape, size: float) -> tuple[Any, ...]:
     """Return the key that sorts the larger shapes first, and those for several providers before all others."""
     return shape.is_simple, -size, shape.roles
-
-
-def shares_of(shapes: Sequence[Shape], hosts: Hosts) -> Floats:
-    """Return which part of a mean provider each shape needs of each class."""
-    shares: Floats = amounts_of([shape.roles for shape in shapes], len(hosts.classes)) * hosts.weights
-    return shares
