@@ -6,6 +6,7 @@ Several statements have to run in one transaction that sees one state of the dat
 from __future__ import annotations
 
 import functools
+import gc
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 
 from placement.cache.inventory_columns import Integers, UsageColumns
 from placement.cache.providers import Provider
-from placement.cache.snapshot import KnownNames
+from placement.cache.snapshot import KnownNames, Snapshot
 from placement.capacity import InventoryRecord
 from placement.db import errors, sql, tables
 
@@ -89,22 +90,41 @@ _COUNT_OF_KEYS = sql.statement(
 )
 
 
+def load_snapshot(tx: sa.Connection, report: Callable[[str], None] = lambda _table: None) -> Snapshot:
+    """Read all names and providers.
+
+    :param report: as for ``read_providers``.
+    :raises IncompleteDatabase: the tables contradict each other.
+    """
+    # Prevent the garbage collector from traversing what was read repeatedly. This would take a fifth of the time. A
+    # snapshot has no reference cycles.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        names = load_names(tx)
+        return Snapshot.build(names, read_providers(tx, names.classes, report=report))
+    finally:
+        if collects:
+            gc.enable()
+
+
 def load_names(
     tx: sa.Connection, class_ids: Collection[int] | None = None, trait_ids: Collection[int] | None = None
 ) -> KnownNames:
     """Read the names of the resource classes and traits with these ids, or all if None. Ignore unknown ids."""
     classes = _read(tx, _CLASS_NAMES, tables.resource_classes.c.id, class_ids)
     traits = _read(tx, _TRAIT_NAMES, tables.traits.c.id, trait_ids)
-    return KnownNames({row.id: row.name for row in classes}, frozenset(row.name for row in traits))
+    return KnownNames(dict(classes), frozenset(name for _, name in traits))
 
 
 def _read(
     tx: sa.Connection, query: sa.Select[Any], id_: sa.ColumnElement[int], ids: Collection[int] | None
-) -> Iterable[Any]:
+) -> Iterator[Any]:
     """Execute ``query`` for the rows with these ids, or for all if None."""
     if ids is None:
-        return tx.execute(query)
-    return tx.execute(_of_ids(query, id_), {'ids': ids}) if ids else ()
+        return sql.fetch_rows(tx, query)
+    # Most of these are few rows, which take longer if they are joined.
+    return iter(tx.execute(_of_ids(query, id_), {'ids': ids}) if ids else ())
 
 
 @functools.cache

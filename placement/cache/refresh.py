@@ -234,20 +234,12 @@ class ProviderCache:
             if seconds > SLOW_LOAD_SECONDS:
                 LOG.info('Loading the cache: read the %s in %.1f s', table, seconds)
 
-        # Prevent the garbage collector from traversing the snapshot repeatedly. This would take a fifth of the time of
-        # a load, and more time later. A snapshot has no reference cycles.
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            # This comes first, so that the transaction sees all rows of tables that are complete here.
-            loader.raise_unless_restored(tx)
-            log_position = change_log.read_log_position(tx)
-            names = loader.load_names(tx)
-            snapshot = Snapshot.build(names, loader.read_providers(tx, names.classes, report=report))
-        finally:
-            if collects:
-                gc.enable()
+        # This comes first, so that the transaction sees all rows of tables that are complete here.
+        loader.raise_unless_restored(tx)
+        log_position = change_log.read_log_position(tx)
+        snapshot = loader.load_snapshot(tx, report)
         seconds = time.monotonic() - started
+        # Later collections do not traverse the snapshot.
         gc.collect()
         gc.freeze()
         level = log.INFO if seconds > SLOW_LOAD_SECONDS else log.DEBUG

@@ -130,8 +130,7 @@ class Hosts:
 
 def read_state(tx: sa.Connection) -> Hosts:
     """Read all providers, in the transaction that also reads the allocations: so both are of one state."""
-    names = loader.load_names(tx)
-    return build_hosts(Snapshot.build(names, loader.read_providers(tx, names.classes)))
+    return build_hosts(loader.load_snapshot(tx))
 
 
 def build_hosts(snapshot: Snapshot, class_ids: Collection[int] = ()) -> Hosts:
