@@ -22,6 +22,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_log import log
@@ -166,10 +167,15 @@ class ChangeLogSlots:
         def decide() -> Outcome:
             nonlocal outcome
             with self._begin() as tx:
-                decided = _decide(tx, slot)
-                if decided is Outcome.COMMITTED:
-                    # Remains true even if the slot cannot be freed.
-                    outcome = decided
+                if _outcome(tx, slot, _row(tx, slot)) is Outcome.COMMITTED:
+                    # Remains true even if the slot cannot be freed. A read-only database rejects locks, too.
+                    outcome = Outcome.COMMITTED
+                row = _row(tx, slot, lock=True)
+                decided = _outcome(tx, slot, row)
+                if decided is Outcome.NOT_COMMITTED and row.sequence == slot.sequence:
+                    # Of the kinds of change without a provider, ``NAMES`` costs readers less.
+                    _append(tx, Slot(slot.slot_id, *row), {NO_PROVIDER: ChangeKind.NAMES})
+                tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(owner=None))
             return decided
 
         def is_temporary(error: Exception) -> bool:
@@ -178,7 +184,7 @@ class ChangeLogSlots:
         with contextlib.suppress(RetryTransaction, *errors.DATABASE_ERRORS):
             outcome = errors.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
         reason = str(failure.__cause__).partition('\n')[0]
-        LOG.warning('A COMMIT failed (%s). According to the change log the transaction is %s.', reason, outcome.value)
+        LOG.warning('A COMMIT failed (%s). According to the change log, its outcome is: %s.', reason, outcome.value)
         return outcome
 
     def release(self) -> None:
@@ -306,27 +312,27 @@ def _delete_entries(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> Non
     tx.execute(tables.change_log.delete().where(condition))
 
 
-def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
-    """Decide whether the transaction of a slot was committed, prevent a late COMMIT, and free the slot.
+def _row(tx: sa.Connection, slot: Slot, lock: bool = False) -> Any:
+    """Return ``sequence`` and ``token`` of a slot.
 
+    :param lock: lock it until the end of the transaction, which fails while the transaction of the slot is still open.
     :raises RetryTransaction: this node of a cluster has not applied the earlier transactions of the slot.
-    :raises DBError: the slot is locked, so the transaction is still open in the server.
     """
     query = sa.select(_slots.c.sequence, _slots.c.token).where(_slots.c.id == slot.slot_id)
-    row = tx.execute(query.with_for_update(nowait=True)).first()
+    row = tx.execute(query.with_for_update(nowait=True) if lock else query).first()
     if row is None or row.sequence < slot.sequence:
         raise RetryTransaction
+    return row
+
+
+def _outcome(tx: sa.Connection, slot: Slot, row: Any) -> Outcome:
+    """Return what the log says of the transaction of a slot whose row is ``row``."""
     if row == (slot.sequence, slot.token):
-        outcome = Outcome.NOT_COMMITTED
-        # Of the kinds of change without a provider, ``NAMES`` costs readers less.
-        _append(tx, Slot(slot.slot_id, *row), {NO_PROVIDER: ChangeKind.NAMES})
-    else:
-        # Another process may have written the entry with the number of the transaction.
-        entries = tables.change_log.c
-        entry = (entries.slot_id == slot.slot_id) & (entries.sequence == slot.sequence + 1)
-        token = tx.scalar(sa.select(entries.token).where(entry).limit(1))
-        outcome = Outcome.COMMITTED if token == slot.next_token else Outcome.NOT_COMMITTED
-        if token is None:
-            outcome = Outcome.UNKNOWN
-    tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(owner=None))
-    return outcome
+        return Outcome.NOT_COMMITTED
+    # Another process may have written the entry with the number of the transaction.
+    entries = tables.change_log.c
+    entry = (entries.slot_id == slot.slot_id) & (entries.sequence == slot.sequence + 1)
+    token = tx.scalar(sa.select(entries.token).where(entry).limit(1))
+    if token is None:
+        return Outcome.UNKNOWN
+    return Outcome.COMMITTED if token == slot.next_token else Outcome.NOT_COMMITTED

@@ -52,6 +52,8 @@ class StaleConnection(exception.DatabaseUnavailable):
 class CommitUnknown(exception.SingleFailure):
     """COMMIT failed, and the transaction may or may not have been committed. The connection is closed."""
 
+    template = 'The database is not available at the moment. The change may have been made: read before you repeat it.'
+
 
 class RetryTransaction(Exception):
     """Raised in a transaction of ``Database.write`` to roll it back and run it again.

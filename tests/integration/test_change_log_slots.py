@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.cache.refresh import ProviderCache
-from placement.db import change_log, change_log_slots, connections, tables
+from placement.db import change_log, change_log_slots, connections, sql, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
 from placement.db.change_log_slots import Outcome
@@ -366,7 +366,32 @@ def test_a_commit_that_was_found_stays_found(
     """The COMMIT that frees the slot fails, too."""
     interrupt_commit(db, monkeypatch, OSError, True, False)
     db.write(lambda tx: logs.move(tx, providers))
-    assert 'A COMMIT failed (interrupted). According to the change log the transaction is committed.' in caplog.messages
+    assert 'A COMMIT failed (interrupted). According to the change log, its outcome is: committed.' in caplog.messages
+    with db.reader() as tx:
+        assert set(logs.generations(tx).values()) == {1}
+
+
+@on_servers
+def test_a_commit_that_was_found_stays_found_if_the_database_is_read_only_now(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It rejects the lock as well."""
+    is_mysql = sql.is_mysql(db.engine.dialect)
+    read_only = f'SET SESSION {"" if is_mysql else "CHARACTERISTICS AS "}TRANSACTION READ ONLY'
+    monkeypatch.setattr(change_log_slots, '_SETTLE_SECONDS', 0.5)
+    commit = db.engine.dialect.do_commit
+
+    def lose_the_answer(connection: Any) -> None:
+        commit(connection)
+        monkeypatch.setattr(db.engine.dialect, 'do_commit', commit)
+        sa.event.listen(db.engine, 'checkout', lambda connection, *_: connection.cursor().execute(read_only))
+        raise OSError('lost')
+
+    monkeypatch.setattr(db.engine.dialect, 'do_commit', lose_the_answer)
+    db.write(lambda tx: logs.move(tx, providers))
+    assert 'A COMMIT failed (lost). According to the change log, its outcome is: committed.' in caplog.messages
+    with pytest.raises(exception.DatabaseReadOnly):
+        db.write(lambda tx: logs.move(tx, providers))
     with db.reader() as tx:
         assert set(logs.generations(tx).values()) == {1}
 
@@ -488,7 +513,7 @@ def test_a_node_that_lags_behind_a_slot_does_not_decide(db: Database, providers:
     ahead = logs.next_slot(db)
     ahead.sequence += 1
     with pytest.raises(RetryTransaction), db.engine.begin() as tx:
-        change_log_slots._decide(tx, ahead)
+        change_log_slots._row(tx, ahead)
 
 
 # Two processes on one slot --------------------------------------------------------------------------------
