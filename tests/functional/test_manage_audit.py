@@ -41,6 +41,30 @@ def test_all_findings_are_repaired_at_once(url: str, printed: Printed) -> None:
     assert corruption.column(url, 'SELECT updated_at FROM placement_inventories') == [None, None]
 
 
+@pytest.mark.parametrize(
+    ('damage', 'kinds'),
+    [
+        ('UPDATE placement_inventories SET used = 9 WHERE id = 1', ['usage_mismatch']),
+        ('UPDATE placement_inventories SET used = 0, total = 1 WHERE id = 1', ['usage_mismatch', 'over_committed']),
+    ],
+)
+def test_findings_do_not_depend_on_the_repairs_before_them(
+    url: str, printed: Printed, damage: str, kinds: list[str]
+) -> None:
+    """The usage that is recorded would exceed the capacity, or hides that the allocations do."""
+    corruption.plant(url, damage)
+    needs_decision = manage_audit.FOUND if 'over_committed' in kinds else manage_audit.REPAIRED
+    for options, code in (([], manage_audit.FOUND), (['--repair'], needs_decision)):
+        findings = json.loads(printed('audit', '--format', 'json', *options, code=code))['findings']
+        assert [finding['kind'] for finding in findings] == kinds
+
+
+def test_null_is_null_in_json(url: str, printed: Printed) -> None:
+    corruption.plant(url, *corruption.ALL['missing parent'].statements)
+    (finding,) = json.loads(printed('audit', '--format', 'json', code=manage_audit.FOUND))['findings']
+    assert finding['changes'][0]['new'] == {'parent_provider_id': None}
+
+
 def test_searches_of_a_running_service_see_the_repair(url: str, app: Any, printed: Printed) -> None:
     # The inventory gets an id that no provider has.
     corruption.plant(url, 'UPDATE placement_inventories SET id = 7, used = 8 WHERE id = 1')

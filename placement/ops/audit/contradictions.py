@@ -145,10 +145,11 @@ def usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = N
 
 
 def over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
-    inv = _inventories.c
-    limit = capacity.capacity_limit(inv)
-    for row in tx.execute(_select(_inventories, limit.label('limit')).where(inv.used > limit, inv.used > 0)):
-        used = units.used_of_capacity(row.name, row.used, max(int(row.limit), 0))
+    limit, allocated = capacity.capacity_limit(_inventories.c), tables.ALLOCATED
+    # What ``usage_mismatch`` records as used if it repairs.
+    query = _select(_inventories, limit.label('limit'), allocated.label('allocated'))
+    for row in tx.execute(query.where(allocated > limit, allocated > 0)):
+        used = units.used_of_capacity(row.name, int(row.allocated), max(int(row.limit), 0))
         detail = f'{used} used: raise the inventory or move consumers to other providers'
         yield Finding(_subject(row), detail)
 

@@ -50,7 +50,7 @@ class RowChange:
 
     def as_data(self) -> dict[str, Any]:
         """Return the change for a JSON document."""
-        new = self.new and {name: value if isinstance(value, int) else str(value) for name, value in self.new.items()}
+        new = self.new and {name: str(value) if isinstance(value, IdOf) else value for name, value in self.new.items()}
         return {'table': self.table.name, 'key': self.primary_key, 'old': self.old, 'new': new}
 
     def apply(self, tx: sa.Connection) -> bool:

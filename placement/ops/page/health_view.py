@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FINDINGS = 20
 #: An audit starts no check after this number of seconds.
 _AUDIT_SECONDS = 1.0
-#: The default checks. They read providers, inventories and aggregates, but neither consumers nor allocations.
+#: The default checks. They read no consumers, and of allocations only the sum for each inventory.
 _QUICK_CHECKS = ('invalid_tree', 'over_committed', 'orphaned_aggregate')
 #: Maximum numbers of routes to show, the busiest first, and of origins of connections to the database.
 _ROUTES, _CONNECTIONS = 15, 50
