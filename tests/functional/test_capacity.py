@@ -9,6 +9,7 @@ import pytest
 
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
+from placement.db import tables
 from placement.db.api import Database
 from placement.ops.reports import consumer_reports
 from placement.ops.reports.capacity_report import NAME, list_trees
@@ -97,6 +98,14 @@ def test_json_output(printed: Printed) -> None:
     # The children have this trait, not the roots.
     data = json.loads(printed('capacity', '--format', 'json', '--root-trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:4'))
     assert (data['providers'], data['trees'], data['fit_estimate']['fit']) == (0, 0, 0)
+
+
+@pytest.mark.usefixtures('nested')
+def test_nothing_is_on_disabled_hosts_if_the_database_lacks_the_trait(db: Database, printed: Printed) -> None:
+    names = tables.traits.c.name
+    with db.engine.begin() as connection:
+        connection.execute(tables.traits.update().where(names == 'COMPUTE_STATUS_DISABLED').values(name='CUSTOM_OFF'))
+    assert printed('capacity', '--fit', 'VCPU:4,DISK_GB:10').splitlines()[-1].endswith('fits 87 more times')
 
 
 @pytest.mark.usefixtures('nested')

@@ -48,10 +48,8 @@ class Eligibility:
             for row in key[0]:
                 reach = hosts.provider(row).aggregates
                 flags &= [not reach.isdisjoint(aggregates) for aggregates in hosts.aggregates]
-            if shape.traits:
-                flags &= [shape.traits <= traits for traits in hosts.traits]
-            if shape.aggregates:
-                flags &= [shape.aggregates <= aggregates for aggregates in hosts.aggregates]
+            flags &= [shape.traits <= traits for traits in hosts.traits]
+            flags &= [shape.aggregates <= aggregates for aggregates in hosts.aggregates]
             self._trees[key] = flags
         return self._trees[key]
 
@@ -61,14 +59,12 @@ class Eligibility:
         trivial = self.hosts.trivial_amounts
         units = tuple([(column, 0 if amount <= trivial[column] else amount) for column, amount in role])
         key = units, self._conditions(shape)
-        flags = self._rows.get(key)
-        if flags is None:
+        if key not in self._rows:
             if len(self._rows) >= _MAX_REMEMBERED:
                 self._rows.clear()
             hosts = self.hosts
-            flags = self.trees(shape)[hosts.tree_of] & hosts.is_own & self._allow(units)
-            self._rows[key] = flags
-        return flags
+            self._rows[key] = self.trees(shape)[hosts.tree_of] & hosts.is_own & self._allow(units)
+        return self._rows[key]
 
     def pools(self, role: Role) -> Flags:
         """Return which rows of sharing providers may take a role."""

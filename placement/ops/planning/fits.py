@@ -74,7 +74,9 @@ def count_size(snapshot: Snapshot, size: Size, max_searches: int) -> FitCount:
     :raises TraitNotFound: a requested trait does not exist.
     """
     count = count_fits(snapshot, size.request(), max_searches)
-    enabled = replace(size, root_forbidden=size.root_forbidden | {os_traits.COMPUTE_STATUS_DISABLED})
+    # No root can have a trait that the database lacks.
+    disabled = snapshot.names.traits & {os_traits.COMPUTE_STATUS_DISABLED}
+    enabled = replace(size, root_forbidden=size.root_forbidden | disabled)
     on_enabled_hosts = count_fits(snapshot, enabled.request(), max_searches).fit
     return replace(count, on_disabled_hosts=max(count.fit - on_enabled_hosts, 0))
 
