@@ -20,7 +20,7 @@ from placement.ops.planning.failures import check_failures
 from placement.ops.planning.hosts import read_state
 from placement.ops.planning.loads import PlanOptions
 from placement.ops.planning.nested import TreeSolver
-from placement.ops.planning.packing import POLICIES, Fit, pack
+from placement.ops.planning.packing import POLICIES, Fit, attempts
 from tests.support.clouds import Cloud, Provider
 from tests.support.small_clouds import KINDS, Model, hosts_of, random_cloud, stored
 
@@ -118,7 +118,7 @@ def _missed(cloud: Cloud, drained: int) -> Iterator[str]:
     if verdict is not Verdict.FITS:
         yield 'plan'
     for fit in POLICIES:
-        if pack(eligibility, grouped.shapes, demand, solver, [fit], 1).remaining:
+        if next(attempts(eligibility, grouped.shapes, demand, solver, [fit])).remaining:
             yield f'only {fit.name.lower()} fit'
 
 

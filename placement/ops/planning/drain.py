@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from placement.ops.planning.loads import Loads, PlanOptions, Shape, amounts_of
 from placement.ops.planning.nested import TreeSolver
 from placement.ops.planning.packing import POLICIES, Fit, Packed
 
-#: How many orders and policies to try; fewer if it is impossible to place everything.
-_ATTEMPTS, _ATTEMPTS_IF_IMPOSSIBLE = 12, 3
+#: How many orders and policies to try after the first; fewer if it is impossible to place everything.
+_MORE_ATTEMPTS, _MORE_IF_IMPOSSIBLE = 11, 2
 
 
 class Verdict(enum.Enum):
@@ -135,16 +136,18 @@ def solve(
     solver: TreeSolver,
     policies: Sequence[Fit] = POLICIES,
 ) -> tuple[Verdict, Packed, Shortage | None]:
-    """Place a demand by one policy, then by several; by fewer where it is proved impossible."""
-    packed = packing.pack(eligibility, shapes, demand, solver, policies, 1)
-    if not packed.remaining:
-        return Verdict.FITS, packed, None
-    shortage = bounds.find_shortage(eligibility, shapes, demand)
-    attempts = _ATTEMPTS if shortage is None else _ATTEMPTS_IF_IMPOSSIBLE
-    packed = packing.pack(eligibility, shapes, demand, solver, policies, attempts)
+    """Try policies and orders until all is placed; fewer of them where that is proved impossible."""
+    attempts = packing.attempts(eligibility, shapes, demand, solver, policies)
+    best, shortage = next(attempts), None
+    if best.remaining:
+        shortage = bounds.find_shortage(eligibility, shapes, demand)
+        for packed in itertools.islice(attempts, _MORE_ATTEMPTS if shortage is None else _MORE_IF_IMPOSSIBLE):
+            best = min(best, packed, key=lambda attempt: attempt.left_count)
+            if not best.remaining:
+                break
     if shortage is not None:
-        return Verdict.CANNOT, packed, shortage
-    return Verdict.NOT_FOUND if packed.remaining else Verdict.FITS, packed, None
+        return Verdict.CANNOT, best, shortage
+    return Verdict.NOT_FOUND if best.remaining else Verdict.FITS, best, None
 
 
 def _moves(hosts: Hosts, grouped: Loads, packed: Packed, uuids: Mapping[int, str]) -> Iterator[Move]:

@@ -119,17 +119,16 @@ def _failed_hosts(
     thorough = 0
     for tree in trees:
         counts = dict(sorted(grouped.counts[tree], key=lambda item: ranks[item[0]]))
-        remaining = packing.fail(tree, counts.items())
-        verdict = Verdict.CANNOT if impossible[tree] else Verdict.NOT_FOUND if remaining else Verdict.FITS
+        packed = packing.fail(tree, counts.items())
+        verdict = Verdict.CANNOT if impossible[tree] else Verdict.NOT_FOUND if packed.remaining else Verdict.FITS
         if verdict is Verdict.NOT_FOUND and thorough < _MAX_THOROUGH:
             thorough += 1
-            verdict, packed, _ = drain.solve(Eligibility(hosts, [tree]), grouped.shapes, counts, solver)
-            remaining = min(remaining, packed.remaining, key=lambda unplaced: sum(unplaced.values()))
+            verdict, best, _ = drain.solve(Eligibility(hosts, [tree]), grouped.shapes, counts, solver)
+            packed = min(packed, best, key=lambda attempt: attempt.left_count)
         if verdict is not Verdict.FITS:
-            left = np.array(list(remaining.values())) @ amounts[list(remaining)]
+            left = np.array(list(packed.remaining.values())) @ amounts[list(packed.remaining)]
             resources = {name: amount for name, amount in zip(hosts.classes, left.tolist(), strict=True) if amount}
-            count = sum(remaining.values())
-            yield FailedHost(hosts.trees[tree][0], verdict, sum(counts.values()), count, resources)
+            yield FailedHost(hosts.trees[tree][0], verdict, sum(counts.values()), packed.left_count, resources)
 
 
 # Bounds ----------------------------------------------------------------------------------------------------------

@@ -51,30 +51,22 @@ class Packed:
     placements: list[Placement] = field(default_factory=list)
     remaining: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def left_count(self) -> int:
+        """How many consumers were left."""
+        return sum(self.remaining.values())
+
 
 class Packing:
-    """The state of one attempt to place shapes.
+    """The state of one attempt to place shapes."""
 
-    :param columns: the classes that count for ``Fit.ALIGNED``.
-    """
-
-    def __init__(
-        self,
-        eligibility: Eligibility,
-        shapes: Sequence[Shape],
-        solver: TreeSolver,
-        fit: Fit,
-        columns: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, eligibility: Eligibility, shapes: Sequence[Shape], solver: TreeSolver, fit: Fit) -> None:
         self._hosts = eligibility.hosts
         self._eligibility = eligibility
         self._shapes = shapes
         self._solver = solver
         self._fit = fit
         self._free = self._hosts.free.copy()
-        #: What makes amounts comparable for ``Fit.ALIGNED``.
-        self._weights: Floats = np.zeros(len(self._hosts.classes))
-        self._weights[columns] = self._hosts.weights[columns]
         #: The trees where something was placed.
         self._is_used = np.zeros(len(self._hosts.trees), np.bool_)
 
@@ -93,8 +85,8 @@ class Packing:
                 packed.remaining[number] = unplaced
         return packed
 
-    def fail(self, tree: int, demand: Iterable[tuple[int, int]]) -> dict[int, int]:
-        """Return how many consumers of each shape are left if a tree fails. The state stays as it was.
+    def fail(self, tree: int, demand: Iterable[tuple[int, int]]) -> Packed:
+        """Place as many as fit if a tree fails. The state stays as it was.
 
         :param demand: what was on the tree, as for ``pack``.
         """
@@ -103,7 +95,7 @@ class Packing:
         packed = self.pack(demand)
         changed = [*range(failed.start, failed.stop), *(row for place in packed.placements for row in place.rows)]
         self._free[changed] = self._hosts.free[changed]
-        return packed.remaining
+        return packed
 
     def _place(self, shape: Shape, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
         """Yield rows and the number of consumers placed there."""
@@ -143,8 +135,8 @@ class Packing:
         """
         if self._fit is Fit.ALIGNED:
             # The cosine of the angle between what is left and what is needed. So each class runs out at the same time.
-            scaled = room * self._weights
-            size = amounts_of([shape.roles], room.shape[1])[0] * self._weights
+            scaled = room * self._hosts.weights
+            size = amounts_of([shape.roles], room.shape[1])[0] * self._hosts.weights
             scores = scaled @ size / np.maximum(np.sqrt((scaled * scaled).sum(axis=1)), 1e-9)
         else:
             scores = room @ self._hosts.weights
@@ -195,25 +187,16 @@ class Packing:
             self._is_used[self._hosts.tree_of[row]] = True
 
 
-def pack(
+def attempts(
     eligibility: Eligibility,
     shapes: Sequence[Shape],
     demand: Mapping[int, int],
     solver: TreeSolver,
     policies: Sequence[Fit],
-    max_attempts: int,
-) -> Packed:
-    """Try orders and policies until all consumers are placed; return the attempt that left the fewest."""
-    columns = sorted({column for number in demand for role in shapes[number].roles for column, _ in role})
-    attempts = itertools.product(orders(eligibility, shapes, demand), policies)
-    best = Packed(eligibility.hosts.free, remaining=dict(demand))
-    for order, policy in itertools.islice(attempts, max_attempts):
-        packing = Packing(eligibility, shapes, solver, policy, columns)
-        packed = packing.pack([(number, demand[number]) for number in order])
-        best = min(best, packed, key=lambda attempt: sum(attempt.remaining.values()))
-        if not best.remaining:
-            break
-    return best
+) -> Iterator[Packed]:
+    """Yield what each policy places in each order, the most promising first."""
+    for order, policy in itertools.product(orders(eligibility, shapes, demand), policies):
+        yield Packing(eligibility, shapes, solver, policy).pack([(number, demand[number]) for number in order])
 
 
 def orders(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[int, int]) -> list[list[int]]:
