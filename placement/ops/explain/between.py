@@ -56,8 +56,6 @@ def blocking_rules(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
     """Return the rules between groups without which there are candidates; none if they block only together."""
     blocking = []
     for rule, rest in rules_between(compiled):
-        if budget.steps_exhausted:
-            break
         with budget.share() as own_budget:
             units = Prefilter(snapshot, rest, own_budget).search_units()
             streams = with_streams((unit for unit in units if unit.tree), rest, own_budget)

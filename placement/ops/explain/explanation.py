@@ -260,7 +260,8 @@ def _pools(matrix: Matrix, requirement: Requirement) -> Iterator[Pool]:
     columns = matrix.partition.inventory_columns[full.resource_class]
     for position, free in _most_free(columns, np.array(sorted(masks), np.intp)):
         provider, trees = matrix.partition.providers[position], served(masks[position])
-        reached, shares = trees & matrix.partition.reached_by(provider), SHARING_TRAIT in provider.traits
+        reached = trees & matrix.partition.reached_by(provider)
+        shares = SHARING_TRAIT in provider.traits
         missing = matrix.checks_in(masks[position] & matrix.membership)
         if reached.any():
             yield Pool(provider, full.rule, free, int(reached.sum()), missing, shares=shares)

@@ -91,9 +91,7 @@ class Matrix:
         unsuffixed = [requirement for requirement in compiled.distinct if not requirement.use_same_provider]
         #: The requirements of each part, and the choices of each tree for it.
         self.parts = [(unsuffixed, self._choices_together(unsuffixed))]
-        for requirement in compiled.distinct:
-            if requirement.use_same_provider:
-                self.parts.append(([requirement], self._choices(requirement)))
+        self.parts += [([group], self._choices(group)) for group in compiled.distinct if group.use_same_provider]
         bits = [itertools.chain(*choices.values) for _, choices in self.parts]
         self._bits_of_parts = [functools.reduce(operator.or_, masks) for masks in bits]
 

@@ -254,3 +254,14 @@ def test_samples_are_drawn_from_all_candidates_up_to_the_size() -> None:
     assert drawn <= set(everything)
     # Without a sample the response is of the first five rounds; a sample draws from all sixteen.
     assert len(drawn - set(everything[: query.limit])) > 100
+
+
+def test_a_share_of_a_budget_has_a_part_of_the_steps_that_are_left_and_limits_of_its_own() -> None:
+    budget = SearchBudget(max_steps=100, steps_taken=40)
+    with budget.share(1 / 2) as part:
+        counter = budgets.StepCounter(part)
+        counter.count_setup(30)
+        with pytest.raises(budgets.StepLimitReached):
+            counter.count_setup(1)
+    assert (budget.steps_taken, budget.max_steps) == (71, 100)
+    assert (part.reached, budget.reached) == ({Limit.REQUEST_STEPS}, set())
