@@ -30,9 +30,9 @@ import numpy as np
 from placement.cache.dictionary_columns import DictionaryColumn
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition
+from placement.cache.sharing_reach import SharingReach
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.checks import HOST_CLASSES, Check, checks_of
-from placement.ops.explain.sharing_reach import SharingReach
 from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
 from placement.search.requirements import CompiledRequest, Fault, Requirement
 
