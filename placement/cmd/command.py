@@ -10,20 +10,18 @@ from collections.abc import Callable
 from urllib import parse
 
 from oslo_config import cfg
-from oslo_db import exception as db_exc
 from oslo_log import log
-from sqlalchemy import exc as sa_exc
 
 from placement import conf as placement_conf
 from placement import exception
 from placement.cmd.parser import DEV_DATABASE, OUTPUT_CLOSED, configuration_arguments, discard_output
-from placement.db import migration
+from placement.db import errors, migration
 from placement.db.api import Database
 
 LOG = log.getLogger(__name__)
 
 #: The exceptions that end a command with a one-line message.
-FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
+FAILURES = (exception.PlacementError, *errors.DATABASE_ERRORS, KeyboardInterrupt)
 
 #: Options that set up a log.
 _LOG_OPTIONS = frozenset({'--debug', '--log-file', '--log-dir', '--use-syslog', '--use-journal'})

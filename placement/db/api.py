@@ -202,7 +202,8 @@ class Database:
 
         :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``. A connection that turns out to be stale at
             BEGIN is replaced once, except with ``WRITE`` on MySQL, where the caller's first statement sends BEGIN.
-        :raises CommitUnknown: COMMIT failed, and its error does not say whether the transaction was committed.
+        :raises CommitUnknown: COMMIT failed, its error does not say whether the transaction was committed, and the
+            transaction may have written.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
 
@@ -231,7 +232,7 @@ class Database:
             except BaseException as error:
                 connection.invalidate()
                 if isinstance(error, Exception) and not errors.is_definitely_rolled_back(error):
-                    raise CommitUnknown from error
+                    raise (exception.SingleFailure if begin == connections.SNAPSHOT else CommitUnknown) from error
                 raise
 
     def _connection(self, begin: str) -> sa.Connection:

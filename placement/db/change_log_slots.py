@@ -40,7 +40,7 @@ LOG = log.getLogger(__name__)
 TRIM_INTERVAL_TRANSACTIONS = 100
 KEPT_TRANSACTIONS = 5000
 
-#: How long ``_resolve_in_doubt`` waits for a transaction that still locks its slot, and the interval of its attempts.
+#: How long ``_settle_in_doubt`` waits for a transaction that still locks its slot, and the interval of its attempts.
 _SETTLE_SECONDS = 5.0
 _SETTLE_INTERVAL_SECONDS = 0.1
 
@@ -149,10 +149,10 @@ class ChangeLogSlots:
             idle.append(slot)
             return Outcome.UNKNOWN if isinstance(error, CommitUnknown) else Outcome.NOT_COMMITTED
         if isinstance(error, CommitUnknown):
-            return self._resolve_in_doubt(slot, error)
+            return self._settle_in_doubt(slot, error)
         return Outcome.NOT_COMMITTED if isinstance(error, Exception) else Outcome.UNKNOWN
 
-    def _resolve_in_doubt(self, slot: Slot, failure: CommitUnknown) -> Outcome:
+    def _settle_in_doubt(self, slot: Slot, failure: CommitUnknown) -> Outcome:
         """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 
         ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open

@@ -422,6 +422,16 @@ def test_a_commit_that_always_fails_is_an_outage(
 
 
 @everywhere
+def test_a_failed_commit_of_a_reader_is_an_outage_without_a_change(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_commit(db, monkeypatch, OSError, False)
+    with pytest.raises(exception.SingleFailure) as raised, db.reader() as tx:
+        logs.generations(tx)
+    assert not isinstance(raised.value, CommitUnknown)
+
+
+@everywhere
 def test_a_failed_commit_of_nothing_recorded_is_an_outage(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping
 
 import webob
 import webob.dec
-from oslo_db import exception as db_exc
 from oslo_log import log
-from sqlalchemy import exc as sa_exc
 
 from placement import exception
-from placement.db.errors import SchemaMissing
+from placement.db.errors import DATABASE_ERRORS, SchemaMissing
 from placement.db.health import DatabaseSilent
 from placement.ops.page import consumer_views, health_view, overview, plan_view, rendering, tree_views, why_view
 from placement.ops.page.view import BadInput, Missing, Parameters, Sources, View
@@ -136,6 +134,6 @@ def _failure(error: Exception) -> View:
         status, title, detail = 404, 'Not found', str(error)
     else:
         LOG.error('The page failed', exc_info=error)
-        if isinstance(error, (db_exc.DBError, sa_exc.SQLAlchemyError)):
+        if isinstance(error, DATABASE_ERRORS):
             status, title = 503, 'The database cannot be read'
     return View('error.html', title, {'error': {'title': title, 'detail': detail}}, status=status)
