@@ -126,8 +126,8 @@ def _failed_hosts(
             verdict, best, _ = drain.solve(Eligibility(hosts, [tree]), grouped.shapes, counts, solver)
             packed = min(packed, best, key=lambda attempt: attempt.left_count)
         if verdict is not Verdict.FITS:
-            left = np.array(list(packed.remaining.values())) @ amounts[list(packed.remaining)]
-            resources = {name: amount for name, amount in zip(hosts.classes, left.tolist(), strict=True) if amount}
+            sums = np.array(list(packed.remaining.values())) @ amounts[list(packed.remaining)]
+            resources = {name: amount for name, amount in zip(hosts.classes, sums.tolist(), strict=True) if amount}
             yield FailedHost(hosts.trees[tree][0], verdict, sum(counts.values()), packed.left_count, resources)
 
 

@@ -59,7 +59,7 @@ class Shape:
     roles: tuple[Role, ...]
     #: The rows of the sharing providers that must reach a destination, because what they supply stays.
     stays: frozenset[int] = frozenset()
-    #: What moves from sharing providers to other_parts.
+    #: What moves from sharing providers to other ones.
     shared: tuple[Role, ...] = ()
     #: The other trees on which the consumer has a load: no destinations.
     elsewhere: frozenset[int] = frozenset()
@@ -216,8 +216,8 @@ class _Shapes:
             for part in held:
                 number, *roles = part
                 if number >= 0:
-                    others = tuple([other for other in held if other is not part]) if len(held) > 1 else ()
-                    yield number, self._number(*roles, others, number if is_narrowed else -1), id_
+                    other_parts = tuple([other for other in held if other is not part]) if len(held) > 1 else ()
+                    yield number, self._number(*roles, other_parts, number if is_narrowed else -1), id_
 
     def _number_of(self, rows: tuple[int, ...], pairs: Role, other_parts: tuple[_Part, ...], tree: int) -> int:
         """Return the index of the shape of what a consumer has on one tree.
