@@ -5,6 +5,7 @@ The database is SQLite; tests/integration/test_change_log_slots.py has what the 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 from collections.abc import Callable
@@ -147,7 +148,7 @@ def test_a_commit_whose_outcome_nobody_knows(
     monkeypatch.setattr(change_log_slots, '_SETTLE_SECONDS', 0.2)
 
     def delete_log() -> None:
-        with sqlite3.connect(str(app.db.engine.url.database)) as connection:
+        with contextlib.closing(sqlite3.connect(app.db.engine.url.database)) as connection, connection:
             connection.execute('DELETE FROM placement_writer_slots')
 
     fail_commits('SQLITE_IOERR', done=True, after=delete_log)
