@@ -7,7 +7,7 @@ Its last line has the sizes for p providers (about 4,000) in t trees, and w word
 
     provider   tree | 1: A B T | 2: tree | 3: reach | 4: kept | 5: key
     host1       0   |    1 0 1 |   1 0 1 |    0 1 0 |   yes   | 101 ... \\ (key of the providers, number of the
-    numa1       0   |    0 0 0 |         |          |         | 000 ... /  group of sharing providers that reach it)
+    numa1       0   |    0 0 0 |         |          |         | 000 ... /  set of sharing providers that reach it)
     host2       1   |    0 0 0 |   0 0 0 |    0 1 0 |   no    |
     p           t   |    p x w |   t x w |    t x w |   t     | p for each column
 
@@ -15,7 +15,7 @@ Its last line has the sizes for p providers (about 4,000) in t trees, and w word
    Each is one bit (``CompiledRequest.bits``). For one provider a set of bits is an integer; in columns it is a row of
    64-bit words.
 2. ``or_by_tree``: the bits that the providers of a tree have together.
-3. ``_reach``: the bits of the sharing providers of other trees that reach each tree (``SharingGroup``).
+3. ``_reach``: the bits of the sharing providers of other trees that reach each tree (``SharingSet``).
 4. ``_may_have_candidate``: the trees in which 2 and 3 together have all bits, and that pass the rules about trees.
 5. ``_key_columns``: for the kept trees, the bytes that the assignments depend on (``SearchUnit``).
 
@@ -56,7 +56,7 @@ from placement.search.search_units import (
     Providers,
     SearchedPartition,
     SearchUnit,
-    SharingGroup,
+    SharingSet,
     TreeSearchUnit,
 )
 
@@ -137,9 +137,9 @@ class Prefilter:
         if not self.compiled.root.conditions:
             # Candidates from the sharing providers of one aggregate are found in the trees of these providers.
             reached = {aggregates for aggregates in reached if len(aggregates) > 1}
-        for group in dict.fromkeys(map(self.sharing.reaching, sorted(reached, key=sorted))):
-            if group.providers:
-                yield SearchUnit((), group.providers, group.bits)
+        for sharing in dict.fromkeys(map(self.sharing.reaching, sorted(reached, key=sorted))):
+            if sharing.providers:
+                yield SearchUnit((), sharing.providers, sharing.bits)
 
     def accepted_roots(self, partition: Partition) -> Flags:
         """Return for each tree whether its root is accepted."""
@@ -159,7 +159,7 @@ class SharingIndex:
     The rules are in api-ref/candidate-search.md#sharing-providers-and-anchors.
 
     :param sharing: all sharing providers that are in an aggregate.
-    :param counter: counts the steps of making groups.
+    :param counter: counts the steps of making sets.
     """
 
     def __init__(self, sharing: Iterable[Provider], compiled: CompiledRequest, counter: StepCounter) -> None:
@@ -178,20 +178,20 @@ class SharingIndex:
         #: The aggregates with at least one of these providers.
         self.aggregates = frozenset(self._members)
         self._bits: dict[Provider, int] = {}
-        self._groups: dict[frozenset[str], SharingGroup] = {}
+        self._sets: dict[frozenset[str], SharingSet] = {}
         self._numbers: dict[Hashable, int] = {}
 
-    def reaching(self, aggregates: frozenset[str]) -> SharingGroup:
-        """Return the group of the providers that are in at least one of ``aggregates``."""
+    def reaching(self, aggregates: frozenset[str]) -> SharingSet:
+        """Return the providers that are in at least one of ``aggregates``."""
         aggregates &= self.aggregates
-        group = self._groups.get(aggregates)
-        if group is None:
+        sharing = self._sets.get(aggregates)
+        if sharing is None:
             members = {provider.id: provider for name in aggregates for provider in self._members[name]}
-            group = self._groups[aggregates] = self.group(tuple(members[id_] for id_ in sorted(members)))
-        return group
+            sharing = self._sets[aggregates] = self.set_of(tuple(members[id_] for id_ in sorted(members)))
+        return sharing
 
-    def group(self, providers: Providers) -> SharingGroup:
-        """Return the group of ``providers``, which are in order of id.
+    def set_of(self, providers: Providers) -> SharingSet:
+        """Return ``providers``, which are in order of id, as a set.
 
         Its number stands for the same data that ``_key_columns`` has of the providers of trees. Below 1.29 it also
         depends on which of the providers are in the same tree.
@@ -213,7 +213,7 @@ class SharingIndex:
                 tuple(sorted([indexes[id_] for id_ in provider.ancestors if id_ in indexes])) for provider in providers
             ]
         number = self._numbers.setdefault(tuple(key), len(self._numbers))
-        return SharingGroup(providers, bits, functools.reduce(operator.or_, bits, 0), number)
+        return SharingSet(providers, bits, functools.reduce(operator.or_, bits, 0), number)
 
     def bits_of(self, provider: Provider) -> int:
         """Return the bits of a sharing provider in other trees; 0 if it satisfies no requirement."""
@@ -227,7 +227,7 @@ class SharingIndex:
 class _PartitionFilter:
     """Applies the requirements of a request to all trees of a partition.
 
-    ``provider_bits``, ``codes`` and ``groups`` are those of ``SearchedPartition``. ``_reach`` has the bits of the
+    ``provider_bits``, ``codes`` and ``sharing_sets`` are those of ``SearchedPartition``. ``_reach`` has the bits of the
     sharing providers that reach each tree: one row for each tree, or only one row if there are no sharing providers.
     """
 
@@ -239,14 +239,14 @@ class _PartitionFilter:
         #: The trees that contain sharing providers. These must not be counted a second time.
         self._sharing_trees: frozenset[int] = frozenset()
         self.codes = [0] * len(partition.roots)
-        self.groups = [NO_SHARING]
+        self.sharing_sets = [NO_SHARING]
         self._reach = np.zeros((1, prefilter.word_count), np.uint64)
         if prefilter.sharing.aggregates:
             sets = partition.tree_aggregates
             self._counter.count_setup(len(sets.values))
             self.codes = sets.codes.tolist()
-            self.groups = list(map(prefilter.sharing.reaching, sets.values))
-            self._reach = prefilter.rows(group.all_bits for group in self.groups)[sets.codes]
+            self.sharing_sets = list(map(prefilter.sharing.reaching, sets.values))
+            self._reach = prefilter.rows(sharing.all_bits for sharing in self.sharing_sets)[sets.codes]
             self._sharing_trees = frozenset(partition.tree_numbers[partition.sharing].tolist())
 
     def _bits_of_providers(self) -> tuple[BitRows, Flags]:
@@ -291,16 +291,17 @@ class _PartitionFilter:
         begins = np.ones(len(numbers), np.bool_)
         begins[1:] = ~_equal_to_previous(columns, firsts, sizes)
         if self.prefilter.sharing.aggregates:
-            # A tree with sharing providers has a group of its own, whose number is not in ``groups``.
-            groups = np.array([group.number for group in self.groups])[partition.tree_aggregates.codes[numbers]]
+            # A tree with sharing providers has a set of its own, whose number is not in ``of_trees``.
+            set_numbers = np.array([sharing.number for sharing in self.sharing_sets])
+            of_trees = set_numbers[partition.tree_aggregates.codes[numbers]]
             shares = np.isin(numbers, list(self._sharing_trees))
-            begins[1:] |= (groups[1:] != groups[:-1]) | shares[1:] | shares[:-1]
-        searched = SearchedPartition(partition, self.provider_bits, self.codes, self.groups)
+            begins[1:] |= (of_trees[1:] != of_trees[:-1]) | shares[1:] | shares[:-1]
+        searched = SearchedPartition(partition, self.provider_bits, self.codes, self.sharing_sets)
         all_numbers, all_firsts = numbers.tolist(), firsts.tolist()
         for start, end in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(numbers)]):
-            first, size, group = all_firsts[start], int(sizes[start]), self.group_of(all_numbers[start])
-            key = (*[column[first : first + size].tobytes() for column in columns], group.number)
-            yield TreeSearchUnit(searched, group, all_numbers[start:end], all_firsts[start:end], size, key)
+            first, size, sharing = all_firsts[start], int(sizes[start]), self.sharing_of(all_numbers[start])
+            key = (*[column[first : first + size].tobytes() for column in columns], sharing.number)
+            yield TreeSearchUnit(searched, sharing, all_numbers[start:end], all_firsts[start:end], size, key)
 
     def _may_have_candidate(self) -> Flags:
         """Return which trees may have a candidate: each bit is set for an own or a sharing provider.
@@ -324,7 +325,7 @@ class _PartitionFilter:
 
         These are its bits, whether it is a sharing provider, its parent (only with ``same_subtree``), and the possible
         increase of its usage of each class that several requirements name. What is added here must also be added to
-        ``SharingIndex.group``, which has the same data of the sharing providers of other trees.
+        ``SharingIndex.set_of``, which has the same data of the sharing providers of other trees.
         """
         partition, limits = self.partition, self.prefilter.compiled.requested_sums
         self._counter.count_setup(_column_steps(partition, columns=len(limits)))
@@ -340,14 +341,14 @@ class _PartitionFilter:
             columns.append(column)
         return columns
 
-    def group_of(self, tree: int) -> SharingGroup:
+    def sharing_of(self, tree: int) -> SharingSet:
         """Return the sharing providers of other trees that reach a tree."""
-        group = self.groups[self.codes[tree]]
+        sharing = self.sharing_sets[self.codes[tree]]
         if tree in self._sharing_trees:
             root_id = int(self.partition.roots[tree])
-            of_other_trees = tuple(provider for provider in group.providers if provider.root_id != root_id)
-            group = self.prefilter.sharing.group(of_other_trees)
-        return group
+            of_other_trees = tuple(provider for provider in sharing.providers if provider.root_id != root_id)
+            sharing = self.prefilter.sharing.set_of(of_other_trees)
+        return sharing
 
 
 def _column_steps(partition: Partition, columns: int = 1) -> int:

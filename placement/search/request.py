@@ -76,9 +76,14 @@ class CandidateRequest:
         return self.group_policy == 'isolate'
 
     @property
+    def class_names(self) -> tuple[str, ...]:
+        """The resource classes of all groups in order. Errors name the first unknown one."""
+        return tuple(name for group in self.groups for name in group.resources)
+
+    @property
     def classes(self) -> frozenset[str]:
         """Every resource class named in any group."""
-        return frozenset(name for group in self.groups for name in group.resources)
+        return frozenset(self.class_names)
 
     @property
     def trait_names(self) -> frozenset[str]:

@@ -26,10 +26,10 @@ Amounts = tuple[tuple[int, str, int], ...]
 Mappings = tuple[tuple[int, ...], ...]
 
 
-class SharingGroup(NamedTuple):
+class SharingSet(NamedTuple):
     """Sharing providers of other trees that reach a tree, in order of id.
 
-    ``bits`` has the ``CompiledRequest.bits`` of each, ``all_bits`` those that any of them has. Groups with equal
+    ``bits`` has the ``CompiledRequest.bits`` of each, ``all_bits`` those that any of them has. Sets with equal
     ``number`` have equal assignments.
     """
 
@@ -39,8 +39,8 @@ class SharingGroup(NamedTuple):
     number: int
 
 
-#: The group of a tree that no sharing provider reaches, if there are none.
-NO_SHARING = SharingGroup((), (), 0, 0)
+#: The set of a tree that no sharing provider reaches, if there are none.
+NO_SHARING = SharingSet((), (), 0, 0)
 
 
 class SearchUnit:
@@ -105,20 +105,20 @@ class SearchedPartition(NamedTuple):
     partition: Partition
     #: For each provider its bits in its own tree, as a row of 64-bit words; 0 if it satisfies no requirement.
     provider_bits: NDArray[np.uint64]
-    #: For each tree the index in ``groups`` of the sharing providers that reach it, which include the tree's own.
+    #: For each tree the index in ``sharing_sets`` of the sharing providers that reach it, which include the tree's own.
     codes: Sequence[int]
-    groups: Sequence[SharingGroup]
+    sharing_sets: Sequence[SharingSet]
 
 
 class TreeSearchUnit(SearchUnit):
     """A search unit of the trees of a partition with these ``numbers``. Their roots are at the positions ``firsts``."""
 
-    __slots__ = ('_group', '_searched', 'firsts', 'numbers', 'partition')
+    __slots__ = ('_searched', '_sharing_set', 'firsts', 'numbers', 'partition')
 
     def __init__(
         self,
         searched: SearchedPartition,
-        group: SharingGroup,
+        sharing_set: SharingSet,
         numbers: list[int],
         firsts: list[int],
         tree_size: int,
@@ -128,32 +128,32 @@ class TreeSearchUnit(SearchUnit):
         self.partition = searched.partition
         self.tree = self.partition.providers[firsts[0] : firsts[0] + tree_size]
         self.tree_size = tree_size
-        self.sharing = group.providers
+        self.sharing = sharing_set.providers
         self.equivalence_key = key
         self.numbers = numbers
         self.firsts = firsts
         self.count = len(numbers)
         self._searched = searched
-        self._group = group
+        self._sharing_set = sharing_set
 
     def __getitem__(self, trees: slice) -> TreeSearchUnit:
         if self.count == 1:
             return self
         numbers, searched = self.numbers[trees], self._searched
         # If several trees are equivalent, none of them contains a sharing provider.
-        group = searched.groups[searched.codes[numbers[0]]]
-        return TreeSearchUnit(searched, group, numbers, self.firsts[trees], self.tree_size, self.equivalence_key)
+        sharing_set = searched.sharing_sets[searched.codes[numbers[0]]]
+        return TreeSearchUnit(searched, sharing_set, numbers, self.firsts[trees], self.tree_size, self.equivalence_key)
 
     def bits(self) -> Sequence[int]:
         rows = self._searched.provider_bits[self.firsts[0] : self.firsts[0] + self.tree_size].tolist()
         tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
-        return [*tree, *self._group.bits]
+        return [*tree, *self._sharing_set.bits]
 
     def sharing_of_each(self) -> Sequence[Providers]:
         if self.count == 1:
             return (self.sharing,)
-        groups, codes = self._searched.groups, self._searched.codes
-        return [groups[codes[number]].providers for number in self.numbers]
+        sharing_sets, codes = self._searched.sharing_sets, self._searched.codes
+        return [sharing_sets[codes[number]].providers for number in self.numbers]
 
     def uuids(self, positions: Sequence[int]) -> list[str]:
         size, providers = self.tree_size, self.partition.providers.possibly_outdated

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import random
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from placement import exception
 from placement.ops.planning.fits import Size, count_fits, count_size
 from placement.search.request import CandidateRequest, RequestGroup
 from tests.support.search.cached import snapshot_of
@@ -135,6 +138,14 @@ def test_a_count_that_stops_early_is_incomplete() -> None:
     assert dataclasses.astuple(count_fits(state, request, 10))[:3] == (10, True, 0)
     assert dataclasses.astuple(count_fits(state, request, 9))[:3] == (10, False, 0)
     assert dataclasses.astuple(count_fits(state, request, 3))[:3] == (4, False, 0)
+
+
+@pytest.mark.parametrize('names', list(itertools.permutations(['CUSTOM_A', 'CUSTOM_B', 'CUSTOM_C'])))
+def test_the_first_unknown_class_is_reported(names: tuple[str, ...]) -> None:
+    """A set would have another order in each process."""
+    request = CandidateRequest((RequestGroup('', False, dict.fromkeys(names, 1)),))
+    with pytest.raises(exception.ResourceClassNotFound, match=names[0]):
+        count_fits(snapshot_of([]), request, 1)
 
 
 def test_required_traits_restrict_the_providers_that_are_counted() -> None:

@@ -128,11 +128,10 @@ def explain(
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """
-    classes = [name for group in request.groups for name in group.resources]
-    snapshot.names.raise_unless_known(classes, request.trait_names)
+    snapshot.names.raise_unless_known(request.class_names, request.trait_names)
     compiled = compile_request(request, snapshot.root_id_of)
     trees = sum(int(partition.has_root.sum()) for partition in snapshot.partitions)
-    result = Explanation(trees, about_hosts=not HOST_CLASSES.isdisjoint(classes), limit=request.limit)
+    result = Explanation(trees, about_hosts=not HOST_CLASSES.isdisjoint(request.classes), limit=request.limit)
     if not trees:
         return result
     matrix = None
