@@ -21,8 +21,6 @@ from placement.ops.planning.loads import Role, Shape, amounts_of
 
 #: Maximum number of roles whose slots are counted, of each group. The others count only as users of their slots.
 _MAX_TARGETS = 60
-#: Up to this number of roles, rows without room for any of them are excluded from the sums.
-_MAX_ROLES = 100
 
 
 @dataclass(frozen=True)
@@ -89,17 +87,13 @@ def necessary_conditions(
 def group_roles(eligibility: Eligibility, shapes: Sequence[Shape], numbers: Iterable[int]) -> list[RoleGroup]:
     """Divide the roles of shapes into groups with equal rows."""
     groups: dict[bytes, RoleGroup] = {}
-    # ``Eligibility`` returns the same object for most equal rows. The flags are kept, so that their ids stay distinct.
-    digests: dict[int, tuple[bytes, Flags]] = {}
     for number in sorted(numbers):
         shape = shapes[number]
         usable = [(role, eligibility.rows(shape, role)) for role in shape.roles]
         if shape.shared and not eligibility.is_kept(shape):
             usable += [(role, eligibility.pools(role)) for role in shape.shared]
         for role, rows in usable:
-            if id(rows) not in digests:
-                digests[id(rows)] = np.packbits(rows).tobytes(), rows
-            groups.setdefault(digests[id(rows)][0], RoleGroup(rows, [])).members.append((number, role))
+            groups.setdefault(np.packbits(rows).tobytes(), RoleGroup(rows, [])).members.append((number, role))
     return list(groups.values())
 
 
@@ -128,11 +122,9 @@ def _of_rows(
         yield Bound(needs, rows, slots(free, role), role=role)
     for column in np.flatnonzero(amounts.any(axis=0)).tolist():
         is_using = amounts[:, column] > 0
-        least = np.unique(amounts[is_using], axis=0)
-        if len(least) > _MAX_ROLES:
-            least = least.min(axis=0, keepdims=True)
-        # What is free where none of them fits is of no use.
-        has_room = np.logical_or.reduce([((free >= needed) | (needed == 0)).all(axis=1) for needed in least])
+        # What is free where not even the smallest amounts fit is of no use.
+        least = amounts[is_using].min(axis=0)
+        has_room = ((free >= least) | (least == 0)).all(axis=1)
         supply = np.where(has_room, np.maximum(free[:, column], 0), 0)
         weights = amounts[is_using, column]
         needs = np.bincount(numbers[is_using], weights=weights, minlength=len(shapes)).astype(np.float64)
