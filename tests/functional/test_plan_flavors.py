@@ -219,3 +219,14 @@ def test_a_flavor_that_requests_nothing_fits_nowhere(cloud: Cloud, db: Database)
     [fit] = count_flavors(ProviderCache(db).up_to_date(), [flavor], by_aggregate=True)
     assert fit.by_aggregate
     assert {count.fit for count in (fit.count, *fit.by_aggregate.values())} == {0}
+
+
+def test_flavors_are_counted_where_the_database_lacks_the_trait_of_disabled_hosts(cloud: Cloud, db: Database) -> None:
+    flavors = [parse_flavor({**FLAVORS[0], 'Disk': 0})]
+    [before] = count_flavors(ProviderCache(db).up_to_date(), flavors)
+    assert before.count.fit > 0
+    names = tables.traits.c.name
+    with db.engine.begin() as connection:
+        connection.execute(tables.traits.update().where(names == 'COMPUTE_STATUS_DISABLED').values(name='CUSTOM_OFF'))
+    [after] = count_flavors(ProviderCache(db).up_to_date(), flavors)
+    assert after.count.fit >= before.count.fit

@@ -172,6 +172,9 @@ def _count(snapshot: Snapshot, request: CandidateRequest, aggregates: NameFilter
     if aggregates is not None:
         first, *groups = request.groups
         request = replace(request, groups=(replace(first, aggregates=aggregates), *groups))
+    if request.root_traits.names.isdisjoint(snapshot.names.traits):
+        # No root can have a trait that the database lacks.
+        request = replace(request, root_traits=NameFilter())
     try:
         return count_fits(snapshot, request, _SEARCHES)
     except (exception.ResourceClassNotFound, exception.TraitNotFound):
