@@ -33,11 +33,8 @@ class KnownNames:
         :raises ResourceClassNotFound: one of ``classes`` does not exist.
         :raises TraitNotFound: some of ``traits`` do not exist; the error names them all.
         """
-        for name in classes:
-            if name not in self.class_ids:
-                raise exception.ResourceClassNotFound(resource_class=name)
-        if missing := sorted(set(traits) - self.traits):
-            raise exception.TraitNotFound(names=', '.join(missing))
+        exception.ResourceClassNotFound.raise_unless_known(classes, self.class_ids)
+        exception.TraitNotFound.raise_unless_known(sorted(set(traits)), self.traits)
 
     @functools.cached_property
     def class_ids(self) -> Mapping[str, int]:

@@ -216,7 +216,7 @@ def _largest_flow(demands: Mapping[frozenset[int], int], room: dict[int, int]) -
         needed = demand
         while needed and (path := _augmenting_path(group, sent, room)):
             pools, senders = [pool for _, pool in path], [sender for sender, _ in path]
-            # Each sender but the first gives back what it sent to the pool before, which the one before it takes.
+            # Each sender but the first takes back what it sent to the pool before, which the one before it takes.
             given_back = list(zip(senders[1:], pools, strict=False))
             moved = min(needed, room[pools[-1]], *(sent[sender][pool] for sender, pool in given_back))
             for sender, pool in path:
