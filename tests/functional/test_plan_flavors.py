@@ -82,7 +82,6 @@ def test_groups_and_traits_of_a_flavor() -> None:
     assert (numbered.suffix, numbered.use_same_provider, numbered.resources) == ('1', True, {'VGPU': 1})
     assert numbered.traits.any_of == (frozenset({'CUSTOM_RED'}),)
     assert (flavor.request.isolate, flavor.ignored) == (True, ('pci_passthrough:alias',))
-    assert flavor.request.root_traits.forbidden == {'COMPUTE_STATUS_DISABLED'}
 
 
 def test_files_of_another_form_are_rejected(write_flavors: WriteFlavors, failed: Printed, url: str) -> None:

@@ -74,11 +74,17 @@ def count_size(snapshot: Snapshot, size: Size, max_searches: int) -> FitCount:
     :raises TraitNotFound: a requested trait does not exist.
     """
     count = count_fits(snapshot, size.request(), max_searches)
-    # No root can have a trait that the database lacks.
-    disabled = snapshot.names.traits & {os_traits.COMPUTE_STATUS_DISABLED}
-    enabled = replace(size, root_forbidden=size.root_forbidden | disabled)
+    enabled = replace(size, root_forbidden=size.root_forbidden | enabled_roots(snapshot).forbidden)
     on_enabled_hosts = count_fits(snapshot, enabled.request(), max_searches).fit
     return replace(count, on_disabled_hosts=max(count.fit - on_enabled_hosts, 0))
+
+
+def enabled_roots(snapshot: Snapshot) -> NameFilter:
+    """Return the filter of the roots of enabled hosts, which every request of the compute service has.
+
+    It is empty if the database lacks the trait: no root can have it, and a search would reject its name.
+    """
+    return NameFilter(forbidden=snapshot.names.traits & {os_traits.COMPUTE_STATUS_DISABLED})
 
 
 def count_fits(snapshot: Snapshot, request: CandidateRequest, max_searches: int) -> FitCount:

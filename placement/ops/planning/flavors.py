@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import os_traits
 
 from placement import exception
 from placement.cache.snapshot import Snapshot
-from placement.ops.planning.fits import FitCount, count_fits
+from placement.ops.planning.fits import FitCount, count_fits, enabled_roots
 from placement.ops.reports import capacity_report
 from placement.search.request import CandidateRequest, NameFilter, RequestGroup
 
@@ -27,8 +26,6 @@ _GROUP = re.compile(r'(resources|trait)([A-Za-z0-9_-]*):(\w+)$')
 _UNKNOWN = re.compile(
     r'pci_passthrough:alias|accel:device_profile|hw:(numa_nodes|numa_cpus|numa_mem|mem_page_size|pmem|cpu_dedicated_mask)'
 )
-#: The root of a host that is disabled has it. The compute service requests hosts without it.
-_ENABLED = NameFilter(forbidden=frozenset({os_traits.COMPUTE_STATUS_DISABLED}))
 
 
 class BadFlavors(exception.Invalid):
@@ -44,6 +41,7 @@ class Flavor:
     """What the compute service requests for an instance of a flavor."""
 
     name: str
+    #: Without the filter of enabled hosts (``enabled_roots``).
     request: CandidateRequest
     #: The properties that restrict more than the request does, so that fewer may fit.
     ignored: tuple[str, ...] = ()
@@ -123,7 +121,7 @@ def parse_flavor(entry: Mapping[str, Any]) -> Flavor:
         # An amount of 0 removes a class.
         if positive := {name: amount for name, amount in amounts.items() if amount > 0}:
             groups.append(RequestGroup(suffix, bool(suffix), positive, NameFilter.all_of(required, forbidden)))
-    request = CandidateRequest(tuple(groups), properties.get('group_policy', 'none'), root_traits=_ENABLED)
+    request = CandidateRequest(tuple(groups), properties.get('group_policy', 'none'))
     return Flavor(str(entry['Name']), request, tuple(sorted(name for name in properties if _UNKNOWN.match(name))))
 
 
@@ -163,7 +161,7 @@ def _count_flavor(snapshot: Snapshot, flavor: Flavor, aggregates: Sequence[str])
 
 
 def _count(snapshot: Snapshot, request: CandidateRequest, aggregates: NameFilter | None = None) -> FitCount:
-    """Count how many fit.
+    """Count how many fit on enabled hosts.
 
     :param aggregates: the filter that the compute service adds for an availability zone.
     """
@@ -172,11 +170,8 @@ def _count(snapshot: Snapshot, request: CandidateRequest, aggregates: NameFilter
     if aggregates is not None:
         first, *groups = request.groups
         request = replace(request, groups=(replace(first, aggregates=aggregates), *groups))
-    if request.root_traits.names.isdisjoint(snapshot.names.traits):
-        # No root can have a trait that the database lacks.
-        request = replace(request, root_traits=NameFilter())
     try:
-        return count_fits(snapshot, request, _SEARCHES)
+        return count_fits(snapshot, replace(request, root_traits=enabled_roots(snapshot)), _SEARCHES)
     except (exception.ResourceClassNotFound, exception.TraitNotFound):
         # No provider has what does not exist.
         return FitCount(0, True, 0)
@@ -184,9 +179,9 @@ def _count(snapshot: Snapshot, request: CandidateRequest, aggregates: NameFilter
 
 def _free(snapshot: Snapshot, resource_class: str) -> int:
     """Return what is free of a class on enabled hosts and sharing providers."""
-    free = 0
+    free, disabled = 0, enabled_roots(snapshot).forbidden
     for partition, columns in snapshot.inventory_columns(resource_class):
-        is_enabled = partition.traits.where(_ENABLED.forbidden.isdisjoint)[partition.starts[:-1]]
+        is_enabled = partition.traits.where(disabled.isdisjoint)[partition.starts[:-1]]
         in_enabled = is_enabled[partition.tree_numbers[columns.positions]]
         free += int(np.maximum(columns.capacity_limit - columns.used, 0)[in_enabled].sum())
     return free
