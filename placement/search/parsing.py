@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placement import query_string
@@ -22,6 +22,9 @@ _MAX_LIMIT = 10**18
 
 #: Requests of Nova and Neutron have about ten groups. With each group the search takes more steps.
 MAX_REQUEST_GROUPS = 256
+
+#: The order in which the parameters of a group are read below 1.30.
+_ORDER_BELOW_1_30 = ('member_of', 'resources', 'required')
 
 #: The values of each key, in the order of the URL.
 Values = Mapping[str, Sequence[str]]
@@ -44,9 +47,11 @@ def parse(text: str, version: Version) -> CandidateRequest:
         validated.update([(key, value) for value in values.get(key, ()) if not re.match(pattern, value)])
     query_string.validate_query(validated, for_version(_VALIDATORS, version))
 
-    # The name and the suffix of each key that is a parameter of a group.
-    group_keys = {key: (match[1], match[2] or '') for key in values if (match := _GROUP_KEY.fullmatch(key))}
-    fields: dict[str, dict[str, Any]] = {suffix: {'resources': {}} for _, suffix in group_keys.values()}
+    # The name, the suffix and the value of each parameter of a group, in the order of the URL.
+    of_groups = [
+        (match[1], match[2] or '', value) for key, value in pairs if (match := _GROUP_KEY.fullmatch(key)) is not None
+    ]
+    fields: dict[str, dict[str, Any]] = {suffix: {'resources': {}} for _, suffix, _ in of_groups}
     if len(fields) > MAX_REQUEST_GROUPS:
         raise BadQuery(f'{INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
     root_traits = _parse_root_required(values.get('root_required', ()))
@@ -54,8 +59,12 @@ def parse(text: str, version: Version) -> CandidateRequest:
     if any('' in suffixes for suffixes in named):
         raise BadQueryValue('Empty string (unsuffixed group) can not be specified in `same_subtree`.')
     same_subtree = tuple(dict.fromkeys(map(frozenset, named)))
-    for name, suffix, occurrences in _in_order_of_reading(pairs, values, group_keys, version):
-        fields[suffix].update(_group_fields(name, occurrences, version, suffix))
+    if version < (1, 30):
+        # The first malformed value is reported: here of the first group, since 1.30 in the order of the URL.
+        numbers = {suffix: number for number, suffix in enumerate(fields)}
+        of_groups.sort(key=lambda parameter: (numbers[parameter[1]], _ORDER_BELOW_1_30.index(parameter[0])))
+    for name, suffix, value in of_groups:
+        _read_parameter(fields[suffix], name, suffix, value, values, version)
     groups = tuple([RequestGroup(suffix, bool(suffix), **of_group) for suffix, of_group in fields.items()])
 
     if version >= (1, 36):
@@ -80,49 +89,27 @@ def parse(text: str, version: Version) -> CandidateRequest:
     )
 
 
-def _in_order_of_reading(
-    pairs: Sequence[tuple[str, str]], values: Values, group_keys: Mapping[str, tuple[str, str]], version: Version
-) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yield the name of each parameter of a group, its suffix, and the values to read together.
+def _read_parameter(
+    fields: dict[str, Any], name: str, suffix: str, value: str, values: Values, version: Version
+) -> None:
+    """Convert an occurrence of a parameter of a group to a field of the ``RequestGroup``.
 
-    The order determines which of several malformed values is reported. Up to 1.29 the parameters are in order of
-    groups, from 1.30 on in the order of the URL.
-
-    :param group_keys: the name and the suffix of each key that is a parameter of a group.
+    Of ``resources`` and ``in_tree`` the last value counts, but all have to be well-formed. All values of ``required``
+    and ``member_of`` count, and are read together at the first occurrence.
     """
-    if version < (1, 30):
-        for suffix in dict.fromkeys([suffix for _, suffix in group_keys.values()]):
-            for name in ('member_of', 'resources', 'required'):
-                if f'{name}{suffix}' in values:
-                    yield name, suffix, values[f'{name}{suffix}']
-        return
-    unread = dict(values)
-    for key, value in pairs:
-        if key in group_keys:
-            name, suffix = group_keys[key]
-            if name in ('resources', 'in_tree'):
-                yield name, suffix, [value]
-            elif key in unread:
-                yield name, suffix, unread.pop(key)
-
-
-def _group_fields(name: str, values: Sequence[str], version: Version, suffix: str) -> dict[str, Any]:
-    """Convert the values of a parameter of a group to fields of the ``RequestGroup``."""
-    match name:
-        case 'resources':
-            # The last value counts, but all values have to be well-formed.
-            return {'resources': [syntax.parse_resources(value) for value in values][-1]}
-        case 'required':
-            return {'traits': syntax.parse_required(values, version)}
-        case 'in_tree':
-            return {'in_tree': syntax.parse_in_tree(values[-1])}
-        case 'member_of' if version < (1, 30):
-            return {'aggregates': syntax.parse_member_of(values, version, suffix)}
-        case 'member_of':
-            # Read them one by one, because the first malformed value is reported.
-            filters = [syntax.parse_member_of([value], version, suffix) for value in values]
-            return {'aggregates': NameFilter.union(filters)}
-    raise LookupError(name)
+    if name == 'resources':
+        fields['resources'] = syntax.parse_resources(value)
+    elif name == 'in_tree':
+        fields['in_tree'] = syntax.parse_in_tree(value)
+    elif name == 'required' and 'traits' not in fields:
+        fields['traits'] = syntax.parse_required(values[f'required{suffix}'], version)
+    elif name == 'member_of' and 'aggregates' not in fields:
+        together = values[f'member_of{suffix}']
+        if version >= (1, 30):
+            # The first malformed value is reported.
+            for single in together:
+                syntax.parse_member_of([single], version, suffix)
+        fields['aggregates'] = syntax.parse_member_of(together, version, suffix)
 
 
 def _parse_root_required(values: Sequence[str]) -> NameFilter:
@@ -181,10 +168,11 @@ def _check_conflicts(groups: Sequence[RequestGroup], version: Version) -> None:
     conflicts = []
     for group in groups:
         impossible = [any_of for any_of in group.traits.any_of if any_of <= group.traits.forbidden]
-        # Traits that are required alone are in one text, those of each ``in:`` in another.
-        alone = frozenset().union(*[any_of for any_of in impossible if len(any_of) == 1])
-        both = filter(None, (alone, *[any_of for any_of in impossible if len(any_of) > 1]))
-        conflicts += [f'required{group.suffix}: ({", ".join(sorted(traits))})' for traits in both]
+        if impossible:
+            # Traits that are required alone are in one text, those of each ``in:`` in another.
+            alone = frozenset().union(*[any_of for any_of in impossible if len(any_of) == 1])
+            both = filter(None, (alone, *[any_of for any_of in impossible if len(any_of) > 1]))
+            conflicts += [f'required{group.suffix}: ({", ".join(sorted(traits))})' for traits in both]
     if conflicts:
         raise BadQuery(
             'Conflicting required and forbidden traits found in the following traits keys: '

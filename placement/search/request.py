@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -20,12 +20,6 @@ class NameFilter:
     def all_of(cls, required: Iterable[str], forbidden: frozenset[str] = frozenset()) -> NameFilter:
         """Return the filter that requires each name of ``required``."""
         return cls(tuple([frozenset({name}) for name in required]), forbidden)
-
-    @classmethod
-    def union(cls, filters: Sequence[NameFilter]) -> NameFilter:
-        """Return the filter that requires and forbids all that ``filters`` do."""
-        any_of = dict.fromkeys([names for part in filters for names in part.any_of])
-        return cls(tuple(any_of), frozenset().union(*[part.forbidden for part in filters]))
 
     @property
     def names(self) -> frozenset[str]:

@@ -53,14 +53,18 @@ def parse_required(values: Sequence[str], version: Version) -> NameFilter:
     :returns: the names in all values. ``A`` is the same as ``in:A``. This does not check that they exist.
     :raises BadQuery: a value is blank, has an empty item, or has a form that is not allowed.
     """
-    filters = []
+    any_of: dict[frozenset[str], None] = {}
+    forbidden: frozenset[str] = frozenset()
     for value in values if version >= (1, 39) else values[-1:]:
         # Up to 1.29, ``in:`` is a part of the first name.
         if value.startswith('in:') and version >= (1, 30):
-            filters.append(NameFilter((_parse_any_of(value, version),)))
+            any_of[_parse_any_of(value, version)] = None
         else:
-            filters.append(NameFilter.all_of(*_parse_traits(value, version)))
-    return NameFilter.union(filters)
+            required, excluded = _parse_traits(value, version)
+            for name in required:
+                any_of[frozenset({name})] = None
+            forbidden |= excluded
+    return NameFilter(tuple(any_of), forbidden)
 
 
 def parse_traits(value: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -93,19 +97,21 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -
         if ',' in value and not value.startswith(('in:', f'{exclamation}in:')):
             keyword = "'in:' or '!in:' keyword" if version >= (1, 32) else "'in:' keyword"
             raise BadQuery(f"Multiple values for 'member_of' must be prefixed with the {keyword}. Got: {value}")
-    filters = []
+    any_of: dict[frozenset[str], None] = {}
+    forbidden: frozenset[str] = frozenset()
     for value in values:
         elements = value.removeprefix(exclamation).removeprefix('in:').split(',')
         for element in elements:
             if not uuid_spelling.is_uuid(element):
                 raise BadQuery(f"Expected 'member_of' parameter to contain valid UUID(s). Got: {element}")
         uuids = frozenset(map(uuid_spelling.aggregate_uuid, elements))
-        is_forbidden = exclamation and value.startswith(exclamation)
-        filters.append(NameFilter(forbidden=uuids) if is_forbidden else NameFilter((uuids,)))
-    aggregates = NameFilter.union(filters)
-    if aggregates.forbidden and version < (1, 32):
+        if exclamation and value.startswith(exclamation):
+            forbidden |= uuids
+        else:
+            any_of[uuids] = None
+    if forbidden and version < (1, 32):
         raise BadQuery(f'Forbidden member_of{suffix} parameters are not supported in the specified microversion')
-    return aggregates
+    return NameFilter(tuple(any_of), forbidden)
 
 
 def parse_in_tree(value: str) -> str:
@@ -120,14 +126,16 @@ def parse_in_tree(value: str) -> str:
 
 
 def _parse_traits(value: str, version: Version) -> tuple[frozenset[str], frozenset[str]]:
-    items = [item.strip() for item in value.split(',')]
-    forbidden = frozenset(item.lstrip('!') for item in items if item.startswith('!'))
-    required = frozenset(item for item in items if not item.startswith('!'))
+    required: set[str] = set()
+    forbidden: set[str] = set()
+    for item in map(str.strip, value.split(',')):
+        names = forbidden if item.startswith('!') else required
+        names.add(item.lstrip('!'))
     forbidden_allowed = version >= (1, 22)
     if '' in required | forbidden or ('!' in value and not forbidden_allowed):
         sample = 'HW_CPU_X86_VMX,!CUSTOM_MAGIC' if forbidden_allowed else 'HW_CPU_X86_VMX,CUSTOM_MAGIC'
         raise BadQuery(f"{INVALID_QUERY}Expected 'required' parameter value of the form: {sample}. Got: {value}")
-    return required, forbidden
+    return frozenset(required), frozenset(forbidden)
 
 
 def _parse_any_of(value: str, version: Version) -> frozenset[str]:
