@@ -341,12 +341,9 @@ class Partition:
                 # ``list`` and ``pop`` with a default are safe even if other threads do the same.
                 self._fragments.pop(list(self._fragments)[0], None)  # noqa: RUF015
             cached = self._fragments[cache_key] = [b''] * self.size
-        fragments = [cached[position] for position in positions]
-        if not all(fragments):
-            for position in positions:
-                cached[position] = cached[position] or encode(self.providers[position])
-            fragments = [cached[position] for position in positions]
-        return fragments
+        for position in itertools.filterfalse(cached.__getitem__, positions):
+            cached[position] = encode(self.providers[position])
+        return list(map(cached.__getitem__, positions))
 
     # Refreshes ----------------------------------------------------------------------------------------------
 

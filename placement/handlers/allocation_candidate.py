@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import orjson
@@ -18,7 +18,7 @@ from placement.schemas import allocation_candidate as schema
 from placement.schemas import responses
 from placement.search import find_candidates, parsing
 from placement.search.budget import SearchBudget, describe_limits
-from placement.search.request import CandidateRequest
+from placement.search.request import CandidateRequest, RequestGroup
 from placement.search.search_units import Assignment
 from placement.search.selection import AllocationCandidates
 from placement.web import microversion, request_log, util
@@ -61,78 +61,54 @@ def list_allocation_candidates(req: Request, context: RequestContext, request: C
         'allocation_requests': ('[]', _allocation_requests(candidates, as_list=version < (1, 12))),
         'provider_summaries': ('{}', _summaries(candidates, version)),
     }
-    response = util.fragments_response(req, members, last_modified=util.now())
     if not count:
-        length = response.content_length
-        response.app_iter = _Body(response.app_iter, functools.partial(context.explain_empty, query, candidates))
-        response.content_length = length
-    return response
-
-
-class _Body:
-    """The body of a response, which calls ``after`` when the server has sent it."""
-
-    def __init__(self, chunks: Iterable[bytes], after: Callable[[], None]) -> None:
-        self._chunks = chunks
-        self.close = after
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._chunks)
+        context.explain_empty(query, candidates)
+    return util.fragments_response(req, members, last_modified=util.now())
 
 
 # A response may have many thousand similar entries. The candidates of a set differ only in the uuids of the providers,
-# so one pattern writes all of them. The cache has the fragments of provider summaries.
+# so one pattern writes all of them: they cost no function call each. The cache has the fragments of provider summaries.
 
 
 def _allocation_requests(candidates: AllocationCandidates, as_list: bool) -> list[bytes]:
     """Encode the candidates as JSON."""
-    patterns: dict[int, tuple[str, list[int]]] = {}
-    written: list[str] = []
-    suffixes = [group.suffix for group in candidates.request.groups]
+    patterns: dict[int, tuple[list[str], list[int]]] = {}
+    written: list[bytes] = []
     for candidate_set in candidates.candidate_sets:
-        key = id(candidate_set.assignment)
-        if key not in patterns:
-            patterns[key] = _pattern(candidate_set.assignment, as_list, suffixes)
-        pattern, positions = patterns[key]
+        assignment = candidate_set.assignment
+        if id(assignment) not in patterns:
+            patterns[id(assignment)] = _pattern(assignment, as_list, candidates.request.groups)
+        (opening, *inner, closing), positions = patterns[id(assignment)]
         uuids = candidate_set.search_unit.uuids(positions)
-        written.append(pattern % tuple(uuids) if len(candidate_set) == 1 else _repeat(pattern, uuids))
-    return [text.encode() for text in written]
+        # The texts and the uuids take turns. Between two candidates there is one text, with the end and the beginning.
+        texts = [opening] * (1 + 2 * len(uuids))
+        texts[1::2], texts[2::2] = uuids, [*inner, f'{closing},{opening}'] * len(candidate_set)
+        texts[-1] = closing
+        written.append(''.join(texts).encode())
+    return written
 
 
-def _pattern(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) -> tuple[str, list[int]]:
-    """Return the JSON of a candidate with ``assignment``, with ``%s`` for the uuid of each provider.
+def _pattern(assignment: Assignment, as_list: bool, groups: Sequence[RequestGroup]) -> tuple[list[str], list[int]]:
+    """Return the JSON of a candidate with ``assignment``, divided where the uuid of a provider belongs.
 
-    :param suffixes: the suffix of each group, in the order of the mappings of ``assignment``.
-    :returns: the pattern, and the positions of the providers in the order of their uuids.
+    :param groups: those of the request, in the order of the mappings of ``assignment``.
+    :returns: the texts before, between and after the uuids, and the positions of the providers, in this order.
     """
     by_position: dict[int, dict[str, int]] = {}
     for position, name, amount in assignment.amounts:
         by_position.setdefault(position, {})[name] = amount
     entry = '{{"resource_provider":{{"uuid":"%s"}},"resources":{}}}' if as_list else '"%s":{{"resources":{}}}'
-    # Names of classes and suffixes contain no percent sign.
     inside = ','.join([entry.format(_json(resources)) for resources in by_position.values()])
     positions = list(by_position)
     members = [f'"allocations":[{inside}]' if as_list else f'"allocations":{{{inside}}}']
     if assignment.mappings:
         mapped, uuid = [], '"%s"'
-        for suffix, of_group in zip(suffixes, assignment.mappings, strict=True):
-            mapped.append(f'"{suffix}":[{",".join([uuid] * len(of_group))}]')
+        for group, of_group in zip(groups, assignment.mappings, strict=True):
+            mapped.append(f'"{group.suffix}":[{",".join([uuid] * len(of_group))}]')
             positions += of_group
         members.append(f'"mappings":{{{",".join(mapped)}}}')
-    return f'{{{",".join(members)}}}', positions
-
-
-def _repeat(pattern: str, uuids: Sequence[str]) -> str:
-    """Return ``','.join([pattern] * n) % tuple(uuids)``, with the ``n`` for which the uuids suffice.
-
-    For many thousand uuids, this takes a fifth of the time of the operator.
-    """
-    opening, *inner, closing = pattern.split('%s')
-    after_uuid = [*inner, f'{closing},{opening}']
-    texts = [opening] * (1 + 2 * len(uuids))
-    texts[1::2], texts[2::2] = uuids, after_uuid * (len(uuids) // len(after_uuid))
-    texts[-1] = closing
-    return ''.join(texts)
+    # Names of classes and suffixes contain no percent sign.
+    return f'{{{",".join(members)}}}'.split('%s'), positions
 
 
 def _summaries(candidates: AllocationCandidates, version: Any) -> list[bytes]:
@@ -156,17 +132,12 @@ def _summary(included: Collection[str] | None, version: Any, provider: Provider)
         for name, inventory in provider.inventories.items()
         if included is None or name in included
     )
-    traits = f',"traits":{_traits(provider.traits)}' if version >= (1, 17) else ''
+    traits = f',"traits":{_json(sorted(provider.traits))}' if version >= (1, 17) else ''
     tree = ''
     if version >= (1, 29):
         parent, root = _json(provider.parent_provider_uuid), _json(provider.root_provider_uuid)
         tree = f',"parent_provider_uuid":{parent},"root_provider_uuid":{root}'
     return f'"{provider.uuid}":{{"resources":{{{resources}}}{traits}{tree}}}'.encode()
-
-
-@functools.lru_cache(maxsize=4096)
-def _traits(names: frozenset[str]) -> str:
-    return _json(sorted(names))
 
 
 def _json(value: Any) -> str:
