@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 from typing import Any
 
@@ -260,7 +260,10 @@ def check_pools(topology: list[RP], query: Query, result: Explanation) -> None:
 
 
 def check_between(topology: list[RP], query: Query, result: Explanation) -> None:
-    """Each rule between groups without which there are candidates is named, with the number of their trees."""
+    """Each rule between groups without which there are candidates is named, with the number of their trees.
+
+    A candidate of sharing providers alone counts in their own trees, not in each tree that they reach.
+    """
     if result.candidates:
         return
     changes: dict[Rule, dict[str, Any]] = {}
@@ -273,9 +276,16 @@ def check_between(topology: list[RP], query: Query, result: Explanation) -> None
         changes[Rule('same_subtree', (), ','.join(sorted(names)))] = {'same_subtree': subtrees}
     oracle = Oracle(topology)
     roots = [rp.name for rp in topology if rp.parent is None]
+
+    def has_candidate(changed: Query, root: str) -> bool:
+        """Whether there is a candidate with a provider of the tree."""
+        entries = oracle.entries_in_tree(changed, root)
+        # A group without resources has a provider, too.
+        parts = (({name for name, _, _ in entry.body}, *dict(entry.mappings or ()).values()) for entry in entries)
+        return any(oracle.root(name) == root for names in parts for name in set().union(*names))
+
     expected = {
-        rule: sum(any(oracle.entries_in_tree(replace(query, **change), root)) for root in roots)
-        for rule, change in changes.items()
+        rule: sum(has_candidate(replace(query, **change), root) for root in roots) for rule, change in changes.items()
     }
     for fact in result.between:
         event(f'blocked by {fact.rule.parameter}')
