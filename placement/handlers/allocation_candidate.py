@@ -6,7 +6,7 @@ import functools
 import random
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from oslo_log import log
@@ -72,27 +72,36 @@ def list_allocation_candidates(req: Request, context: RequestContext, request: C
 
 def _allocation_requests(candidates: AllocationCandidates, as_list: bool) -> list[bytes]:
     """Encode the candidates as JSON."""
-    patterns: dict[int, tuple[list[str], list[int]]] = {}
+    patterns: dict[int, _Pattern] = {}
     written: list[bytes] = []
     for candidate_set in candidates.candidate_sets:
         assignment = candidate_set.assignment
-        if id(assignment) not in patterns:
-            patterns[id(assignment)] = _pattern(assignment, as_list, candidates.request.groups)
-        (opening, *inner, closing), positions = patterns[id(assignment)]
-        uuids = candidate_set.search_unit.uuids(positions)
-        # The texts and the uuids take turns. Between two candidates there is one text, with the end and the beginning.
-        texts = [opening] * (1 + 2 * len(uuids))
-        texts[1::2], texts[2::2] = uuids, [*inner, f'{closing},{opening}'] * len(candidate_set)
-        texts[-1] = closing
+        pattern = patterns.get(id(assignment))
+        if pattern is None:
+            pattern = patterns[id(assignment)] = _pattern(assignment, as_list, candidates.request.groups)
+        uuids = candidate_set.search_unit.uuids(pattern.positions)
+        texts = [pattern.opening] * (1 + 2 * len(uuids))
+        texts[1::2], texts[2::2] = uuids, pattern.after_uuids * len(candidate_set)
+        texts[-1] = pattern.closing
         written.append(''.join(texts).encode())
     return written
 
 
-def _pattern(assignment: Assignment, as_list: bool, groups: Sequence[RequestGroup]) -> tuple[list[str], list[int]]:
-    """Return the JSON of a candidate with ``assignment``, divided where the uuid of a provider belongs.
+class _Pattern(NamedTuple):
+    """The JSON of the candidates with one assignment, divided where the uuids of providers belong."""
+
+    opening: str
+    #: The text after each uuid of a candidate. The last one is the end of the candidate and the beginning of the next.
+    after_uuids: list[str]
+    closing: str
+    #: The positions of the providers, in the order of their uuids.
+    positions: list[int]
+
+
+def _pattern(assignment: Assignment, as_list: bool, groups: Sequence[RequestGroup]) -> _Pattern:
+    """Return the pattern of ``assignment``.
 
     :param groups: those of the request, in the order of the mappings of ``assignment``.
-    :returns: the texts before, between and after the uuids, and the positions of the providers, in this order.
     """
     by_position: dict[int, dict[str, int]] = {}
     for position, name, amount in assignment.amounts:
@@ -108,7 +117,8 @@ def _pattern(assignment: Assignment, as_list: bool, groups: Sequence[RequestGrou
             positions += of_group
         members.append(f'"mappings":{{{",".join(mapped)}}}')
     # Names of classes and suffixes contain no percent sign.
-    return f'{{{",".join(members)}}}'.split('%s'), positions
+    opening, *inner, closing = f'{{{",".join(members)}}}'.split('%s')
+    return _Pattern(opening, [*inner, f'{closing},{opening}'], closing, positions)
 
 
 def _summaries(candidates: AllocationCandidates, version: Any) -> list[bytes]:

@@ -253,23 +253,17 @@ class _PartitionFilter:
         """Return the bits of each provider, and which providers satisfy any requirement."""
         prefilter, partition = self.prefilter, self.partition
         requirements, words = prefilter.requirements, prefilter.word_count
-        self._counter.count_setup(_column_steps(partition, columns=words + len(requirements)))
+        conditions = set(itertools.chain.from_iterable(requirement.conditions for requirement in requirements))
+        columns = words + len(requirements) + len(conditions)
+        # A condition on names takes one step for each distinct set of names.
+        distinct = partition.distinct_sets * sum(isinstance(condition, NameCondition) for condition in conditions)
+        self._counter.count_setup(_column_steps(partition, columns) + distinct)
         rows = np.zeros((partition.size, words), np.uint64)
         satisfies_any = np.zeros(partition.size, np.bool_)
-        # Results are kept, because the requirements of the unsuffixed group differ only in their amounts.
-        flags_by_condition: dict[ProviderCondition, Flags] = {}
-
-        def evaluate(condition: ProviderCondition) -> Flags:
-            flags = flags_by_condition.get(condition)
-            if flags is None:
-                # A condition on names takes one step for each distinct set of names.
-                distinct = partition.distinct_sets if isinstance(condition, NameCondition) else 0
-                self._counter.count_setup(_column_steps(partition) + distinct)
-                flags = flags_by_condition[condition] = condition.matches(partition)
-            return flags
-
+        # The requirements of the unsuffixed group differ only in their amounts.
+        evaluated: dict[ProviderCondition, Flags] = {}
         for number, requirement in enumerate(requirements):
-            flags = requirement.matches(partition, evaluate)
+            flags = requirement.matches(partition, evaluated)
             satisfies_any |= flags
             rows[flags, number // 64] |= np.uint64(1 << number % 64)
         collective = prefilter.compiled.collective

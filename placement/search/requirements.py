@@ -49,6 +49,9 @@ class ProviderCondition:
     parameter, and ``subject`` the text that a query has for the condition.
     """
 
+    #: Whether its parameter is about roots only. Other conditions of roots are those of all providers.
+    of_roots_only = False
+
     @property
     def parameter(self) -> str:
         raise NotImplementedError
@@ -146,17 +149,18 @@ class NameCondition(ProviderCondition):
         return tuple(replace(self, sets=(names,)) for names in sets)
 
     @functools.cached_property
-    def _bits(self) -> Mapping[str, int]:
-        """For each name, the bits of the sets that contain it."""
-        bits: dict[str, int] = {}
+    def _sets_with(self) -> Mapping[str, int]:
+        """For each name, one bit for each set that contains it."""
+        sets_with: dict[str, int] = {}
         for number, any_of in enumerate(self.sets):
             for name in any_of:
-                bits[name] = bits.get(name, 0) | 1 << number
-        return bits
+                sets_with[name] = sets_with.get(name, 0) | 1 << number
+        return sets_with
 
     def satisfied_sets(self, names: Collection[str]) -> int:
         """Return one bit for each set that contains any of ``names``. This takes one look-up for each of them."""
-        return functools.reduce(operator.or_, [self._bits[name] for name in self._bits.keys() & names], 0)
+        sets_with = self._sets_with
+        return functools.reduce(operator.or_, map(sets_with.__getitem__, sets_with.keys() & names), 0)
 
     def accepts_names(self, names: Collection[str]) -> bool:
         """Return whether a provider with these names satisfies the condition."""
@@ -194,6 +198,21 @@ class TraitCondition(NameCondition):
 
     def matches(self, partition: Partition) -> Flags:
         return self.matches_column(partition.traits)
+
+
+@dataclass(frozen=True)
+class RootTraitCondition(TraitCondition):
+    """A condition on the traits of a root that ``root_required`` makes."""
+
+    of_roots_only = True
+
+    @property
+    def parameter(self) -> str:
+        return 'root_required'
+
+    @property
+    def subject(self) -> str:
+        return f'{"!" if self.forbidden else ""}{super().subject}'
 
 
 @dataclass(frozen=True)
@@ -278,19 +297,21 @@ class Requirement:
         """
         return all(condition.accepts(provider, root) for condition in self.conditions)
 
-    def matches(self, partition: Partition, evaluate: Callable[[ProviderCondition], Flags] | None = None) -> Flags:
+    def matches(self, partition: Partition, evaluated: dict[ProviderCondition, Flags] | None = None) -> Flags:
         """Return which providers satisfy all conditions in their own trees.
 
-        :param evaluate: returns which providers satisfy one condition; the default calls its ``matches``.
+        :param evaluated: the results of conditions on this partition; those that are new are added.
         """
-        flags: Flags | None = None
+        evaluated = {} if evaluated is None else evaluated
+        flags = partition.all_providers()
         for condition in self.conditions:
             # Conditions on names take a call for each distinct set, so skip them if no provider is left.
-            if flags is not None and not flags.any():
+            if not flags.any():
                 break
-            matched = evaluate(condition) if evaluate else condition.matches(partition)
-            flags = matched if flags is None else flags & matched
-        return partition.all_providers() if flags is None else flags
+            if condition not in evaluated:
+                evaluated[condition] = condition.matches(partition)
+            flags &= evaluated[condition]
+        return flags
 
 
 @dataclass(frozen=True)
@@ -332,12 +353,6 @@ class CompiledRequest:
         return subtrees
 
     @functools.cached_property
-    def part_count(self) -> int:
-        """The number of requirements, of their amounts, and of the requirements in each ``same_subtree``."""
-        amount_count = sum(len(requirement.resources) for requirement in self.requirements)
-        return len(self.requirements) + amount_count + sum(map(len, self.subtrees))
-
-    @functools.cached_property
     def requested_sums(self) -> Mapping[str, int]:
         """The sum of the amounts for each class that several requirements name. No candidate needs more."""
         amounts: dict[str, list[int]] = {}
@@ -369,7 +384,7 @@ def compile_request(request: CandidateRequest, root_id_of: Callable[[str], int |
     """
     requirements: list[Requirement] = []
     collective: set[frozenset[str]] = set()
-    root = _trait_conditions(request.root_traits.any_of, request.root_traits.forbidden)
+    root = _trait_conditions(request.root_traits.any_of, request.root_traits.forbidden, RootTraitCondition)
     for group in request.groups:
         requirements += requirements_of(group, root_id_of)
         if not group.use_same_provider:
@@ -404,11 +419,13 @@ def requirements_of(group: RequestGroup, root_id_of: Callable[[str], int | None]
     return [Requirement(group.suffix, False, (condition, *conditions)) for condition in resources]
 
 
-def _trait_conditions(any_of: Sequence[frozenset[str]], forbidden: frozenset[str]) -> list[ProviderCondition]:
+def _trait_conditions(
+    any_of: Sequence[frozenset[str]], forbidden: frozenset[str], kind: type[TraitCondition] = TraitCondition
+) -> list[ProviderCondition]:
     conditions: list[ProviderCondition] = []
     if any_of:
         # In one order, so that equal groups have equal requirements.
-        conditions.append(TraitCondition(tuple(sorted(any_of, key=lambda names: (len(names) > 1, sorted(names))))))
+        conditions.append(kind(tuple(sorted(any_of, key=lambda names: (len(names) > 1, sorted(names))))))
     if forbidden:
-        conditions.append(TraitCondition((forbidden,), forbidden=True))
+        conditions.append(kind((forbidden,), forbidden=True))
     return conditions

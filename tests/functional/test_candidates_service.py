@@ -186,7 +186,6 @@ def test_a_line_has_the_sentences_of_the_command_and_the_id_of_the_request(
 
     monkeypatch.setattr(caplog.handler, 'filter', note_id)
     response = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:500', version='1.29')
-    # The server closes the body when it has sent it.
     assert response.json['allocation_requests'] == []
     [line] = _empty(caplog)
     request = parsing.parse('resources=VCPU:500', (1, 29))

@@ -11,7 +11,6 @@ from placement.search.requirements import (
     Fault,
     ProviderCondition,
     ResourcePart,
-    TraitCondition,
     TreeCondition,
 )
 
@@ -66,13 +65,10 @@ class Check:
 
 def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterator[Check]:
     """Divide a condition on a provider, or without ``suffixes`` on a root, into checks; the worst fault comes first."""
+    # If the unsuffixed group forbids an aggregate, a root may not be in it either. This is one rule.
+    suffixes = () if condition.of_roots_only else suffixes or ('',)
     for part in condition.parts():
-        rule = Rule(part.parameter, suffixes, part.subject)
         if isinstance(part, AggregateCondition):
-            # If the unsuffixed group forbids an aggregate, a root may not be in it either. This is one rule.
-            yield Check(replace(rule, suffixes=suffixes or ('',)), condition=replace(part, or_root=False))
-        elif isinstance(part, TraitCondition) and not suffixes:
-            subject = f'{"!" if part.forbidden else ""}{part.subject}'
-            yield Check(Rule('root_required', (), subject), condition=part)
-        else:
-            yield Check(rule, part.fault if isinstance(part, ResourcePart) else Fault.VIOLATED, part)
+            part = replace(part, or_root=False)  # noqa: PLW2901
+        fault = part.fault if isinstance(part, ResourcePart) else Fault.VIOLATED
+        yield Check(Rule(part.parameter, suffixes, part.subject), fault, part)

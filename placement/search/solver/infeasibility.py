@@ -82,7 +82,7 @@ def _find_subtree_conflict(variables: Sequence[Variable], providers: Providers, 
             within = [replace(variable, domain=below[variable.domain].get(top, ())) for variable in of_condition]
             if all(variable.domain for variable in within) and _find_conflict(within, providers, limit) is None:
                 tops.append(top)
-        condition.restrict(subtree.bits(tops))
+        condition.restrict(subtree.position_set(tops))
         if not tops:
             return Reason.SUBTREE
     return None

@@ -79,7 +79,7 @@ def positions_above(search_unit: SearchUnit) -> list[int]:
             positions |= 1 << position_of[link]
             sets[link] = positions
     shared = [
-        bits(position_of[id_] for id_ in (provider.id, *provider.ancestors) if id_ in position_of)
+        position_set(position_of[id_] for id_ in (provider.id, *provider.ancestors) if id_ in position_of)
         for provider in sharing
     ]
     return [sets[provider.id] for provider in tree] + shared
@@ -103,7 +103,7 @@ def narrow(
         changed = False
         for number, condition in enumerate(conditions):
             counter.count_setup(sum([3 + len(domains[variable]) for variable in condition]))
-            common = bits(position for variable in condition for position in domains[variable])
+            common = position_set(position for variable in condition for position in domains[variable])
             for variable in condition:
                 common &= functools.reduce(operator.or_, [above[position] for position in domains[variable]], 0)
             if not common:
@@ -116,6 +116,6 @@ def narrow(
     return [Subtree(above, common) for common in tops]
 
 
-def bits(positions: Iterable[int]) -> int:
+def position_set(positions: Iterable[int]) -> int:
     """Return the set of ``positions``."""
     return functools.reduce(operator.or_, [1 << position for position in positions], 0)

@@ -19,9 +19,8 @@ from placement.search.solver.trait_coverage import Lookahead
 
 _NO_LOOKAHEAD = Lookahead()
 
-#: The steps of a search unit, and the additional ones for each of ``CompiledRequest.part_count``.
-_STEPS_PER_UNIT = 10
-_STEPS_PER_PART = 3
+#: The steps of a search unit, and the additional ones for each requirement.
+_STEPS_PER_UNIT, _STEPS_PER_REQUIREMENT = 10, 6
 
 
 class Reason(enum.Enum):
@@ -130,7 +129,7 @@ def _domains(bits: Sequence[int], compiled: CompiledRequest, counter: StepCounte
         if not domain:
             return []
         distinct.append(domain)
-    counter.count_setup(_STEPS_PER_PART * compiled.part_count)
+    counter.count_setup(_STEPS_PER_REQUIREMENT * len(compiled.requirements))
     return [distinct[index] for index in compiled.indexes]
 
 
@@ -144,7 +143,7 @@ def _add_lookahead(tree_size: int, variables: Sequence[Variable]) -> None:
         variable.lookahead = lookahead
         tree_in_lookahead = tree_in_lookahead or variable.domain[0] < tree_size
         if variable.subtrees:
-            domain = subtree.bits(variable.domain)
+            domain = subtree.position_set(variable.domain)
             variable.subtrees = tuple(
                 [(condition, later_domains.get(condition, 0)) for condition, _ in variable.subtrees]
             )
