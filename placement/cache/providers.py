@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -24,12 +23,8 @@ _TRAIT_BYTES = len('"",')
 
 def summary_size(classes: Iterable[str], traits: frozenset[str]) -> int:
     """Return about how many bytes the summary of a provider with these inventories and traits has in a response."""
-    return sum([len(name) + _INVENTORY_BYTES for name in classes], _SUMMARY_BYTES) + _traits_size(traits)
-
-
-@functools.lru_cache(maxsize=4096)
-def _traits_size(names: frozenset[str]) -> int:
-    return sum(map(len, names)) + len(names) * _TRAIT_BYTES
+    size = sum([len(name) + _INVENTORY_BYTES for name in classes], _SUMMARY_BYTES)
+    return size + sum(map(len, traits)) + len(traits) * _TRAIT_BYTES
 
 
 @dataclass(eq=False, slots=True)

@@ -93,6 +93,11 @@ class Snapshot:
         return [partition.providers[0].root_id for partition in self.partitions]
 
     @property
+    def max_summary_size(self) -> int:
+        """An upper bound of ``summary_size`` of a provider."""
+        return max([partition.max_summary_size for partition in self.partitions], default=0)
+
+    @property
     def provider_count(self) -> int:
         return sum(len(partition.providers) for partition in self.partitions)
 

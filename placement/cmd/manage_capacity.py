@@ -17,7 +17,7 @@ from placement.ops.planning.fits import Size, count_size
 from placement.ops.reports import capacity_report
 from placement.ops.reports.capacity_report import Summary
 from placement.ops.reports.tree_filter import TreeFilter
-from placement.search import syntax
+from placement.search import parsing
 
 #: Maximum number of searches for one count, so that it takes minutes at most.
 _SEARCHES = 1_000_000
@@ -76,9 +76,9 @@ def _print_summary(summary: Summary) -> None:
 def _scope_and_size(args: argparse.Namespace, names: DisplayNames) -> tuple[TreeFilter, Size | None]:
     """Read the arguments: the trees to include, and the size of a consumer if one is given."""
     aggregate = None if args.aggregate is None else names.aggregate_uuid(args.aggregate)
-    roots = syntax.parse_traits(','.join(args.root_trait)) if args.root_trait else (frozenset(), frozenset())
+    roots = parsing.parse_traits(','.join(args.root_trait)) if args.root_trait else (frozenset(), frozenset())
     aggregates = frozenset(() if aggregate is None else (aggregate,))
     scope = TreeFilter(aggregates, frozenset(args.trait), *roots)
     if args.fit is None:
         return scope, None
-    return scope, Size(syntax.parse_resources(args.fit), scope.traits, aggregate, *roots)
+    return scope, Size(parsing.parse_resources(args.fit), scope.traits, aggregate, *roots)

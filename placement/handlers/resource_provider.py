@@ -15,7 +15,7 @@ from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.schemas import requests, responses
-from placement.search import filter_providers, syntax
+from placement.search import filter_providers, parsing
 from placement.search.request import RequestGroup
 from placement.web import microversion, util
 from placement.web.context import RequestContext
@@ -58,15 +58,15 @@ def _canonical(uuid: str | None) -> str | None:
 
 def _filters(params: MultiDict, version: Any) -> RequestGroup:
     """Read the filters that searches also have, by the rules of the microversion."""
-    aggregates = syntax.parse_member_of(params.getall('member_of'), version)
+    aggregates = parsing.parse_member_of(params.getall('member_of'), version)
     amounts, required = params.get('resources'), params.getall('required')
     if version < (1, 30):
-        resources = {} if amounts is None else syntax.parse_resources(amounts)
-        traits = syntax.parse_required(required, version)
+        resources = {} if amounts is None else parsing.parse_resources(amounts)
+        traits = parsing.parse_required(required, version)
     else:
         # Malformed traits are reported before malformed amounts.
-        traits = syntax.parse_required(required, version)
-        resources = {} if amounts is None else syntax.parse_resources(amounts)
+        traits = parsing.parse_required(required, version)
+        resources = {} if amounts is None else parsing.parse_resources(amounts)
     return RequestGroup(
         suffix='',
         use_same_provider=True,

@@ -29,7 +29,7 @@ DOCUMENTED = 'x-documented'
 DOCUMENTED_KEYS = 'x-documented-keys'
 
 TEXT: Schema = {'type': 'string'}
-#: A parameter with a syntax of its own, which ``placement.search.syntax`` parses.
+#: A parameter with a syntax of its own, which ``placement.search.parsing`` parses.
 SYNTAX: Schema = {'type': 'string', DOCUMENTED: {'minLength': 1}}
 
 

@@ -1,6 +1,6 @@
 """The parameters of the query string of /allocation_candidates, and its schemas, which are made from them.
 
-The values of parameters without a pattern are parsed by ``placement.search.parsing`` and ``placement.search.syntax``.
+The values of parameters without a pattern are parsed by ``placement.search.parsing``.
 """
 
 from __future__ import annotations

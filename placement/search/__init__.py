@@ -2,7 +2,7 @@
 
 ``find_candidates`` is its table of contents. In the order of use:
 
-* ``parsing`` reads a query string into a ``request``. ``syntax`` reads single values, also for lists of providers.
+* ``parsing`` reads a query string into a ``request``, and single values for lists of providers.
 * ``requirements`` has the conditions on single providers, and compiles a request into them.
 * ``prefilter`` finds the trees that could have a candidate, and the sharing providers that reach them, with operations
   on the columns of the cache. It puts equivalent trees into one search unit. The later stages know the trees only as

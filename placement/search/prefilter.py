@@ -116,11 +116,13 @@ class Prefilter:
 
     def _partitions(self) -> Iterable[Partition]:
         """Return the partitions to search. If ``in_tree`` leaves only one tree, this is at most one partition."""
-        conditions = itertools.chain.from_iterable(requirement.conditions for requirement in self.requirements)
-        for tree in [condition for condition in conditions if isinstance(condition, TreeCondition)]:
-            if tree.sharing and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
-                continue
-            return [] if tree.root_id is None else [self.snapshot.find_tree(tree.root_id)[0]]
+        for requirement in self.requirements:
+            for tree in requirement.conditions:
+                if not isinstance(tree, TreeCondition):
+                    continue
+                if tree.sharing and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
+                    continue
+                return [] if tree.root_id is None else [self.snapshot.find_tree(tree.root_id)[0]]
         return self.snapshot.partitions
 
     def _shared_only_units(self) -> Iterator[SearchUnit]:
@@ -165,7 +167,7 @@ class SharingIndex:
     def __init__(self, sharing: Iterable[Provider], compiled: CompiledRequest, counter: StepCounter) -> None:
         self._compiled = compiled
         self._counter = counter
-        classes = compiled.request.classes
+        classes = frozenset(compiled.request.class_names)
         # A sharing provider without the requested resources may serve a group without resources.
         any_class = not all(group.resources for group in compiled.request.groups)
         useful = [provider for provider in sharing if any_class or not classes.isdisjoint(provider.inventories)]

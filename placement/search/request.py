@@ -71,13 +71,8 @@ class CandidateRequest:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The resource classes of all groups in order. Errors name the first unknown one."""
+        """The resource class of each amount, in order. Errors name the first unknown one."""
         return tuple(name for group in self.groups for name in group.resources)
-
-    @property
-    def classes(self) -> frozenset[str]:
-        """Every resource class named in any group."""
-        return frozenset(self.class_names)
 
     @property
     def trait_names(self) -> frozenset[str]:

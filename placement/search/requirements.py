@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -338,7 +339,7 @@ class CompiledRequest:
     @functools.cached_property
     def indexes(self) -> Sequence[int]:
         """For each requirement its index in ``distinct``."""
-        index_of = {requirement: index for index, requirement in enumerate(self.distinct)}
+        index_of = dict(zip(self.distinct, itertools.count(), strict=False))
         return [index_of[requirement] for requirement in self.requirements]
 
     @functools.cached_property

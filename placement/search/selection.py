@@ -100,8 +100,11 @@ def select(
         candidate_sets = iter(_sample(itertools.chain.from_iterable(candidate_sets), limit, rng))
     selected: list[CandidateSet] = []
     remaining, size_remaining = request.limit or sys.maxsize, budget.max_size
-    max_candidate, max_summary = max_candidate_size(request), max_summary_size(snapshot)
-    max_sharing = sum(len(group.resources) for group in request.groups)
+    max_candidate, max_summary, max_sharing = (
+        max_candidate_size(request),
+        snapshot.max_summary_size,
+        len(request.class_names),
+    )
     for candidate_set in candidate_sets:
         selected.append(candidate_set if len(candidate_set) <= remaining else candidate_set[:remaining])
         remaining -= len(selected[-1])
@@ -143,11 +146,6 @@ def max_candidate_size(request: CandidateRequest) -> int:
         if request.with_mappings:
             size += _GROUP_BYTES + len(group.suffix) + max(len(group.resources), 1) * _MAPPED_PROVIDER_BYTES
     return size
-
-
-def max_summary_size(snapshot: Snapshot) -> int:
-    """Return an upper bound of the size of one summary in ``ResponseSize``."""
-    return max((partition.max_summary_size for partition in snapshot.partitions), default=0)
 
 
 def _within_size(

@@ -23,7 +23,7 @@ from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest, RequestGroup
 from placement.search.requirements import compile_request
 from placement.search.search_units import CandidateSet
-from placement.search.selection import AllocationCandidates, ResponseSize, max_candidate_size, max_summary_size, select
+from placement.search.selection import AllocationCandidates, ResponseSize, max_candidate_size, select
 from placement.search.solver import backtracking
 from placement.search.solver.matching import Isolation
 from placement.search.solver.variables import Variable
@@ -145,7 +145,7 @@ def test_the_size_of_a_response_is_about_that_of_its_body(case: tuple[list[RP], 
         assert size.total <= len(body) + 14 * inventories + 34 * len(summaries) + 20 * len(candidates)
     bound = len(candidates) * max_candidate_size(request)
     summaries_bound = sum(candidate.search_unit.tree_size for candidate in candidates) + len(topology)
-    assert size.total <= bound + summaries_bound * max_summary_size(snapshot)
+    assert size.total <= bound + summaries_bound * snapshot.max_summary_size
 
 
 @thorough(500)

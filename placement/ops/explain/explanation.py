@@ -131,7 +131,7 @@ def explain(
     snapshot.names.raise_unless_known(request.class_names, request.trait_names)
     compiled = compile_request(request, snapshot.root_id_of)
     trees = sum(int(partition.has_root.sum()) for partition in snapshot.partitions)
-    result = Explanation(trees, about_hosts=not HOST_CLASSES.isdisjoint(request.classes), limit=request.limit)
+    result = Explanation(trees, about_hosts=not HOST_CLASSES.isdisjoint(request.class_names), limit=request.limit)
     if not trees:
         return result
     matrix = None

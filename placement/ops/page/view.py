@@ -18,7 +18,7 @@ from placement.db.health import TimedCheck
 from placement.ops.background_query import BackgroundQuery
 from placement.ops.display_names import DisplayNames
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
-from placement.search import syntax
+from placement.search import parsing
 
 if TYPE_CHECKING:
     # Importing the library takes time and reads PROMETHEUS_MULTIPROC_DIR; the page needs only the registry it gets.
@@ -129,7 +129,7 @@ class Parameters:
             raise BadInput(reason=f'“aggregate” must be a uuid, not “{aggregate}”.')
         value = self.text('root_trait')
         try:
-            required, forbidden = syntax.parse_traits(value) if value else (frozenset(), frozenset())
+            required, forbidden = parsing.parse_traits(value) if value else (frozenset(), frozenset())
         except exception.BadQuery as error:
             raise BadInput(reason=f'Traits of the root have the form A,!B, not “{value}”.') from error
         state = self.choice('state', ('any', *(choice.value for choice in InventoryState)))
@@ -153,7 +153,7 @@ class Parameters:
         if not value:
             return None
         try:
-            return syntax.parse_resources(value)
+            return parsing.parse_resources(value)
         except exception.BadQuery as error:
             raise BadInput(reason=f'A size has the form VCPU:4,MEMORY_MB:8192, not “{value}”.') from error
 

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from placement.exception import BadQuery
-from placement.search import parsing, syntax
+from placement.search import parsing
 from placement.search.request import CandidateRequest, NameFilter
 
 A, B = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
@@ -24,17 +24,17 @@ def rejection(text: str, minor: int = 29) -> str:
 
 
 def test_resources_are_amounts_by_class() -> None:
-    assert syntax.parse_resources('VCPU:2,MEMORY_MB:1024, VCPU :003') == {'VCPU': 2, 'MEMORY_MB': 1024, ' VCPU ': 3}
+    assert parsing.parse_resources('VCPU:2,MEMORY_MB:1024, VCPU :003') == {'VCPU': 2, 'MEMORY_MB': 1024, ' VCPU ': 3}
 
 
 @pytest.mark.parametrize('amount', ['2147483647', '0' * 5000 + '2147483647'])
 def test_amounts_that_an_inventory_can_hold_are_exact(amount: str) -> None:
-    assert syntax.parse_resources(f'VCPU:{amount}') == {'VCPU': 2147483647}
+    assert parsing.parse_resources(f'VCPU:{amount}') == {'VCPU': 2147483647}
 
 
 @pytest.mark.parametrize('amount', ['2147483648', '9' * 19, '1' + '0' * 400, '9' * 100000])
 def test_amounts_of_any_length_become_one_above_every_inventory(amount: str) -> None:
-    assert syntax.parse_resources(f'VCPU:{amount}') == {'VCPU': syntax.BEYOND_ANY_INVENTORY}
+    assert parsing.parse_resources(f'VCPU:{amount}') == {'VCPU': parsing.BEYOND_ANY_INVENTORY}
 
 
 def test_a_limit_of_any_length_is_accepted() -> None:
@@ -50,7 +50,7 @@ def test_groups_beyond_the_maximum_are_rejected_also_without_resources() -> None
 
 
 def test_an_alternative_of_one_trait_is_a_required_trait() -> None:
-    read = syntax.parse_required(['in:A,B', 'C,!D', 'in: B ,A,A', 'in:E', 'in:C,E'], (1, 39))
+    read = parsing.parse_required(['in:A,B', 'C,!D', 'in: B ,A,A', 'in:E', 'in:C,E'], (1, 39))
     assert read == NameFilter(tuple(map(frozenset, ('AB', 'C', 'E', 'CE'))), frozenset('D'))
 
 
