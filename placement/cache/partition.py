@@ -341,9 +341,12 @@ class Partition:
                 # ``list`` and ``pop`` with a default are safe even if other threads do the same.
                 self._fragments.pop(list(self._fragments)[0], None)  # noqa: RUF015
             cached = self._fragments[cache_key] = [b''] * self.size
-        for position in itertools.filterfalse(cached.__getitem__, positions):
-            cached[position] = encode(self.providers[position])
-        return list(map(cached.__getitem__, positions))
+        # A list with many thousand providers usually has all of them, and then makes no call for each.
+        if not all(fragments := list(map(cached.__getitem__, positions))):
+            for position in positions:
+                cached[position] = cached[position] or encode(self.providers[position])
+            fragments = list(map(cached.__getitem__, positions))
+        return fragments
 
     # Refreshes ----------------------------------------------------------------------------------------------
 
