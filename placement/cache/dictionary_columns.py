@@ -90,7 +90,7 @@ class NameColumn(DictionaryColumn[NameSet]):
         return cls(tuple(code_by_names), codes)
 
     @functools.cached_property
-    def _codes_of(self) -> Mapping[str, list[int]]:
+    def codes_by_name(self) -> Mapping[str, list[int]]:
         """For each name the codes of the sets that contain it."""
         codes: defaultdict[str, list[int]] = defaultdict(list)
         for code, names in enumerate(self.values):
@@ -102,7 +102,7 @@ class NameColumn(DictionaryColumn[NameSet]):
         """Return for each of ``values`` whether it contains any of ``names``. The first call makes an index."""
         flags = np.zeros(len(self.values), np.bool_)
         for name in names:
-            flags[self._codes_of.get(name, [])] = True
+            flags[self.codes_by_name.get(name, [])] = True
         return flags
 
     def rearranged(self, new_positions: Integers, size: int, added: Mapping[int, NameSet]) -> NameColumn:

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterable, Iterator
 
-from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
+from placement.search.budget import Limit, Rejections, SearchBudget, StepCounter, StepLimitReached
 from placement.search.requirements import CompiledRequest
 from placement.search.search_units import Amounts, Assignment, CandidateSet, Mappings, SearchUnit
 from placement.search.solver import backtracking, infeasibility
-from placement.search.solver.variables import Rejections, build_variables
+from placement.search.solver.variables import build_variables
 
 
 def find_candidate_sets(
@@ -112,18 +112,18 @@ def find_assignments(
 
     :param rejections: if given, counts the rejections by reason.
     """
-    counter = StepCounter(budget)
+    counter = StepCounter(budget, rejections)
     providers = search_unit.tree + search_unit.sharing
     try:
-        unassigned = build_variables(search_unit, compiled, counter, rejections)
+        unassigned = build_variables(search_unit, compiled, counter)
         if not unassigned:
             return
         conflict = infeasibility.find_conflict(unassigned, providers, counter)
         if conflict is None:
             partial = backtracking.PartialAssignment(compiled, search_unit, unassigned, counter)
-            yield from backtracking.backtrack(unassigned, partial, counter, rejections)
-        elif rejections is not None:
-            rejections[conflict] += 1
+            yield from backtracking.backtrack(unassigned, partial, counter)
+        else:
+            counter.reject(conflict)
     except StepLimitReached:
         return
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -99,13 +100,35 @@ class SearchBudget:
         self.steps_taken = part.steps_taken
 
 
+class Reason(enum.Enum):
+    """Why the providers of a search unit cannot be assigned to all requirements together."""
+
+    COMBINED_AMOUNT = 'a provider has too little free capacity for the sum of several groups'
+    ISOLATED = 'a provider already serves another suffixed group'
+    SUBTREE = 'a provider is not in one subtree with the providers of other groups'
+    SAME_TREE = 'a provider is the second one of its tree (below 1.29)'
+    COLLECTIVE_TRAITS = 'no provider of the combination has a required trait'
+    OTHER_TREE = 'a provider is a sharing one, and the candidate would use no provider of the tree'
+    TOO_LITTLE_CAPACITY = 'all groups together request more of a class than is free'
+    TOO_FEW_WITH_CAPACITY = 'the tree has too few providers with enough capacity for all groups'
+    TOO_FEW_PROVIDERS = 'the tree has too few providers for isolated groups'
+
+
+#: The number of rejected search units and assignments, by reason.
+Rejections = Counter[Reason]
+
+
 class StepCounter:
-    """Counts the steps of one tree."""
+    """Counts the steps of one tree.
 
-    __slots__ = ('_budget', '_reserved', 'since_candidate')
+    :param rejections: if given, ``reject`` counts the rejections by reason.
+    """
 
-    def __init__(self, budget: SearchBudget) -> None:
+    __slots__ = ('_budget', '_rejections', '_reserved', 'since_candidate')
+
+    def __init__(self, budget: SearchBudget, rejections: Rejections | None = None) -> None:
         self._budget = budget
+        self._rejections = rejections
         self._reserved = 0
         #: The steps since the last candidate of the tree.
         self.since_candidate = 0
@@ -137,6 +160,11 @@ class StepCounter:
         if self.since_candidate > budget.max_tree_steps:
             budget.reached.add(Limit.TREE_STEPS)
             raise StepLimitReached
+
+    def reject(self, reason: Reason) -> None:
+        """Note why an assignment, or the whole tree, is rejected."""
+        if self._rejections is not None:
+            self._rejections[reason] += 1
 
     def reserve(self, items: int) -> bool:
         """Return whether ``items`` more items may be remembered. If so, count them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,11 +9,11 @@ from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.checks import Rule
 from placement.search.assignments import find_assignments, with_streams
-from placement.search.budget import SearchBudget, StepCounter
+from placement.search.budget import Reason, Rejections, SearchBudget, StepCounter
 from placement.search.prefilter import Prefilter
 from placement.search.requirements import CompiledRequest
 from placement.search.search_units import SearchUnit
-from placement.search.solver.variables import Reason, build_variables
+from placement.search.solver.variables import build_variables
 
 
 @dataclass
@@ -84,7 +83,7 @@ def find_conflicts(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
 
 def _conflict(compiled: CompiledRequest, unit: SearchUnit, budget: SearchBudget) -> Conflict | None:
     """Return why a tree has no candidate; None if it has one, or if the budget does not suffice to find out."""
-    rejections: Counter[Reason] = Counter()
+    rejections = Rejections()
     with budget.share() as tree_budget:
         assignments = find_assignments(unit, compiled, tree_budget, rejections)
         has_candidate = any(assignment is not None for assignment in assignments)

@@ -23,7 +23,7 @@ from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import CompiledRequest, Fault, Requirement, ResourcePart, compile_request
+from placement.search.requirements import Fault, Requirement, ResourcePart, compile_request
 
 #: Maximum numbers of providers to name for a fact, of facts of a kind, and of checks in a set (unless all have more).
 _MAX_NAMED, _MAX_FACTS, _MAX_CHECKS = 3, 20, 4
@@ -143,9 +143,14 @@ def explain(
     result.limits_reached = of_matrix.reached
     if result.placeable or result.examined < trees:
         if empty is None:
-            _search(result, snapshot, compiled, budget)
-        else:
-            result.limits_reached |= empty
+            # A third of the steps that are left is for the reasons why nothing is found.
+            with budget.share(2 / 3) as of_search:
+                units = Prefilter(snapshot, compiled, of_search).search_units()
+                candidates = itertools.chain.from_iterable(find_candidate_sets(units, compiled, of_search))
+                result.candidates = sum(1 for _ in itertools.islice(candidates, request.limit))
+            empty = frozenset(of_search.reached)
+        # Only a search that finds nothing may have missed candidates because of the matrix.
+        result.limits_reached = empty if result.candidates else result.limits_reached | empty
     if result.candidates or matrix is None:
         return result
     if result.placeable:
@@ -154,16 +159,6 @@ def explain(
     else:
         _add_blocked(result, matrix)
     return result
-
-
-def _search(result: Explanation, snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> None:
-    """Add the number of candidates, and the limits that were reached."""
-    # A third of the steps that are left is for the reasons why nothing is found.
-    with budget.share(2 / 3) as of_search:
-        units = Prefilter(snapshot, compiled, of_search).search_units()
-        candidates = itertools.chain.from_iterable(find_candidate_sets(units, compiled, of_search))
-        result.candidates = sum(1 for _ in itertools.islice(candidates, compiled.request.limit))
-    result.limits_reached = of_search.reached if result.candidates else result.limits_reached | of_search.reached
 
 
 def _stages(matrix: Matrix) -> list[Stage]:

@@ -176,7 +176,10 @@ class Writer:
         conflict = explanation.conflicts[0]
         if conflict.groups:
             trees = 'none has' if conflict.trees == explanation.placeable else f'{conflict.trees:,} do not have'
-            number, groups = units.plural(len(conflict.groups), 'provider'), _listed(conflict.groups)
+            shown = list(conflict.groups[:_MAX_GROUPS])
+            hidden = len(conflict.groups) - len(shown)
+            last = f'{hidden:,} more' if hidden else shown.pop()
+            number, groups = units.plural(len(conflict.groups), 'provider'), f'{", ".join(shown)} and {last}'
             return [*texts, f'With group_policy=isolate, {trees} {number} for groups {groups}.']
         texts.append(f'None fits all of them: in {conflict.example.display_name}, {conflict.reason.value}.')
         return texts + [f'{fit} without {self.rule_text(rule)}.' for rule, fit in list(fits.items())[:_MAX_SETS]]
@@ -301,13 +304,6 @@ def _joined(phrases: Iterable[str], separator: str = ' and ') -> str:
         [(beginning, rest)] = _PHRASE.findall(phrase)
         by_beginning.setdefault(beginning, []).append(rest)
     return separator.join(f'{beginning}{" and".join(rests)}' for beginning, rests in by_beginning.items())
-
-
-def _listed(groups: Sequence[str]) -> str:
-    shown = list(groups[:_MAX_GROUPS])
-    hidden = len(groups) - len(shown)
-    last = f'{hidden:,} more' if hidden else shown.pop()
-    return f'{", ".join(shown)} and {last}' if shown else last
 
 
 def _suffixes(rule: Rule) -> str:

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 
 from placement.cache.providers import SHARING_TRAIT
-from placement.search.budget import StepCounter
+from placement.search.budget import Reason, StepCounter
 from placement.search.requirements import CompiledRequest
 from placement.search.search_units import Amounts, Assignment, Mappings, SearchUnit
 from placement.search.solver.matching import Isolation
-from placement.search.solver.variables import Reason, Rejections, Variable
+from placement.search.solver.variables import Variable
 
 #: After this number of steps without an assignment, a search pauses, and the other equivalence classes continue.
 TIME_SLICE = 1000
@@ -145,7 +145,6 @@ def backtrack(
     variables: Sequence[Variable],
     partial: PartialAssignment,
     counter: StepCounter,
-    rejections: Rejections | None = None,
 ) -> Iterator[Assignment | None]:
     """Yield a complete assignment for each distinct candidate, and None after each time slice.
 
@@ -156,7 +155,6 @@ def backtrack(
     resource class, different choices can lead to the same amounts. Then the search does not continue from a state that
     it has visited. With mappings all choices differ, so it only skips visited states that led to no assignment.
 
-    :param rejections: if given, counts the rejections by reason.
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
     # Recognizes partial assignments that lead to nothing new.
@@ -169,7 +167,7 @@ def backtrack(
     slice_end = counter.since_candidate + TIME_SLICE
     while True:
         variable = variables[depth]
-        allowed = _next_allowed(variable, index, partial, counter, rejections)
+        allowed = _next_allowed(variable, index, partial, counter)
         if allowed is None:
             # The domain is exhausted: go back to the variable before.
             memory.leave(depth)
@@ -197,9 +195,7 @@ def backtrack(
         index = chosen[depth] + 1
 
 
-def _next_allowed(
-    variable: Variable, index: int, partial: PartialAssignment, counter: StepCounter, rejections: Rejections | None
-) -> int | None:
+def _next_allowed(variable: Variable, index: int, partial: PartialAssignment, counter: StepCounter) -> int | None:
     """Return the index of the first position from ``index`` on that violates no rule; None if there is none."""
     domain = variable.domain
     cost = max(len(variable.requirement.resources) + len(variable.subtrees), 1)
@@ -208,8 +204,7 @@ def _next_allowed(
         reason = partial.rejection(variable, domain[index])
         if reason is None:
             return index
-        if rejections is not None:
-            rejections[reason] += 1
+        counter.reject(reason)
         index += 1
     return None
 

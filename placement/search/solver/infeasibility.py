@@ -14,12 +14,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from placement.search.budget import StepCounter
+from placement.search.budget import Reason, StepCounter
 from placement.search.search_units import Providers
 from placement.search.solver import subtree
 from placement.search.solver.matching import Matching
 from placement.search.solver.subtree import Domain, Subtree
-from placement.search.solver.variables import Reason, Variable
+from placement.search.solver.variables import Variable
 
 #: Maximum number of positions that one proof visits. Beyond it, it finds no conflict.
 _MAX_POSITIONS = 50_000

@@ -1,44 +1,125 @@
 """Builds the variables of one search unit: each requirement with the providers that satisfy it.
 
 Providers are given by position: first the tree, with its root at 0, then the sharing providers.
+
+The providers of the unsuffixed group must have its traits together (api-ref/candidate-search.md#the-unsuffixed-group).
+A *trait requirement* is one trait of a set; a plain required trait is a set of one. Here a set of trait requirements is
+an integer with one bit for each of them.
 """
 
 from __future__ import annotations
 
-import enum
-from collections import Counter
+import functools
+import operator
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from placement.search.budget import StepCounter
+from placement.search.budget import Reason, StepCounter
 from placement.search.requirements import CompiledRequest, Requirement
 from placement.search.search_units import SearchUnit
 from placement.search.solver import subtree
 from placement.search.solver.subtree import Domain, Subtree
-from placement.search.solver.trait_coverage import Lookahead
-
-_NO_LOOKAHEAD = Lookahead()
 
 #: The steps of a search unit, and the additional ones for each requirement.
 _STEPS_PER_UNIT, _STEPS_PER_REQUIREMENT = 10, 6
 
-
-class Reason(enum.Enum):
-    """Why the providers of a search unit cannot be assigned to all requirements together."""
-
-    COMBINED_AMOUNT = 'a provider has too little free capacity for the sum of several groups'
-    ISOLATED = 'a provider already serves another suffixed group'
-    SUBTREE = 'a provider is not in one subtree with the providers of other groups'
-    SAME_TREE = 'a provider is the second one of its tree (below 1.29)'
-    COLLECTIVE_TRAITS = 'no provider of the combination has a required trait'
-    OTHER_TREE = 'a provider is a sharing one, and the candidate would use no provider of the tree'
-    TOO_LITTLE_CAPACITY = 'all groups together request more of a class than is free'
-    TOO_FEW_WITH_CAPACITY = 'the tree has too few providers with enough capacity for all groups'
-    TOO_FEW_PROVIDERS = 'the tree has too few providers for isolated groups'
+#: Maximum number of combinations of sets that one call of ``Lookahead.can_provide`` tries.
+_MAX_COMBINATIONS = 10_000
 
 
-#: The number of rejected search units and assignments, by reason.
-Rejections = Counter[Reason]
+class Lookahead:
+    """The traits that the unassigned variables of the unsuffixed group can still provide.
+
+    They tell a search early that no combination of providers has the traits, so that it does not try each.
+
+    :param choices: for each of these variables, the sets of trait requirements that the providers of its domain
+        satisfy.
+    :param combinations: the number of combinations of one set per variable; any number above ``_MAX_COMBINATIONS`` if
+        there are more.
+    """
+
+    def __init__(self, choices: Sequence[frozenset[int]] = (), combinations: int = 1) -> None:
+        self._choices = choices
+        self._combinations = combinations
+        self._results: dict[int, bool] = {}
+
+    def with_variable(self, choice: frozenset[int]) -> Lookahead:
+        """Return the lookahead with one more variable in front. ``choice`` has the sets for its domain."""
+        if not any(choice):
+            return self
+        return Lookahead((choice, *self._choices), min(self._combinations * len(choice), _MAX_COMBINATIONS + 1))
+
+    def can_provide(self, missing: int, counter: StepCounter) -> bool:
+        """Return whether the variables can satisfy all of ``missing``; also True if this would take too long.
+
+        :param missing: a set of trait requirements.
+        :raises StepLimitReached: the steps of the tree or of the request are used up.
+        """
+        if not missing:
+            return True
+        result = self._results.get(missing)
+        if result is None:
+            result = self._decide(missing, counter)
+            if counter.reserve(1):
+                self._results[missing] = result
+        return result
+
+    def _decide(self, missing: int, counter: StepCounter) -> bool:
+        # Operations on sets of several thousand bits take longer.
+        counter.count_steps((1 + sum(map(len, self._choices))) * (1 + missing.bit_length() // 512))
+        upper_bound = sum([max([(traits & missing).bit_count() for traits in choice]) for choice in self._choices])
+        if upper_bound < missing.bit_count():
+            return False
+        choices = self._without_excluded(missing, counter)
+        if choices is None:
+            return False
+        if min(self._combinations, 1 << missing.bit_count()) > _MAX_COMBINATIONS:
+            return True
+        return _can_cover(choices, missing, counter)
+
+    def _without_excluded(self, missing: int, counter: StepCounter) -> Sequence[frozenset[int]] | None:
+        """Return the choices without the sets that no solution contains; None if there is no solution.
+
+        If only one variable can satisfy a trait requirement, it has to choose a set with this requirement. Repeat this
+        until nothing changes.
+        """
+        choices = [frozenset([traits & missing for traits in choice]) for choice in self._choices]
+        while True:
+            counter.count_steps(sum(map(len, choices)))
+            unions = [functools.reduce(operator.or_, choice, 0) for choice in choices]
+            once = twice = 0
+            for union in unions:
+                twice |= once & union
+                once |= union
+            if missing & ~once:
+                return None
+            alone = once & ~twice
+            remaining = [
+                frozenset([traits for traits in choice if traits & alone == union & alone])
+                for choice, union in zip(choices, unions, strict=True)
+            ]
+            if remaining == choices:
+                return choices
+            if not all(remaining):
+                return None
+            choices = remaining
+
+
+def _can_cover(choices: Sequence[frozenset[int]], missing: int, counter: StepCounter) -> bool:
+    """Return whether one set of each choice can together contain ``missing``; also True if this would take too long."""
+    reachable = {missing}
+    tried = 0
+    for choice in choices:
+        pairs = len(reachable) * len(choice)
+        tried += pairs
+        if tried > _MAX_COMBINATIONS:
+            return True
+        counter.count_steps(pairs)
+        reachable = {before & ~provided for before in reachable for provided in choice}
+    return 0 in reachable
+
+
+_NO_LOOKAHEAD = Lookahead()
 
 
 @dataclass(eq=False, slots=True)
@@ -49,7 +130,7 @@ class Variable:
     the same providers, so exchanging their providers gives the same candidate. With mappings each variable has its own
     class. No two ``isolated`` variables may have the same provider. The provider of a ``collective`` variable counts
     for the traits that the unsuffixed group requires; ``provided_traits`` has for each position the set of these traits
-    as bits (``trait_coverage``).
+    as bits.
 
     Three fields depend on the variables that are assigned after this one. ``lookahead`` knows which traits the
     collective ones can provide. ``tree_in_lookahead`` tells whether the domain of any of them has a provider of the
@@ -67,14 +148,11 @@ class Variable:
     tree_in_lookahead: bool = False
 
 
-def build_variables(
-    search_unit: SearchUnit, compiled: CompiledRequest, counter: StepCounter, rejections: Rejections | None = None
-) -> list[Variable]:
+def build_variables(search_unit: SearchUnit, compiled: CompiledRequest, counter: StepCounter) -> list[Variable]:
     """Return the variables in the order of assignment: smallest domain first, then largest amounts.
 
     There are none if no provider satisfies one of the requirements, or if a ``same_subtree`` has no top.
 
-    :param rejections: if given, counts the reason.
     :raises StepLimitReached: the steps of the request are used up.
     """
     bits = search_unit.bits()
@@ -85,8 +163,7 @@ def build_variables(
     if compiled.subtrees:
         narrowed = subtree.narrow(compiled.subtrees, domains, subtree.positions_above(search_unit), counter)
         if narrowed is None:
-            if rejections is not None:
-                rejections[Reason.SUBTREE] += 1
+            counter.reject(Reason.SUBTREE)
             return []
         for condition, members in zip(narrowed, compiled.subtrees, strict=True):
             for index in members:

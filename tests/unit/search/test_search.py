@@ -13,11 +13,10 @@ import pytest
 
 from placement.search import find_candidates
 from placement.search.assignments import AssignmentStream, find_assignments, round_robin
-from placement.search.budget import SearchBudget
+from placement.search.budget import Reason, Rejections, SearchBudget
 from placement.search.prefilter import Prefilter
 from placement.search.search_units import Assignment, CandidateSet, SearchUnit
 from placement.search.selection import select
-from placement.search.solver.variables import Reason, Rejections
 from tests.support.search.cached import find, records_of, snapshot_of
 from tests.support.search.oracle import RP, Group, Oracle, Query, assert_candidates, record, rp
 from tests.support.search.topologies import request_of
