@@ -41,14 +41,14 @@ LOG = log.getLogger(__name__)
     responses={200: responses.CANDIDATES},
     parse_query=parsing.parse,
 )
-def list_allocation_candidates(req: Request, context: RequestContext, request: CandidateRequest) -> Response:
+def list_allocation_candidates(req: Request, context: RequestContext, candidate_request: CandidateRequest) -> Response:
     """Find the candidates for the request in the query string."""
     started = time.monotonic()
     version, options, metrics = microversion.requested(req), context.conf.placement, context.db.metrics
     rng = random.Random() if options.randomize_allocation_candidates else None  # noqa: S311
     # A committed state of the database that is not older than this call.
     snapshot = context.provider_cache.up_to_date()
-    candidates = find_candidates(snapshot, request, SearchBudget.for_search(options), rng)
+    candidates = find_candidates(snapshot, candidate_request, SearchBudget.for_search(options), rng)
     count = req.environ[request_log.CANDIDATES_KEY] = sum(map(len, candidates.candidate_sets))
     metrics.search_finished(count, time.monotonic() - started)
     for limit in candidates.limits_reached:

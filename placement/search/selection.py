@@ -43,22 +43,9 @@ class AllocationCandidates:
     def providers(self) -> Mapping[Partition, Sequence[int]]:
         """Return the providers whose summaries belong to the response (api-ref/candidate-search.md#summaries).
 
+        From 1.29 on these are whole trees, so one provider that a candidate uses stands for its tree.
+
         :returns: for each partition, the positions of these providers, ascending.
-        """
-        used = self._used_providers()
-        if not self.request.nested_aware:
-            return {partition: sorted(positions) for partition, positions in used.items()}
-        listed = {}
-        for partition, positions in used.items():
-            in_used_tree = np.zeros(len(partition.roots), np.bool_)
-            in_used_tree[partition.tree_numbers[list(positions)]] = True
-            listed[partition] = np.flatnonzero(in_used_tree[partition.tree_numbers]).tolist()
-        return listed
-
-    def _used_providers(self) -> Mapping[Partition, set[int]]:
-        """Return for each partition the positions of providers that the candidates use.
-
-        Of the tree of a candidate this is one provider: from 1.29 on, the summaries have the whole tree.
         """
         used: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[Provider] = set()
@@ -76,7 +63,15 @@ class AllocationCandidates:
         for provider in sorted(shared, key=operator.attrgetter('root_id')):
             partition, position = self.snapshot.find_position(provider)
             used[partition].add(position)
-        return used
+        listed: dict[Partition, Sequence[int]] = {}
+        for partition, positions in used.items():
+            if self.request.nested_aware:
+                in_used_tree = np.zeros(len(partition.roots), np.bool_)
+                in_used_tree[partition.tree_numbers[list(positions)]] = True
+                listed[partition] = np.flatnonzero(in_used_tree[partition.tree_numbers]).tolist()
+            else:
+                listed[partition] = sorted(positions)
+        return listed
 
 
 def select(

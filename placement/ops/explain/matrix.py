@@ -31,9 +31,9 @@ from placement.cache.dictionary_columns import DictionaryColumn
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition
 from placement.cache.snapshot import Snapshot
-from placement.ops.explain.checks import HOST_CLASSES, Check, checks_of
+from placement.ops.explain.checks import HOST_CLASSES, Check, Fault, checks_of
 from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
-from placement.search.requirements import CompiledRequest, Fault, Requirement
+from placement.search.requirements import CompiledRequest, Requirement
 
 #: The choices of a tree for a part.
 Masks = tuple[int, ...]
@@ -69,7 +69,7 @@ class Matrix:
             checks.extend([] if requirement.use_same_provider else together)
         #: The checks about states, those that require aggregates, and the traits that the providers of the unsuffixed
         #: group have together.
-        self.state = self.mask(check for check in self.checks if check.condition.is_state)
+        self.state = self.mask(check for check in self.checks if check.is_state)
         self.membership = self.mask(check for check in self.checks if check.is_membership)
         self.together = self.mask(together)
         self._absent = self.mask(check for check in self.checks if check.fault is Fault.ABSENT)
