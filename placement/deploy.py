@@ -43,7 +43,7 @@ class State(NamedTuple):
 
     #: None if the cache could not be loaded.
     cache: CacheState | None
-    policy: policy.State
+    policy: policy.LoadedPolicy
 
 
 class Application:
@@ -73,7 +73,7 @@ class Application:
     @property
     def state(self) -> State:
         """The state for the applications of forked processes."""
-        return State(self.provider_cache.state, self._enforcer.state)
+        return State(self.provider_cache.state, self._enforcer.loaded)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         return self._entry(environ, start_response)

@@ -66,7 +66,7 @@ def list_rules() -> list[policy.RuleDefault]:
 def get_enforcer() -> policy.Enforcer:
     """Return the rules in force with the default configuration, for ``oslopolicy-list-redundant`` and similar tools."""
     enforcer = Enforcer(configuration.load(), list_rules())
-    # oslopolicy-validator reads the main file, whose path it expects in the global configuration.
+    # oslopolicy-validator reads one file, whose path it expects in the global configuration.
     opts.set_defaults(cfg.CONF)
-    cfg.CONF.set_override('policy_file', enforcer.main_file or os.devnull, 'oslo_policy')
-    return enforcer.rules
+    cfg.CONF.set_override('policy_file', next(iter(enforcer.loaded.sources), os.devnull), 'oslo_policy')
+    return enforcer.loaded.rules

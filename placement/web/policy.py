@@ -32,11 +32,11 @@ _FILE_NAME, _JSON_NAME, _FORMER_NAME = 'policy.yaml', 'policy.json', 'placement-
 
 #: A file that changed less than this time ago may still be incomplete.
 SETTLING_SECONDS = 1.0
-#: How long the start waits for files that are being changed.
+#: How long the start waits for files that are being changed. Then it reads what they have.
 _MAX_WAIT_SECONDS = 3.0
 #: How often requests look for changes.
 _LOOK_SECONDS = 0.1
-#: Seconds between two lines of the log about a policy file that is missing.
+#: Seconds between two lines of the log about the same invalid or missing files.
 _REPORT_SECONDS = 60.0
 
 #: A line without content: a comment, or a mark of the start or end of a YAML document.
@@ -46,32 +46,29 @@ _DENY = oslo_policy.RuleDefault('deny', '!').check
 
 
 class _FileState(NamedTuple):
-    """What changes when a file changes: its path, the times of its last changes in nanoseconds, its size and inode."""
+    """What changes when a file changes: its path, the time of its last change in nanoseconds, its size and inode."""
 
     path: str
     changed: int
-    modified: int
     size: int
     inode: int
 
 
-class _LoadedPolicy(NamedTuple):
+class LoadedPolicy(NamedTuple):
     """Rules that were read from policy files."""
 
+    #: The states of the files before they were read.
+    files: tuple[_FileState, ...]
     rules: oslo_policy.Enforcer
     #: The roles of each rule that only requires one of several roles, in lower case. oslo.policy is slow even for such
     #: simple rules.
     roles: Mapping[str, frozenset[str]]
-    #: The number of rules in each file, by path; None for a file that has nothing but comments.
-    sources: Mapping[str, int | None]
+    #: The paths of the files, each with whether it has more than comments.
+    sources: Mapping[str, bool]
     #: A sentence for each rule of the files that is invalid. Such a rule denies every request.
     errors: Sequence[str]
     #: A sentence for each rule without effect, and for a file that the configuration names and that does not exist.
     warnings: Sequence[str]
-
-
-#: The states of policy files, and the rules that were read from them.
-State = tuple[tuple[_FileState, ...], _LoadedPolicy]
 
 
 class Enforcer:
@@ -79,43 +76,32 @@ class Enforcer:
 
     :param conf: made by ``placement.conf.load``.
     :param defaults: the default rules.
-    :param state: the state in the process from which this one was forked. It is in force until the files have changed
-        and can be read, as if this process had not been restarted meanwhile; so a file that is missing or invalid for a
-        moment neither lets the default rules apply nor prevents the start.
+    :param loaded: the rules in force in the process from which this one was forked. They are in force until the files
+        have changed and are valid, as if this process had not been restarted meanwhile. So a file that is missing or
+        invalid for a moment neither lets the default rules apply nor prevents the start.
     :raises ConfigurationInvalid: a policy file is not YAML, or cannot be read, or there are two main policy files.
     """
 
     def __init__(
-        self, conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault], state: State | None = None
+        self, conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault], loaded: LoadedPolicy | None = None
     ) -> None:
         self._conf = conf
         self._defaults = defaults
         enforced = defaults if conf.oslo_policy.enforce_scope else ()
         self._scopes = {rule.name: frozenset(rule.scope_types or ()) for rule in enforced}
         self._lock = threading.Lock()
-        #: The states that were last seen, and when they were first seen.
-        self._seen: tuple[tuple[_FileState, ...], float] = ((), time.monotonic())
-        self._look_again_at = self._reported_at = -_REPORT_SECONDS
-        self._loaded_states, self._in_force = state or self._load_at_start()
-        for text in self._in_force.errors:
+        self._look_again_at = 0.0
+        #: The files that could not replace the rules in force, and the time at which the log says so again.
+        self._rejected: tuple[tuple[_FileState, ...] | None, float] = (None, 0.0)
+        deadline = time.monotonic() + _MAX_WAIT_SECONDS
+        while loaded is None and not _are_settled(_file_states(conf)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        #: The rules in force now.
+        self.loaded = loaded or load(conf, defaults)
+        for text in self.loaded.errors:
             configuration.log_once(LOG, log.ERROR, f'{text} It denies every request.')
-        for text in self._in_force.warnings:
+        for text in self.loaded.warnings:
             configuration.log_once(LOG, log.WARNING, text)
-
-    @property
-    def state(self) -> State:
-        """The rules in force, for the enforcers of forked processes."""
-        return self._loaded_states, self._in_force
-
-    @property
-    def rules(self) -> oslo_policy.Enforcer:
-        """The rules in force now. This enforcer does not see later changes of the files."""
-        return self._in_force.rules
-
-    @property
-    def main_file(self) -> str | None:
-        """The path of the policy file that exists now, without those of policy_dirs."""
-        return next(iter(_main_files(self._conf)), None)
 
     def allows(self, rule: str, target: Mapping[str, Any], credentials: Any) -> bool:
         """Return whether a rule allows the operation. Reload the policy files first if they have changed.
@@ -129,92 +115,54 @@ class Enforcer:
         scope = 'system' if credentials.system_scope else 'domain' if credentials.domain_id else 'project'
         if rule in self._scopes and scope not in self._scopes[rule]:
             return False
-        in_force = self._in_force
-        roles = in_force.roles.get(rule)
+        loaded = self.loaded
+        roles = loaded.roles.get(rule)
         if roles is not None:
             return not roles.isdisjoint([role.lower() for role in credentials.roles])
-        return bool(in_force.rules.authorize(rule, dict(target), credentials))
-
-    def _load_at_start(self) -> State:
-        """Read the policy files, and return their states and rules. Wait for files that are being changed.
-
-        After ``_MAX_WAIT_SECONDS``, a file that is rewritten all the time is read as soon as it has content: what cp
-        writes is empty at first, and the default rules would be in force.
-        """
-        settles_until = time.monotonic() + _MAX_WAIT_SECONDS
-        while True:
-            states, now = _file_states(self._conf), time.monotonic()
-            is_settled = self._is_settled(states)
-            if is_settled or now >= settles_until + _MAX_WAIT_SECONDS:
-                return states, load(self._conf, self._defaults)
-            if now >= settles_until:
-                with contextlib.suppress(exception.ConfigurationInvalid):
-                    loaded = load(self._conf, self._defaults)
-                    if None not in loaded.sources.values():
-                        return states, loaded
-            time.sleep(0.05)
-
-    def _is_settled(self, states: tuple[_FileState, ...]) -> bool:
-        """Return whether no file has changed for ``SETTLING_SECONDS``.
-
-        The time of a change is that of the host of the file system, so files are also settled if this process has not
-        seen a change for that long.
-        """
-        now = time.monotonic()
-        if states != self._seen[0]:
-            self._seen = (states, now)
-        age = time.time() - max((state.changed for state in states), default=0) / 1e9
-        return age >= SETTLING_SECONDS or now - self._seen[1] >= SETTLING_SECONDS
+        return bool(loaded.rules.authorize(rule, dict(target), credentials))
 
     def _reload_if_changed(self) -> None:
         with self._lock:
-            self._look_again_at = time.monotonic() + _LOOK_SECONDS
-            states = _file_states(self._conf)
-            # A state that is not loaded now is looked at again later.
-            if states == self._loaded_states or not self._is_settled(states) or self._is_source_missing(states):
+            now = time.monotonic()
+            self._look_again_at = now + _LOOK_SECONDS
+            files = _file_states(self._conf)
+            rejected, report_again_at = self._rejected
+            if files == self.loaded.files or not _are_settled(files) or (files == rejected and now < report_again_at):
                 return
             try:
                 loaded = load(self._conf, self._defaults)
-                if _file_states(self._conf) != states:
-                    return
-                self._reject_invalid(loaded)
+                _reject_invalid(loaded, self.loaded)
             except exception.ConfigurationInvalid as error:
                 LOG.error('%s The previous rules stay in force.', error)
-            else:
-                self._in_force = loaded
+                self._rejected = files, now + _REPORT_SECONDS
+                return
+            # Files that have changed meanwhile are read again when they are settled.
+            if _file_states(self._conf) == files:
+                self.loaded = loaded
                 for text in loaded.warnings:
                     configuration.log_once(LOG, log.WARNING, text)
                 LOG.info('The rules of %s are in force now.', ', '.join(loaded.sources) or 'no policy file')
-            self._loaded_states = states
-
-    def _is_source_missing(self, states: tuple[_FileState, ...]) -> bool:
-        """Return whether a file of the rules in force no longer exists. Log this once a minute."""
-        missing = next(iter(self._in_force.sources.keys() - {state.path for state in states}), None)
-        now = time.monotonic()
-        if missing is not None and now - self._reported_at >= _REPORT_SECONDS:
-            self._reported_at = now
-            LOG.error(
-                'The policy file %s no longer exists or cannot be read. The previous rules stay in force until a'
-                ' reload.',
-                missing,
-            )
-        return missing is not None
-
-    def _reject_invalid(self, loaded: _LoadedPolicy) -> None:
-        """Raise ConfigurationInvalid if a rule is invalid, or if a file that had rules is empty."""
-        if loaded.errors:
-            raise exception.ConfigurationInvalid(reason=loaded.errors[0])
-        for path, count in self._in_force.sources.items():
-            if count and loaded.sources.get(path) is None:
-                reason = f'The policy file {path} is empty. Write {{}} into it to use the default rules.'
-                raise exception.ConfigurationInvalid(reason=reason)
 
 
-def load(conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault]) -> _LoadedPolicy:
+def _reject_invalid(loaded: LoadedPolicy, previous: LoadedPolicy) -> None:
+    """Raise ConfigurationInvalid if a rule is invalid, or if a file of the previous rules is missing or empty."""
+    if loaded.errors:
+        raise exception.ConfigurationInvalid(reason=loaded.errors[0])
+    for path, had_rules in previous.sources.items():
+        if path not in loaded.sources:
+            reason = f'The policy file {path} no longer exists. Reload the service to run without it.'
+            raise exception.ConfigurationInvalid(reason=reason)
+        if had_rules and not loaded.sources[path]:
+            reason = f'The policy file {path} is empty. Write {{}} into it to use the default rules.'
+            raise exception.ConfigurationInvalid(reason=reason)
+
+
+def load(conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault]) -> LoadedPolicy:
     """Read the policy files, and complete their rules with the default ones. Log nothing.
 
     :raises ConfigurationInvalid: a file or a directory cannot be read, a file is not YAML, or there are two main files.
     """
+    files = _file_states(conf)
     if len(main := _main_files(conf)) > 1:
         reason = (
             f'There are two policy files, {" and ".join(main)}. Move the rules into {main[0]}, and remove {main[1]}.'
@@ -241,7 +189,8 @@ def load(conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault]) -> _
     rules.file_rules.update(overrides)
     rules.set_rules({name: _DENY if name in errors else check for name, check in checks.items()}, use_conf=False)
     roles = {name: _roles_of(rules.rules, rules.rules.get(name)) for name in rules.registered_rules}
-    return _LoadedPolicy(
+    return LoadedPolicy(
+        files=files,
         rules=rules,
         roles={name: names for name, names in roles.items() if names is not None},
         sources=sources,
@@ -312,16 +261,24 @@ def _file_states(conf: cfg.ConfigOpts) -> tuple[_FileState, ...]:
     with contextlib.suppress(OSError):
         for path in _policy_files(conf):
             status = os.stat(path)
-            states.append(_FileState(path, status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino))
+            states.append(_FileState(path, status.st_ctime_ns, status.st_size, status.st_ino))
     return tuple(states)
 
 
-def _read_files(paths: Sequence[str]) -> tuple[dict[str, int | None], dict[str, str], dict[str, Any]]:
-    """Return ``_LoadedPolicy.sources``, and the file and the text of each rule. Later files have precedence.
+def _are_settled(files: tuple[_FileState, ...]) -> bool:
+    """Return whether no file has changed for ``SETTLING_SECONDS``.
+
+    A time of change in the future is that of a host with another clock. Such a file is not waited for.
+    """
+    return all(abs(time.time() - file.changed / 1e9) >= SETTLING_SECONDS for file in files)
+
+
+def _read_files(paths: Sequence[str]) -> tuple[dict[str, bool], dict[str, str], dict[str, Any]]:
+    """Return ``LoadedPolicy.sources``, and the file and the text of each rule. Later files have precedence.
 
     :raises ConfigurationInvalid: a file cannot be read, or is not a mapping in YAML or JSON.
     """
-    sources: dict[str, int | None] = {}
+    sources: dict[str, bool] = {}
     file_of_rule: dict[str, str] = {}
     texts: dict[str, Any] = {}
     for path in paths:
@@ -334,7 +291,7 @@ def _read_files(paths: Sequence[str]) -> tuple[dict[str, int | None], dict[str, 
             problem = 'it is not a mapping' if isinstance(error, AttributeError) else ' '.join(str(error).split())
             reason = f'The policy file {path} is invalid: {problem}.'
             raise exception.ConfigurationInvalid(reason=reason) from error
-        sources[path] = None if all(map(_NO_CONTENT.fullmatch, content.splitlines())) else len(pairs)
+        sources[path] = not all(map(_NO_CONTENT.fullmatch, content.splitlines()))
         file_of_rule |= dict.fromkeys(pairs, path)
         texts |= pairs
     return sources, file_of_rule, texts
@@ -391,7 +348,7 @@ def _warnings(
     defaults: Sequence[oslo_policy.RuleDefault],
     file_of_rule: Mapping[str, str],
 ) -> Iterator[str]:
-    """Yield ``_LoadedPolicy.warnings``: for a file that does not exist, then for each rule that no operation uses."""
+    """Yield ``LoadedPolicy.warnings``: for a file that does not exist, then for each rule that no operation uses."""
     named = _named_file(conf)
     if named is not None and not _main_files(conf):
         group, name = named
