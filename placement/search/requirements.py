@@ -10,7 +10,8 @@ Conditions and requirements are evaluated in two ways:
 * ``accepts(provider, root)`` returns whether one provider satisfies them.
 * ``matches(partition)`` returns one flag for each provider of a partition of the cache.
 
-A condition also says how a query has it (``parameter`` and ``subject``), which ``ops/explain`` needs to explain it.
+A condition also says how a query has it (``parameter`` and ``subject``) and whether it ``is_state``, and ``parts()``
+divides it into conditions that a provider can violate one by one: that is all that ``ops/explain`` needs to explain it.
 
 Conditions and requirements are immutable and comparable, so ``dataclasses.replace`` on ``Requirement.conditions`` makes
 "the request without this rule" or "all rules up to this one".
@@ -18,11 +19,12 @@ Conditions and requirements are immutable and comparable, so ``dataclasses.repla
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from placement.cache.providers import Provider
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
     from placement.cache.dictionary_columns import NameColumn
     from placement.cache.inventory_columns import Flags
     from placement.cache.partition import Partition
+
+
+#: Required or forbidden, these traits tell what a provider is doing, not what it is: the compute service sets and
+#: removes them while the host stays the same.
+STATE_TRAITS = frozenset({'COMPUTE_STATUS_DISABLED'})
 
 
 class ProviderCondition:
@@ -54,11 +61,32 @@ class ProviderCondition:
     def subject(self) -> str:
         raise NotImplementedError
 
+    @property
+    def is_state(self) -> bool:
+        """Whether it is about the state of a provider, which changes while the provider stays what it is."""
+        return False
+
     def accepts(self, provider: Provider, root: Provider | None) -> bool:
         raise NotImplementedError
 
     def matches(self, partition: Partition) -> Flags:
         raise NotImplementedError
+
+    def parts(self) -> Sequence[ProviderCondition]:
+        """Divide the condition into those that a provider can violate one by one."""
+        return (self,)
+
+
+class Fault(enum.StrEnum):
+    """What is wrong with a provider that violates a condition. An amount has the last three, from worst to best."""
+
+    VIOLATED = 'violated'
+    #: It has no inventory of the class.
+    ABSENT = 'absent'
+    #: It could not allocate the amount even if nothing was used: the total capacity or the units do not allow it.
+    TOO_SMALL = 'too_small'
+    #: It could allocate the amount, but too much is used.
+    FULL = 'full'
 
 
 @dataclass(frozen=True)
@@ -83,6 +111,31 @@ class ResourceCondition(ProviderCondition):
     def matches(self, partition: Partition) -> Flags:
         return partition.with_capacity(self.resource_class, self.amount)
 
+    def parts(self) -> Sequence[ResourcePart]:
+        """Return one part for each fault. A provider that violates one also violates the next ones."""
+        faults = (Fault.ABSENT, Fault.TOO_SMALL, Fault.FULL)
+        return [ResourcePart(self.resource_class, self.amount, fault) for fault in faults]
+
+
+@dataclass(frozen=True)
+class ResourcePart(ResourceCondition):
+    """The provider has no ``fault`` that keeps it from allocating an amount, and no worse one."""
+
+    fault: Fault
+
+    @property
+    def is_state(self) -> bool:
+        return self.fault is Fault.FULL
+
+    def matches(self, partition: Partition) -> Flags:
+        flags = ~partition.all_providers()
+        columns = partition.inventory_columns.get(self.resource_class)
+        if columns is not None:
+            columns = columns.unused if self.fault is Fault.TOO_SMALL else columns
+            absent = self.fault is Fault.ABSENT
+            flags[columns.positions if absent else columns.positions_with_capacity(self.amount)] = True
+        return flags
+
 
 @dataclass(frozen=True)
 class NameCondition(ProviderCondition):
@@ -90,6 +143,11 @@ class NameCondition(ProviderCondition):
 
     sets: tuple[frozenset[str], ...]
     forbidden: bool = False
+
+    def parts(self) -> Sequence[NameCondition]:
+        """Divide the condition by sets, or by forbidden names."""
+        sets = [frozenset({name}) for name in sorted(self.sets[0])] if self.forbidden else self.sets
+        return tuple(replace(self, sets=(names,)) for names in sets)
 
     @functools.cached_property
     def _sets_with(self) -> Mapping[str, int]:
@@ -123,6 +181,10 @@ class NameCondition(ProviderCondition):
 @dataclass(frozen=True)
 class TraitCondition(NameCondition):
     """A condition on the traits of the provider."""
+
+    @property
+    def is_state(self) -> bool:
+        return all(names <= STATE_TRAITS for names in self.sets)
 
     @property
     def parameter(self) -> str:

@@ -15,10 +15,11 @@ from typing import Any
 import orjson
 from hypothesis import event, given
 
-from placement.ops.explain.checks import Check, Fault, Rule
+from placement.ops.explain.checks import Check, Rule
 from placement.ops.explain.explanation import Blocked, Explanation, Near, explain
 from placement.ops.explain.sentences import Writer
 from placement.search.budget import SearchBudget
+from placement.search.requirements import Fault
 from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query
 from tests.support.search.random_queries import queries

@@ -17,13 +17,13 @@ from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.between import BlockingRule, Conflict, blocking_rules, find_conflicts
-from placement.ops.explain.checks import HOST_CLASSES, Check, Fault, ResourcePart, Rule
+from placement.ops.explain.checks import HOST_CLASSES, Check, Rule
 from placement.ops.explain.matrix import Matrix
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import Requirement, compile_request
+from placement.search.requirements import Fault, Requirement, ResourcePart, compile_request
 
 #: Maximum numbers of providers to name for a fact, of facts of a kind, and of checks in a set (unless all have more).
 _MAX_NAMED, _MAX_FACTS, _MAX_CHECKS = 3, 20, 4
@@ -217,9 +217,9 @@ def _closest(matrix: Matrix, check: Check, positions: Integers) -> Near | None:
     if not isinstance(part, ResourcePart) or part.fault is Fault.ABSENT or not len(positions):
         return None
     columns = matrix.partition.inventory_columns[part.resource_class]
-    [(position, free), *_] = _most_free(columns if check.is_state else columns.unused, positions)
+    [(position, free), *_] = _most_free(columns if part.is_state else columns.unused, positions)
     provider = matrix.partition.providers[position]
-    if check.is_state:
+    if part.is_state:
         return Near(provider, free)
     inventory = provider.inventories[part.resource_class].with_used(0)
     violated = capacity.violations(inventory, part.amount)

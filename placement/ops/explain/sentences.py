@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from placement import units
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.ops.display_names import DisplayNames
-from placement.ops.explain.checks import Check, Fault, Rule
+from placement.ops.explain.checks import Check, Rule
 from placement.ops.explain.explanation import Blocked, Explanation, Near, Pool
+from placement.search.requirements import Fault
 
 #: Maximum numbers of sentences, of sets of checks in one of them, of checks in a set, and of groups.
 _MAX_SENTENCES, _MAX_SETS, _MAX_CHECKS, _MAX_GROUPS = 5, 3, 3, 4
@@ -190,7 +191,7 @@ class Writer:
         rule, subject = check.rule, check.rule.subject.removeprefix('!')
         forbids = rule.subject.startswith('!')
         key = f'{"!" if forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
-        if key in {'forbidden', '!root_required'} and check.is_state:
+        if key in {'forbidden', '!root_required'} and check.condition.is_state:
             key = 'disabled'
         values = {'subject': subject, 'name': subject.partition(':')[0], 'place': self._place(subject)}
         passes, fails, passing, failing = (word.format(**values) for word in WORDS[key])
