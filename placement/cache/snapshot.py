@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import functools
-import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -141,12 +140,8 @@ class Snapshot:
 
     def find_position(self, provider: Provider) -> tuple[Partition, int]:
         """Return the partition of a provider of this snapshot, and the position of the provider in it."""
-        partition, number = self.find_tree(provider.root_id)
-        first, last = partition.starts[number : number + 2].tolist()
-        if provider.id == partition.providers[first].id:
-            return partition, first
-        ids = operator.attrgetter('id')
-        return partition, bisect.bisect_left(partition.providers, provider.id, first + 1, last, key=ids)
+        partition, _ = self.find_tree(provider.root_id)
+        return partition, partition.by_uuid[provider.uuid]
 
     @functools.cached_property
     def sharing(self) -> tuple[Provider, ...]:

@@ -105,13 +105,16 @@ class Prefilter:
         :param rng: puts the trees in random order; None keeps the order of their root ids.
         """
         with contextlib.suppress(StepLimitReached):
-            trees: Iterable[SearchUnit] = itertools.chain.from_iterable(
-                _PartitionFilter(self, partition).search_units() for partition in self._partitions()
-            )
+            shuffled: list[SearchUnit] = []
+            for partition in self._partitions():
+                units = _PartitionFilter(self, partition).search_units()
+                if rng is None:
+                    yield from units
+                else:
+                    shuffled += [unit[index : index + 1] for unit in units for index in range(unit.count)]
             if rng is not None:
-                trees = [unit[index : index + 1] for unit in trees for index in range(unit.count)]
-                rng.shuffle(trees)
-            yield from trees
+                rng.shuffle(shuffled)
+                yield from shuffled
             yield from self._shared_only_units()
 
     def _partitions(self) -> Iterable[Partition]:
@@ -255,7 +258,7 @@ class _PartitionFilter:
         """Return the bits of each provider, and which providers satisfy any requirement."""
         prefilter, partition = self.prefilter, self.partition
         requirements, words = prefilter.requirements, prefilter.word_count
-        conditions = set(itertools.chain.from_iterable(requirement.conditions for requirement in requirements))
+        conditions = set(itertools.chain.from_iterable(map(operator.attrgetter('conditions'), requirements)))
         columns = words + len(requirements) + len(conditions)
         # A condition on names takes one step for each distinct set of names.
         distinct = partition.distinct_sets * sum(isinstance(condition, NameCondition) for condition in conditions)

@@ -345,10 +345,9 @@ class CompiledRequest:
     @functools.cached_property
     def subtrees(self) -> Sequence[Sequence[int]]:
         """For each ``same_subtree`` of several groups, the indexes of their requirements in ``requirements``."""
-        index_of = {requirement.group: index for index, requirement in enumerate(self.requirements)}
         subtrees = []
         for suffixes in self.request.same_subtree:
-            indexes = sorted(index_of[suffix] for suffix in suffixes if suffix in index_of)
+            indexes = [index for index, requirement in enumerate(self.requirements) if requirement.group in suffixes]
             if len(indexes) > 1:
                 subtrees.append(indexes)
         return subtrees
