@@ -342,10 +342,10 @@ class Partition:
                 self._fragments.pop(list(self._fragments)[0], None)  # noqa: RUF015
             cached = self._fragments[cache_key] = [b''] * self.size
         # A list with many thousand providers usually has all of them, and then makes no call for each.
-        if not all(fragments := list(map(cached.__getitem__, positions))):
+        if not all(fragments := [cached[position] for position in positions]):
             for position in positions:
                 cached[position] = cached[position] or encode(self.providers[position])
-            fragments = list(map(cached.__getitem__, positions))
+            fragments = [cached[position] for position in positions]
         return fragments
 
     # Refreshes ----------------------------------------------------------------------------------------------

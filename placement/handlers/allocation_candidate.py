@@ -75,13 +75,13 @@ def _allocation_requests(candidates: AllocationCandidates, as_list: bool) -> lis
     patterns: dict[int, _Pattern] = {}
     written: list[bytes] = []
     for candidate_set in candidates.candidate_sets:
-        assignment = candidate_set.assignment
+        assignment, unit = candidate_set.assignment, candidate_set.search_unit
         pattern = patterns.get(id(assignment))
         if pattern is None:
             pattern = patterns[id(assignment)] = _pattern(assignment, as_list, candidates.request.groups)
-        uuids = candidate_set.search_unit.uuids(pattern.positions)
+        uuids = unit.uuids(pattern.positions)
         texts = [pattern.opening] * (1 + 2 * len(uuids))
-        texts[1::2], texts[2::2] = uuids, pattern.after_uuids * len(candidate_set)
+        texts[1::2], texts[2::2] = uuids, pattern.after_uuids * unit.count
         texts[-1] = pattern.closing
         written.append(''.join(texts).encode())
     return written
