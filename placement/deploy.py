@@ -25,11 +25,10 @@ from placement.ops.empty_searches import EmptySearches
 from placement.search.budget import Limit
 from placement.web import (
     authentication,
-    context,
     error_responses,
     health_check,
+    http,
     policy,
-    request_body,
     request_log,
 )
 
@@ -147,7 +146,7 @@ def _pipeline(
     """
     database_check = TimedCheck(db, functools.partial(health_check.database_check, provider_cache=provider_cache))
     make_context = functools.partial(
-        context.RequestContext,
+        authentication.RequestContext,
         conf=conf,
         db=db,
         policy=enforcer,
@@ -155,7 +154,7 @@ def _pipeline(
         explain_empty=EmptySearches(conf, db.metrics).add,
     )
     pipeline: list[Middleware | None] = [
-        context.with_request_id,
+        request_log.with_request_id,
         functools.partial(
             health_check.HealthCheck,
             path=conf.healthcheck.path,
@@ -176,7 +175,7 @@ def _pipeline(
         else functools.partial(authentication.NoAuth, make_context=make_context),
         request_log.RequestLog,
         functools.partial(error_responses.FaultHandler, newest=conf.placement.max_microversion),
-        functools.partial(request_body.BodyHeaders, max_size=conf.api.max_request_body_size),
+        functools.partial(http.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]
     return [middleware for middleware in pipeline if middleware is not None]
 

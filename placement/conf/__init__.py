@@ -132,27 +132,22 @@ def load(
     conf = cfg.ConfigOpts()
     _register(conf)
     try:
-        directories: list[str] = []
-        if config_files is None:
-            directory = pathlib.Path(os.environ.get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY)
-            # The default directory may be missing, because all options can be set in the environment.
-            if '--config-file' not in argv and os.environ.get('OS_PLACEMENT_CONFIG_DIR') and not directory.is_dir():
-                reason = f'OS_PLACEMENT_CONFIG_DIR names {directory}, which is not a directory.'
-                raise exception.ConfigurationInvalid(reason=reason)
-            config_files = [str(directory / FILE_NAME)] if (directory / FILE_NAME).exists() else []
-            # oslo.config skips it if it does not exist. With --config-dir, only that directory is read.
-            directories = [str(directory / DIRECTORY_NAME)]
+        default_files, default_directories = _find_files(argv) if config_files is None else (config_files, [])
         conf(
             list(argv),
             project='placement',
-            default_config_files=list(config_files),
-            default_config_dirs=directories,
+            default_config_files=list(default_files),
+            default_config_dirs=default_directories,
         )
         for name in _conf_directories(conf):
             # If it cannot be read, this raises an error, while oslo.config finds no file in it.
             os.listdir(name)
         _register_references(conf)
-        _register_mentioned(conf, overrides or {})
+        # Packages are imported only if one of their options is set.
+        if is_group_set(conf, 'profiler', overrides or {}):
+            _register_groups(conf, _profiler_options())
+        if is_group_set(conf, ('cors', 'oslo_middleware'), overrides or {}):
+            register_middleware(conf)
         for group, values in (overrides or {}).items():
             for name, value in values.items():
                 conf.set_override(name, value, group=None if group == 'DEFAULT' else group)
@@ -164,6 +159,22 @@ def load(
     except (cfg.Error, ValueError, OSError) as error:
         raise exception.ConfigurationInvalid(reason=' '.join(str(error).split())) from error
     return conf
+
+
+def _find_files(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the configuration file in the default directory, if it exists, and the directory for more files beside it.
+
+    :raises ConfigurationInvalid: ``OS_PLACEMENT_CONFIG_DIR`` is not a directory.
+    """
+    named = os.environ.get('OS_PLACEMENT_CONFIG_DIR')
+    directory = pathlib.Path(named or DEFAULT_DIRECTORY)
+    # The default directory may be missing, because all options can be set in the environment.
+    if '--config-file' not in argv and named and not directory.is_dir():
+        reason = f'OS_PLACEMENT_CONFIG_DIR names {directory}, which is not a directory.'
+        raise exception.ConfigurationInvalid(reason=reason)
+    file = directory / FILE_NAME
+    # oslo.config skips the other directory if it does not exist. With --config-dir, only that directory is read.
+    return [str(file)] if file.exists() else [], [str(directory / DIRECTORY_NAME)]
 
 
 def set_up_log(conf: cfg.ConfigOpts) -> None:
@@ -235,8 +246,8 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
     return lines
 
 
-def is_group_set(conf: cfg.ConfigOpts, prefix: str, overrides: Iterable[str] = ()) -> bool:
-    """Return whether a file or the environment sets an option of a group whose name begins with ``prefix``.
+def is_group_set(conf: cfg.ConfigOpts, prefix: str | tuple[str, ...], overrides: Iterable[str] = ()) -> bool:
+    """Return whether a file or the environment sets an option of a group whose name begins with a prefix.
 
     :param overrides: groups of options that the caller of ``load`` sets.
     """
@@ -341,14 +352,6 @@ def _register(conf: cfg.ConfigOpts) -> None:
     _register_groups(conf, _registered())
     # Alembic logs a line for each of its plug-ins.
     conf.set_default('default_log_levels', [*log.get_default_log_levels(), 'alembic=WARN'])
-
-
-def _register_mentioned(conf: cfg.ConfigOpts, overrides: Mapping[str, Mapping[str, Any]]) -> None:
-    """Register the options of packages that are imported only if one of their options is set."""
-    if is_group_set(conf, 'profiler', overrides):
-        _register_groups(conf, _profiler_options())
-    if is_group_set(conf, 'cors', overrides) or is_group_set(conf, 'oslo_middleware', overrides):
-        register_middleware(conf)
 
 
 def _register_groups(conf: cfg.ConfigOpts, groups: Iterable[_Group]) -> None:

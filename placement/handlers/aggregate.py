@@ -11,8 +11,8 @@ from placement import exception, uuid_spelling
 from placement.handlers.resource_provider import require_provider
 from placement.objects import aggregate
 from placement.schemas import requests, responses
-from placement.web import microversion, util
-from placement.web.context import RequestContext
+from placement.web import http, microversion
+from placement.web.authentication import RequestContext
 from placement.web.error_responses import ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
@@ -25,7 +25,7 @@ def _response(req: Request, generation: int | None, aggregates: Iterable[str]) -
     body: dict[str, Any] = {'aggregates': list(aggregates)}
     if _with_generation(req):
         body['resource_provider_generation'] = generation
-    return util.json_response(req, body, last_modified=util.now())
+    return http.json_response(req, body, last_modified=http.now())
 
 
 @operation(

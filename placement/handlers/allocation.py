@@ -13,8 +13,8 @@ from placement.claims.requested import UNSET, ConsumerClaim
 from placement.objects.allocation import Allocation
 from placement.objects.consumer import Consumer
 from placement.schemas import requests, responses
-from placement.web import microversion, util
-from placement.web.context import RequestContext
+from placement.web import http, microversion
+from placement.web.authentication import RequestContext
 from placement.web.error_responses import ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
@@ -79,7 +79,7 @@ def list_consumer_allocations(req: Request, context: RequestContext, consumer_uu
         body['consumer_generation'] = consumer.generation
     if consumer is not None and version >= (1, 38):
         body['consumer_type'] = consumer.consumer_type
-    return util.json_response(req, body, last_modified=util.last_modified(allocations))
+    return http.json_response(req, body, last_modified=http.last_modified(allocations))
 
 
 @operation(
@@ -99,7 +99,7 @@ def list_resource_provider_allocations(req: Request, context: RequestContext, uu
         if with_generation:
             entry['consumer_generation'] = allocation.consumer_generation
     body = {'allocations': entries, 'resource_provider_generation': provider.generation}
-    return util.json_response(req, body, last_modified=util.last_modified(allocations))
+    return http.json_response(req, body, last_modified=http.last_modified(allocations))
 
 
 def _require_uuid(_context: RequestContext, path: Mapping[str, str]) -> None:
@@ -133,7 +133,7 @@ def replace_consumer_allocations(
     _require_uuid(context, {'consumer_uuid': consumer_uuid})
     uuid = uuid_spelling.canonical_uuid(consumer_uuid)
     claim.replace_allocations(context.db, [_claim(context, uuid, data)])
-    return util.empty_response(req, 204)
+    return http.empty_response(req, 204)
 
 
 @operation(
@@ -150,7 +150,7 @@ def replace_consumer_allocations(
 def set_allocations(req: Request, context: RequestContext, data: dict[str, Any]) -> Response:
     """Replace all allocations of every consumer in the body, either for all consumers or for none."""
     claim.replace_allocations(context.db, claims_of(context, data))
-    return util.empty_response(req, 204)
+    return http.empty_response(req, 204)
 
 
 @operation(
@@ -162,4 +162,4 @@ def delete_consumer_allocations(req: Request, context: RequestContext, consumer_
     """Remove all allocations of a consumer, whatever its generation."""
     uuid = uuid_spelling.canonical_uuid(consumer_uuid)
     claim.delete_allocations(context.db, uuid)
-    return util.empty_response(req, 204)
+    return http.empty_response(req, 204)

@@ -21,8 +21,8 @@ from placement.search.budget import SearchBudget, describe_limits
 from placement.search.request import CandidateRequest, RequestGroup
 from placement.search.search_units import Assignment
 from placement.search.selection import AllocationCandidates
-from placement.web import microversion, request_log, util
-from placement.web.context import RequestContext
+from placement.web import http, microversion, request_log
+from placement.web.authentication import RequestContext
 from placement.web.error_responses import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
 from placement.web.operation import Microversions, RequiresPolicy, accepts_json, operation
 
@@ -63,7 +63,7 @@ def list_allocation_candidates(req: Request, context: RequestContext, candidate_
     }
     if not count:
         context.explain_empty(query, candidates)
-    return util.fragments_response(req, members, last_modified=util.now())
+    return http.fragments_response(req, members, last_modified=http.now())
 
 
 # A response may have many thousand similar entries. The candidates of a set differ only in the uuids of the providers,

@@ -12,8 +12,8 @@ from placement.capacity import FIELDS, InventoryRecord
 from placement.handlers.resource_provider import require_provider
 from placement.objects.inventory import Inventory, read_inventories
 from placement.schemas import requests, responses
-from placement.web import microversion, util
-from placement.web.context import RequestContext
+from placement.web import http, microversion
+from placement.web.authentication import RequestContext
 from placement.web.error_responses import CONCURRENT_UPDATE, ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
@@ -72,7 +72,7 @@ def list_resource_provider_inventories(req: Request, context: RequestContext, uu
     """Show all inventories of a provider."""
     provider, inventories = Inventory.get_all_with_provider(context, uuid)
     by_class = {inventory.resource_class: inventory for inventory in inventories}
-    return util.json_response(req, _collection(provider, by_class), last_modified=util.last_modified(inventories))
+    return http.json_response(req, _collection(provider, by_class), last_modified=http.last_modified(inventories))
 
 
 @operation(
@@ -99,8 +99,8 @@ def create_resource_provider_inventory(
     resource_class = data['resource_class']
     record = _checked(req, provider, resource_class, data)
     provider = Inventory.create(context, provider, resource_class, record)
-    response = util.json_response(req, _single(provider, record), 201, last_modified=util.now())
-    path = util.url(req.environ, 'resource_providers', provider.uuid, 'inventories', resource_class)
+    response = http.json_response(req, _single(provider, record), 201, last_modified=http.now())
+    path = http.url(req.environ, 'resource_providers', provider.uuid, 'inventories', resource_class)
     response.location = req.host_url + path
     return response
 
@@ -128,7 +128,7 @@ def replace_resource_provider_inventories(
     provider.raise_unless_equal(data['resource_provider_generation'])
     inventories = {name: _checked(req, provider, name, entry) for name, entry in data['inventories'].items()}
     provider = Inventory.replace(context, provider, present, inventories)
-    return util.json_response(req, _collection(provider, inventories), last_modified=util.now())
+    return http.json_response(req, _collection(provider, inventories), last_modified=http.now())
 
 
 @operation(
@@ -143,7 +143,7 @@ def delete_resource_provider_inventories(req: Request, context: RequestContext, 
     """Remove all inventories of a provider."""
     provider, present = read_inventories(context, uuid)
     Inventory.replace(context, provider, present, {})
-    return util.empty_response(req, 204)
+    return http.empty_response(req, 204)
 
 
 @operation(
@@ -154,7 +154,7 @@ def delete_resource_provider_inventories(req: Request, context: RequestContext, 
 def get_resource_provider_inventory(req: Request, context: RequestContext, uuid: str, resource_class: str) -> Response:
     """Show the inventory of one class."""
     provider, inventory = Inventory.get_with_provider(context, uuid, resource_class)
-    return util.json_response(req, _single(provider, inventory), last_modified=inventory.modified)
+    return http.json_response(req, _single(provider, inventory), last_modified=inventory.modified)
 
 
 @operation(
@@ -172,7 +172,7 @@ def update_resource_provider_inventory(
     provider.raise_unless_equal(data['resource_provider_generation'])
     record = _checked(req, provider, resource_class, data)
     provider = Inventory.update(context, provider, present, resource_class, record)
-    return util.json_response(req, _single(provider, record), last_modified=util.now())
+    return http.json_response(req, _single(provider, record), last_modified=http.now())
 
 
 @operation(
@@ -196,4 +196,4 @@ def delete_resource_provider_inventory(
     """Remove the inventory of one class."""
     provider, present = read_inventories(context, uuid)
     Inventory.delete(context, provider, present, resource_class)
-    return util.empty_response(req, 204)
+    return http.empty_response(req, 204)

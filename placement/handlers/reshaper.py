@@ -12,8 +12,8 @@ from placement.claims.requested import ReshapedProvider
 from placement.handlers import allocation
 from placement.handlers.inventory import record_of
 from placement.schemas import requests
-from placement.web import util
-from placement.web.context import RequestContext
+from placement.web import http
+from placement.web.authentication import RequestContext
 from placement.web.error_responses import PROVIDER_NOT_FOUND, ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, operation
 
@@ -51,4 +51,4 @@ def reshape(req: Request, context: RequestContext, data: dict[str, Any]) -> Resp
         for uuid, entry in data['inventories'].items()
     ]
     claim.reshape(context.db, providers, claims)
-    return util.empty_response(req, 204)
+    return http.empty_response(req, 204)

@@ -12,8 +12,8 @@ from placement import exception
 from placement.objects.resource_class import ResourceClass
 from placement.schemas import requests, responses
 from placement.validation import Validator
-from placement.web import request_body, util
-from placement.web.context import RequestContext
+from placement.web import http
+from placement.web.authentication import RequestContext
 from placement.web.error_responses import ErrorMapping
 from placement.web.operation import ByMicroversion, JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
@@ -21,17 +21,17 @@ _CUSTOM_CLASS = Validator(requests.CUSTOM_CLASS)
 
 
 def _serialize(collection: str, name: str) -> dict[str, Any]:
-    return {'name': name, 'links': [{'rel': 'self', 'href': collection + util.url({}, name)}]}
+    return {'name': name, 'links': [{'rel': 'self', 'href': collection + http.url({}, name)}]}
 
 
 def _collection(req: Request) -> str:
-    return util.url(req.environ, 'resource_classes')
+    return http.url(req.environ, 'resource_classes')
 
 
 @functools.lru_cache(maxsize=8)
 def _serialize_all(names: tuple[str, ...]) -> bytes:
     """Return the list of all classes, without a mount prefix. An unchanged list is not serialized again."""
-    collection = util.url({}, 'resource_classes')
+    collection = http.url({}, 'resource_classes')
     return orjson.dumps({'resource_classes': [_serialize(collection, name) for name in names]})
 
 
@@ -44,8 +44,8 @@ def _serialize_all(names: tuple[str, ...]) -> bytes:
 def list_resource_classes(req: Request, context: RequestContext) -> Response:
     """List all classes, the standard ones first."""
     names, modified = ResourceClass.get_names(context)
-    body = orjson.Fragment(util.add_prefix(req, _serialize_all(names)))
-    return util.json_response(req, body, last_modified=modified or util.now())
+    body = orjson.Fragment(http.add_prefix(req, _serialize_all(names)))
+    return http.json_response(req, body, last_modified=modified or http.now())
 
 
 @operation(
@@ -60,7 +60,7 @@ def list_resource_classes(req: Request, context: RequestContext) -> Response:
 def create_resource_class(req: Request, context: RequestContext, data: dict[str, str]) -> Response:
     """Create a custom class."""
     ResourceClass.create(context, data['name'])
-    return util.empty_response(req, 201, location=util.url(req.environ, 'resource_classes', data['name']))
+    return http.empty_response(req, 201, location=http.url(req.environ, 'resource_classes', data['name']))
 
 
 @operation(
@@ -73,7 +73,7 @@ def get_resource_class(req: Request, context: RequestContext, name: str) -> Resp
     """Show one class."""
     resource_class = ResourceClass.get_by_name(context, name)
     body = _serialize(_collection(req), resource_class.name)
-    return util.json_response(req, body, last_modified=resource_class.modified)
+    return http.json_response(req, body, last_modified=resource_class.modified)
 
 
 @operation(
@@ -86,16 +86,16 @@ def rename_resource_class(req: Request, context: RequestContext, data: dict[str,
     """From 1.2 to 1.6, rename a custom class."""
     resource_class = ResourceClass.get_by_name(context, name)
     resource_class.rename(data['name'])
-    return util.json_response(req, _serialize(_collection(req), resource_class.name))
+    return http.json_response(req, _serialize(_collection(req), resource_class.name))
 
 
 @operation(Microversions((1, 7)), RequiresPolicy('placement:resource_classes:update'), responses={201: None, 204: None})
 def ensure_resource_class(req: Request, context: RequestContext, name: str) -> Response:
     """From 1.7 on, create a custom class, or confirm that it exists."""
-    request_body.validated_json(orjson.dumps({'name': name}), _CUSTOM_CLASS)
+    http.validated_json(orjson.dumps({'name': name}), _CUSTOM_CLASS)
     _, created = ResourceClass.ensure(context, name)
-    location = util.url(req.environ, 'resource_classes', name)
-    return util.empty_response(req, 201 if created else 204, location=location)
+    location = http.url(req.environ, 'resource_classes', name)
+    return http.empty_response(req, 201 if created else 204, location=location)
 
 
 #: PUT renames a class up to 1.6 and creates one from 1.7 on.
@@ -114,4 +114,4 @@ update_resource_class = ByMicroversion(rename_resource_class, ensure_resource_cl
 def delete_resource_class(req: Request, context: RequestContext, name: str) -> Response:
     """Remove a custom class that has no inventory."""
     ResourceClass.destroy(context, name)
-    return util.empty_response(req, 204)
+    return http.empty_response(req, 204)

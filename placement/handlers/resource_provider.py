@@ -17,8 +17,8 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.schemas import requests, responses
 from placement.search import filter_providers, parsing
 from placement.search.request import RequestGroup
-from placement.web import microversion, util
-from placement.web.context import RequestContext
+from placement.web import http, microversion
+from placement.web.authentication import RequestContext
 from placement.web.error_responses import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
 from placement.web.operation import JsonBody, RequiresPolicy, accepts_json, operation
 
@@ -38,7 +38,7 @@ def _serialize(req: Request, provider: ResourceProvider) -> dict[str, Any]:
 
 def _entry(provider: ResourceProvider | Provider, version: Any, environ: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON of a provider, with links below the mount prefix of ``environ``."""
-    url = util.url(environ, 'resource_providers', provider.uuid)
+    url = http.url(environ, 'resource_providers', provider.uuid)
     below = [{'rel': name, 'href': f'{url}/{name}'} for name, since in _SUB_RESOURCES if version >= since]
     body = {
         'uuid': provider.uuid,
@@ -107,9 +107,9 @@ def list_resource_providers(req: Request, context: RequestContext, params: Multi
         entries = _entries(req, listed)
     members = {'resource_providers': ('[]', entries)}
     times = [provider.modified for provider in providers]
-    latest = max(filter(None, times), default=util.now())
-    response = util.fragments_response(req, members, last_modified=latest)
-    response.body = util.add_prefix(req, response.body)
+    latest = max(filter(None, times), default=http.now())
+    response = http.fragments_response(req, members, last_modified=latest)
+    response.body = http.add_prefix(req, response.body)
     return response
 
 
@@ -146,10 +146,10 @@ def create_resource_provider(req: Request, context: RequestContext, data: dict[s
         provider = ResourceProvider.create(context, name=name, uuid=uuid, parent_provider_uuid=parent)
     except (exception.ParentProviderIsSelf, exception.ParentProviderNotFound) as error:
         raise exc.HTTPBadRequest(f'Unable to create resource provider "{name}", {uuid}: {error}') from error
-    location = util.url(req.environ, 'resource_providers', uuid)
+    location = http.url(req.environ, 'resource_providers', uuid)
     if microversion.requested(req) < (1, 20):
-        return util.empty_response(req, 201, location=location)
-    response = util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
+        return http.empty_response(req, 201, location=location)
+    response = http.json_response(req, _serialize(req, provider), last_modified=provider.modified)
     response.location = req.host_url + location
     return response
 
@@ -166,7 +166,7 @@ def require_provider(context: RequestContext, path: Mapping[str, str]) -> None:
 def get_resource_provider(req: Request, context: RequestContext, uuid: str) -> Response:
     """Show one provider."""
     provider = ResourceProvider.get_by_uuid(context, uuid)
-    return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
+    return http.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 
 
 @operation(
@@ -193,7 +193,7 @@ def update_resource_provider(req: Request, context: RequestContext, data: dict[s
         provider = ResourceProvider.rename_and_move(context, uuid, data['name'], parent, reparenting=reparenting)
     else:
         provider = ResourceProvider.rename(context, uuid, data['name'])
-    return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
+    return http.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 
 
 @operation(
@@ -204,4 +204,4 @@ def update_resource_provider(req: Request, context: RequestContext, data: dict[s
 def delete_resource_provider(req: Request, context: RequestContext, uuid: str) -> Response:
     """Remove a provider with its inventories and associations."""
     ResourceProvider.destroy(context, uuid)
-    return util.empty_response(req, 204)
+    return http.empty_response(req, 204)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from webob import Request, Response
 
 from placement.schemas import responses
-from placement.web import microversion, util
-from placement.web.context import RequestContext
+from placement.web import http, microversion
+from placement.web.authentication import RequestContext
 from placement.web.operation import operation
 
 
@@ -21,4 +21,4 @@ def list_versions(req: Request, _context: RequestContext) -> Response:
         'status': 'CURRENT',
         'links': [{'rel': 'self', 'href': ''}],
     }
-    return util.json_response(req, {'versions': [document]}, last_modified=util.now())
+    return http.json_response(req, {'versions': [document]}, last_modified=http.now())

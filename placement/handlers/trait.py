@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from webob import Request, Response, exc
 from webob.multidict import MultiDict
 
@@ -14,8 +12,8 @@ from placement import exception, schemas
 from placement.objects.trait import ASSOCIATED, NOT_ASSOCIATED, Trait, read_traits
 from placement.schemas import requests, responses
 from placement.validation import ValidationError, Validator
-from placement.web import util
-from placement.web.context import RequestContext
+from placement.web import http
+from placement.web.authentication import RequestContext
 from placement.web.error_responses import ErrorMapping
 from placement.web.operation import JsonBody, Microversions, RequiresPolicy, accepts_json, operation
 
@@ -35,7 +33,7 @@ def _for_provider(req: Request, provider: ProviderGeneration, traits: Sequence[T
         'traits': [trait.name for trait in traits],
         'resource_provider_generation': provider.generation,
     }
-    return util.json_response(req, body, last_modified=util.last_modified(traits))
+    return http.json_response(req, body, last_modified=http.last_modified(traits))
 
 
 @operation(
@@ -71,7 +69,7 @@ def delete_resource_provider_traits(req: Request, context: RequestContext, uuid:
     """Remove all traits from a provider."""
     provider, present, _named = read_traits(context, uuid)
     Trait.replace_all(context, provider, present, [], [])
-    return util.empty_response(req, 204)
+    return http.empty_response(req, 204)
 
 
 def _name_filter(value: str) -> dict[str, Any]:
@@ -105,20 +103,14 @@ def list_traits(req: Request, context: RequestContext, params: MultiDict) -> Res
             raise exc.HTTPBadRequest(f'The query parameter "associated" only accepts "true" or "false". Got: "{value}"')
         filters['condition'] = ASSOCIATED if value.lower() == 'true' else NOT_ASSOCIATED
     names, modified = Trait.get_names(context, **filters)
-    return util.json_response(req, _serialize(names), last_modified=modified or util.now())
-
-
-@functools.lru_cache(maxsize=8)
-def _serialize(names: tuple[str, ...]) -> orjson.Fragment:
-    """Return the body of a list of traits. An unchanged list is not serialized again."""
-    return orjson.Fragment(orjson.dumps({'traits': names}))
+    return http.json_response(req, {'traits': names}, last_modified=modified or http.now())
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:traits:show'), responses={204: None})
 def get_trait(req: Request, context: RequestContext, name: str) -> Response:
     """Check whether a trait exists."""
     trait = Trait.get_by_name(context, name)
-    return util.empty_response(req, 204, last_modified=trait.modified)
+    return http.empty_response(req, 204, last_modified=trait.modified)
 
 
 @operation(Microversions((1, 6)), RequiresPolicy('placement:traits:update'), responses={201: None, 204: None})
@@ -129,10 +121,10 @@ def create_trait(req: Request, context: RequestContext, name: str) -> Response:
     except ValidationError as error:
         raise exc.HTTPBadRequest(_INVALID_NAME) from error
     trait, created = Trait.ensure(context, name)
-    return util.empty_response(
+    return http.empty_response(
         req,
         201 if created else 204,
-        location=util.url(req.environ, 'traits', name),
+        location=http.url(req.environ, 'traits', name),
         last_modified=trait.modified,
     )
 
@@ -141,4 +133,4 @@ def create_trait(req: Request, context: RequestContext, name: str) -> Response:
 def delete_trait(req: Request, context: RequestContext, name: str) -> Response:
     """Remove a custom trait that no provider has."""
     Trait.destroy(context, name)
-    return util.empty_response(req, 204)
+    return http.empty_response(req, 204)

@@ -11,8 +11,8 @@ from webob.multidict import MultiDict
 from placement.exception import BadQuery
 from placement.objects.usage import Usage
 from placement.schemas import requests, responses
-from placement.web import microversion, util
-from placement.web.context import RequestContext
+from placement.web import http, microversion
+from placement.web.authentication import RequestContext
 from placement.web.operation import Microversions, RequiresPolicy, accepts_json, operation
 
 
@@ -29,7 +29,7 @@ def list_resource_provider_usages(req: Request, context: RequestContext, uuid: s
     """Show the amount consumed of each inventory of a provider."""
     provider, usages = Usage.get_all_with_provider(context, uuid)
     body = {'resource_provider_generation': provider.generation, 'usages': _by_class(usages)}
-    return util.json_response(req, body, last_modified=util.now())
+    return http.json_response(req, body, last_modified=http.now())
 
 
 def _project_of_query(req: Request) -> dict[str, str]:
@@ -38,7 +38,7 @@ def _project_of_query(req: Request) -> dict[str, str]:
     Policy is checked before the query, so a caller that the rule does not allow gets 403 for any query.
     """
     try:
-        params = util.query_params(req)
+        params = http.query_params(req)
     except BadQuery:
         return {}
     return {'project_id': params['project_id']} if 'project_id' in params else {}
@@ -59,4 +59,4 @@ def list_usages(req: Request, context: RequestContext, params: MultiDict) -> Res
         usages = Usage.get_by_consumer_type(context, project, user, params.get('consumer_type'))
     else:
         usages = _by_class(Usage.get_all_by_project_user(context, project, user))
-    return util.json_response(req, {'usages': usages}, last_modified=util.now())
+    return http.json_response(req, {'usages': usages}, last_modified=http.now())

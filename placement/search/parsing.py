@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement import capacity, query_string, uuid_spelling
+from placement import capacity, uuid_spelling
 from placement.exception import INVALID_QUERY, BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
 from placement.schemas import Version
 from placement.schemas import allocation_candidate as schema
 from placement.search.request import CandidateRequest, NameFilter, RequestGroup
-from placement.validation import Validator, for_version
+from placement.validation import Validator, for_version, parse_query, validate_query
 
 _VALIDATORS = tuple((since, Validator(of_window)) for since, of_window in schema.GET)
 _GROUP_KEY = re.compile(schema.GROUP_KEY)
@@ -49,7 +49,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
     :param version: the microversion, which determines what the query string may contain.
     :raises BadQuery: the query string fails a check of api-ref/allocation-candidates.md.
     """
-    pairs = query_string.parse_query(text)
+    pairs = parse_query(text)
     values: dict[str, list[str]] = {}
     for key, value in pairs:
         values.setdefault(key, []).append(value)
@@ -59,7 +59,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
         for value in values.get(key, ()):
             if not re.match(pattern, value):
                 validated[key] = value
-    query_string.validate_query(validated, for_version(_VALIDATORS, version))
+    validate_query(validated, for_version(_VALIDATORS, version))
 
     # The name, the suffix and the value of each parameter of a group, in the order of the URL.
     of_groups = [

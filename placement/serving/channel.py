@@ -31,7 +31,7 @@ from webob import exc
 from placement import units
 from placement.serving.socket_map import SocketMap
 from placement.serving.threads import Threads
-from placement.web import context, error_responses, request_body, request_log
+from placement.web import error_responses, http, request_log
 from placement.web.health_check import SERVER_PROBLEM
 
 LOG = log.getLogger(__name__)
@@ -97,7 +97,7 @@ class _Parser(HTTPRequestParser):
             problem = 'There must not be both transfer-encoding and content-length.'
         elif any(name.startswith((b' ', b'\t')) for name, _, _ in fields):
             problem = 'A header must not be continued on another line.'
-        elif not request_body.CONTENT_LENGTH.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
+        elif not http.CONTENT_LENGTH.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
             problem = 'content-length header must be an integer'
         if problem is not None:
             # Without this, waitress would tell the client to send a body.
@@ -174,7 +174,7 @@ class _ErrorTask(_Response, task.ErrorTask):
         request.environ.update(PATH_INFO=parsed.path, QUERY_STRING=parsed.query, REMOTE_ADDR=self.channel.addr[0])
         error = exc.status_map[parsed.error.code](parsed.error.body)
         respond = functools.partial(error_responses.respond, error)
-        response = request.get_response(context.with_request_id(request_log.RequestLog(respond)))
+        response = request.get_response(request_log.with_request_id(request_log.RequestLog(respond)))
         self.status = response.status
         self.response_headers.extend(response.headerlist)
         self.content_length = len(response.body)

@@ -1,4 +1,7 @@
-"""Authentication: identifies the caller. With Keystone, identity headers from a client are never trusted."""
+"""Authentication: identifies the caller, and makes the context of the request.
+
+With Keystone, identity headers from a client are never trusted.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,21 @@ from oslo_middleware import request_id
 from webob import exc
 
 from placement import exception
+from placement.cache.refresh import ProviderCache
+from placement.db.api import Database
 from placement.observability import KEYSTONE
+from placement.search.selection import AllocationCandidates
 from placement.web import error_responses, request_log
-from placement.web.context import ENVIRON_KEY, RequestContext
 from placement.web.keystone import GROUP, check_token_cache
+from placement.web.policy import Enforcer
 
 if TYPE_CHECKING:
     from placement.observability.metrics import Metrics
 
 LOG = log.getLogger(__name__)
+
+#: Key of the WSGI environment with the ``RequestContext``.
+ENVIRON_KEY = 'placement.context'
 
 _UNAUTHORIZED = 'Authentication required'
 _UNAVAILABLE = 'The identity service is not available at the moment.'
@@ -33,6 +42,33 @@ _RETRY_AFTER = '5'
 
 #: The application that keystonemiddleware wraps. Its response means that the token is valid.
 _ACCEPTED = webob.Response(status=exc.HTTPNoContent.code)
+
+
+class RequestContext(context.RequestContext):
+    """The identity of a caller, and the parts of the application that serve the request.
+
+    :param policy: the policy that operations enforce (``operation.RequiresPolicy``).
+    :param provider_cache: the providers in memory, for searches.
+    :param explain_empty: lets the log explain why a search found nothing, for a quoted query string and its result.
+    :param identity: arguments of ``oslo_context.context.RequestContext``: ``user_id``, ``project_id``, ``roles``, ...
+    """
+
+    def __init__(
+        self,
+        *,
+        conf: cfg.ConfigOpts,
+        db: Database,
+        policy: Enforcer,
+        provider_cache: ProviderCache,
+        explain_empty: Callable[[str, AllocationCandidates], None],
+        **identity: Any,
+    ) -> None:
+        super().__init__(**identity)
+        self.conf = conf
+        self.db = db
+        self.policy = policy
+        self.provider_cache = provider_cache
+        self.explain_empty = explain_empty
 
 
 class _SharedTokenCache:
@@ -68,7 +104,7 @@ class _SharedTokenCache:
 
 
 class _Authentication:
-    """Base of both strategies. It puts the context of the caller into ``environ['placement.context']``.
+    """Base of both strategies. It puts the context of the caller into ``environ[ENVIRON_KEY]``.
 
     The version document needs no token. Rejected requests are logged and answered here.
 

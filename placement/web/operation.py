@@ -18,8 +18,8 @@ from webob import Request, Response, exc
 from placement import exception
 from placement.schemas import Schema, Version, Windows
 from placement.validation import Validator, for_version
-from placement.web import context, error_responses, microversion, request_body, request_log, util
-from placement.web.context import RequestContext
+from placement.web import error_responses, http, microversion, request_log
+from placement.web.authentication import ENVIRON_KEY, RequestContext
 from placement.web.error_responses import ErrorMapping
 
 LOG = log.getLogger(__name__)
@@ -92,7 +92,7 @@ class RequiresPolicy:
     default: str = 'rule:admin_or_service_api'
 
     def __call__(self, req: Request) -> None:
-        caller: RequestContext = req.environ[context.ENVIRON_KEY]
+        caller: RequestContext = req.environ[ENVIRON_KEY]
         attributes = {'project_id': caller.project_id, 'user_id': caller.user_id}
         if not caller.policy.allows(self.rule, attributes if self.target is None else self.target(req), caller):
             raise exception.PolicyNotAuthorized(action=self.rule)
@@ -153,7 +153,7 @@ class Operation:
         try:
             for check in self.checks:
                 check(req)
-            response = self.handler(req, environ[context.ENVIRON_KEY], *self._read(req, variables), **variables)
+            response = self.handler(req, environ[ENVIRON_KEY], *self._read(req, variables), **variables)
         except exception.PlacementError as error:
             http_error = error_responses.http_error(error, self.failures, variables)
             if http_error is None:
@@ -174,7 +174,7 @@ class Operation:
         if self._parse_query is not None:
             return (self._parse_query(req.environ.get('QUERY_STRING', ''), version),)
         if self._query:
-            return (util.query_params(req, for_version(self._query, version)),)
+            return (http.query_params(req, for_version(self._query, version)),)
         if not self._body:
             return ()
         try:
@@ -182,10 +182,10 @@ class Operation:
         except OSError as error:  # Of WebOb, if the body has ended, or of the WSGI server, if the connection broke.
             raise exc.HTTPBadRequest('The request body is shorter than its content-length header says.') from error
         try:
-            return (request_body.validated_json(body, for_version(self._body, version)),)
+            return (http.validated_json(body, for_version(self._body, version)),)
         except exc.HTTPBadRequest:
             if self._path_error is not None:
-                self._path_error(req.environ[context.ENVIRON_KEY], variables)
+                self._path_error(req.environ[ENVIRON_KEY], variables)
             raise
 
     @property

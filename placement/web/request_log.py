@@ -1,4 +1,4 @@
-"""The request log, with a line for each request, and the metrics of requests."""
+"""The request log, with a line and an id for each request, and the metrics of requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from urllib import parse
 from wsgiref.types import WSGIApplication
 
+from oslo_context import context
 from oslo_log import log
+from oslo_middleware import request_id
 
 from placement.observability import KEYSTONE
 from placement.web import microversion
@@ -33,6 +35,22 @@ _NONE = 'none'
 STARTED_KEY = 'placement.started'
 KEYSTONE_SECONDS_KEY = 'placement.keystone_seconds'
 CANDIDATES_KEY = 'placement.candidates'
+
+
+def with_request_id(application: WSGIApplication) -> WSGIApplication:
+    """Give each request an id for its response, and a context with only ids for log lines.
+
+    Without this, a thread would keep the context of the previous request, with its user.
+    """
+
+    def start(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        context.RequestContext(
+            request_id=environ[request_id.ENV_REQUEST_ID], global_request_id=environ.get(request_id.GLOBAL_REQ_ID)
+        )
+        return application(environ, start_response)
+
+    wrapped: WSGIApplication = request_id.RequestId(start)
+    return wrapped
 
 
 class RequestLog:

@@ -13,7 +13,7 @@ from webob import exc
 
 from placement import conf as configuration
 from placement import deploy, exception
-from placement.web import context, error_responses, keystone, request_log
+from placement.web import error_responses, keystone, request_log
 
 LOG = log.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def init_application() -> deploy.Application | WSGIApplication:
         sys.stderr.write(f'{line}\n')
     reason = 'The service cannot start with its configuration. The log of its start has the reason.'
     respond = functools.partial(error_responses.respond, exc.HTTPInternalServerError(reason))
-    return context.with_request_id(request_log.RequestLog(respond))
+    return request_log.with_request_id(request_log.RequestLog(respond))
 
 
 application = init_application()

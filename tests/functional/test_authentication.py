@@ -15,7 +15,7 @@ import webob
 from placement import conf as configuration
 from placement import deploy, exception
 from placement.observability.metrics import Metrics
-from placement.web import authentication, context
+from placement.web import authentication
 from tests.support.http_client import CLAIMS
 from tests.support.keystone import keystone
 
@@ -157,7 +157,7 @@ def _seen(token: str | None, path: str = '/traits', **headers: str) -> tuple[int
     seen: list[Any] = [None]
 
     def behind(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        seen[0] = environ[context.ENVIRON_KEY]
+        seen[0] = environ[authentication.ENVIRON_KEY]
         start_response('200 OK', [])
         return []
 

@@ -16,7 +16,7 @@ from placement.cache.background_refresh import BackgroundRefresh
 from placement.cache.refresh import ProviderCache
 from placement.db import change_log, change_log_slots, tables
 from placement.db.api import Database
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support import applications
 from tests.support.cache_equality import assert_same
 from tests.support.event_hooks import listening

@@ -20,7 +20,7 @@ from placement.objects.trait import Trait
 from placement.ops import audit
 from placement.search import filter_providers
 from placement.search.request import NameFilter, RequestGroup
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support.cache_equality import compare
 from tests.support.objects import create_provider, set_aggregates, set_inventories, set_traits
 

@@ -29,7 +29,7 @@ from placement.cmd import manage
 from placement.db import change_log, tables
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support import applications, corruption
 from tests.support.cache_equality import assert_same, compare
 from tests.support.event_hooks import listening

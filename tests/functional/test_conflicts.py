@@ -18,7 +18,7 @@ from placement.capacity import InventoryRecord
 from placement.db import errors
 from placement.handlers import inventory, trait
 from placement.objects.resource_provider import ResourceProvider
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support import applications, error_details
 from tests.support.event_hooks import listening
 from tests.support.http_client import claim_body, create_provider, send_request

@@ -23,7 +23,7 @@ from webob import exc
 from placement import conf as configuration
 from placement import deploy, exception, handler
 from placement.db import migration
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from placement.web.operation import Operation
 from tests.support import applications, corruption, fixtures, servers
 from tests.support.http_client import send_request

@@ -16,7 +16,7 @@ from placement.db.api import Database
 from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation
 from placement.db.change_log_slots import Outcome
 from placement.objects.resource_provider import ResourceProvider
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support import logs
 from tests.support.fixtures import PointCommandsAt
 from tests.support.objects import claim, create_provider

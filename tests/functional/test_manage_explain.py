@@ -16,7 +16,7 @@ from placement.cmd import manage
 from placement.db import tables
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.functional.terminal import shown_by
 from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.fixtures import Counter, Printed

@@ -32,7 +32,7 @@ from placement.observability.metrics import Metrics
 from placement.ops import background_query
 from placement.ops.background_query import BackgroundQuery, refresh
 from placement.ops.database_collector import DatabaseCollector
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from placement.web.health_check import HealthCheck
 from tests.support import applications, http_client
 from tests.support.http_client import send_request

@@ -13,7 +13,7 @@ from placement.cmd import manage
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.ops import audit
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support import applications
 from tests.support.clouds import Amounts, Cloud, Provider, create_cloud, uuid_of
 from tests.support.fixtures import Printed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support.http_client import demand
 from tests.support.objects import create_provider
 

@@ -13,7 +13,7 @@ import pytest
 from placement.db import tables
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.event_hooks import listening
 from tests.support.fixtures import Counter

@@ -15,7 +15,7 @@ from placement.claims.claim import delete_allocations, replace_allocations
 from placement.claims.requested import ConsumerClaim
 from placement.db import tables
 from placement.objects.resource_provider import ResourceProvider
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support import applications, databases
 from tests.support.event_hooks import listening
 from tests.support.objects import claim, create_provider

@@ -27,7 +27,7 @@ from placement.objects.consumer import UNKNOWN_TYPE, Consumer
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.usage import Usage
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support.objects import set_inventories
 
 PROVIDERS = ('host1', 'host2')

@@ -16,7 +16,7 @@ from placement import deploy, policies
 from placement.cache.refresh import ProviderCache
 from placement.conf.options import MAX_MICROVERSIONS
 from placement.db.api import Database
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from placement.web.policy import Enforcer
 
 #: The newest microversion, and the options ``[placement]`` of a service that serves every one.

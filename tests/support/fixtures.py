@@ -19,7 +19,7 @@ from oslo_config import cfg
 from placement import deploy
 from placement.cmd import manage
 from placement.db.api import Database
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 from tests.support import applications
 from tests.support.event_hooks import listening
 

@@ -12,7 +12,7 @@ from placement.objects import aggregate
 from placement.objects.inventory import Inventory, read_inventories
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, read_traits
-from placement.web.context import RequestContext
+from placement.web.authentication import RequestContext
 
 
 def create_provider(

@@ -10,14 +10,14 @@ import pytest
 
 from placement import uuid_spelling
 from placement.validation import ValidationError, Validator
-from placement.web import request_body
+from placement.web import http
 
 UUID = 'c47b0a2e-5d3f-4a60-8b1c-9d2e3f405162'
 
 
 @pytest.mark.parametrize('number', [10**18, 10**30, -(10**25), 2**64, 2**53 + 1, 10**400, -(10**4000)])
 def test_integers_are_exact(number: int) -> None:
-    assert request_body.parse_json(json.dumps({'a': [number]}).encode()) == {'a': [number]}
+    assert http.parse_json(json.dumps({'a': [number]}).encode()) == {'a': [number]}
 
 
 @pytest.mark.parametrize(
@@ -30,19 +30,19 @@ def test_integers_are_exact(number: int) -> None:
     ],
 )
 def test_numbers_without_a_fraction_are_integers(text: str, value: Any) -> None:
-    parsed = request_body.parse_json(text.encode())
+    parsed = http.parse_json(text.encode())
     assert (parsed, repr(parsed)) == (value, repr(value))
 
 
 def test_numbers_with_a_fraction_and_text_are_no_integers() -> None:
     text = '[0.5, 1e-1, "1.0", {"1e1": "a, 2.0"}]'
-    assert repr(request_body.parse_json(text.encode())) == "[0.5, 0.1, '1.0', {'1e1': 'a, 2.0'}]"
+    assert repr(http.parse_json(text.encode())) == "[0.5, 0.1, '1.0', {'1e1': 'a, 2.0'}]"
 
 
 def test_floats_and_text_beside_a_long_integer_are_unchanged() -> None:
     body = b'[100000000000000000000, 0.1234567890123456789012345, 1e-30, "\\u00e91234567890123456789", "9%s"]'
     long = '1' * 5000
-    assert request_body.parse_json(body % long.encode()) == [
+    assert http.parse_json(body % long.encode()) == [
         10**20,
         0.1234567890123456789012345,
         1e-30,
@@ -75,7 +75,7 @@ def test_floats_and_text_beside_a_long_integer_are_unchanged() -> None:
 )
 def test_malformed_json_is_a_value_error(body: bytes) -> None:
     with pytest.raises(ValueError, match=r'.'):
-        request_body.parse_json(body)
+        http.parse_json(body)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_deep_nesting_is_rejected() -> None:
 def test_deep_nesting_around_a_long_number_is_read_or_rejected() -> None:
     """How deep the standard library can parse depends on the version of Python. There must be no RecursionError."""
     with contextlib.suppress(ValueError):
-        assert request_body.parse_json(b'[' * 1000 + b'1' * 30 + b']' * 1000)
+        assert http.parse_json(b'[' * 1000 + b'1' * 30 + b']' * 1000)
 
 
 @pytest.mark.parametrize('count', [2, 5, 40])
