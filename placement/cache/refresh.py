@@ -25,9 +25,10 @@ from oslo_log import log
 from placement.cache import loader
 from placement.cache.inventory_columns import Integers
 from placement.cache.snapshot import Changes, KnownNames, Snapshot
-from placement.db import change_log, errors, migration, sql
+from placement.db import change_log, change_log_reader, errors, migration, sql
 from placement.db.api import Database
-from placement.db.change_log import ChangeKind, LogPosition, RecentChanges, Relation
+from placement.db.change_log import ChangeKind
+from placement.db.change_log_reader import LogPosition, RecentChanges, Relation
 
 LOG = log.getLogger(__name__)
 
@@ -115,16 +116,16 @@ class ProviderCache:
             return None
         return self._compared(state, refreshes, sums)
 
-    def _read_sums(self) -> change_log.Sums:
+    def _read_sums(self) -> change_log_reader.Sums:
         # This comes before the lock, even if nothing is loaded: without a database, all callers fail immediately.
         try:
-            return self._db.read(change_log.read_sums)
+            return self._db.read(change_log_reader.read_sums)
         except (errors.SchemaMissing, errors.IncompleteDatabase):
             # A backup is being restored, so an older state of the database is final.
             self._older_since = -math.inf
             raise
 
-    def _compared(self, state: CacheState | None, refreshes: int, sums: change_log.Sums) -> Snapshot:
+    def _compared(self, state: CacheState | None, refreshes: int, sums: change_log_reader.Sums) -> Snapshot:
         """Return the snapshot of ``state`` if the database still has its ``sums``, otherwise refresh the cache."""
         self._db.metrics.cache_checked()
         self._checked_at = self._clock()
@@ -169,7 +170,7 @@ class ProviderCache:
         """The newest snapshot, for the caches of forked processes; None if the cache is not loaded."""
         return self._state
 
-    def _refreshed(self, refreshes: int, sums: change_log.Sums) -> Snapshot:
+    def _refreshed(self, refreshes: int, sums: change_log_reader.Sums) -> Snapshot:
         """Return a snapshot that another thread has read since the call began, or read one.
 
         If a refresh that began after the call fails, the call fails with the same error. So while the database does not
@@ -236,7 +237,7 @@ class ProviderCache:
 
         # This comes first, so that the transaction sees all rows of tables that are complete here.
         loader.raise_unless_restored(tx)
-        log_position = change_log.read_log_position(tx)
+        log_position = change_log_reader.read_log_position(tx)
         snapshot = loader.load_snapshot(tx, report)
         seconds = time.monotonic() - started
         # Later collections do not traverse the snapshot.
@@ -256,17 +257,17 @@ class ProviderCache:
         :returns: the new state, or that a transaction has to read the changes; and what changed, None if it is unknown.
         """
         position, recent = state.log_position, None
-        if position.total.slots > change_log.MAX_SLOTS_PER_STATEMENT:
+        if position.total.slots > change_log_reader.MAX_SLOTS_PER_STATEMENT:
             return _Need.CHANGES, None
 
         def execute(tx: sa.Connection) -> _Rows:
-            common, *log_queries = change_log.recent_log(tx.dialect, position)
-            usage_queries = loader.usage_queries(tx, change_log.IN_RECENT_CLAIMS)
+            common, *log_queries = change_log_reader.recent_log(tx.dialect, position)
+            usage_queries = loader.usage_queries(tx, change_log_reader.IN_RECENT_CLAIMS)
             return sql.fetch_integers(tx, *log_queries, *usage_queries, common=common)
 
         try:
             slots, entries, providers, used = read(execute)
-            recent = change_log.recent_changes(position, slots, entries)
+            recent = change_log_reader.recent_changes(position, slots, entries)
             if recent is None or set(recent.changed.values()) != {ChangeKind.USAGE}:
                 return _Need.CHANGES, recent
             usages = loader.usages_of(list(recent.changed), providers, used, state.snapshot.names.classes)
@@ -286,7 +287,7 @@ class ProviderCache:
         :returns: the state of ``tx``; ``state`` itself if that is the same, or an older one for now; or that everything
             has to be reloaded.
         """
-        log_position = change_log.read_log_position(tx)
+        log_position = change_log_reader.read_log_position(tx)
         relation = state.log_position.relation(log_position)
         if relation is Relation.OLDER:
             if self._may_lag(tx):
@@ -301,10 +302,10 @@ class ProviderCache:
             changed = (
                 recent.changed
                 if recent is not None and recent.position == log_position
-                else change_log.read_since(tx, state.log_position, log_position)
+                else change_log_reader.read_since(tx, state.log_position, log_position)
             )
             snapshot = state.snapshot.next(_read_changes(tx, state.snapshot, changed))
-        except (change_log.LogTruncated, _ReloadNeeded) as error:
+        except (change_log_reader.LogTruncated, _ReloadNeeded) as error:
             return self._reload(str(error))
         except errors.DATABASE_ERRORS:
             raise

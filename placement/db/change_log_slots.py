@@ -1,8 +1,7 @@
 """The slots of the change log. Each write transaction appends its entries under a slot of its own.
 
 If a process needs one more slot, it takes a free one or inserts one. It keeps its slots until it stops, and then frees
-them. So it has at most as many slots as it ever had write transactions at the same time. A process that takes a slot
-deletes those that many processes had once and none has used for an hour.
+them. So it has at most as many slots as it ever had write transactions at the same time. No slot is ever deleted.
 
 A slot is also free if its owner has been silent for an hour by the clock of the database. Even if two processes use one
 slot, nothing goes wrong: the UPDATE of each transaction matches only the sequence number and token that its process
@@ -17,11 +16,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import functools
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -43,9 +41,6 @@ KEPT_TRANSACTIONS = 5000
 #: How long ``_settle_in_doubt`` waits for a transaction that still locks its slot, and the interval of its attempts.
 _SETTLE_SECONDS = 5.0
 _SETTLE_INTERVAL_SECONDS = 0.1
-
-#: The number of slots without an owner that are kept for other processes.
-MAX_IDLE_SLOTS = 16
 
 #: A slot is free if its owner has been silent for longer than this.
 _MAX_SILENCE_MICROSECONDS = 3600 * 10**6
@@ -201,13 +196,19 @@ class ChangeLogSlots:
         """
         for slot_id in list(self._untrimmed):
             self._untrimmed.discard(slot_id)
-            self._maintain(functools.partial(_trim, slot_id=slot_id))
+
+            def delete(tx: sa.Connection, slot_id: int = slot_id) -> None:
+                # The database may have been restored since the slot was used. MariaDB and MySQL would lock the row
+                # until the end of the transaction if a subquery of the DELETE read it.
+                sequence = tx.scalar(sa.select(_slots.c.sequence).where(_slots.c.id == slot_id)) or 0
+                entries = tables.change_log.c
+                condition = (entries.slot_id == slot_id) & (entries.sequence <= sequence - KEPT_TRANSACTIONS)
+                tx.execute(tables.change_log.delete().where(condition))
+
+            self._maintain(delete)
 
     def _take(self, owner: int) -> Slot:
         """Take a free slot, or insert one. This is a separate transaction, before the one that needs the slot.
-
-        It also deletes surplus slots: all but 16 of those that were not used for an hour, 900 at most. The log says so
-        under the slot that is taken.
 
         ``Database.write`` counts a conflict here as a conflict of the transaction that needs the slot. So the limit of
         retries also limits how often a request waits for a lock here.
@@ -239,13 +240,6 @@ class ChangeLogSlots:
                 )
                 if not tx.execute(take).rowcount:
                     raise RetryTransaction
-            is_silent = silence > _MAX_SILENCE_MICROSECONDS
-            ids = sa.select(_slots.c.id).where(is_silent).order_by(_slots.c.id)
-            first = tx.scalar(ids.limit(1).offset(MAX_IDLE_SLOTS))
-            if first is not None:
-                surplus = query.with_only_columns(_slots.c.id).where(is_silent, _slots.c.id >= first)
-                _delete_slots(tx, slot, tx.scalars(surplus.limit(sql.MAX_VALUES_PER_STATEMENT)).all(), is_silent)
-        slot.advance()
         return slot
 
     def _maintain(self, work: Callable[[sa.Connection], object]) -> None:
@@ -276,40 +270,6 @@ def _append(tx: sa.Connection, slot: Slot, changes: Mapping[int, ChangeKind]) ->
     for text, rows in slot.statements(tx.dialect.name, changes):
         if sql.execute_text(tx, text).rowcount != rows:
             raise slot.taken()
-
-
-def _delete_slots(tx: sa.Connection, slot: Slot, ids: Sequence[int], is_silent: sa.ColumnElement[bool]) -> None:
-    """Delete slots, and append this to the log under ``slot``. Keep the entries of the last transaction of each.
-
-    :raises RetryTransaction: a slot was used meanwhile, on a database without SKIP LOCKED.
-    """
-    if not ids:
-        return
-    entries, chosen = tables.change_log.c, _slots.c.id.in_(ids)
-    newest = sa.select(_slots.c.sequence).where(_slots.c.id == entries.slot_id).scalar_subquery()
-    _delete_entries(tx, entries.slot_id.in_(ids) & (entries.sequence < newest))
-    if tx.execute(_slots.delete().where(chosen, is_silent)).rowcount != len(ids):
-        raise RetryTransaction
-    _append(tx, slot, dict.fromkeys(ids, ChangeKind.SLOT_DELETED))
-
-
-def _trim(tx: sa.Connection, slot_id: int) -> None:
-    """Delete the entries of a slot before the last ``KEPT_TRANSACTIONS``."""
-    # The database may have been restored since the slot was used. MariaDB and MySQL would lock the row until the end of
-    # the transaction if a subquery of the DELETE read it.
-    sequence = tx.scalar(sa.select(_slots.c.sequence).where(_slots.c.id == slot_id)) or 0
-    entries = tables.change_log.c
-    condition = (entries.slot_id == slot_id) & (entries.sequence <= sequence - KEPT_TRANSACTIONS)
-    _delete_entries(tx, condition)
-
-
-def _delete_entries(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> None:
-    """Delete entries, and the last entries of the slots that were deleted according to them."""
-    entries = tables.change_log.c
-    deletions = sa.select(entries.provider_id).where(condition, entries.kind == ChangeKind.SLOT_DELETED)
-    for ids in sql.chunks(tx.scalars(deletions).all()):
-        tx.execute(tables.change_log.delete().where(entries.slot_id.in_(ids)))
-    tx.execute(tables.change_log.delete().where(condition))
 
 
 def _row(tx: sa.Connection, slot: Slot, lock: bool = False) -> Any:

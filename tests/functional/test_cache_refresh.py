@@ -26,7 +26,7 @@ from placement.cache.providers import Provider
 from placement.cache.refresh import CacheState, ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.cmd import manage
-from placement.db import change_log, tables
+from placement.db import change_log, change_log_reader, tables
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.authentication import RequestContext
@@ -50,7 +50,7 @@ class Counting(ProviderCache):
         #: Threads that have found the cache outdated.
         self.outdated: list[threading.Thread] = []
 
-    def _refreshed(self, refreshes: int, sums: change_log.Sums) -> Snapshot:
+    def _refreshed(self, refreshes: int, sums: change_log_reader.Sums) -> Snapshot:
         self.outdated.append(threading.current_thread())
         return super()._refreshed(refreshes, sums)
 
@@ -436,7 +436,7 @@ def test_a_refresh_after_many_entries_of_the_log_is_a_transaction(
     provider_cache: Counting, context: RequestContext, queries: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which adds three statements: slots, entries of the log, usages."""
-    monkeypatch.setattr(change_log, '_MAX_RECENT_ENTRIES', 3)
+    monkeypatch.setattr(change_log_reader, '_MAX_RECENT_ENTRIES', 3)
     hosts = [create_provider(context, VCPU=8) for _ in range(3)]
     # The last entry that the cache knows is among those that a refresh selects.
     provider_cache.up_to_date()

@@ -11,9 +11,10 @@ from placement import exception
 from placement.cache.refresh import ProviderCache
 from placement.claims.claim import delete_allocations
 from placement.cmd import manage
-from placement.db import change_log, change_log_slots, errors, tables
+from placement.db import change_log, change_log_reader, errors, tables
 from placement.db.api import Database
-from placement.db.change_log import NO_PROVIDER, ChangeKind, LogPosition, Position, Relation
+from placement.db.change_log import NO_PROVIDER, ChangeKind
+from placement.db.change_log_reader import LogPosition, Position, Relation
 from placement.db.change_log_slots import Outcome
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.authentication import RequestContext
@@ -30,8 +31,8 @@ def logged(db: Database) -> Logged:
 
     def read_changes() -> dict[int, int]:
         with db.reader() as tx:
-            newest = change_log.read_log_position(tx)
-            changes = change_log.read_since(tx, log_positions[-1], newest)
+            newest = change_log_reader.read_log_position(tx)
+            changes = change_log_reader.read_since(tx, log_positions[-1], newest)
         log_positions.append(newest)
         return changes
 
@@ -137,31 +138,31 @@ def go_on(tx: sa.Connection, slot: int, sequence: int, token: int, provider: int
 def test_entries_that_are_missing_or_of_another_transaction(db: Database) -> None:
     """The known entry has to be there with its token, and every entry after it."""
     with db.reader() as tx:
-        before = change_log.read_log_position(tx)
+        before = change_log_reader.read_log_position(tx)
     with db.engine.begin() as tx:
         for number in (2, 3, 4):
             go_on(tx, 2, number, number * 10, 20 + number)
     with db.reader() as tx:
-        upto = change_log.read_log_position(tx)
-        assert change_log.read_since(tx, before, upto) == dict.fromkeys((22, 23, 24), ChangeKind.PROVIDER)
-        assert change_log.read_since(tx, upto, upto) == {}
+        upto = change_log_reader.read_log_position(tx)
+        assert change_log_reader.read_since(tx, before, upto) == dict.fromkeys((22, 23, 24), ChangeKind.PROVIDER)
+        assert change_log_reader.read_since(tx, upto, upto) == {}
         later = LogPosition({**upto.slots, 2: Position(3, 30)})
-        assert change_log.read_since(tx, later, upto) == {24: ChangeKind.PROVIDER}
+        assert change_log_reader.read_since(tx, later, upto) == {24: ChangeKind.PROVIDER}
         new = LogPosition({id_: position for id_, position in upto.slots.items() if id_ != 2})
-        assert change_log.read_since(tx, new, upto) == {2: ChangeKind.USAGE} | dict.fromkeys(
+        assert change_log_reader.read_since(tx, new, upto) == {2: ChangeKind.USAGE} | dict.fromkeys(
             (22, 23, 24), ChangeKind.PROVIDER
         )
-        with pytest.raises(change_log.LogTruncated, match='number 3 of slot 2'):
-            change_log.read_since(tx, LogPosition({**upto.slots, 2: Position(3, 31)}), upto)
+        with pytest.raises(change_log_reader.LogTruncated, match='number 3 of slot 2'):
+            change_log_reader.read_since(tx, LogPosition({**upto.slots, 2: Position(3, 31)}), upto)
     for missing, readable in ((1, Position(2, 20)), (3, Position(4, 40))):
         with db.engine.begin() as tx:
             log = tables.change_log.c
             tx.execute(tables.change_log.delete().where(log.slot_id == 2, log.sequence == missing))
         with db.reader() as tx:
             for start in (before, new, *([later] if missing == 3 else [])):
-                with pytest.raises(change_log.LogTruncated):
-                    change_log.read_since(tx, start, upto)
-            change_log.read_since(tx, LogPosition({**upto.slots, 2: readable}), upto)
+                with pytest.raises(change_log_reader.LogTruncated):
+                    change_log_reader.read_since(tx, start, upto)
+            change_log_reader.read_since(tx, LogPosition({**upto.slots, 2: readable}), upto)
 
 
 def test_relations() -> None:
@@ -180,8 +181,8 @@ def test_relations() -> None:
     assert relation(_40=None) is Relation.OLDER
     assert relation(_1=Position(5, 52)) is Relation.DIVERGED
     assert relation(_1=Position(4, 41), _2=Position(8, 80)) is Relation.DIVERGED
-    # The missing slot may have been deleted.
-    assert relation(_1=None, _99=Position(1, 1)) is Relation.NEWER
+    # No slot is ever deleted.
+    assert relation(_1=None, _99=Position(1, 1)) is Relation.DIVERGED
     assert relation(_1=None, _2=Position(6, 60), _99=Position(1, 1)) is Relation.DIVERGED
     # The sums of the numbers are equal.
     assert relation(_1=Position(6, 51), _2=Position(6, 71)) is Relation.DIVERGED
@@ -195,35 +196,6 @@ def test_tables_that_were_created_again() -> None:
         assert current.relation(LogPosition(other, table_id=8)) is Relation.REPLACED
     assert LogPosition().relation(current) is Relation.NEWER
     assert current.relation(LogPosition()) is Relation.REPLACED
-
-
-@pytest.mark.usefixtures('slots')
-def test_a_slot_that_was_deleted(db: Database) -> None:
-    """The log says so. A reader that knows its last transaction needs nothing else; another one has to reload."""
-    with db.reader() as tx:
-        before = change_log.read_log_position(tx)
-    with db.engine.begin() as tx:
-        go_on(tx, 2, 2, 20, 22)
-    with db.reader() as tx:
-        newest_position = change_log.read_log_position(tx)
-    with db.engine.begin() as tx:
-        change_log_slots._delete_slots(tx, change_log.Slot(1, 1, 1), [2, 3], sa.true())
-    with db.reader() as tx:
-        upto = change_log.read_log_position(tx)
-        assert upto.slots.keys() == {1, 4, 5}
-        assert change_log.read_since(tx, newest_position, upto) == {}
-        unused = LogPosition({**newest_position.slots, 3: Position(0, 0)})
-        for outdated in (before, unused, LogPosition({**newest_position.slots, 2: Position(2, 21)})):
-            with pytest.raises(change_log.LogTruncated):
-                change_log.read_since(tx, outdated, upto)
-        # Nobody has deleted slot 9.
-        with pytest.raises(change_log.LogTruncated):
-            change_log.read_since(tx, LogPosition({**newest_position.slots, 9: Position(0, 0)}), upto)
-    with db.engine.begin() as tx:
-        log = tables.change_log.c
-        change_log_slots._delete_entries(tx, (log.slot_id == 1) & (log.sequence <= 2))
-    with db.reader() as tx:
-        assert logs.entries(tx).keys() == {4, 5}
 
 
 def test_a_write_with_more_entries_than_one_statement_takes(db: Database, logged: Logged) -> None:
@@ -272,12 +244,12 @@ def test_a_slot_that_a_restored_database_has_for_another_transaction(db: Databas
     """The number is the one that the process knows, the token is not: it writes under another slot."""
     db.write(lambda tx: change_log.record_usage(tx, [1]))
     with db.reader() as tx:
-        ((slot, position),) = change_log.read_log_position(tx).slots.items()
+        ((slot, position),) = change_log_reader.read_log_position(tx).slots.items()
     with db.engine.begin() as connection:
         connection.execute(tables.change_log_slots.update().values(token=position.token + 1))
     db.write(lambda tx: change_log.record_usage(tx, [2]))
     with db.reader() as tx:
-        positions = dict(change_log.read_log_position(tx).slots)
+        positions = dict(change_log_reader.read_log_position(tx).slots)
     assert positions.pop(slot) == (position.sequence, position.token + 1)
     assert [position.sequence for position in positions.values()] == [1]
 

@@ -13,7 +13,6 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
-from placement.cache.refresh import ProviderCache
 from placement.db import change_log, change_log_slots, connections, sql, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
@@ -22,7 +21,6 @@ from placement.db.errors import CommitUnknown, RetryTransaction
 from placement.db.retries import RetryPolicy
 from tests.integration import tcp_proxy
 from tests.support import logs
-from tests.support.cache_equality import assert_same
 from tests.support.event_hooks import listening
 from tests.support.waiting import wait_until
 
@@ -240,48 +238,6 @@ def test_statements_that_the_server_cancels_cost_no_slot(server: str, db: Databa
             db.write(work)
     db.write(lambda tx: logs.move(tx, providers))
     assert newest(db) == {slot: number + 1 for slot, number in before.items()}
-
-
-@everywhere
-def test_surplus_slots_are_deleted(
-    db: Database, other: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When a process takes a slot. Those that were used within an hour stay, as do some for other processes.
-
-    A cache that knows all their transactions follows; one that does not is loaded again.
-    """
-    monkeypatch.setattr(change_log_slots, 'MAX_IDLE_SLOTS', 2)
-    (slot,) = newest(db)
-
-    def make_roots(tx: sa.Connection) -> None:
-        own_id = tables.resource_providers.c.id
-        tx.execute(tables.resource_providers.update().values(root_provider_id=own_id))
-        change_log.record_reload(tx)
-
-    db.write(make_roots)
-    leased = [other.slots.lease() for _ in range(20)]
-    for idle in leased:
-        other.slots.settle(idle)
-    for _ in range(10):
-        current = ProviderCache(db)
-        current.up_to_date()
-        behind = ProviderCache(db, state=current.state)
-        other.slots._of_process.idle.reverse()
-        other.write(lambda tx: logs.move(tx, providers))
-    current.up_to_date()
-    logs.free_all(db)
-    taking = logs.opened(db.engine.url)
-    taken = logs.next_slot(taking)
-    slots = {row.id for row in db.fetch_all(sa.select(tables.change_log_slots.c.id))}
-    # The first slot is taken, the next two stay.
-    assert (taken.slot_id, len(slots)) == (slot, 3)
-    monkeypatch.setattr(current, '_load', None)
-    for cache in (current, behind):
-        assert_same(cache.up_to_date(), ProviderCache(db).up_to_date())
-    # A process that owned one that was deleted takes another one.
-    other.write(lambda tx: logs.move(tx, providers))
-    assert_same(current.up_to_date(), ProviderCache(db).up_to_date())
-    taking.dispose()
 
 
 @on_servers

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement.db import change_log, tables
+from placement.db import change_log_reader, tables
 from placement.ops import audit
 from tests.integration import races
 from tests.integration.locking import Answer, Service
@@ -50,14 +50,14 @@ def test_a_reader_sees_one_snapshot(service: Service) -> None:
     count = sa.select(sa.func.count()).select_from(tables.resource_providers)
     generation = sa.select(tables.resource_providers.c.generation).where(tables.resource_providers.c.uuid == host)
     with service.app.db.reader() as tx:
-        seen = tx.scalar(count), tx.scalar(generation), change_log.read_log_position(tx)
+        seen = tx.scalar(count), tx.scalar(generation), change_log_reader.read_log_position(tx)
         make_host(service)
         assert service.call('DELETE', f'/resource_providers/{host}/inventories').status_int == 204
-        assert (tx.scalar(count), tx.scalar(generation), change_log.read_log_position(tx)) == seen
+        assert (tx.scalar(count), tx.scalar(generation), change_log_reader.read_log_position(tx)) == seen
     with service.app.db.reader() as tx:
         assert tx.scalar(count) != seen[0]
         assert tx.scalar(generation) != seen[1]
-        assert change_log.read_log_position(tx) != seen[2]
+        assert change_log_reader.read_log_position(tx) != seen[2]
 
 
 # Two writes with one consumer generation -------------------------------------------------------------------

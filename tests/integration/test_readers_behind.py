@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cache.snapshot import Snapshot
-from placement.db import change_log, tables
+from placement.db import change_log, change_log_reader, tables
 from placement.db.change_log_slots import Outcome
 from placement.db.errors import CommitUnknown
 from placement.objects.resource_provider import ResourceProvider
@@ -107,7 +107,7 @@ def test_a_restored_database(start: Callable[[], Process], reader: Process, lost
     for number in range(written):
         rename(later, f'after the restore {number}')
     with reader.db.reader() as tx:
-        positions = change_log.read_log_position(tx)
+        positions = change_log_reader.read_log_position(tx)
     if lost == written:
         # Only the tokens tell.
         assert {id_: position.sequence for id_, position in positions.slots.items()} == {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.db import change_log, tables
+from placement.db import change_log, change_log_reader, tables
 from placement.db.api import Database
 from tests.support import applications, databases
 
@@ -98,7 +98,7 @@ def generations(tx: sa.Connection) -> dict[int, int]:
 
 def sequences(tx: sa.Connection) -> dict[int, int]:
     """Slot id: its sequence number, without slots that were never used."""
-    slots = change_log.read_log_position(tx).slots
+    slots = change_log_reader.read_log_position(tx).slots
     return {slot: position.sequence for slot, position in slots.items() if position.sequence}
 
 
