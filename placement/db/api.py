@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import os
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -30,16 +32,11 @@ from placement.db import (
     tables,
 )
 from placement.db.change_log_slots import Outcome
-from placement.db.errors import CommitUnknown, RetryTransaction, StaleConnection
-from placement.db.process import Process
-from placement.db.retries import Attempt, RetryPolicy
+from placement.db.errors import Attempt, CommitUnknown, ConnectionLost, ErrorKind, RetryPolicy, RetryTransaction
 from placement.observability import DATABASE
 
 T = TypeVar('T')
 
-#: A statement on a connection that was already broken fails within this time. It is shorter than any timeout of a
-#: connection, which is at least one second.
-_MAX_STALE_SECONDS = 0.9
 #: Maximum number of retries of a single statement that only reads.
 _MAX_READ_RETRIES = 5
 
@@ -69,30 +66,20 @@ class Database:
 
     def __init__(self, conf: cfg.ConfigOpts, *, time_limits: bool = True) -> None:
         self._options = conf.placement_database
-        self._engine = connections.create_engine(self._options, time_limits=time_limits)
-        sa.event.listen(self._engine, 'after_cursor_execute', change_log.observe)
+        self.engine = connections.create_engine(self._options, time_limits=time_limits)
         #: Counts retries, claims and searches; does nothing unless metrics are configured.
         self.metrics = observability.create(conf)
         is_limited = self._options.max_pool_size > 0 and self._options.max_overflow >= 0
         limit = self._options.max_pool_size + self._options.max_overflow if is_limited else math.inf
-        self.metrics.instrument(self._engine, limit)
+        self.metrics.instrument(self.engine, limit)
         self.availability = availability.Availability(self.metrics.set_read_only)
-        #: The process that owns the connections.
-        self._process = Process.token
         self._retry_policy = RetryPolicy(self._options.max_transaction_retries)
         #: The slots of the change log that the transactions of this process use.
         self.slots = change_log_slots.ChangeLogSlots(functools.partial(self._transaction, connections.WRITE_EAGER))
         self.resource_classes = name_locks.ResourceClassIds()
         #: Uuids of aggregates that existed when this process last used them. An audit may have deleted some since.
         self.known_aggregates: set[str] = set()
-
-    @property
-    def engine(self) -> sa.Engine:
-        if self._process is not Process.token:
-            # After a fork the connections belong to the parent process, so they are dropped without closing them.
-            self._engine.dispose(close=False)
-            self._process = Process.token
-        return self._engine
+        _databases.add(self)
 
     def fetch_all(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
         """Run one statement as ``read`` does, and return its rows.
@@ -106,27 +93,26 @@ class Database:
 
         The statement sees one state of the database.
 
-        :param work: executes the statement. If the connection is stale or there is a conflict, ``work`` is called again
-            with another connection.
+        :param work: executes the statement. If the connection broke early or there is a conflict, ``work`` is called
+            again with another connection.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
 
+        started = time.monotonic()
+
         def attempt() -> T:
             with self._connection(connections.AUTOCOMMIT) as connection:
-                started = time.monotonic()
                 try:
                     return work(connection)
-                except BaseException as error:
+                except BaseException:
                     connection.invalidate()
-                    _raise_if_stale(error, started)
                     raise
 
+        def is_temporary(error: Exception) -> bool:
+            return errors.broke_early(error, started) or errors.is_conflict(error)
+
         with self.availability.observe(), errors.translated(conflicts=True):
-            return errors.retry(
-                attempt,
-                lambda error: isinstance(error, StaleConnection) or errors.is_conflict(error),
-                retries=_MAX_READ_RETRIES,
-            )
+            return errors.retry(attempt, is_temporary, retries=_MAX_READ_RETRIES)
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[sa.Connection]:
@@ -145,7 +131,7 @@ class Database:
         :param work: takes the connection, and records what it changes (``placement.db.change_log``). It may leave its
             last statements to this method (``StatementBatch.defer``). It is called again, in a new transaction, after a
             conflict with another transaction (``errors.is_conflict``), after it raised ``RetryTransaction``, after a
-            failed COMMIT that certainly did not happen, and once if the connection is stale or the database is
+            failed COMMIT that certainly did not happen, and once if the connection broke early or the database is
             read-only (``RetryPolicy``). So it must not keep anything from one call to the next. It may raise
             ``RollbackAndDiagnose``.
         :raises ConcurrentProviderUpdate: the first attempt and all ``max_transaction_retries`` retries conflicted, or
@@ -153,8 +139,6 @@ class Database:
         :raises CommitUnknown: COMMIT failed, and the change log does not show whether the transaction was committed.
         :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or the server canceled a
             statement. Except for ``CommitUnknown``, nothing was committed.
-        :raises MissingLogEntry: ``work`` changed a table that searches read without recording it. Nothing was
-            committed.
         """
         attempt = Attempt()
         with self.availability.observe(writes=True):
@@ -200,45 +184,36 @@ class Database:
         it might still be in the transaction, and its next COMMIT would commit it. The server rolls the transaction of a
         closed connection back.
 
-        :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``. A connection that turns out to be stale at
-            BEGIN is replaced once, except with ``WRITE`` on MySQL, where the caller's first statement sends BEGIN.
-        :raises CommitUnknown: COMMIT failed, its error does not say whether the transaction was committed, and the
-            transaction may have written.
+        :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``. A connection that turns out to be broken
+            at BEGIN is replaced once, except with ``WRITE`` on MySQL, where the caller's first statement sends BEGIN.
+        :raises CommitUnknown: COMMIT failed, its error does not say whether the transaction was committed, and that
+            matters to a client. Otherwise ``SingleFailure``.
+        :raises ConnectionLost: the connection broke early.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-
-        def begun() -> sa.Connection:
-            connection, started = self._connection(begin), time.monotonic()
-            try:
-                connection.begin()
-            except BaseException as error:
-                connection.close()
-                _raise_if_stale(error, started)
-                raise
-            return connection
-
-        with (
-            errors.translated(conflicts=begin == connections.SNAPSHOT),
-            errors.retry(begun, lambda error: isinstance(error, StaleConnection), retries=1) as connection,
-        ):
+        started = time.monotonic()
+        with errors.translated(conflicts=begin == connections.SNAPSHOT), self._connection(begin) as connection:
+            errors.retry(connection.begin, lambda error: errors.broke_early(error, started), retries=1)
             try:
                 yield connection
-            except BaseException:
+            except BaseException as error:
                 connection.rollback()
+                if errors.broke_early(error, started):
+                    raise ConnectionLost from error
                 raise
             try:
                 with self.metrics.phase(DATABASE):
                     connection.commit()
             except BaseException as error:
                 connection.invalidate()
-                if isinstance(error, Exception) and not errors.is_definitely_rolled_back(error):
-                    raise (exception.SingleFailure if begin == connections.SNAPSHOT else CommitUnknown) from error
+                is_unknown = errors.classify(error, at_commit=True) is ErrorKind.COMMIT_UNKNOWN
+                if isinstance(error, Exception) and is_unknown:
+                    raise (CommitUnknown if begin == connections.WRITE else exception.SingleFailure) from error
                 raise
 
     def _connection(self, begin: str) -> sa.Connection:
-        engine = self.engine
         with self.metrics.connection_wait():
-            return engine.connect().execution_options(**{connections.BEGIN: begin})
+            return self.engine.connect().execution_options(**{connections.BEGIN: begin})
 
     def try_to_write(self) -> None:
         """Run an UPDATE of no rows, so that ``availability`` knows whether the database rejects changes now.
@@ -282,7 +257,7 @@ class Database:
     def dispose(self) -> None:
         """Free the slots of the change log, and close all pooled connections."""
         self.slots.release()
-        self._engine.dispose()
+        self.engine.dispose()
 
 
 def _run(work: Callable[[sa.Connection], T], tx: sa.Connection, slot: change_log.Slot) -> T:
@@ -291,29 +266,31 @@ def _run(work: Callable[[sa.Connection], T], tx: sa.Connection, slot: change_log
     The last batch of ``work`` gets the statements that append the entries to the change log, so on MySQL they are one
     text. After a ROLLBACK that succeeded, ``slot`` has no ``next_token``.
     """
-    pending, started = change_log.attach(tx), time.monotonic()
+    changes = change_log.attach(tx)
     try:
         result = work(tx)
         last = batch.deferred(tx)
-        if pending.changes:
-            for text, rows in slot.statements(tx.dialect.name, pending.changes):
+        if changes:
+            for text, rows in slot.statements(tx.dialect.name, changes):
                 last.add_statement(text, rows=rows, error=slot.taken)
         last.execute()
-        pending.verify_recorded()
-    except BaseException as error:
+    except BaseException:
         tx.rollback()
         if not tx.invalidated:
             slot.next_token = None
-        if not pending.answered:
-            _raise_if_stale(error, started)
         raise
     return result
 
 
-def _raise_if_stale(error: BaseException, started: float) -> None:
-    """Raise ``StaleConnection`` if the connection was already broken when it sent a statement at ``started``.
+#: The databases that this process has opened.
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
-    Such a statement fails immediately. If it fails later, the server does not respond, and a retry would not help.
-    """
-    if errors.is_disconnect(error) and time.monotonic() - started < _MAX_STALE_SECONDS:
-        raise StaleConnection from error
+
+def forget_parent() -> None:
+    """Give up the connections and slots of a forked process, because they belong to its parent."""
+    for database in list(_databases):
+        database.engine.dispose(close=False)
+        database.slots.forget()
+
+
+os.register_at_fork(after_in_child=forget_parent)

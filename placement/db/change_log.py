@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import sqlalchemy as sa
 
-from placement.db import connections, sql, tables
+from placement.db import sql, tables
 from placement.db.errors import IncompleteDatabase, RetryTransaction
 
 
@@ -39,16 +37,12 @@ class ChangeKind(enum.IntEnum):
 #: The ``provider_id`` of entries that are not about a provider. The ids of providers begin at 1.
 NO_PROVIDER = 0
 
-#: Execution option of a connection: the ``PendingChanges`` of its transaction.
-_PENDING = 'placement_pending_changes'
+#: Execution option of a connection of ``Database.write``: what its transaction has recorded.
+_CHANGES = 'placement_changes'
 
 _INTO = sql.statement('INSERT INTO {log} (slot_id, sequence, token, provider_id, kind)', log=tables.change_log)
 #: The largest number of entries that one statement inserts. SQLite rejects a text of more than a megabyte.
 _MAX_ENTRIES_PER_STATEMENT = 10000
-
-
-class MissingLogEntry(RuntimeError):
-    """A bug: a transaction changed a table that searches read, but recorded it too late or not at all."""
 
 
 @dataclasses.dataclass
@@ -106,41 +100,6 @@ class Slot:
         """Remember that another process has written under the slot, and return the exception to raise."""
         self.is_taken = True
         return RetryTransaction()
-
-
-@dataclasses.dataclass(eq=False)
-class PendingChanges:
-    """The changes that one transaction recorded, and which tables its statements changed."""
-
-    #: Whether the database has answered a statement of the transaction.
-    answered: bool = False
-    #: The kinds of change by provider id.
-    changes: dict[int, ChangeKind] = dataclasses.field(default_factory=dict)
-    #: The changed tables that searches read.
-    tables: set[str] = dataclasses.field(default_factory=set)
-
-    def verify_recorded(self) -> None:
-        """Verify that a change was recorded for each changed table. Only tests can verify that it is the right one.
-
-        :raises MissingLogEntry: nothing was recorded for a table.
-        """
-        kinds = set(self.changes.values())
-        for table in self.tables:
-            if not kinds & _CACHED_TABLES[table]:
-                raise MissingLogEntry(f'The transaction changed {table} without an entry in the change log.')
-
-
-_OF_PROVIDERS = frozenset({ChangeKind.USAGE, ChangeKind.PROVIDER, ChangeKind.RELOAD})
-_OF_NAMES = frozenset({ChangeKind.NAMES, ChangeKind.RELOAD})
-#: For each table, the kinds of change. A transaction that changes the table has to record at least one of them.
-_CACHED_TABLES = {
-    tables.resource_providers.name: _OF_PROVIDERS,
-    tables.inventories.name: _OF_PROVIDERS,
-    tables.resource_provider_traits.name: _OF_PROVIDERS,
-    tables.resource_provider_aggregates.name: _OF_PROVIDERS,
-    tables.resource_classes.name: _OF_NAMES,
-    tables.traits.name: _OF_NAMES,
-}
 
 
 def record_usage(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
@@ -207,36 +166,16 @@ def record_reload(tx: sa.Connection) -> None:
 
 
 def _record(tx: sa.Connection, provider_ids: Iterable[int], kind: ChangeKind) -> None:
-    pending: PendingChanges | None = tx.get_execution_options().get(_PENDING)
-    if pending is None:
-        raise MissingLogEntry('Changes can be recorded only in a transaction of Database.write.')
+    changes: dict[int, ChangeKind] = tx.get_execution_options()[_CHANGES]
     for id_ in provider_ids:
-        pending.changes[id_] = max(kind, pending.changes.get(id_, kind))
+        changes[id_] = max(kind, changes.get(id_, kind))
 
 
-def attach(tx: sa.Connection) -> PendingChanges:
-    """Attach empty ``PendingChanges`` to the transaction that begins on ``tx``, as an execution option."""
-    pending = PendingChanges()
-    tx.execution_options(**{_PENDING: pending})
-    return pending
-
-
-def observe(tx: sa.Connection, cursor: Any, text: str, _parameters: Any, context: Any, _many: bool) -> None:
-    """Record in ``PendingChanges`` which tables a text has changed. The engine calls this after each text."""
-    pending: PendingChanges | None = tx.get_execution_options().get(_PENDING)
-    if pending is None:
-        return
-    pending.answered = True
-    counts = context.execution_options.get(connections.ROW_COUNTS)
-    statements = [text] if counts is None else text.split(connections.SEPARATOR)
-    for statement, count in zip(statements, counts or [cursor.rowcount], strict=True):
-        change = _CHANGE.match(statement)
-        if change is not None and change[1] in _CACHED_TABLES and count != 0:
-            pending.tables.add(change[1])
-
-
-#: A statement that changes rows, and the table whose rows it changes.
-_CHANGE = re.compile(r'(?:WITH .*\) )?(?:INSERT (?:IGNORE )?INTO|UPDATE|DELETE FROM) "?(\w+)', re.DOTALL)
+def attach(tx: sa.Connection) -> dict[int, ChangeKind]:
+    """Let the transaction that begins on ``tx`` record its changes: the kinds of change by provider id."""
+    changes: dict[int, ChangeKind] = {}
+    tx.execution_options(**{_CHANGES: changes})
+    return changes
 
 
 def no_slots() -> IncompleteDatabase:

@@ -14,7 +14,6 @@ never write the same row of it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import math
 import secrets
@@ -28,8 +27,7 @@ from oslo_log import log
 from placement import exception
 from placement.db import errors, sql, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, no_slots
-from placement.db.errors import CommitUnknown, RetryTransaction
-from placement.db.process import Process
+from placement.db.errors import CommitUnknown, ErrorKind, RetryTransaction
 
 LOG = log.getLogger(__name__)
 
@@ -58,53 +56,37 @@ class Outcome(enum.Enum):
     UNKNOWN = 'unknown'
 
 
-@dataclasses.dataclass(frozen=True)
-class _ProcessSlots:
-    """The slots of one process."""
-
-    #: A random number that identifies the process in the table.
-    owner: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
-    #: The slots that no transaction uses. Threads share the list without a lock: ``pop`` and ``append`` are atomic.
-    idle: list[Slot] = dataclasses.field(default_factory=list)
-
-
 class ChangeLogSlots:
     """The slots of this process.
 
-    :param begin: begins a transaction that may write, on a connection that is not stale.
+    :param begin: begins a transaction that may write, with BEGIN at once.
     """
 
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
-        # By process, so that a forked process does not use the slots of its parent.
-        self._processes: dict[object, _ProcessSlots] = {}
+        self.forget()
         #: The ids of slots with old entries.
         self._untrimmed: set[int] = set()
         #: Whether a thread calls ``trim``. Otherwise ``settle`` does, and the caller of that write waits for it.
         self.is_trimmed_in_background = False
 
-    @property
-    def _of_process(self) -> _ProcessSlots:
-        slots = self._processes.get(Process.token)
-        return self._processes.setdefault(Process.token, _ProcessSlots()) if slots is None else slots
+    def forget(self) -> None:
+        """Begin without slots, as another process."""
+        #: A random number that identifies the process in the table.
+        self._owner = secrets.randbits(62) + 1
+        #: The slots that no transaction uses. Threads share the list without a lock: ``pop`` and ``append`` are atomic.
+        self._idle: list[Slot] = []
 
     def lease(self) -> Slot:
         """Give a slot to one transaction. When the transaction has ended, call ``settle``.
 
-        :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED, or the COMMIT
-            of taking it failed.
+        :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        slots = self._of_process
         try:
-            return slots.idle.pop()
+            return self._idle.pop()
         except IndexError:
-            pass
-        try:
-            return self._take(slots.owner)
-        except CommitUnknown as error:
-            # Nothing depends on this slot. If it was taken, it is free again after an hour.
-            raise RetryTransaction(exception.SingleFailure()) from error
+            return self._take()
 
     def settle(self, slot: Slot, error: BaseException | None = None) -> Outcome:
         """Decide what became of a transaction that has ended, and what becomes of its slot.
@@ -127,21 +109,20 @@ class ChangeLogSlots:
 
         :param error: the error with which it ended.
         """
-        idle = self._of_process.idle
         if error is None:
             slot.advance()
             if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and slot.sequence > KEPT_TRANSACTIONS:
                 self._untrimmed.add(slot.slot_id)
                 if not self.is_trimmed_in_background:
                     self.trim()
-            idle.append(slot)
+            self._idle.append(slot)
             return Outcome.COMMITTED
         if slot.is_taken:
-            idle.clear()
+            self._idle.clear()
             return Outcome.NOT_COMMITTED
-        if slot.next_token is None or errors.is_definitely_rolled_back(error):
+        if slot.next_token is None or errors.classify(error, at_commit=True) is not ErrorKind.COMMIT_UNKNOWN:
             slot.next_token = None
-            idle.append(slot)
+            self._idle.append(slot)
             return Outcome.UNKNOWN if isinstance(error, CommitUnknown) else Outcome.NOT_COMMITTED
         if isinstance(error, CommitUnknown):
             return self._settle_in_doubt(slot, error)
@@ -184,10 +165,10 @@ class ChangeLogSlots:
 
     def release(self) -> None:
         """Free the slots of this process that no transaction uses. Ignore failures, because the slots expire anyway."""
-        slots = self._processes.pop(Process.token, None)
-        if slots is not None and slots.idle:
-            condition = _slots.c.id.in_([slot.slot_id for slot in slots.idle]) & (_slots.c.owner == slots.owner)
+        if self._idle:
+            condition = _slots.c.id.in_([slot.slot_id for slot in self._idle]) & (_slots.c.owner == self._owner)
             self._maintain(lambda tx: tx.execute(_slots.update().where(condition).values(owner=None)))
+        self.forget()
 
     def trim(self) -> None:
         """Delete old entries: of each slot that has some all before the last ``KEPT_TRANSACTIONS``.
@@ -207,7 +188,7 @@ class ChangeLogSlots:
 
             self._maintain(delete)
 
-    def _take(self, owner: int) -> Slot:
+    def _take(self) -> Slot:
         """Take a free slot, or insert one. This is a separate transaction, before the one that needs the slot.
 
         ``Database.write`` counts a conflict here as a conflict of the transaction that needs the slot. So the limit of
@@ -232,11 +213,13 @@ class ChangeLogSlots:
             if row is None:
                 if tx.scalar(sa.select(_slots.c.id).limit(1)) is None:
                     raise no_slots()
-                slot = Slot(sql.new_id(tx.execute(_slots.insert().values(sequence=0, token=0, owner=owner))))
+                slot = Slot(sql.new_id(tx.execute(_slots.insert().values(sequence=0, token=0, owner=self._owner))))
             else:
                 slot = Slot(*row)
                 take = (
-                    _slots.update().where(_slots.c.id == row.id, is_free).values(owner=owner, updated_at=sql.UtcNow())
+                    _slots.update()
+                    .where(_slots.c.id == row.id, is_free)
+                    .values(owner=self._owner, updated_at=sql.UtcNow())
                 )
                 if not tx.execute(take).rowcount:
                     raise RetryTransaction

@@ -38,7 +38,7 @@ BEGIN = 'placement_begin'
 AUTOCOMMIT = 'autocommit'
 #: A value of ``BEGIN``: READ COMMITTED, on SQLite with the write lock. MySQL gets BEGIN with the first statement.
 WRITE = 'write'
-#: A value of ``BEGIN``: the same, but BEGIN is sent immediately on all databases, to detect a stale connection.
+#: A value of ``BEGIN``: the same, but BEGIN is sent immediately on all databases: it fails if the connection is closed.
 WRITE_EAGER = 'write, BEGIN at once'
 #: A value of ``BEGIN``: the transaction sees one state of the database. BEGIN is sent immediately.
 SNAPSHOT = 'snapshot'

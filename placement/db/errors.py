@@ -1,16 +1,19 @@
-"""Classifies database errors: whether to retry the transaction, to answer 503, or neither.
+"""Classifies database errors, and decides which transaction is run again and what is raised instead.
 
-oslo.db has exceptions for most kinds. The error number (MySQL, MariaDB), SQLSTATE (PostgreSQL) or name (SQLite)
-identifies the others. Messages do not, because their language varies.
+``ErrorKind`` lists the kinds and what follows from them. oslo.db has exceptions for most of them. The error number
+(MySQL, MariaDB), SQLSTATE (PostgreSQL) or name (SQLite) identifies the others. Messages do not, because their language
+varies.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import enum
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from oslo_db import exception as db_exc
@@ -19,6 +22,10 @@ from sqlalchemy import exc as sa_exc
 from placement import exception
 
 T = TypeVar('T')
+
+#: A connection of the pool that was closed breaks at its first statement. This is shorter than any timeout of a
+#: connection, which is at least one second.
+_MAX_STALE_SECONDS = 0.9
 
 #: The exceptions that a transaction raises if the database is unavailable, rejects it, or lacks our tables.
 DATABASE_ERRORS = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
@@ -45,8 +52,8 @@ class IncompleteDatabase(exception.DatabaseUnavailable):
         return f'{self}{self.details.format(**self.data)}'
 
 
-class StaleConnection(exception.DatabaseUnavailable):
-    """The connection broke before the database answered the first statement of a transaction: nothing was written."""
+class ConnectionLost(exception.DatabaseUnavailable):
+    """The connection broke early in a transaction (``broke_early``), and before its COMMIT: nothing was written."""
 
 
 class CommitUnknown(exception.SingleFailure):
@@ -66,123 +73,145 @@ class RetryTransaction(Exception):
         self.error = error or exception.ConcurrentProviderUpdate()
 
 
-def retry(
-    call: Callable[[], T], is_temporary: Callable[[Exception], bool], *, retries: float, interval: float = 0
-) -> T:
-    """Call ``call`` until it succeeds, and return its result. For transactions, use ``Database.write``.
+class ErrorKind(enum.Enum):
+    """What an error of a statement or of COMMIT means, and what ``Database.write`` does."""
 
-    :param is_temporary: returns whether another call may succeed after this error. Any other error is raised.
-    :param retries: maximum number of calls after the first. The error of the last call is raised.
-    :param interval: mean time between two calls, in seconds. It varies, so that processes do not collide again.
-    """
-    while True:
-        try:
-            return call()
-        except Exception as error:
-            if retries <= 0 or not is_temporary(error):
-                raise
-        retries -= 1
-        time.sleep(random.uniform(0.5, 1.5) * interval)  # noqa: S311
-
-
-@contextlib.contextmanager
-def translated(*, conflicts: bool = False) -> Iterator[None]:
-    """Raise ``DatabaseUnavailable`` if the database is unavailable, lacks a table, or canceled a statement.
-
-    :param conflicts: whether to raise it also for conflicts, because no caller retries them.
-    """
-    try:
-        yield
-    except Exception as error:
-        if is_read_only(error):
-            raise exception.DatabaseReadOnly from error
-        if is_unavailable(error):
-            raise exception.DatabaseUnavailable from error
-        if conflicts if is_conflict(error) else is_canceled(error):
-            raise exception.SingleFailure from error
-        if is_missing_table(error):
-            raise SchemaMissing from error
-        raise
+    #: Another transaction was in the way, and this one was rolled back. It is run again; after the last retry a 409.
+    CONFLICT = enum.auto()
+    #: KILL QUERY, or Galera because of a conflict: it is run again; after the last retry a 503.
+    INTERRUPTED = enum.auto()
+    #: Another connection has held the lock of SQLite for the whole busy timeout: a 409.
+    SQLITE_BUSY = enum.auto()
+    #: An operator or a time limit of the server canceled the statement: a 503.
+    CANCELED = enum.auto()
+    #: The database rejects changes; later it, or another server, may accept them. The transaction is run once more on a
+    #: new connection, then a 503.
+    READ_ONLY = enum.auto()
+    #: The database cannot be reached: a 503. If the connection broke early, the transaction is run once more.
+    UNAVAILABLE = enum.auto()
+    #: Our tables are not there: a 503.
+    TABLE_MISSING = enum.auto()
+    #: Of COMMIT only: the transaction may have been committed. The change log shows it.
+    COMMIT_UNKNOWN = enum.auto()
+    #: Anything else: it is raised.
+    OTHER = enum.auto()
 
 
-class _Codes(NamedTuple):
-    """Error numbers of MySQL and MariaDB, and prefixes of PostgreSQL's SQLSTATEs and of SQLite's error names."""
+#: After these errors, the same statements may succeed. None of these transactions is committed, except that an
+#: interrupted COMMIT may have succeeded.
+CONFLICTS = frozenset({ErrorKind.CONFLICT, ErrorKind.INTERRUPTED, ErrorKind.SQLITE_BUSY})
 
+
+class _Signs(NamedTuple):
+    """What identifies an error."""
+
+    #: Exceptions of oslo.db and SQLAlchemy.
+    types: tuple[type[Exception], ...] = ()
+    #: Error numbers of MySQL and MariaDB.
     numbers: frozenset[int] = frozenset()
+    #: Prefixes of PostgreSQL's SQLSTATEs and of SQLite's error names.
     prefixes: tuple[str, ...] = ()
 
     def match(self, error: BaseException) -> bool:
-        """Return whether the driver gave ``error`` one of these codes."""
+        """Return whether ``error`` has one of these types or codes."""
         code = _code(error)
-        return code in self.numbers if isinstance(code, int) else code is not None and code.startswith(self.prefixes)
+        has_code = (
+            code in self.numbers if isinstance(code, int) else code is not None and code.startswith(self.prefixes)
+        )
+        return has_code or isinstance(error, self.types)
 
 
-#: Query interrupted: by KILL QUERY, or by Galera, which aborts a transaction that conflicts with another node.
-_MYSQL_INTERRUPTED = 1317
-#: Query interrupted (1317), ``max_statement_time`` of MariaDB (1969), ``max_execution_time`` of MySQL (3024). On
-#: PostgreSQL ``pg_cancel_backend`` or ``statement_timeout`` (57014), ``idle_in_transaction_session_timeout`` (25P03),
-#: ``transaction_timeout`` (25P04).
-_CANCELED = _Codes(frozenset({_MYSQL_INTERRUPTED, 1969, 3024}), ('57014', '25P03', '25P04'))
 #: A deadlock; on Galera also a failed certification.
-_DEADLOCK = _Codes(frozenset({1213}), ('40P01',))
-#: A deadlock, query interrupted, lock wait timeout (1205), record has changed since last read (1020), and on Group
-#: Replication a COMMIT that the plugin rejected (3100, 3101); serialization failure (40001), lock not available
-#: (55P03); another connection holds the lock of SQLite. None of these transactions is committed, except that an
-#: interrupted COMMIT may have succeeded.
-_CONFLICTS = _Codes(
-    _DEADLOCK.numbers | {1205, 1020, _MYSQL_INTERRUPTED, 3100, 3101},
-    (*_DEADLOCK.prefixes, '40001', '55P03', 'SQLITE_BUSY', 'SQLITE_LOCKED'),
+_DEADLOCK = _Signs(numbers=frozenset({1213}), prefixes=('40P01',))
+#: The option read_only or super_read_only (1290), InnoDB or a transaction is read-only (1836, 1792), and the full disk
+#: of SQLite, which writes the pages of a transaction at COMMIT. A server that has no space left at COMMIT may have
+#: committed, so its codes are not among these.
+_READ_ONLY_AT_COMMIT = _Signs(
+    (exception.DatabaseReadOnly,), frozenset({1290, 1792, 1836}), ('SQLITE_READONLY', 'SQLITE_FULL')
 )
 #: COMMIT failed with an error of the storage engine. The message has its number; 149 is a deadlock.
-_MYSQL_COMMIT_FAILED = _Codes(frozenset({1180}))
+_MYSQL_COMMIT_FAILED = _Signs(numbers=frozenset({1180}))
 _ENGINE_DEADLOCK = re.compile(r'\b149\b')
-#: Cannot connect (2002, 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients
-#: (1040, 1203), server shuts down (1053), Galera node is not ready (1047). On PostgreSQL connection exceptions (08...),
-#: shutting down or starting (57P..), too many connections (53300). On SQLite the file cannot be read or is none; on a
-#: full disk the files beside it cannot be created, which even readers need.
-_UNAVAILABLE = _Codes(
-    frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055}),
-    ('08', '57P', '53300', 'SQLITE_IOERR', 'SQLITE_CANTOPEN', 'SQLITE_NOTADB', 'SQLITE_CORRUPT'),
-)
-#: The option read_only or super_read_only (1290), InnoDB or a transaction is read-only (1836, 1792).
-_MYSQL_READ_ONLY = _Codes(frozenset({1290, 1792, 1836}))
-#: The same codes, and the full disk of SQLite, which writes the pages of a transaction at COMMIT. A server that has no
-#: space left at COMMIT may have committed, so there its codes mean a failed COMMIT.
-_READ_ONLY_AT_COMMIT = _Codes(_MYSQL_READ_ONLY.numbers, ('SQLITE_READONLY', 'SQLITE_FULL'))
-#: The same codes, and: the disk (1021, 53100) or the table space (1114) is full; transactions are read-only, as on a
-#: standby (25006).
-_READ_ONLY = _Codes(_MYSQL_READ_ONLY.numbers | {1021, 1114}, ('25006', '53100', 'SQLITE_READONLY', 'SQLITE_FULL'))
-_NO_TABLE = _Codes(frozenset({1146}), ('42P01',))
+_TABLE_MISSING = _Signs(numbers=frozenset({1146}), prefixes=('42P01',))
 #: Errors that occur if another node is changing or has changed the schema: table exists (1050), index exists (1061),
 #: revision is recorded (1062), table was renamed (1146), table definition changes (1412, 1684). These are numbers,
 #: because SQLAlchemy's reflection disables oslo.db's exceptions for a connection.
-_SCHEMA_CONFLICTS = _Codes(_NO_TABLE.numbers | {1050, 1061, 1062, 1684, 1412})
+_SCHEMA_CONFLICTS = _Signs(
+    (db_exc.DBDuplicateEntry,), _TABLE_MISSING.numbers | {1050, 1061, 1062, 1684, 1412}, _TABLE_MISSING.prefixes
+)
+
+#: The signs of most kinds, in the order in which ``classify`` tries them.
+_SIGNS: Mapping[ErrorKind, _Signs] = {
+    # In addition: the disk (1021, 53100) or the table space (1114) is full; transactions are read-only, as on a standby
+    # (25006).
+    ErrorKind.READ_ONLY: _Signs(
+        numbers=_READ_ONLY_AT_COMMIT.numbers | {1021, 1114},
+        prefixes=('25006', '53100', *_READ_ONLY_AT_COMMIT.prefixes),
+    ),
+    # Cannot connect (2002, 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients
+    # (1040, 1203), server shuts down (1053), Galera node is not ready (1047). On PostgreSQL connection exceptions
+    # (08...), shutting down or starting (57P..), too many connections (53300). On SQLite the file cannot be read or is
+    # none; on a full disk the files beside it cannot be created, which even readers need.
+    ErrorKind.UNAVAILABLE: _Signs(
+        (db_exc.DBConnectionError, db_exc.DBNonExistentDatabase, sa_exc.TimeoutError),
+        frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055}),
+        ('08', '57P', '53300', 'SQLITE_IOERR', 'SQLITE_CANTOPEN', 'SQLITE_NOTADB', 'SQLITE_CORRUPT'),
+    ),
+    # A deadlock, lock wait timeout (1205), record has changed since last read (1020), and on Group Replication a COMMIT
+    # that the plugin rejected (3100, 3101); serialization failure (40001), lock not available (55P03). A violated
+    # foreign key: since the transaction read a row, another one has deleted it or inserted a reference to it.
+    ErrorKind.CONFLICT: _Signs(
+        (db_exc.DBDeadlock, db_exc.DBReferenceError),
+        _DEADLOCK.numbers | {1205, 1020, 3100, 3101},
+        (*_DEADLOCK.prefixes, '40001', '55P03', 'SQLITE_LOCKED', 'SQLITE_BUSY_'),
+    ),
+    ErrorKind.SQLITE_BUSY: _Signs(prefixes=('SQLITE_BUSY',)),
+    ErrorKind.INTERRUPTED: _Signs(numbers=frozenset({1317})),
+    # ``max_statement_time`` of MariaDB (1969), ``max_execution_time`` of MySQL (3024). On PostgreSQL
+    # ``pg_cancel_backend`` or ``statement_timeout`` (57014), ``idle_in_transaction_session_timeout`` (25P03),
+    # ``transaction_timeout`` (25P04).
+    ErrorKind.CANCELED: _Signs(numbers=frozenset({1969, 3024}), prefixes=('57014', '25P03', '25P04')),
+    ErrorKind.TABLE_MISSING: _TABLE_MISSING,
+}
+#: What ``translated`` raises.
+_EXCEPTIONS: Mapping[ErrorKind, type[exception.DatabaseUnavailable]] = {
+    ErrorKind.READ_ONLY: exception.DatabaseReadOnly,
+    ErrorKind.UNAVAILABLE: exception.DatabaseUnavailable,
+    ErrorKind.CANCELED: exception.SingleFailure,
+    ErrorKind.TABLE_MISSING: SchemaMissing,
+}
+
+
+def classify(error: BaseException, *, at_commit: bool = False) -> ErrorKind:
+    """Return the kind of an error.
+
+    :param at_commit: whether it may be an error of COMMIT. Then the kind is ``COMMIT_UNKNOWN`` unless it guarantees
+        that nothing was committed.
+    """
+    if at_commit:
+        if _READ_ONLY_AT_COMMIT.match(error):
+            return ErrorKind.READ_ONLY
+        kind = classify(error)
+        return kind if kind in {ErrorKind.CONFLICT, ErrorKind.SQLITE_BUSY} else ErrorKind.COMMIT_UNKNOWN
+    if is_disconnect(error):
+        return ErrorKind.UNAVAILABLE
+    for kind, signs in _SIGNS.items():
+        if signs.match(error):
+            return kind
+    message = str(_driver_error(error))
+    if _MYSQL_COMMIT_FAILED.match(error) and _ENGINE_DEADLOCK.search(message):
+        return ErrorKind.CONFLICT
+    return ErrorKind.TABLE_MISSING if 'no such table' in message else ErrorKind.OTHER
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Return whether ``error`` is a conflict with a concurrent transaction, after which a retry may succeed.
-
-    A violated foreign key is also a conflict: since the transaction read a row, another one has deleted it or inserted
-    a reference to it.
-    """
-    return (
-        isinstance(error, db_exc.DBDeadlock | db_exc.DBReferenceError)
-        or _CONFLICTS.match(error)
-        or (_MYSQL_COMMIT_FAILED.match(error) and bool(_ENGINE_DEADLOCK.search(str(_driver_error(error)))))
-    )
+    """Return whether ``error`` is a conflict with a concurrent transaction, after which a retry may succeed."""
+    return classify(error) in CONFLICTS
 
 
 def is_read_only(error: BaseException) -> bool:
-    """Return whether the database rejects changes at the moment. Later it, or another server, may accept them."""
-    return _READ_ONLY.match(error)
-
-
-def is_canceled(error: BaseException) -> bool:
-    """Return whether an operator or a time limit of the server canceled the statement.
-
-    On Galera it may also mean a conflict: see ``_MYSQL_INTERRUPTED``.
-    """
-    return _CANCELED.match(error)
+    """Return whether the database rejects changes at the moment."""
+    return _SIGNS[ErrorKind.READ_ONLY].match(error)
 
 
 def is_deadlock(error: BaseException) -> bool:
@@ -190,36 +219,9 @@ def is_deadlock(error: BaseException) -> bool:
     return _DEADLOCK.match(error)
 
 
-def is_sqlite_busy(error: BaseException) -> bool:
-    """Return whether ``error`` says that another connection has held the lock of SQLite for the whole busy timeout."""
-    return _code(error) == 'SQLITE_BUSY'
-
-
-def is_definitely_rolled_back(error: BaseException) -> bool:
-    """Return whether ``error``, from a statement or COMMIT of a transaction, guarantees that nothing was committed."""
-    if isinstance(error, exception.DatabaseReadOnly) or _READ_ONLY_AT_COMMIT.match(error):
-        return True
-    # The interrupted statement may be a COMMIT that succeeded.
-    return is_conflict(error) and _code(error) != _MYSQL_INTERRUPTED
-
-
 def is_concurrent_change_of_schema(error: BaseException) -> bool:
     """Return whether ``error`` says that another node of a cluster is changing the schema at the same time."""
-    return isinstance(error, db_exc.DBDuplicateEntry) or is_conflict(error) or _SCHEMA_CONFLICTS.match(error)
-
-
-def is_unavailable(error: BaseException) -> bool:
-    """Return whether ``error`` says that the database cannot be reached at the moment."""
-    return (
-        isinstance(error, db_exc.DBConnectionError | db_exc.DBNonExistentDatabase | sa_exc.TimeoutError)
-        or is_disconnect(error)
-        or _UNAVAILABLE.match(error)
-    )
-
-
-def is_missing_table(error: BaseException) -> bool:
-    """Return whether ``error`` says that a table does not exist."""
-    return _NO_TABLE.match(error) or 'no such table' in str(_driver_error(error))
+    return is_conflict(error) or _SCHEMA_CONFLICTS.match(error)
 
 
 def is_disconnect(error: BaseException) -> bool:
@@ -229,6 +231,14 @@ def is_disconnect(error: BaseException) -> bool:
     statement that it cannot send, such as one with too many parameters.
     """
     return bool(getattr(_unwrapped(error), 'connection_invalidated', False)) and not is_read_only(error)
+
+
+def broke_early(error: BaseException, started: float) -> bool:
+    """Return whether the connection broke within a second after ``started``, as one from the pool that was closed.
+
+    If it breaks later, the server may not respond, and a retry would wait as long again.
+    """
+    return is_disconnect(error) and time.monotonic() - started < _MAX_STALE_SECONDS
 
 
 def _code(error: BaseException) -> int | str | None:
@@ -251,3 +261,91 @@ def _unwrapped(error: BaseException) -> BaseException:
     if isinstance(error, db_exc.DBError) and error.inner_exception is not None:
         return error.inner_exception
     return error
+
+
+# What follows --------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def translated(*, conflicts: bool = False) -> Iterator[None]:
+    """Raise the ``DatabaseUnavailable`` that belongs to the kind of an error, if there is one.
+
+    :param conflicts: whether conflicts are errors that no caller retries.
+    """
+    try:
+        yield
+    except Exception as error:
+        kind = classify(error)
+        if conflicts and kind in CONFLICTS:
+            raise exception.SingleFailure from error
+        if kind in _EXCEPTIONS:
+            raise _EXCEPTIONS[kind] from error
+        raise
+
+
+def retry(
+    call: Callable[[], T], is_temporary: Callable[[Exception], bool], *, retries: float, interval: float = 0
+) -> T:
+    """Call ``call`` until it succeeds, and return its result. For transactions, use ``Database.write``.
+
+    :param is_temporary: returns whether another call may succeed after this error. Any other error is raised.
+    :param retries: maximum number of calls after the first. The error of the last call is raised.
+    :param interval: mean time between two calls, in seconds. It varies, so that processes do not collide again.
+    """
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            if retries <= 0 or not is_temporary(error):
+                raise
+        retries -= 1
+        time.sleep(random.uniform(0.5, 1.5) * interval)  # noqa: S311
+
+
+class Attempt(NamedTuple):
+    """One attempt to run a transaction."""
+
+    #: The number of attempts before it that ended with a conflict.
+    conflicts: int = 0
+    #: Whether the attempt before it lost its connection or found the database read-only.
+    is_reconnected: bool = False
+    #: The time to wait before it.
+    delay_seconds: float = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class RetryPolicy:
+    """The limits of the retries of one transaction."""
+
+    #: The maximum number of retries after conflicts.
+    max_retries: int
+    #: The mean delay before the first retry. Delays are random; their mean doubles with each retry.
+    min_delay_seconds: float = 0.002
+    #: The maximum delay.
+    max_delay_seconds: float = 0.25
+
+    def next_attempt(self, attempt: Attempt, error: Exception) -> Attempt:
+        """Return the attempt to make after ``attempt`` failed with ``error``.
+
+        :raises ConcurrentProviderUpdate: no retry is left after a conflict, or SQLite's lock was not released in time.
+            After a ``RetryTransaction``, its ``error`` is raised instead.
+        :raises SingleFailure: no retry is left, and the last conflict may mean that somebody canceled a statement.
+        :raises Exception: ``error``, if a retry cannot help.
+        """
+        if isinstance(error, (ConnectionLost, exception.DatabaseReadOnly)):
+            # Nothing was written. SQLAlchemy has dropped all connections of the pool, so the next attempt uses a new
+            # one, perhaps to another server.
+            if attempt.is_reconnected:
+                raise error
+            return Attempt(attempt.conflicts, is_reconnected=True)
+        kind = ErrorKind.CONFLICT if isinstance(error, RetryTransaction) else classify(error)
+        if kind not in CONFLICTS:
+            raise error
+        if attempt.conflicts == self.max_retries or kind is ErrorKind.SQLITE_BUSY:
+            if isinstance(error, RetryTransaction):
+                raise error.error from error.__cause__ or error
+            is_canceled = kind is ErrorKind.INTERRUPTED
+            raise (exception.SingleFailure if is_canceled else exception.ConcurrentProviderUpdate) from error
+        conflicts = attempt.conflicts + 1
+        longest = min(self.min_delay_seconds * 2**conflicts, self.max_delay_seconds)
+        return Attempt(conflicts, delay_seconds=random.uniform(0, longest))  # noqa: S311

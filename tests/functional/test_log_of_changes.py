@@ -74,22 +74,6 @@ def test_provider_entry_replaces_usage_entry(db: Database, logged: Logged) -> No
     }
 
 
-def test_a_note_outside_of_a_write_is_an_error(db: Database) -> None:
-    with db.reader() as tx, pytest.raises(change_log.MissingLogEntry):
-        change_log.record_names(tx)
-
-
-def test_a_write_without_a_note_fails(db: Database, context: RequestContext) -> None:
-    provider = create_provider(context, 'host')
-    rename = tables.resource_providers.update().values(name='renamed')
-    with pytest.raises(change_log.MissingLogEntry, match='resource_providers'):
-        db.write(lambda tx: tx.execute(rename))
-    with pytest.raises(change_log.MissingLogEntry, match='traits'):
-        db.write(lambda tx: tx.execute(tables.traits.insert().values(name='CUSTOM_ONE')))
-    assert ResourceProvider.get_by_uuid(context, provider.uuid).name == 'host'
-    db.write(lambda tx: tx.execute(rename.where(tables.resource_providers.c.id == -1)))
-
-
 def newest(db: Database) -> dict[int, int]:
     with db.reader() as tx:
         return logs.sequences(tx)

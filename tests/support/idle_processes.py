@@ -80,16 +80,14 @@ class Process:
 
     def kill(self) -> None:
         """End without freeing anything."""
-        self.db.slots._processes.clear()
+        self.db.slots.forget()
         self.db.dispose()
 
     def clone(self, url: sa.URL) -> Process:
         """Return a copy that believes to own the same slots, like a copy of the machine."""
         clone = Process(url)
         clone.now = self.now
-        clone.db.slots._processes.update(
-            {process: copy.deepcopy(slots) for process, slots in self.db.slots._processes.items()}
-        )
+        clone.db.slots._owner, clone.db.slots._idle = self.db.slots._owner, copy.deepcopy(self.db.slots._idle)
         return clone
 
 

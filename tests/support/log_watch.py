@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.db import change_log, tables
-from placement.db.change_log import NO_PROVIDER, ChangeKind, PendingChanges
+from placement.db.change_log import NO_PROVIDER, ChangeKind
 from tests.support.event_hooks import listening
 
 _CHANGE = re.compile(
@@ -49,7 +49,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.unrecorded: list[str] = []
-        self._before: weakref.WeakKeyDictionary[PendingChanges, dict[str, Contents]] = weakref.WeakKeyDictionary()
+        self._before: weakref.WeakKeyDictionary[sa.Connection, dict[str, Contents]] = weakref.WeakKeyDictionary()
 
     @contextlib.contextmanager
     def on_all_engines(self) -> Iterator[None]:
@@ -66,35 +66,35 @@ class Watch:
             return
         notes = _notes(connection)
         if notes is not None:
-            before = self._before.setdefault(notes, {})
+            before = self._before.setdefault(connection, {})
             if match[1] not in before:
                 before[match[1]] = _contents(connection, match[1])
 
     def _look_after(self, connection: sa.Connection) -> None:
         notes = _notes(connection)
-        before = self._before.pop(notes, None) if notes is not None else None
+        before = self._before.pop(connection, None)
         if notes is None or before is None:
             return
-        if ChangeKind.RELOAD in notes.changes.values():
+        if ChangeKind.RELOAD in notes.values():
             return
         changed: dict[int, ChangeKind] = {}
         for table, contents in before.items():
             for owner, what in _compare(table, contents, _contents(connection, table)):
                 changed[owner] = max(what, changed.get(owner, what))
         for owner, what in changed.items():
-            recorded = notes.changes.get(owner, 0)
+            recorded = notes.get(owner, 0)
             if what is ChangeKind.NAMES:
                 # An entry for all names also stands for new ones.
-                recorded = max(recorded, notes.changes.get(NO_PROVIDER, 0))
+                recorded = max(recorded, notes.get(NO_PROVIDER, 0))
             if recorded < what:
                 text = 'names changed' if what is ChangeKind.NAMES else f'provider {owner} changed'
-                self.unrecorded.append(f'{text} ({what.name}), recorded was {notes.changes}')
+                self.unrecorded.append(f'{text} ({what.name}), recorded was {notes}')
 
 
-def _notes(connection: sa.Connection) -> PendingChanges | None:
+def _notes(connection: sa.Connection) -> dict[int, ChangeKind] | None:
     if connection.dialect.name != 'sqlite':
         return None
-    return connection.get_execution_options().get(change_log._PENDING)
+    return connection.get_execution_options().get(change_log._CHANGES)
 
 
 def _contents(connection: sa.Connection, table: str) -> Contents:

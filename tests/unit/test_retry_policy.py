@@ -6,8 +6,7 @@ import pytest
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db.errors import RetryTransaction, StaleConnection
-from placement.db.retries import Attempt, RetryPolicy
+from placement.db.errors import Attempt, ConnectionLost, RetryPolicy, RetryTransaction
 
 POLICY = RetryPolicy(max_retries=3)
 
@@ -26,7 +25,7 @@ def test_conflicts_are_retried_up_to_the_limit_with_growing_delays() -> None:
     assert type(raised.value) is exception.ConcurrentUpdate
 
 
-@pytest.mark.parametrize('error', [StaleConnection(), exception.DatabaseReadOnly()])
+@pytest.mark.parametrize('error', [ConnectionLost(), exception.DatabaseReadOnly()])
 def test_another_connection_is_tried_once_after_each_conflict(error: Exception) -> None:
     """It is no conflict, so it is not counted, and nothing is waited for."""
     conflict = POLICY.next_attempt(Attempt(), RetryTransaction())
