@@ -18,6 +18,7 @@ from placement import conf as configuration
 from placement import exception, handler, policies
 from placement.cache.background_refresh import BackgroundRefresh
 from placement.cache.refresh import CacheState, ProviderCache
+from placement.conf import unknown
 from placement.db import errors, migration
 from placement.db.api import Database
 from placement.db.health import TimedCheck
@@ -88,8 +89,8 @@ def loadapp(conf: cfg.ConfigOpts, state: State | None = None) -> Application:
     :raises DatabaseUnavailable: sync_on_startup is set and the database cannot be reached.
     """
     configuration.register_middleware(conf)
-    for ignored in configuration.ignored(conf):
-        configuration.log_once(LOG, log.WARNING, f'This service does not have the option {ignored}')
+    for line in unknown.list_unknown(conf):
+        configuration.log_once(LOG, log.WARNING, f'This service does not have the option {line}')
     db = Database(conf)
     enforcer = policy.Enforcer(conf, policies.list_rules(), state and state.policy)
     provider_cache = ProviderCache(db, state=state and state.cache)
@@ -153,6 +154,8 @@ def _pipeline(
         provider_cache=provider_cache,
         explain_empty=EmptySearches(conf, db.metrics).add,
     )
+    uses_keystone = conf.api.auth_strategy == 'keystone'
+    identify = authentication.TokenValidator(conf, db.metrics) if uses_keystone else authentication.trust_token
     pipeline: list[Middleware | None] = [
         request_log.with_request_id,
         functools.partial(
@@ -170,9 +173,7 @@ def _pipeline(
         else None,
         functools.partial(cors.CORS, conf=conf) if conf.cors.allowed_origin else None,
         _Preflight if conf.cors.allowed_origin else None,
-        functools.partial(authentication.KeystoneAuth, make_context=make_context, conf=conf, metrics=db.metrics)
-        if conf.api.auth_strategy == 'keystone'
-        else functools.partial(authentication.NoAuth, make_context=make_context),
+        functools.partial(authentication.Authentication, make_context=make_context, identify=identify),
         request_log.RequestLog,
         functools.partial(error_responses.FaultHandler, newest=conf.placement.max_microversion),
         functools.partial(http.BodyHeaders, max_size=conf.api.max_request_body_size),

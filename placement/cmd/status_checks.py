@@ -12,6 +12,7 @@ from oslo_upgradecheck import upgradecheck
 from placement import conf as placement_conf
 from placement import exception
 from placement.cmd import command
+from placement.conf.unknown import list_unknown
 from placement.db import migration
 from placement.db.api import Database
 from placement.ops import audit
@@ -43,7 +44,7 @@ class Checks(upgradecheck.UpgradeCommands):
         files = placement_conf.files(self._conf)
         details = [f'Read from {", ".join(files)}'] if files else []
         # This is a warning, because an ignored option may be important, such as an option for TLS to the database.
-        if ignored := placement_conf.ignored(self._conf):
+        if ignored := list_unknown(self._conf):
             details += ['Options that this service does not have are ignored:', *ignored]
             return upgradecheck.Result(upgradecheck.Code.WARNING, '\n'.join(details))
         return upgradecheck.Result(upgradecheck.Code.SUCCESS, '\n'.join(details) or None)

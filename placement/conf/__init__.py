@@ -7,7 +7,6 @@ Later sources override earlier ones: the default, the configuration files in the
 from __future__ import annotations
 
 import copy
-import difflib
 import functools
 import glob
 import importlib.util
@@ -73,48 +72,6 @@ _CORS_DEFAULTS: dict[str, Any] = {
 #: A reference to another option in a value, as oslo.config finds it.
 _REFERENCE = re.compile(r'\$\{?([_a-z][._a-z0-9]*)')
 
-_STRATEGY = 'as with breadth-first, each host that has candidates provides one before any provides a second'
-_NO_PART = 'nothing here depends on it'
-#: Advice on common options of other services of this API, and on options that former releases had: the group, the
-#: options, and what there is instead of them.
-_ADVICE = (
-    (
-        'placement_database',
-        'slave_connection',
-        'all requests use [placement_database] connection; most reads come from memory',
-    ),
-    (
-        'placement_database',
-        (
-            'max_retries retry_interval use_db_reconnect'
-            ' db_max_retries db_retry_interval db_inc_retry_interval db_max_retry_interval'
-        ),
-        'a request does not wait for an unavailable database: it gets 503, and the next request connects again',
-    ),
-    ('placement_database', 'mysql_sql_mode', 'sessions always use TRADITIONAL'),
-    ('placement_database', 'mysql_enable_ndb', 'tables always use InnoDB'),
-    ('placement_database', 'connection_debug', 'use [DEFAULT] default_log_levels = sqlalchemy.engine=INFO'),
-    ('placement_database', 'connection_trace sqlite_synchronous synchronous_reader backend', _NO_PART),
-    ('placement_database', 'sqlite_busy_timeout', 'use connection = sqlite:////file?timeout=SECONDS'),
-    ('placement', 'allocation_conflict_retry_count', 'use [placement_database] max_transaction_retries'),
-    ('placement', 'allocation_candidates_generation_strategy', _STRATEGY),
-    ('workarounds', 'optimize_for_wide_provider_trees', _STRATEGY),
-    ('DEFAULT', 'log_options', 'values of options are not logged'),
-    ('DEFAULT', 'verbose', 'the log has lines of level INFO, and with [DEFAULT] debug all lines'),
-    ('DEFAULT', 'tempdir bindir', _NO_PART),
-    ('oslo_middleware', 'max_request_body_size', 'use [api] max_request_body_size'),
-    ('metrics', 'inventory_refresh_interval', 'a scrape reads inventories again after 60 seconds'),
-    ('server', 'socket_mode', 'the mode is 0660; for another one, let a socket unit of systemd listen (SocketMode)'),
-    ('api', 'use_forwarded_for', 'use [oslo_middleware] enable_proxy_headers_parsing'),
-    ('oslo_concurrency', 'lock_path', 'the service locks no files'),
-    (
-        'cache',
-        'enabled backend memcache_servers',
-        'only validated tokens are cached outside of the processes: [keystone_authtoken] memcached_servers',
-    ),
-)
-COUNTERPARTS = {(group, name): advice for group, names, advice in _ADVICE for name in names.split()}
-
 
 def load(
     argv: Sequence[str] = (),
@@ -151,7 +108,7 @@ def load(
         for group, values in (overrides or {}).items():
             for name, value in values.items():
                 conf.set_override(name, value, group=None if group == 'DEFAULT' else group)
-        for group, option in _options(conf):
+        for group, option in registered_options(conf):
             _read(conf, group, option)
     except cfg.ConfigFilesPermissionDeniedError as error:
         reason = f'Permission denied: {", ".join(error.config_files)} cannot be read.'
@@ -204,54 +161,12 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
     return [*registered, *keystone_opts.list_auth_token_opts()]
 
 
-def ignored(conf: cfg.ConfigOpts) -> list[str]:
-    """Return a line for each option that is set but unknown: ``[group] name in FILE`` or ``the variable OS_...``.
-
-    The line ends with the corresponding setting of this service or the most similar option, if there is one. Options of
-    [keystone_authtoken] are not checked: they depend on the auth plugin, which itself reports missing options.
-    """
-    # oslo.config itself reads these three.
-    names = {'DEFAULT': {'config_file', 'config_dir', 'config_source'}}
-    for group, option in _options(conf):
-        names.setdefault(group, set()).update(_plain(name) for name in (option.dest, option.name))
-        for former in option.deprecated_opts:
-            names.setdefault(former.group or group, set()).add(_plain(former.name or option.name))
-
-    def line(place: str, group: str, name: str) -> str:
-        # A name that is less similar is rather an option of another service than a typing error.
-        similar = difflib.get_close_matches(name, sorted(names.get(group, ())), 1, 0.8)
-        advice = COUNTERPARTS.get((group, name)) or ''.join(f'did you mean {option}?' for option in similar)
-        if group.startswith('profiler') and group not in names:
-            advice = 'it needs the package osprofiler, which the extra "profiler" installs'
-        return f'{place}: {advice}' if advice else place
-
-    settings_by_file = {path: _settings(path) for path in files(conf)}
-    # [keystone_authtoken] auth_section may name another section for the options of the auth plugin.
-    section = 'keystone_authtoken'
-    skipped = {section, *(settings.get((section, 'auth_section')) for settings in settings_by_file.values())}
-    lines = [
-        line(f'[{group}] {name} in {path}', group, _plain(name))
-        for path, settings in settings_by_file.items()
-        for group, name in settings
-        if group not in skipped
-        and _plain(name) not in names.get(group, ())
-        # Other values may refer to an option that has no other meaning here.
-        and not (group == 'DEFAULT' and _plain(name) in conf)
-    ]
-    for variable in sorted(os.environ):
-        group, _, name = variable.removeprefix('OS_').lower().partition('__')
-        # Variables of groups that are not ours may be meant for other programs.
-        if variable.startswith('OS_') and group in names and name not in names[group]:
-            lines.append(line(f'the variable {variable}', group, name))
-    return lines
-
-
 def is_group_set(conf: cfg.ConfigOpts, prefix: str | tuple[str, ...], overrides: Iterable[str] = ()) -> bool:
     """Return whether a file or the environment sets an option of a group whose name begins with a prefix.
 
     :param overrides: groups of options that the caller of ``load`` sets.
     """
-    groups = [group for path in files(conf) for group, _name in _settings(path)]
+    groups = [group for path in files(conf) for group, _name in file_settings(path)]
     groups += [variable.removeprefix('OS_') for variable in os.environ if variable.startswith('OS_')]
     return any(group.lower().startswith(prefix) for group in [*groups, *overrides])
 
@@ -360,7 +275,7 @@ def _register_groups(conf: cfg.ConfigOpts, groups: Iterable[_Group]) -> None:
         conf.register_opts(opts, group=copy.deepcopy(option_group))
 
 
-def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str, cfg.Opt]]:
+def registered_options(conf: cfg.ConfigOpts) -> Iterator[tuple[str, cfg.Opt]]:
     """Yield the group's name and the option, for each option that is registered."""
     groups = _registered()
     if 'profiler' in conf:
@@ -386,11 +301,11 @@ def _read(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> None:
         raise ValueError(f'[{group}] {name}: {reason}') from error
     except ValueError as error:
         # oslo.config names the file even if the invalid value comes from a variable that overrides it.
-        keys = {(group, name)} | {(old.group or group, _plain(old.name or name)) for old in option.deprecated_opts}
+        keys = {(group, name)} | {(old.group or group, plain(old.name or name)) for old in option.deprecated_opts}
         places = [
             path
             for path in files(conf)
-            if not keys.isdisjoint((of_group, _plain(key)) for of_group, key in _settings(path))
+            if not keys.isdisjoint((of_group, plain(key)) for of_group, key in file_settings(path))
         ]
         if variable in os.environ:
             places.append(f'the environment ({variable})')
@@ -402,20 +317,21 @@ def _read(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> None:
 
 def _register_references(conf: cfg.ConfigOpts) -> None:
     """Register the unknown options of [DEFAULT] that values in the files refer to, such as ``$my_ip``."""
-    settings = [setting for path in files(conf) for setting in _settings(path).items()]
+    settings = [setting for path in files(conf) for setting in file_settings(path).items()]
     references = {name for _key, value in settings for name in _REFERENCE.findall(value)}
     for (group, key), _value in settings:
-        name = _plain(key)
+        name = plain(key)
         if group == 'DEFAULT' and name in references and name not in conf:
             conf.register_opt(cfg.StrOpt(name))
 
 
-def _settings(path: str) -> dict[tuple[str, str], str]:
+def file_settings(path: str) -> dict[tuple[str, str], str]:
     """Return the last value of each option that a file sets, by group and name."""
     sections: dict[str, dict[str, list[str]]] = {}
     cfg.ConfigParser(path, sections).parse()
     return {(group, name): values[-1] for group, options in sections.items() for name, values in options.items()}
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """Return the name of an option as in ``conf``: files may have dashes."""
     return name.replace('-', '_')

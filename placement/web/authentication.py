@@ -103,17 +103,25 @@ class _SharedTokenCache:
             LOG.info('memcached keeps tokens again')
 
 
-class _Authentication:
-    """Base of both strategies. It puts the context of the caller into ``environ[ENVIRON_KEY]``.
+class Authentication:
+    """WSGI middleware that identifies the caller, and puts its context into ``environ[ENVIRON_KEY]``.
 
     The version document needs no token. Rejected requests are logged and answered here.
 
     :param make_context: makes the context from the ids of the request and from the identity.
+    :param identify: returns the identity of the caller, as arguments of ``oslo_context.context.RequestContext``. It
+        raises HTTPError if the caller is not authenticated, or Keystone is unavailable.
     """
 
-    def __init__(self, application: WSGIApplication, make_context: Callable[..., RequestContext]) -> None:
+    def __init__(
+        self,
+        application: WSGIApplication,
+        make_context: Callable[..., RequestContext],
+        identify: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
         self._application = application
         self._make_context = make_context
+        self._identify = identify
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ[request_log.STARTED_KEY] = time.perf_counter()
@@ -132,39 +140,30 @@ class _Authentication:
         )
         return self._application(environ, start_response)
 
-    def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
-        """Return the identity of the caller, as arguments of ``oslo_context.context.RequestContext``.
 
-        :raises HTTPError: the caller is not authenticated, or Keystone is unavailable.
-        """
-        raise NotImplementedError
-
-
-class NoAuth(_Authentication):
-    """WSGI middleware that takes the token, ``USER`` or ``USER:PROJECT``, as the identity without validation.
+def trust_token(environ: dict[str, Any]) -> dict[str, Any]:
+    """Take the token, ``USER`` or ``USER:PROJECT``, as the identity without validation (noauth2).
 
     ``X-Roles`` and ``X-Project-Id`` give the caller other roles and another project, and ``OpenStack-System-Scope``
     makes it system-scoped, so that policy rules can be tested (api-ref/rules.md#authentication).
     """
-
-    def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
-        token = environ.get('HTTP_X_AUTH_TOKEN')
-        if token is None:
-            raise exc.HTTPUnauthorized(_UNAUTHORIZED)
-        user, _colon, project = token.partition(':')
-        roles = ['admin'] if user == 'admin' else []
-        if 'HTTP_X_ROLES' in environ:
-            roles = [role.strip() for role in environ['HTTP_X_ROLES'].split(',') if role.strip()]
-        if environ.get('HTTP_OPENSTACK_SYSTEM_SCOPE'):
-            # A token of Keystone has one scope, so a system-scoped token has no project.
-            scope = {'project_id': None, 'system_scope': environ['HTTP_OPENSTACK_SYSTEM_SCOPE']}
-        else:
-            scope = {'project_id': environ.get('HTTP_X_PROJECT_ID') or project or user}
-        return {'user_id': user, 'roles': roles, **scope}
+    token = environ.get('HTTP_X_AUTH_TOKEN')
+    if token is None:
+        raise exc.HTTPUnauthorized(_UNAUTHORIZED)
+    user, _colon, project = token.partition(':')
+    roles = ['admin'] if user == 'admin' else []
+    if 'HTTP_X_ROLES' in environ:
+        roles = [role.strip() for role in environ['HTTP_X_ROLES'].split(',') if role.strip()]
+    if environ.get('HTTP_OPENSTACK_SYSTEM_SCOPE'):
+        # A token of Keystone has one scope, so a system-scoped token has no project.
+        scope = {'project_id': None, 'system_scope': environ['HTTP_OPENSTACK_SYSTEM_SCOPE']}
+    else:
+        scope = {'project_id': environ.get('HTTP_X_PROJECT_ID') or project or user}
+    return {'user_id': user, 'roles': roles, **scope}
 
 
-class KeystoneAuth(_Authentication):
-    """WSGI middleware that validates the token with keystonemiddleware.
+class TokenValidator:
+    """Identifies the caller by a token that keystonemiddleware validates.
 
     keystonemiddleware does not wrap the service, but only ``_ACCEPTED``. So its response only tells whether the token
     is valid, and clients get an error document like any other.
@@ -173,18 +172,11 @@ class KeystoneAuth(_Authentication):
     :raises ConfigurationInvalid: [keystone_authtoken] is missing or invalid.
     """
 
-    def __init__(
-        self,
-        application: WSGIApplication,
-        make_context: Callable[..., RequestContext],
-        conf: cfg.ConfigOpts,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, metrics: Metrics) -> None:
         # This import takes a tenth of a second, and noauth2 does not need it.
         from keystoneauth1 import loading
         from keystonemiddleware import auth_token
 
-        super().__init__(application, make_context)
         self._metrics = metrics
         loading.register_auth_conf_options(conf, GROUP)
         name = conf[GROUP].auth_section or GROUP
@@ -209,7 +201,11 @@ class KeystoneAuth(_Authentication):
             cache = self._validate._token_cache  # noqa: SLF001
             self._validate._token_cache = _SharedTokenCache(cache, section.memcached_servers, metrics)  # noqa: SLF001
 
-    def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, environ: dict[str, Any]) -> dict[str, Any]:
+        """Return the identity in the token.
+
+        :raises HTTPError: the token is invalid, or Keystone is unavailable.
+        """
         started = time.perf_counter()
         try:
             with self._metrics.phase(KEYSTONE):

@@ -167,7 +167,9 @@ def _seen(token: str | None, path: str = '/traits', **headers: str) -> tuple[int
     req = webob.Request.blank(path, headers={} if token is None else {'X-Auth-Token': token})
     req.headers.update(headers)
     req.environ['openstack.request_id'] = 'req-1'
-    return req.get_response(authentication.NoAuth(behind, make_context)).status_code, seen[0]
+    return req.get_response(
+        authentication.Authentication(behind, make_context, authentication.trust_token)
+    ).status_code, seen[0]
 
 
 def _identity(user: str, project: str | None, *roles: str, **scope: str) -> dict[str, Any]:

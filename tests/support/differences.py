@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from placement.cmd import manage, status
-from placement.conf import COUNTERPARTS
+from placement.conf.unknown import COUNTERPARTS
 
 #: The commands that the reference also has.
 _REFERENCE_COMMANDS = frozenset(

@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from placement import conf as configuration
 from placement import exception
-from placement.conf import COUNTERPARTS
+from placement.conf.unknown import COUNTERPARTS, list_unknown
 from placement.db import connections
 
 
@@ -173,7 +173,7 @@ def test_values_that_sqlalchemy_takes_are_legal(tmp_path: pathlib.Path, file: pa
     pool = cast('sa.QueuePool', engine.pool)
     assert (pool.size(), pool._recycle, pool._timeout) == (0, -1, 0)
     engine.dispose()
-    assert configuration.ignored(conf) == [
+    assert list_unknown(conf) == [
         f'[placement_database] max_retries in {file}: ' + COUNTERPARTS['placement_database', 'max_retries']
     ]
 
@@ -211,14 +211,14 @@ def test_values_may_refer_to_other_options(file: pathlib.Path) -> None:
     root = pathlib.Path(configuration.__file__).parents[2]
     assert conf.placement.policy_file == f'{root}/u/$x'
     assert conf.placement_database.connection == 'sqlite:////var/lib/elsewhere/placement.sqlite'
-    assert configuration.ignored(conf) == [f'[DEFAULT] unused in {file}']
+    assert list_unknown(conf) == [f'[DEFAULT] unused in {file}']
 
 
 def test_a_strategy_of_authentication_may_have_its_former_name(file: pathlib.Path) -> None:
     file.write_text('[DEFAULT]\nauth_strategy = noauth2\n')
     conf = configuration.load()
     assert conf.api.auth_strategy == 'noauth2'
-    assert configuration.ignored(conf) == []
+    assert list_unknown(conf) == []
     file.write_text('[DEFAULT]\nauth_strategy = none\n')
     with pytest.raises(exception.ConfigurationInvalid, match=re.escape(f'[api] auth_strategy in {file}: ')):
         configuration.load()
@@ -243,7 +243,7 @@ def test_unknown_options_are_reported_with_their_source(
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__BACKEND', 'sqlalchemy')
     monkeypatch.setenv('OS_OTHER__THING', 'x')
     conf = configuration.load(['--config-file', str(file), '--config-dir', str(directory)])
-    assert configuration.ignored(conf) == [
+    assert list_unknown(conf) == [
         f'[DEFAULT] tempdir in {file}: nothing here depends on it',
         f'[placement_database] slave_connection in {file}: ' + COUNTERPARTS['placement_database', 'slave_connection'],
         f'[placement_database] max_trans_retries in {file}: did you mean max_transaction_retries?',
@@ -256,7 +256,7 @@ def test_options_of_the_profiler_need_its_package(file: pathlib.Path, monkeypatc
     file.write_text('[profiler]\nenabled = true\n')
     for name in ('osprofiler', 'osprofiler.opts'):
         monkeypatch.setitem(sys.modules, name, None)
-    assert configuration.ignored(configuration.load()) == [
+    assert list_unknown(configuration.load()) == [
         f'[profiler] enabled in {file}: it needs the package osprofiler, which the extra "profiler" installs'
     ]
 
@@ -293,7 +293,7 @@ def test_options_that_tools_write_are_read_or_reported_with_advice(file: pathlib
     settings = [(group, name) for group, names in OF_TOOLS.items() for name in names.split()]
     unread = [setting for setting in settings if setting not in options]
     file.write_text(''.join(f'[{group}]\n{name} = 1\n' for group, name in unread))
-    assert configuration.ignored(configuration.load()) == [
+    assert list_unknown(configuration.load()) == [
         f'[{group}] {name} in {file}: {COUNTERPARTS[group, name]}' for group, name in unread
     ]
 
