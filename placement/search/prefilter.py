@@ -312,11 +312,6 @@ class _PartitionFilter:
         if self.prefilter.compiled.root.conditions:
             flags &= self.prefilter.accepted_roots(self.partition)
         flags &= or_by_tree(self.partition, self._satisfies_any)
-        if not self.prefilter.compiled.request.nested_aware:
-            # Below 1.29, one provider of the tree has to satisfy all requirements that no sharing provider satisfies.
-            unshared = ~self._reach & self.prefilter.requirement_bits
-            unshared = unshared[self.partition.tree_numbers] if len(unshared) > 1 else unshared
-            flags &= or_by_tree(self.partition, (self.provider_bits & unshared == unshared).all(axis=1))
         return flags
 
     def _key_columns(self) -> list[NDArray[Any]]:
