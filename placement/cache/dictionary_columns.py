@@ -20,9 +20,6 @@ Value = TypeVar('Value', bound=Hashable)
 Other = TypeVar('Other', bound=Hashable)
 Result = TypeVar('Result', bound=Hashable)
 
-#: The size up to which codes are renumbered with a table.
-_MAX_TABLE = 1 << 16
-
 
 @dataclass(frozen=True, eq=False)
 class DictionaryColumn(Generic[Value]):
@@ -65,12 +62,7 @@ class DictionaryColumn(Generic[Value]):
     ) -> DictionaryColumn[Result]:
         """Return ``join`` of the values of both columns. It is called once for each distinct pair."""
         width = len(other.values)
-        codes: Integers = self.codes.astype(np.int64) * width + other.codes
-        if len(self.values) * width <= _MAX_TABLE:
-            used = np.bincount(codes, minlength=len(self.values) * width) > 0
-            present, codes = np.flatnonzero(used), (np.cumsum(used) - 1)[codes]
-        else:
-            present, codes = np.unique(codes, return_inverse=True)
+        present, codes = np.unique(self.codes.astype(np.int64) * width + other.codes, return_inverse=True)
         pairs = [(self.values[code // width], other.values[code % width]) for code in present.tolist()]
         return DictionaryColumn(pairs, codes).mapped(lambda pair: join(*pair))
 

@@ -18,7 +18,7 @@ from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.between import BlockingRule, Conflict, blocking_rules, find_conflicts
 from placement.ops.explain.checks import HOST_CLASSES, Check, Rule
-from placement.ops.explain.matrix import Matrix
+from placement.ops.explain.matrix import CheckMatrix
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
 from placement.search.prefilter import Prefilter
@@ -137,7 +137,7 @@ def explain(
     matrix = None
     # The matrix gets half of the steps, so that a search is made in any case.
     with budget.share(1 / 2) as of_matrix, contextlib.suppress(StepLimitReached):
-        matrix = Matrix(snapshot, compiled, of_matrix)
+        matrix = CheckMatrix(snapshot, compiled, of_matrix)
         result.examined, result.placeable = int(matrix.partition.has_root.sum()), int(matrix.without(0).sum())
         result.stages = _stages(matrix)
     result.limits_reached = of_matrix.reached
@@ -161,7 +161,7 @@ def explain(
     return result
 
 
-def _stages(matrix: Matrix) -> list[Stage]:
+def _stages(matrix: CheckMatrix) -> list[Stage]:
     """Apply the rules one after the other, and count what each leaves."""
     remaining = int(matrix.partition.has_root.sum())
     excluded: defaultdict[Rule, dict[Fault, int]] = defaultdict(dict)
@@ -174,7 +174,7 @@ def _stages(matrix: Matrix) -> list[Stage]:
     return stages
 
 
-def _add_blocked(result: Explanation, matrix: Matrix) -> None:
+def _add_blocked(result: Explanation, matrix: CheckMatrix) -> None:
     """Add what each tree lacks: first the trees that are suitable, then the smallest sets of checks, then pools."""
     has_root = matrix.partition.has_root
     counts, failed = matrix.trees.counts(has_root), matrix.failed_checks()
@@ -193,7 +193,7 @@ def _add_blocked(result: Explanation, matrix: Matrix) -> None:
     result.pools = sorted(itertools.chain.from_iterable(pools), key=lambda pool: -pool.trees)
 
 
-def _blocked(matrix: Matrix, mask: int, trees: Flags) -> Blocked:
+def _blocked(matrix: CheckMatrix, mask: int, trees: Flags) -> Blocked:
     checks = matrix.checks_in(mask)
     roots = matrix.partition.starts[:-1][trees][:_MAX_NAMED].tolist()
     fact = Blocked(checks, int(trees.sum()), [matrix.partition.providers[position] for position in roots])
@@ -211,7 +211,7 @@ def _most_free(columns: InventoryColumns, positions: Integers) -> list[tuple[int
     return list(zip(positions[order].tolist(), free[order].tolist(), strict=True))
 
 
-def _closest(matrix: Matrix, check: Check, positions: Integers) -> Near | None:
+def _closest(matrix: CheckMatrix, check: Check, positions: Integers) -> Near | None:
     """Return which of the providers that fail a check is closest to the amount; None if it is about no amount."""
     part = check.condition
     if not isinstance(part, ResourcePart) or part.fault is Fault.ABSENT or not len(positions):
@@ -227,7 +227,7 @@ def _closest(matrix: Matrix, check: Check, positions: Integers) -> Near | None:
     return Near(provider, getattr(inventory, limit), limit)
 
 
-def _similar(matrix: Matrix, check: Check) -> str:
+def _similar(matrix: CheckMatrix, check: Check) -> str:
     """Return the trait in use whose name is most similar to one that no provider has; empty if none is."""
     if check.rule.parameter != 'required':
         return ''
@@ -238,7 +238,7 @@ def _similar(matrix: Matrix, check: Check) -> str:
     return full_names[matches[0]] if matches else ''
 
 
-def _pools(matrix: Matrix, requirement: Requirement) -> Iterator[Pool]:
+def _pools(matrix: CheckMatrix, requirement: Requirement) -> Iterator[Pool]:
     """Yield the pools that could supply a requirement of trees that lack nothing else, the largest first."""
     full = next((check for check in matrix.checks_of[requirement] if check.fault is Fault.FULL), None)
     lacking = matrix.served_by(requirement, 0)

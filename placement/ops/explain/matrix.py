@@ -46,7 +46,7 @@ _MAX_CHOICES, _MAX_MASKS = 64, 1024
 _WORD_BITS = 12
 
 
-class Matrix:
+class CheckMatrix:
     """The failed checks of the providers and trees of a snapshot for one request.
 
     ``partition`` has the trees. If the steps of the budget do not suffice for all, the last ones are left out.
