@@ -82,8 +82,8 @@ class Prefilter:
         self.requirements: tuple[Requirement, ...] = tuple(compiled.distinct)
         bit_count = len(self.requirements) + len(compiled.collective.sets)
         self.word_count = (bit_count + 63) // 64
-        #: The rows with all bits, and with those of the requirements.
-        self.all_bits, self.requirement_bits = self.rows([(1 << bit_count) - 1, (1 << len(self.requirements)) - 1])
+        #: The row with all bits.
+        self.all_bits = self.rows([(1 << bit_count) - 1])
         #: The sharing providers that could serve a group.
         self.sharing = SharingIndex(snapshot.sharing, compiled, self.counter)
 
@@ -131,7 +131,7 @@ class Prefilter:
     def _shared_only_units(self) -> Iterator[SearchUnit]:
         """Yield the shared-only search units. There are none unless sharing providers could serve the whole request."""
         bits = functools.reduce(operator.or_, map(self.sharing.bits_of, self.sharing.providers), 0)
-        if (self.requirement_bits & ~self.rows([bits])).any():
+        if ~bits & (1 << len(self.requirements)) - 1:
             return
         shared = self.sharing.aggregates
         reached: set[frozenset[str]] = set()
