@@ -17,7 +17,7 @@ from placement.db import migration
 from placement.db.api import Database
 from placement.ops import audit
 from placement.units import plural
-from placement.web import keystone, policy
+from placement.web import keystone, policy, policy_files
 
 #: Exit code for a database without tables.
 _NO_TABLES = 255
@@ -62,7 +62,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return upgradecheck.Result(upgradecheck.Code.FAILURE if is_certain else upgradecheck.Code.WARNING, details)
 
     def _policy(self) -> upgradecheck.Result:
-        if not policy.is_customized(self._conf):
+        if not policy_files.is_customized(self._conf):
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
         # This is not at the top: it imports all handlers.
         from placement import policies

@@ -7,12 +7,9 @@ the old one only if all of them are valid.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import difflib
 import logging
-import os
-import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -24,14 +21,19 @@ from oslo_policy import policy as oslo_policy
 
 from placement import conf as configuration
 from placement import exception
+from placement.web.policy_files import (
+    FILE_NAME,
+    FileState,
+    are_settled,
+    file_states,
+    find_files,
+    main_files,
+    named_file,
+    read_files,
+)
 
 LOG = log.getLogger(__name__)
 
-#: The default policy file; the same in JSON, which is read if there is no other; and a former name of the default file.
-_FILE_NAME, _JSON_NAME, _FORMER_NAME = 'policy.yaml', 'policy.json', 'placement-policy.yaml'
-
-#: A file that changed less than this time ago may still be incomplete.
-SETTLING_SECONDS = 1.0
 #: How long the start waits for files that are being changed. Then it reads what they have.
 _MAX_WAIT_SECONDS = 3.0
 #: How often requests look for changes.
@@ -39,26 +41,14 @@ _LOOK_SECONDS = 0.1
 #: Seconds between two lines of the log about the same invalid or missing files.
 _REPORT_SECONDS = 60.0
 
-#: A line without content: a comment, or a mark of the start or end of a YAML document.
-_NO_CONTENT = re.compile(rb'\s*(#.*|---|\.\.\.)?\s*')
-
 _DENY = oslo_policy.RuleDefault('deny', '!').check
-
-
-class _FileState(NamedTuple):
-    """What changes when a file changes: its path, the time of its last change in nanoseconds, its size and inode."""
-
-    path: str
-    changed: int
-    size: int
-    inode: int
 
 
 class LoadedPolicy(NamedTuple):
     """Rules that were read from policy files."""
 
     #: The states of the files before they were read.
-    files: tuple[_FileState, ...]
+    files: tuple[FileState, ...]
     rules: oslo_policy.Enforcer
     #: The roles of each rule that only requires one of several roles, in lower case. oslo.policy is slow even for such
     #: simple rules.
@@ -92,9 +82,9 @@ class Enforcer:
         self._lock = threading.Lock()
         self._look_again_at = 0.0
         #: The files that could not replace the rules in force, and the time at which the log says so again.
-        self._rejected: tuple[tuple[_FileState, ...] | None, float] = (None, 0.0)
+        self._rejected: tuple[tuple[FileState, ...] | None, float] = (None, 0.0)
         deadline = time.monotonic() + _MAX_WAIT_SECONDS
-        while loaded is None and not _are_settled(_file_states(conf)) and time.monotonic() < deadline:
+        while loaded is None and not are_settled(file_states(conf)) and time.monotonic() < deadline:
             time.sleep(0.05)
         #: The rules in force now.
         self.loaded = loaded or load(conf, defaults)
@@ -125,9 +115,9 @@ class Enforcer:
         with self._lock:
             now = time.monotonic()
             self._look_again_at = now + _LOOK_SECONDS
-            files = _file_states(self._conf)
+            files = file_states(self._conf)
             rejected, report_again_at = self._rejected
-            if files == self.loaded.files or not _are_settled(files) or (files == rejected and now < report_again_at):
+            if files == self.loaded.files or not are_settled(files) or (files == rejected and now < report_again_at):
                 return
             try:
                 loaded = load(self._conf, self._defaults)
@@ -137,7 +127,7 @@ class Enforcer:
                 self._rejected = files, now + _REPORT_SECONDS
                 return
             # Files that have changed meanwhile are read again when they are settled.
-            if _file_states(self._conf) == files:
+            if file_states(self._conf) == files:
                 self.loaded = loaded
                 for text in loaded.warnings:
                     configuration.log_once(LOG, log.WARNING, text)
@@ -162,23 +152,23 @@ def load(conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault]) -> L
 
     :raises ConfigurationInvalid: a file or a directory cannot be read, a file is not YAML, or there are two main files.
     """
-    files = _file_states(conf)
-    if len(main := _main_files(conf)) > 1:
+    files = file_states(conf)
+    if len(main := main_files(conf)) > 1:
         reason = (
             f'There are two policy files, {" and ".join(main)}. Move the rules into {main[0]}, and remove {main[1]}.'
         )
         raise exception.ConfigurationInvalid(reason=reason)
     try:
-        paths = _policy_files(conf)
+        paths = find_files(conf)
     except OSError as error:
         raise exception.ConfigurationInvalid(reason=f'The policy files cannot be read: {error}.') from error
-    sources, file_of_rule, texts = _read_files(paths)
+    sources, file_of_rule, texts = read_files(paths)
     parsed = {name: _parsed(name, text) for name, text in texts.items()}
     errors = {name: f'cannot be parsed: {texts[name]}' for name, rule in parsed.items() if rule is None}
     overrides = {name: rule or oslo_policy.RuleDefault(name, '!') for name, rule in parsed.items()}
     checks = {rule.name: rule.check for rule in [*defaults, *overrides.values()]}
     _add_invalid_rules(checks, overrides.keys(), errors)
-    rules = oslo_policy.Enforcer(conf, policy_file=_FILE_NAME, use_conf=False)
+    rules = oslo_policy.Enforcer(conf, policy_file=FILE_NAME, use_conf=False)
     rules.suppress_deprecation_warnings = True
     for rule in defaults:
         # ``allows`` checks the scope, unless the option enforce_scope is off. Since release 6, oslo.policy lacks
@@ -199,102 +189,6 @@ def load(conf: cfg.ConfigOpts, defaults: Sequence[oslo_policy.RuleDefault]) -> L
         ],
         warnings=list(_warnings(conf, rules, defaults, file_of_rule)),
     )
-
-
-# Files ------------------------------------------------------------------------------------------------------------
-
-
-def _named_file(conf: cfg.ConfigOpts) -> tuple[str, str] | None:
-    """Return the group and the value of the option ``policy_file`` that is set, or None. [oslo_policy] comes first."""
-    for group in ('oslo_policy', 'placement'):
-        location = conf.get_location('policy_file', group)
-        if location is not None and location.location not in (cfg.Locations.opt_default, cfg.Locations.set_default):
-            return group, conf[group].policy_file
-    return None
-
-
-def is_customized(conf: cfg.ConfigOpts) -> bool:
-    """Return whether there are policy files, or the configuration names one that may be missing."""
-    try:
-        return _named_file(conf) is not None or bool(_policy_files(conf))
-    except OSError:
-        # ``load`` says what cannot be read.
-        return True
-
-
-def _main_files(conf: cfg.ConfigOpts) -> list[str]:
-    """Return the path of the policy file that exists, in the directories in which oslo.policy looks for it, or nothing.
-
-    The result has two paths, which is an error, if the default file exists with its former name, too.
-    """
-    named = _named_file(conf)
-    names = [named[1]] if named is not None else [_FILE_NAME, _FORMER_NAME]
-    if os.path.basename(names[0]) == _FILE_NAME:
-        names.insert(1, os.path.join(os.path.dirname(names[0]), _JSON_NAME))
-    for directory in ['/'] if os.path.isabs(names[0]) else configuration.directories(conf):
-        paths = [path for name in names if os.path.isfile(path := os.path.join(directory, name))]
-        if paths:
-            # As in oslo.policy, YAML has precedence over JSON.
-            return paths[:1] + [path for path in paths[1:] if os.path.basename(path) != _JSON_NAME]
-    return []
-
-
-def _policy_files(conf: cfg.ConfigOpts) -> list[str]:
-    """Return the policy files in the order in which they are read: the main file, then those of policy_dirs.
-
-    :raises OSError: a directory cannot be read.
-    """
-    files = _main_files(conf)
-    places = [*configuration.directories(conf), *map(os.path.dirname, files)]
-    for name in conf.oslo_policy.policy_dirs:
-        paths = [name] if os.path.isabs(name) else [os.path.join(place, name) for place in places]
-        directory = next(filter(os.path.isdir, paths), None)
-        if directory is not None:
-            visible = sorted(entry for entry in os.listdir(directory) if not entry.startswith('.'))
-            files += [path for entry in visible if os.path.isfile(path := os.path.join(directory, entry))]
-    return files
-
-
-def _file_states(conf: cfg.ConfigOpts) -> tuple[_FileState, ...]:
-    """Return the states of the policy files, in the order in which they are read, without what cannot be read."""
-    states = []
-    with contextlib.suppress(OSError):
-        for path in _policy_files(conf):
-            status = os.stat(path)
-            states.append(_FileState(path, status.st_ctime_ns, status.st_size, status.st_ino))
-    return tuple(states)
-
-
-def _are_settled(files: tuple[_FileState, ...]) -> bool:
-    """Return whether no file has changed for ``SETTLING_SECONDS``.
-
-    A time of change in the future is that of a host with another clock. Such a file is not waited for.
-    """
-    return all(abs(time.time() - file.changed / 1e9) >= SETTLING_SECONDS for file in files)
-
-
-def _read_files(paths: Sequence[str]) -> tuple[dict[str, bool], dict[str, str], dict[str, Any]]:
-    """Return ``LoadedPolicy.sources``, and the file and the text of each rule. Later files have precedence.
-
-    :raises ConfigurationInvalid: a file cannot be read, or is not a mapping in YAML or JSON.
-    """
-    sources: dict[str, bool] = {}
-    file_of_rule: dict[str, str] = {}
-    texts: dict[str, Any] = {}
-    for path in paths:
-        try:
-            with open(path, 'rb') as file:
-                content = file.read()
-            overrides = oslo_policy.parse_file_contents(content)
-            pairs = {str(name): text for name, text in overrides.items()}
-        except (OSError, ValueError, AttributeError) as error:
-            problem = 'it is not a mapping' if isinstance(error, AttributeError) else ' '.join(str(error).split())
-            reason = f'The policy file {path} is invalid: {problem}.'
-            raise exception.ConfigurationInvalid(reason=reason) from error
-        sources[path] = not all(map(_NO_CONTENT.fullmatch, content.splitlines()))
-        file_of_rule |= dict.fromkeys(pairs, path)
-        texts |= pairs
-    return sources, file_of_rule, texts
 
 
 # Rules ------------------------------------------------------------------------------------------------------------
@@ -349,8 +243,8 @@ def _warnings(
     file_of_rule: Mapping[str, str],
 ) -> Iterator[str]:
     """Yield ``LoadedPolicy.warnings``: for a file that does not exist, then for each rule that no operation uses."""
-    named = _named_file(conf)
-    if named is not None and not _main_files(conf):
+    named = named_file(conf)
+    if named is not None and not main_files(conf):
         group, name = named
         yield f'The policy file {name}, named by [{group}] policy_file, does not exist. The default rules apply.'
     referred = {other for rule in rules.file_rules.values() for other in _references(rule.check)}

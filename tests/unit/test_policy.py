@@ -18,7 +18,7 @@ from oslo_policy import policy as oslo_policy
 
 from placement import conf as configuration
 from placement import exception, policies
-from placement.web import policy
+from placement.web import policy, policy_files
 
 OPERATIONS = [rule.name for rule in policies.list_rules() if rule.name.startswith('placement:')]
 #: The only operation whose default rule does not ask for roles alone, and another one.
@@ -28,14 +28,14 @@ USAGES, TRAITS = 'placement:usages', 'placement:traits:list'
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let files settle in less time than a person would write one, so that tests do not wait for seconds."""
-    monkeypatch.setattr(policy, 'SETTLING_SECONDS', 0.1)
+    monkeypatch.setattr(policy_files, 'SETTLING_SECONDS', 0.1)
     monkeypatch.setattr(policy, '_LOOK_SECONDS', 0)
 
 
 @pytest.fixture
 def slow_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let files settle only after a time for which a thread that writes does not stall, even on a loaded machine."""
-    monkeypatch.setattr(policy, 'SETTLING_SECONDS', 1.0)
+    monkeypatch.setattr(policy_files, 'SETTLING_SECONDS', 1.0)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def _each_line_is_new() -> None:
 
 def _settle() -> None:
     """Wait until the files that the test has written count as complete."""
-    time.sleep(policy.SETTLING_SECONDS * 1.2)
+    time.sleep(policy_files.SETTLING_SECONDS * 1.2)
 
 
 def _conf(file: pathlib.Path, **values: dict[str, Any]) -> cfg.ConfigOpts:
@@ -195,7 +195,7 @@ def test_a_changed_file_is_read_again_and_an_invalid_one_is_ignored(
 def test_a_file_is_not_read_while_it_changes(file: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is truncated and written as by cp. The rules that it has until it is complete would allow the role admin."""
     # The writer may have to wait for a processor.
-    monkeypatch.setattr(policy, 'SETTLING_SECONDS', 0.5)
+    monkeypatch.setattr(policy_files, 'SETTLING_SECONDS', 0.5)
     rules = ['', '"placement:traits:show": "!"\n', f'"{TRAITS}": "role:nobody"\n']
     file.write_text(''.join(rules))
     enforcer = _enforcer(file)
@@ -223,7 +223,7 @@ def test_a_file_is_not_read_while_it_changes(file: pathlib.Path, monkeypatch: py
 @pytest.mark.usefixtures('slow_writer')
 def test_the_start_waits_for_a_file_that_changes(file: pathlib.Path) -> None:
     file.touch()
-    writer = threading.Timer(policy.SETTLING_SECONDS / 2, file.write_text, [f'"{TRAITS}": "role:nobody"\n'])
+    writer = threading.Timer(policy_files.SETTLING_SECONDS / 2, file.write_text, [f'"{TRAITS}": "role:nobody"\n'])
     writer.start()
     assert not _allows(_enforcer(file), 'admin')
     writer.join()
@@ -233,7 +233,7 @@ def test_the_start_reads_a_file_that_changes_all_the_time_after_a_while(
     file: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy, '_MAX_WAIT_SECONDS', 0.1)
-    monkeypatch.setattr(policy, 'SETTLING_SECONDS', 60.0)
+    monkeypatch.setattr(policy_files, 'SETTLING_SECONDS', 60.0)
     file.write_text(f'"{TRAITS}": "role:nobody"\n')
     assert [_allows(_enforcer(file), role) for role in ('admin', 'nobody')] == [False, True]
 
