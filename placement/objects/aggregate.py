@@ -63,6 +63,9 @@ def replace(context: Context, provider_uuid: str, uuids: Iterable[str], expected
             provider = tx.execute(BY_UUID, {'sought': provider_uuid}).first()
             if provider is None:
                 raise exception.ResourceProviderNotFound(uuid=provider_uuid)
+            if expected_generation in (None, provider.generation):
+                # It was created after the statement above did not find it.
+                raise errors.RetryTransaction
             raise exception.ProviderGenerationMismatch(
                 uuid=provider_uuid, actual=provider.generation, sent=expected_generation
             )

@@ -90,9 +90,9 @@ class ResourceProvider(base.Timestamped):
         try:
             return context.db.write(work)
         except db_exc.DBDuplicateEntry as error:
-            # The uuid is a duplicate if it exists, otherwise the name.
+            # The uuid is a duplicate if it exists, otherwise the name. If neither exists any more, the error tells.
             holders = context.db.fetch_all(_HOLDERS, {'sought': uuid, 'name': name})
-            if any(row.uuid == uuid for row in holders):
+            if any(row.uuid == uuid for row in holders) or (not holders and 'uuid' in error.columns):
                 raise exception.DuplicateProviderUuid(uuid=uuid) from error
             raise _duplicate_name(name, holders) from error
 
@@ -176,9 +176,10 @@ def _rename(tx: sa.Connection, uuid: str, name: str) -> dict[str, Any]:
 
     :returns: the columns of ``BY_UUID`` of the renamed provider.
     """
-    tx.execute(_RENAME, {'sought': uuid, 'new': name})
+    # Without the count, a provider that is created between the two statements would be returned with its own name.
+    count = tx.execute(_RENAME, {'sought': uuid, 'new': name}).rowcount
     renamed = tx.execute(BY_UUID, {'sought': uuid}).first()
-    if renamed is None:
+    if not count or renamed is None:
         raise exception.ResourceProviderNotFound(uuid=uuid)
     change_log.record_providers(tx, [renamed.id])
     return renamed._asdict()
