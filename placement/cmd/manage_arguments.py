@@ -18,22 +18,7 @@ import argparse
 import pathlib
 
 from placement.cmd.parser import CommandParser, age, positive
-
-#: The kinds of findings of an audit: the keys of ``placement.ops.audit.CHECKS``.
-AUDIT_KINDS = (
-    'outdated_class_sequence',
-    'missing_reference',
-    'invalid_tree',
-    'allocation_without_consumer',
-    'allocation_owner_mismatch',
-    'consumer_without_allocations',
-    'allocation_without_inventory',
-    'usage_mismatch',
-    'over_committed',
-    'invalid_step_size',
-    'unit_violation',
-    'orphaned_aggregate',
-)
+from placement.ops.audit_kinds import KINDS
 
 #: The address of the page.
 PAGE_BIND = '127.0.0.1:8779'
@@ -192,7 +177,7 @@ def _add_audit(program: CommandParser) -> None:
         '--except',
         dest='excluded',
         metavar='KIND',
-        choices=AUDIT_KINDS,
+        choices=tuple(KINDS),
         help='omit the findings of this kind, one of %(choices)s; may be repeated',
     )
     parser.add_argument('--repair', action='store_true', help='repair what does not require a decision')

@@ -17,12 +17,13 @@ from alembic import script
 from oslo_config import cfg
 
 from placement import release
-from placement.cmd import api, manage, manage_arguments, status
+from placement.cmd import api, manage, status
 from placement.cmd.command import run_command
 from placement.cmd.parser import OUTPUT_CLOSED, CommandParser
 from placement.db import migration
 from placement.db.api import Database
 from placement.ops import audit
+from placement.ops.audit_kinds import KINDS
 from tests.support import preforked
 from tests.support.fixtures import PointCommandsAt, Printed
 
@@ -127,7 +128,7 @@ def test_each_command_has_a_function() -> None:
 
 
 def test_kinds_of_an_audit() -> None:
-    assert list(manage_arguments.AUDIT_KINDS) == list(audit.CHECKS)
+    assert list(KINDS) == list(audit.CHECKS)
 
 
 def test_revisions_are_those_of_alembic() -> None:

@@ -21,8 +21,9 @@ from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.ops import audit
+from placement.ops.audit_kinds import KINDS
 from placement.ops.background_query import plan_query
-from placement.ops.page import health_view, plan_view
+from placement.ops.page import plan_view
 from placement.ops.page.application import Page
 from placement.ops.page.view import Sources
 from tests.support import applications, clouds, corruption, fixtures
@@ -273,7 +274,9 @@ def test_a_consumer_without_a_record_is_found(page: Page, url: str) -> None:
 @pytest.mark.usefixtures('db_with_problems')
 def test_health_makes_the_quick_checks_and_names_hosts(page: Page) -> None:
     findings = {check['kind']: check['found'] for check in json(page, '/health')['audit']}
-    assert {kind for kind, count in findings.items() if count is not None} == set(health_view._QUICK_CHECKS)
+    assert {kind for kind, count in findings.items() if count is not None} == {
+        name for name, kind in KINDS.items() if kind.is_quick
+    }
     assert findings['over_committed'] == 1
     shown = get(page, '/health').text
     assert re.search(f'<a href="/trees/{uuid_of("over")}" title="{uuid_of("over")}"><bdi>over</bdi></a>', shown)

@@ -22,6 +22,7 @@ _projects, _users, _members = tables.projects, tables.users, tables.resource_pro
 
 
 def invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = None, /) -> Iterator[Finding]:
+    """Find providers whose recorded root is not the one that their parents lead to."""
     columns = _providers.c
     query = sa.select(columns.id, columns.uuid, columns.name, columns.parent_provider_id, columns.root_provider_id)
     if key is not None:
@@ -95,6 +96,7 @@ def allocation_without_consumer(
 
 
 def allocation_owner_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: str | None = None, /) -> Iterator[Finding]:
+    """Find consumers whose allocations have other copies of project, user and type than their own."""
     copies = _allocations.c
     query = (
         sa.select(_allocations, *(_consumers.c[name] for name in _OWNER))
@@ -125,12 +127,14 @@ def allocation_owner_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: str
 def allocation_without_inventory(
     tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /
 ) -> Iterator[Finding]:
+    """Find allocations of a class of which the provider has no inventory."""
     for row in tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
         detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
         yield Finding(_subject(row), detail)
 
 
 def usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = None, /) -> Iterator[Finding]:
+    """Find inventories whose recorded usage is not the sum of the allocations."""
     query = _select(_inventories, tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
     if key is not None:
         # Each transaction that changes allocations of this inventory also updates its row. While the row is locked, no
@@ -145,6 +149,7 @@ def usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = N
 
 
 def over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
+    """Find inventories of which more is allocated than their capacity."""
     limit, allocated = capacity.capacity_limit(_inventories.c), tables.ALLOCATED
     # What ``usage_mismatch`` records as used if it repairs.
     query = _select(_inventories, limit.label('limit'), allocated.label('allocated'))
@@ -155,12 +160,14 @@ def over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = 
 
 
 def invalid_step_size(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
+    """Find inventories with a step size below 1, which another program wrote."""
     for row in tx.execute(_select(_inventories).where(_inventories.c.step_size < 1)):
         detail = f'step_size is {row.step_size}, so no amount can be allocated: set it to 1 or more'
         yield Finding(_subject(row), detail)
 
 
 def unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
+    """Find allocations that their inventory would not allow now."""
     inv = _inventories.c
     used = _allocations.c.used
     violated = sa.not_(capacity.satisfies_unit_constraints(inv, used, used, used))
@@ -169,7 +176,7 @@ def unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = 
     for row in tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
         detail = f'allocation of {row.used} violates {rules}, which changed after the claim'
-        yield Finding(_subject(row), detail, needs_action=False)
+        yield Finding(_subject(row), detail)
 
 
 def unused(

@@ -11,6 +11,7 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 
 from placement.db import errors
+from placement.ops.audit_kinds import KINDS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,10 +94,13 @@ class Finding:
     #: Records the changes in the change log.
     record: Callable[[sa.Connection], None] = lambda _tx: None
     repaired: bool = False
-    #: False if the finding is for information only.
-    needs_action: bool = True
     #: The key of the check in ``audit.CHECKS``.
     kind: str = ''
+
+    @property
+    def needs_action(self) -> bool:
+        """Whether a repair or an operator has to change something."""
+        return not KINDS[self.kind].is_informational
 
 
 class Check(Protocol):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from placement.db import health as database_health
 from placement.observability import ACCEPTED
 from placement.ops import audit
+from placement.ops.audit_kinds import KINDS
 from placement.ops.page.view import Parameters, Sources, View, is_read_only
 
 if TYPE_CHECKING:
@@ -19,16 +20,14 @@ if TYPE_CHECKING:
 _FINDINGS = 20
 #: An audit starts no check after this number of seconds.
 _AUDIT_SECONDS = 1.0
-#: The default checks. They read no consumers, and of allocations only the sum for each inventory.
-_QUICK_CHECKS = ('invalid_tree', 'over_committed', 'orphaned_aggregate')
 #: Maximum numbers of routes to show, the busiest first, and of origins of connections to the database.
 _ROUTES, _CONNECTIONS = 15, 50
 
 
 def health_view(sources: Sources, parameters: Parameters) -> View:
     """Show the state of the cache and of the service, and the findings of the checks that ``audit`` chooses."""
-    chosen = parameters.choice('audit', ('quick', 'all', *audit.CHECKS))
-    kinds = {'quick': _QUICK_CHECKS, 'all': tuple(audit.CHECKS)}.get(chosen, (chosen,))
+    chosen = parameters.choice('audit', ('quick', 'all', *KINDS))
+    kinds = {name for name, kind in KINDS.items() if chosen in (name, 'all') or (chosen == 'quick' and kind.is_quick)}
     snapshot = sources.provider_cache.up_to_date()
     changed = database_health.seconds_since_change(sources.db)
     activity = _activity(sources.metrics) if sources.metrics else None
@@ -46,22 +45,15 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
         'activity': activity,
         'connections': connections and connections[:_CONNECTIONS],
     }
-    extra = {
-        # The kinds of findings that need no action.
-        'informational': {
-            result['kind']
-            for result in results
-            if result['found'] and not any(finding['needs_action'] for finding in result['findings'])
-        },
-    }
-    return View('health.html', 'Health', data, extra)
+    informational = {name for name, kind in KINDS.items() if kind.is_informational}
+    return View('health.html', 'Health', data, {'kinds': KINDS, 'informational': informational})
 
 
 def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
     """Return the findings of each check; ``found`` is None if it is not in ``kinds`` or was not started in time."""
     started = time.monotonic()
     results: dict[str, dict[str, Any]] = {}
-    for kind in sorted(audit.CHECKS, key=lambda kind: kind not in _QUICK_CHECKS):
+    for kind in sorted(KINDS, key=lambda kind: not KINDS[kind].is_quick):
         if kind not in kinds or time.monotonic() - started > _AUDIT_SECONDS:
             results[kind] = {'kind': kind, 'found': None, 'findings': []}
             continue
@@ -76,7 +68,7 @@ def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
             for finding in findings[:_FINDINGS]
         ]
         results[kind] = {'kind': kind, 'found': len(findings), 'findings': shown}
-    return [results[kind] for kind in audit.CHECKS]
+    return [results[kind] for kind in KINDS]
 
 
 def _activity(registry: CollectorRegistry) -> dict[str, Any]:
