@@ -157,19 +157,22 @@ class Database:
         try:
             with self._transaction(connections.WRITE) as tx:
                 result = _run(work, tx, slot)
+        except CommitUnknown as error:
+            outcome = self.slots.find_outcome(slot, error)
+            if outcome is Outcome.UNKNOWN:
+                raise
+            if outcome is Outcome.NOT_COMMITTED:
+                # If no retry is left, this was an outage, not a conflict.
+                raise RetryTransaction(exception.SingleFailure()) from error
         except BaseException as error:
-            outcome = self.slots.settle(slot, error)
+            self.slots.give_up(slot, error)
             if isinstance(error, RollbackAndDiagnose):
                 # Without ``reader``, so that ``write`` alone counts an outage.
                 with self._transaction(connections.SNAPSHOT) as tx:
                     raise error.explain(tx) from None
-            if isinstance(error, CommitUnknown) and outcome is Outcome.NOT_COMMITTED:
-                # If no retry is left, this was an outage, not a conflict.
-                raise RetryTransaction(exception.SingleFailure()) from error
-            if outcome is not Outcome.COMMITTED:
-                raise
+            raise
         else:
-            self.slots.settle(slot)
+            self.slots.keep(slot)
         return result
 
     @contextlib.contextmanager

@@ -58,11 +58,6 @@ class Slot:
     #: Whether another process has written under the slot.
     is_taken: bool = False
 
-    def advance(self) -> None:
-        """Count the transaction that was committed, if it has written under the slot."""
-        if self.next_token is not None:
-            self.sequence, self.token, self.next_token = self.sequence + 1, self.next_token, None
-
     def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[tuple[str, int]]:
         """Yield the last statements of a transaction, which increment the slot and insert its entries.
 

@@ -36,7 +36,7 @@ LOG = log.getLogger(__name__)
 TRIM_INTERVAL_TRANSACTIONS = 100
 KEPT_TRANSACTIONS = 5000
 
-#: How long ``_settle_in_doubt`` waits for a transaction that still locks its slot, and the interval of its attempts.
+#: How long ``find_outcome`` waits for a transaction that still locks its slot, and the interval of its attempts.
 _SETTLE_SECONDS = 5.0
 _SETTLE_INTERVAL_SECONDS = 0.1
 
@@ -67,7 +67,7 @@ class ChangeLogSlots:
         self.forget()
         #: The ids of slots with old entries.
         self._untrimmed: set[int] = set()
-        #: Whether a thread calls ``trim``. Otherwise ``settle`` does, and the caller of that write waits for it.
+        #: Whether a thread calls ``trim``. Otherwise ``keep`` does, and the caller of that write waits for it.
         self.is_trimmed_in_background = False
 
     def forget(self) -> None:
@@ -78,7 +78,8 @@ class ChangeLogSlots:
         self._idle: list[Slot] = []
 
     def lease(self) -> Slot:
-        """Give a slot to one transaction. When the transaction has ended, call ``settle``.
+        """Give a slot to one transaction. When the transaction has ended, call ``keep``, ``give_up`` or
+        ``find_outcome``.
 
         :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         :raises DatabaseUnavailable: the database cannot be reached.
@@ -88,55 +89,49 @@ class ChangeLogSlots:
         except IndexError:
             return self._take()
 
-    def settle(self, slot: Slot, error: BaseException | None = None) -> Outcome:
-        """Decide what became of a transaction that has ended, and what becomes of its slot.
+    def keep(self, slot: Slot) -> None:
+        """Take back the slot of a transaction that was committed. It is at its next number if it has one."""
+        if slot.next_token is not None:
+            slot.sequence, slot.token, slot.next_token = slot.sequence + 1, slot.next_token, None
+        if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and slot.sequence > KEPT_TRANSACTIONS:
+            self._untrimmed.add(slot.slot_id)
+            if not self.is_trimmed_in_background:
+                self.trim()
+        self._idle.append(slot)
 
-        ==================================================  ==============  =========================================
-        How it ended                                        Outcome         Its slot
-        ==================================================  ==============  =========================================
-        without an error                                    COMMITTED       is kept, at its next number if it has one
-        another process has written under the slot          NOT_COMMITTED   is another process's, like all idle ones,
-                                                                            which were not used for even longer
-        it was rolled back, or its error guarantees this    NOT_COMMITTED   is kept; its number is used again
-        COMMIT failed, entries were appended                what the slot   is free, if its row could be read and
-                                                            in the table    written; otherwise this process does not use
-                                                            says            it again
-        COMMIT failed, no entries were appended             UNKNOWN         is kept
-        the connection broke before COMMIT                  NOT_COMMITTED   stays locked until the server notices, so
-                                                                            this process does not use it again
-        the process was interrupted in COMMIT               UNKNOWN         the same
-        ==================================================  ==============  =========================================
+    def give_up(self, slot: Slot, error: BaseException) -> None:
+        """Take back the slot of a transaction that failed with ``error``, if the slot is certainly not locked.
 
-        :param error: the error with which it ended.
+        ==================================================  =========================================================
+        How the transaction ended                           Its slot
+        ==================================================  =========================================================
+        another process has written under the slot          is another process's, like all idle ones, which were not
+                                                            used for even longer
+        it was rolled back, or its error guarantees this    is kept; its number is used again
+        the connection broke before COMMIT                  stays locked until the server notices, so this process
+                                                            does not use it again
+        the process was interrupted in COMMIT               the same
+        ==================================================  =========================================================
         """
-        if error is None:
-            slot.advance()
-            if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and slot.sequence > KEPT_TRANSACTIONS:
-                self._untrimmed.add(slot.slot_id)
-                if not self.is_trimmed_in_background:
-                    self.trim()
-            self._idle.append(slot)
-            return Outcome.COMMITTED
         if slot.is_taken:
             self._idle.clear()
-            return Outcome.NOT_COMMITTED
-        if slot.next_token is None or errors.classify(error, at_commit=True) is not ErrorKind.COMMIT_UNKNOWN:
+        elif slot.next_token is None or errors.classify(error, at_commit=True) is not ErrorKind.COMMIT_UNKNOWN:
             slot.next_token = None
             self._idle.append(slot)
-            return Outcome.UNKNOWN if isinstance(error, CommitUnknown) else Outcome.NOT_COMMITTED
-        if isinstance(error, CommitUnknown):
-            return self._settle_in_doubt(slot, error)
-        return Outcome.NOT_COMMITTED if isinstance(error, Exception) else Outcome.UNKNOWN
 
-    def _settle_in_doubt(self, slot: Slot, failure: CommitUnknown) -> Outcome:
+    def find_outcome(self, slot: Slot, failure: CommitUnknown) -> Outcome:
         """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 
         ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open
         in the server. For this it waits for the row lock and then writes to the slot, which makes a late COMMIT fail on
         every node of a cluster.
 
-        :param slot: the slot of the transaction, which has executed its last statements.
+        The outcome is unknown if the transaction has appended no entries. Then the slot is kept. Otherwise this process
+        does not use it again.
         """
+        if slot.next_token is None:
+            self._idle.append(slot)
+            return Outcome.UNKNOWN
         deadline = time.monotonic() + _SETTLE_SECONDS
         outcome = Outcome.UNKNOWN
 

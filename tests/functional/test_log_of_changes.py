@@ -15,7 +15,6 @@ from placement.db import change_log, change_log_reader, errors, tables
 from placement.db.api import Database
 from placement.db.change_log import NO_PROVIDER, ChangeKind
 from placement.db.change_log_reader import LogPosition, Position, Relation
-from placement.db.change_log_slots import Outcome
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.authentication import RequestContext
 from tests.support import logs
@@ -242,5 +241,5 @@ def test_a_slot_whose_transaction_may_still_be_open_is_not_used_again(db: Databa
     """When the connection broke before COMMIT was sent, the server may not have noticed and still lock the row."""
     slot = db.slots.lease()
     list(slot.statements(db.engine.dialect.name, {1: ChangeKind.USAGE}))
-    assert db.slots.settle(slot, exception.DatabaseUnavailable()) is Outcome.NOT_COMMITTED
+    db.slots.give_up(slot, exception.DatabaseUnavailable())
     assert logs.next_slot(db).slot_id != slot.slot_id

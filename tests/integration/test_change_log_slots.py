@@ -120,12 +120,12 @@ def test_a_silent_process_with_many_slots_takes_one_new(
 ) -> None:
     """Otherwise it would try each of its slots in turn, and fail."""
     for slot in [db.slots.lease() for _ in range(30)]:
-        db.slots.settle(slot)
+        db.slots.keep(slot)
     logs.free_all(db)
     for slot in [other.slots.lease() for _ in range(30)]:
         with other._transaction(connections.WRITE) as tx:
             logs.append(tx, slot)
-        other.slots.settle(slot)
+        other.slots.keep(slot)
     retried: list[str] = []
     monkeypatch.setattr(db.metrics, 'transaction_retried', retried.append)
     db.write(lambda tx: logs.move(tx, providers))
@@ -146,7 +146,7 @@ def test_processes_that_take_slots_at_once(url: sa.URL, db: Database, providers:
         barrier.wait()
         slot = process.slots.lease()
         barrier.wait(60)
-        process.slots.settle(slot)
+        process.slots.keep(slot)
         return slot.slot_id
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -426,7 +426,7 @@ def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
     """A session that has not reached its last statements yet finds that its slot has moved."""
     late = logs.next_slot(db)
     list(late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE}))
-    assert db.slots.settle(late, CommitUnknown()) is Outcome.NOT_COMMITTED
+    assert db.slots.find_outcome(late, CommitUnknown()) is Outcome.NOT_COMMITTED
     late.next_token = None
     with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
         (first, _rows), *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
@@ -449,10 +449,10 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     for _ in range(2):
         other.write(change_log.record_names)
     assert logs.next_slot(other).slot_id == mine.slot_id
-    assert db.slots.settle(mine, CommitUnknown()) is (Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED)
+    assert db.slots.find_outcome(mine, CommitUnknown()) is (Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED)
     with db.engine.begin() as tx:
         tx.execute(tables.change_log.delete())
-    assert db.slots.settle(mine, CommitUnknown()) is Outcome.UNKNOWN
+    assert db.slots.find_outcome(mine, CommitUnknown()) is Outcome.UNKNOWN
 
 
 @everywhere
