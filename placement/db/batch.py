@@ -122,7 +122,7 @@ class StatementBatch:
         """
         added, self._statements = self._statements, []
         try:
-            for count, statement in zip(self._row_counts(added), added, strict=False):
+            for count, statement in zip(self._row_counts(added), added, strict=True):
                 if statement.rows is not None and count != statement.rows:
                     raise statement.error()
         except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:

@@ -251,7 +251,13 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
         pool_recycle=options.connection_recycle_time,
         **arguments,
     )
-    event.listen(engine, 'handle_error', _close_if_read_only)
+
+    @event.listens_for(engine, 'handle_error')
+    def close_if_read_only(context: sa.ExceptionContext) -> None:
+        # Another server may be the primary now, so this closes pooled connections, too, before their next use.
+        error = context.sqlalchemy_exception
+        context.is_disconnect |= error is not None and errors.is_read_only(error)
+
     exc_filters.register_engine(engine)
     # It logs a traceback for each error that it does not know. Callers report these errors themselves, in one line.
     logging.getLogger(exc_filters.__name__).setLevel(logging.CRITICAL)
@@ -266,12 +272,6 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
     event.listen(engine, 'commit', lambda connection: connection.info.pop(_PENDING_BEGIN, None))
     event.listen(engine, 'rollback', _roll_back)
     return engine
-
-
-def _close_if_read_only(context: sa.ExceptionContext) -> None:
-    """Close the connection, and pooled connections before their next use: another server may be the primary now."""
-    if context.sqlalchemy_exception is not None and errors.is_read_only(context.sqlalchemy_exception):
-        context.is_disconnect = True
 
 
 def _connect(

@@ -10,7 +10,6 @@ allocation.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -77,7 +76,11 @@ class InventoryReplacement:
             for ids in sql.chunks(sorted(records), _MAX_ROWS_PER_UPDATE):
                 columns = zip(*(records[id_][:-1] for id_ in ids), strict=True)
                 values = [value for column in columns for case in zip(ids, column, strict=True) for value in case]
-                batch.add_statement(_update(len(ids)), *values, timeutils.utcnow(), *ids)
+                cases = ' '.join(['WHEN ? THEN ?'] * len(ids))
+                assignments = ', '.join(f'{name} = CASE id {cases} END' for name in FIELDS)
+                template = 'UPDATE {table} SET {assignments}, updated_at = ? WHERE id IN ({ids})'
+                moment = timeutils.utcnow()
+                batch.add_for_ids(template, ids, *values, moment, table=_inventories, assignments=assignments)
             _add_insert(batch, added)
 
 
@@ -91,15 +94,6 @@ def _add_insert(
     row = f'?, ?, {allocated}, {sql.placeholders(len(FIELDS))}'
     otherwise = sql.upsert_clause(batch.tx, _KEY, _OVERWRITTEN) if present else ''
     batch.add_insert(_inventories, _COLUMNS, rows, row, otherwise=otherwise)
-
-
-@functools.lru_cache(maxsize=_MAX_ROWS_PER_UPDATE)
-def _update(count: int) -> str:
-    """Return the UPDATE of ``count`` inventories."""
-    cases = ' '.join(['WHEN ? THEN ?'] * count)
-    assignments = ', '.join(f'{name} = CASE id {cases} END' for name in FIELDS)
-    template = 'UPDATE {table} SET {assignments}, updated_at = ? WHERE id IN ({ids})'
-    return sql.statement(template, table=_inventories, assignments=assignments, ids=sql.placeholders(count))
 
 
 #: Locks the inventories of providers in the order in which claims lock them.

@@ -180,8 +180,8 @@ resource_provider_aggregates = _table(
 
 # The change log (placement.db.change_log). No other table refers to it.
 
-# Each process keeps at most as many rows as it ever had write transactions at the same time. Idle ones are deleted, but
-# there is always one: without any, the rows of a backup have not been restored yet. Tools restore tables in order of
+# Each process keeps at most as many rows as it ever had write transactions at the same time. None is deleted, and there
+# is always one: without any, the rows of a backup have not been restored yet. Tools restore tables in order of
 # their names, so this one has the last name: a reader of restored slots also finds all other restored rows.
 change_log_slots = _with_unique_ids(
     'placement_writer_slots',
