@@ -74,9 +74,10 @@ class Parser(HTTPRequestParser):
             problem = 'A header must not be continued on another line.'
         elif not http.CONTENT_LENGTH.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
             problem = 'content-length header must be an integer'
-        if problem is not None:
-            # Without this, waitress would tell the client to send a body.
+        if problem is not None or self.content_length >= self.adj.max_request_body_size:
+            # Without this, waitress would tell the client to send the body of a request that it rejects.
             self.expect_continue = False
+        if problem is not None:
             raise ParsingError(problem)
         if self.adj.url_prefix and not f'{self.path}/'.startswith(f'{self.adj.url_prefix}/'):
             self.error = _NotFound('')

@@ -427,6 +427,14 @@ def test_a_request_whose_end_is_ambiguous_gets_400_and_ends_its_connection(
     assert response.lower().count(b'\r\nconnection: ') == response.count(b'\r\nConnection: close\r\n') == 1
 
 
+@pytest.mark.parametrize(('length', 'status'), [(99, b'100 '), (100, b'413 '), (10**17, b'413 ')])
+def test_a_body_that_is_too_long_is_not_asked_for(services: Any, length: int, status: bytes) -> None:
+    service = services(max_request_body_size=100)
+    head = b'POST /traits HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n' % length
+    with service.connect(head) as connection:
+        assert service.read_response(connection, until=b'\r\n\r\n').partition(b' ')[2].startswith(status)
+
+
 def test_the_log_says_which_response_a_client_did_not_wait_for(services: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     service = services(outbuf_overflow=100_000_000)
