@@ -151,14 +151,10 @@ class StepCounter:
 
         :raises StepLimitReached: the steps of the tree or of the request are used up.
         """
-        budget = self._budget
-        budget.steps_taken += steps
-        if budget.steps_taken > budget.max_steps:
-            budget.reached.add(Limit.REQUEST_STEPS)
-            raise StepLimitReached
+        self.count_setup(steps)
         self.since_candidate += steps
-        if self.since_candidate > budget.max_tree_steps:
-            budget.reached.add(Limit.TREE_STEPS)
+        if self.since_candidate > self._budget.max_tree_steps:
+            self._budget.reached.add(Limit.TREE_STEPS)
             raise StepLimitReached
 
     def reject(self, reason: Reason) -> None:
