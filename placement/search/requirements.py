@@ -96,9 +96,7 @@ class ResourceCondition(ProviderCondition):
     resource_class: str
     amount: int
 
-    @property
-    def parameter(self) -> str:
-        return 'resources'
+    parameter = 'resources'
 
     @property
     def subject(self) -> str:
@@ -206,10 +204,7 @@ class RootTraitCondition(TraitCondition):
     """A condition on the traits of a root that ``root_required`` makes."""
 
     of_roots_only = True
-
-    @property
-    def parameter(self) -> str:
-        return 'root_required'
+    parameter = 'root_required'
 
     @property
     def subject(self) -> str:
@@ -225,9 +220,7 @@ class AggregateCondition(NameCondition):
 
     or_root: bool = False
 
-    @property
-    def parameter(self) -> str:
-        return 'member_of'
+    parameter = 'member_of'
 
     @property
     def subject(self) -> str:
@@ -255,9 +248,7 @@ class TreeCondition(ProviderCondition):
     sharing: bool
     uuid: str = field(compare=False)
 
-    @property
-    def parameter(self) -> str:
-        return 'in_tree'
+    parameter = 'in_tree'
 
     @property
     def subject(self) -> str:
