@@ -29,6 +29,7 @@ from placement.web import (
     error_responses,
     health_check,
     http,
+    operation,
     policy,
     request_log,
 )
@@ -97,7 +98,7 @@ def loadapp(conf: cfg.ConfigOpts, state: State | None = None) -> Application:
     declarations = handler.declarations(conf.placement.max_microversion)
     operations = [(path, method) for path, methods in declarations.items() for method in methods]
     db.metrics.initialize(operations, [limit.value for limit in Limit])
-    application: WSGIApplication = handler.PlacementHandler(declarations)
+    application: WSGIApplication = operation.Dispatcher(declarations)
     for middleware in reversed(_pipeline(conf, db, enforcer, provider_cache)):
         application = middleware(application)
     # After everything else, so that an invalid configuration is reported before a connection to the database is made.
@@ -171,10 +172,10 @@ def _pipeline(
         functools.partial(http_proxy_to_wsgi.HTTPProxyToWSGI, conf=conf)
         if conf.oslo_middleware.enable_proxy_headers_parsing
         else None,
+        request_log.RequestLog,
         functools.partial(cors.CORS, conf=conf) if conf.cors.allowed_origin else None,
         _Preflight if conf.cors.allowed_origin else None,
         functools.partial(authentication.Authentication, make_context=make_context, identify=identify),
-        request_log.RequestLog,
         functools.partial(error_responses.FaultHandler, newest=conf.placement.max_microversion),
         functools.partial(http.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]
@@ -222,5 +223,5 @@ class _Preflight:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ['REQUEST_METHOD'] == 'OPTIONS':
-            return request_log.RequestLog(base.NoContentTypeResponse())(environ, start_response)
+            return base.NoContentTypeResponse()(environ, start_response)
         return self._application(environ, start_response)

@@ -1,12 +1,6 @@
-"""The routes, from path and method to operation, and the dispatcher (api-ref/rules.md#paths-and-methods)."""
+"""The routes: from path and method to operation."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
-
-import routes
-from webob import exc
 
 from placement.handlers import (
     aggregate,
@@ -21,9 +15,7 @@ from placement.handlers import (
     usage,
 )
 from placement.web import microversion
-from placement.web.operation import ByMicroversion, Operation
-
-Declarations = Mapping[str, Mapping[str, Operation | ByMicroversion]]
+from placement.web.operation import Declarations
 
 ROUTE_DECLARATIONS: Declarations = {
     '/': {
@@ -109,43 +101,3 @@ def declarations(newest: str) -> Declarations:
         for path, methods in ROUTE_DECLARATIONS.items()
         if any(operation.window.first <= version for declared in methods.values() for operation in declared.operations)
     }
-
-
-class PlacementHandler:
-    """WSGI application that passes each request to the operation declared for it.
-
-    It stores the declared path in ``environ['placement.route']`` and the variables of the path, decoded, in
-    ``environ['wsgiorg.routing_args']``.
-    """
-
-    def __init__(self, declarations: Declarations) -> None:
-        self._declarations = declarations
-        self._mapper = routes.Mapper(controller_scan=None, explicit=True)
-        for path in declarations:
-            # By default a variable does not match a newline at the end.
-            self._mapper.connect(None, path.replace('}', ':[^/]+}'), route=path)
-        self._mapper.create_regs([])
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Pass the request on.
-
-        :raises HTTPNotFound: the path is not declared, or has an encoded slash, which is indistinguishable from a
-            separator once decoded.
-        :raises HTTPMethodNotAllowed: the path is declared, but not with this method.
-        """
-        raw = environ.get('RAW_URI') or environ.get('REQUEST_URI') or ''
-        if '%2f' in raw.partition('?')[0].lower():
-            raise exc.HTTPNotFound
-        # No stored name contains the replacement character, so a path with NUL or invalid UTF-8 finds nothing.
-        path = environ.get('PATH_INFO', '').encode('latin-1', 'replace').decode(errors='replace')
-        path = path.replace('\0', '\N{REPLACEMENT CHARACTER}') or '/'
-        variables = self._mapper.match(path)
-        # Routes also accepts a trailing slash or newline. The route filled in with its variables must equal the path.
-        if not variables or (route := variables.pop('route')).format(**variables) != path:
-            raise exc.HTTPNotFound
-        environ['placement.route'] = route
-        methods = self._declarations[route]
-        if environ['REQUEST_METHOD'] not in methods:
-            raise exc.HTTPMethodNotAllowed(headers={'Allow': ', '.join(methods)})
-        environ['wsgiorg.routing_args'] = ((), variables)
-        return methods[environ['REQUEST_METHOD']](environ, start_response)

@@ -5,7 +5,6 @@ With Keystone, identity headers from a client are never trusted.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -106,7 +105,7 @@ class _SharedTokenCache:
 class Authentication:
     """WSGI middleware that identifies the caller, and puts its context into ``environ[ENVIRON_KEY]``.
 
-    The version document needs no token. Rejected requests are logged and answered here.
+    The version document needs no token. Rejected requests are answered here.
 
     :param make_context: makes the context from the ids of the request and from the identity.
     :param identify: returns the identity of the caller, as arguments of ``oslo_context.context.RequestContext``. It
@@ -124,15 +123,13 @@ class Authentication:
         self._identify = identify
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        environ[request_log.STARTED_KEY] = time.perf_counter()
         identity: dict[str, Any] = {}
         # Below a mount prefix, the path of the version document may be empty.
         if environ.get('PATH_INFO', '') not in ('', '/'):
             try:
                 identity = self._identify(environ)
             except exc.HTTPError as error:
-                response = functools.partial(error_responses.respond, error)
-                return request_log.RequestLog(response)(environ, start_response)
+                return error_responses.respond(error, environ, start_response)
         environ[ENVIRON_KEY] = self._make_context(
             request_id=environ[request_id.ENV_REQUEST_ID],
             global_request_id=environ.get(request_id.GLOBAL_REQ_ID),

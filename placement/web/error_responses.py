@@ -198,8 +198,10 @@ class FaultHandler:
         version: microversion_parse.Version | None = None
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            stamped = headers if version is None else microversion.stamp(headers, version)
-            return start_response(status, stamped, exc_info)
+            if version is not None:
+                name = microversion.HEADER
+                headers = [*headers, (name, f'{microversion.SERVICE_TYPE} {version}'), ('Vary', name.lower())]
+            return start_response(status, headers, exc_info)
 
         try:
             version = microversion.negotiate(environ.get('HTTP_OPENSTACK_API_VERSION'), self._newest)

@@ -148,7 +148,7 @@ def parse_json(body: bytes) -> Any:
         # reads the values. Shortening keeps eighteen digits, so it does not break \u escapes, which have four.
         orjson.loads(_LONG_NUMBER.sub(rb'\1', body))
         try:
-            data = json.loads(body, parse_float=_finite)
+            data = json.loads(body)
         except RecursionError:
             raise ValueError('nested too deeply') from None
     else:
@@ -157,24 +157,23 @@ def parse_json(body: bytes) -> Any:
 
 
 def _with_integers(data: Any) -> Any:
-    """Replace the floats without a fraction in a JSON value by integers."""
+    """Replace the floats without a fraction in a JSON value by integers.
+
+    :raises ValueError: a number is beyond the range of floats. Only ``json`` reads such a number, as infinity.
+    """
     root = [data]
     pending: list[Any] = [root]
     while pending:
         container = pending.pop()
         for key, value in container.items() if isinstance(container, dict) else enumerate(container):
-            if isinstance(value, float) and value.is_integer():
-                container[key] = int(value)
+            if isinstance(value, float):
+                if math.isinf(value):
+                    raise ValueError('number is infinity when parsed as double')
+                if value.is_integer():
+                    container[key] = int(value)
             elif isinstance(value, dict | list):
                 pending.append(value)
     return root[0]
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError('number is infinity when parsed as double')
-    return number
 
 
 def _reject_nul(data: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
 
 import microversion_parse
 from webob import Request, exc
@@ -91,10 +90,3 @@ def _negotiate(header: str | None, newest: str) -> microversion_parse.Version:
     version.min_version = parse_version_string(VERSIONS[0])
     version.max_version = parse_version_string(newest)
     return version
-
-
-def stamp(headers: Iterable[tuple[str, str]], version: microversion_parse.Version) -> list[tuple[str, str]]:
-    """Return the headers of a response with ``OpenStack-API-Version`` and ``Vary`` added for ``version``."""
-    stamped = [(name, value) for name, value in headers if name.lower() != 'vary']
-    vary = [value for name, value in headers if name.lower() == 'vary']
-    return [*stamped, (HEADER, f'{SERVICE_TYPE} {version}'), ('Vary', ', '.join([*vary, HEADER.lower()]))]

@@ -1,4 +1,4 @@
-"""An operation: the handler of one method of one path, with the checks that a request must pass first.
+"""An operation: the handler of one method of one path, with the checks that a request must pass first; the dispatcher.
 
 The checks are made in the order in which the operation lists them; `api-ref/operations.md` has a table of all.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import microversion_parse
+import routes
 from oslo_log import log
 from webob import Request, Response, exc
 
@@ -217,6 +218,50 @@ class ByMicroversion:
         version = environ[microversion.ENVIRON_KEY]
         existing = (operation for operation in self.operations if operation.window.includes(version))
         return next(existing, self.operations[-1])(environ, start_response)
+
+
+#: The operations by path and method.
+Declarations = Mapping[str, Mapping[str, Operation | ByMicroversion]]
+
+
+class Dispatcher:
+    """WSGI application that passes each request to its operation (api-ref/rules.md#paths-and-methods).
+
+    It stores the declared path in ``environ['placement.route']`` and the variables of the path, decoded, in
+    ``environ['wsgiorg.routing_args']``.
+    """
+
+    def __init__(self, declarations: Declarations) -> None:
+        self._declarations = declarations
+        self._mapper = routes.Mapper(controller_scan=None, explicit=True)
+        for path in declarations:
+            # By default a variable does not match a newline at the end.
+            self._mapper.connect(None, path.replace('}', ':[^/]+}'), route=path)
+        self._mapper.create_regs([])
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Pass the request on.
+
+        :raises HTTPNotFound: the path is not declared, or has an encoded slash, which is indistinguishable from a
+            separator once decoded.
+        :raises HTTPMethodNotAllowed: the path is declared, but not with this method.
+        """
+        raw = environ.get('RAW_URI') or environ.get('REQUEST_URI') or ''
+        if '%2f' in raw.partition('?')[0].lower():
+            raise exc.HTTPNotFound
+        # No stored name contains the replacement character, so a path with NUL or invalid UTF-8 finds nothing.
+        path = environ.get('PATH_INFO', '').encode('latin-1', 'replace').decode(errors='replace')
+        path = path.replace('\0', '\N{REPLACEMENT CHARACTER}') or '/'
+        variables = self._mapper.match(path)
+        # Routes also accepts a trailing slash or newline. The route filled in with its variables must equal the path.
+        if not variables or (route := variables.pop('route')).format(**variables) != path:
+            raise exc.HTTPNotFound
+        environ['placement.route'] = route
+        methods = self._declarations[route]
+        if environ['REQUEST_METHOD'] not in methods:
+            raise exc.HTTPMethodNotAllowed(headers={'Allow': ', '.join(methods)})
+        environ['wsgiorg.routing_args'] = ((), variables)
+        return methods[environ['REQUEST_METHOD']](environ, start_response)
 
 
 def operation(*checks: Check, **declarations: Any) -> Callable[[Handler], Operation]:

@@ -30,9 +30,8 @@ _URL_CHARACTERS = "/:@!$&'()*+,;=?%~-._"
 _METHODS = frozenset({'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'})
 _NONE = 'none'
 
-#: Keys of the WSGI environment. Authentication, which comes before the log, sets the time (``time.perf_counter``) at
-#: which the request began, and the seconds of the token's validation. A search sets the number of its candidates.
-STARTED_KEY = 'placement.started'
+#: Keys of the WSGI environment. Authentication sets the seconds of the token's validation, and a search the number of
+#: its candidates.
 KEYSTONE_SECONDS_KEY = 'placement.keystone_seconds'
 CANDIDATES_KEY = 'placement.candidates'
 
@@ -67,7 +66,7 @@ class RequestLog:
         """Pass the request on, then log it."""
         if not LOG.isEnabledFor(log.INFO):
             return self._application(environ, start_response)
-        started = environ.get(STARTED_KEY) or time.perf_counter()
+        started = time.perf_counter()
         # This is done before the call, because the application may change the environment.
         path = (environ.get('SCRIPT_NAME', '') + environ.get('PATH_INFO', '')).encode('latin-1', 'replace')
         query = environ.get('QUERY_STRING', '')

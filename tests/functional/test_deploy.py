@@ -21,8 +21,9 @@ from oslo_config import cfg
 from webob import exc
 
 from placement import conf as configuration
-from placement import deploy, exception, handler
+from placement import deploy, exception
 from placement.db import migration
+from placement.web import operation
 from placement.web.authentication import RequestContext
 from placement.web.operation import Operation
 from tests.support import applications, corruption, fixtures, servers
@@ -268,8 +269,8 @@ def _faulty(fault: Exception) -> Operation:
 def test_exceptions_of_handlers_are_error_documents(
     load: Load, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, title: str
 ) -> None:
-    declared = handler.PlacementHandler({'/usages': {'GET': _faulty(fault)}})
-    monkeypatch.setattr(handler, 'PlacementHandler', lambda _declarations: declared)
+    declared = operation.Dispatcher({'/usages': {'GET': _faulty(fault)}})
+    monkeypatch.setattr(operation, 'Dispatcher', lambda _declarations: declared)
     response = send_request(load(), 'GET', '/usages')
     (error,) = response.json['errors']
     assert (response.status_code, error['status'], error['title']) == (status, status, title)

@@ -42,15 +42,6 @@ def test_a_malformed_version_is_a_bad_request(text: str) -> None:
     assert f'invalid version string: {text}' in caught.value.detail
 
 
-def test_the_stamp_keeps_other_values_of_vary() -> None:
-    version = microversion.negotiate('placement 1.4', DEFAULT)
-    assert microversion.stamp([('Vary', 'Origin'), ('X', 'y')], version) == [
-        ('X', 'y'),
-        ('OpenStack-API-Version', 'placement 1.4'),
-        ('Vary', 'Origin, openstack-api-version'),
-    ]
-
-
 def test_long_headers_of_clients_do_not_stay_in_memory() -> None:
     tracemalloc.start()
     try:
