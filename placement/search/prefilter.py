@@ -60,9 +60,9 @@ from placement.search.search_units import (
     TreeSearchUnit,
 )
 
-#: How much of an operation on columns counts as one step: providers in a column, words of bits of a set of traits, and
-#: trees in a column of keys. Each takes about as long as a step of the solver.
-_PROVIDERS_PER_STEP, _WORDS_PER_STEP, _TREES_PER_STEP = 128, 16, 4
+#: How much of an operation on columns counts as one step: providers in a column, and trees in a column of keys. Each
+#: takes about as long as a step of the solver.
+_PROVIDERS_PER_STEP, _TREES_PER_STEP = 128, 4
 #: Bits as explained above. The axes are (providers or trees, words).
 BitRows = NDArray[np.uint64]
 
@@ -258,11 +258,14 @@ class _PartitionFilter:
         """Return the bits of each provider, and which providers satisfy any requirement."""
         prefilter, partition = self.prefilter, self.partition
         requirements, words = prefilter.requirements, prefilter.word_count
+        collective = prefilter.compiled.collective
         conditions = set(itertools.chain.from_iterable(map(operator.attrgetter('conditions'), requirements)))
-        columns = words + len(requirements) + len(conditions)
+        if collective.sets:
+            conditions.add(collective)
+        columns = words + len(requirements) + len(conditions) + len(prefilter.compiled.requested_sums)
         # A condition on names takes one step for each distinct set of names.
         distinct = partition.distinct_sets * sum(isinstance(condition, NameCondition) for condition in conditions)
-        self._counter.count_setup(_column_steps(partition, columns) + distinct)
+        self._counter.count_setup(columns * (1 + partition.size // _PROVIDERS_PER_STEP) + distinct)
         rows = np.zeros((partition.size, words), np.uint64)
         satisfies_any = np.zeros(partition.size, np.bool_)
         # The requirements of the unsuffixed group differ only in their amounts.
@@ -271,9 +274,7 @@ class _PartitionFilter:
             flags = requirement.matches(partition, evaluated)
             satisfies_any |= flags
             rows[flags, number // 64] |= np.uint64(1 << number % 64)
-        collective = prefilter.compiled.collective
         if collective.sets:
-            self._counter.count_setup(len(partition.traits.values) * (1 + words // _WORDS_PER_STEP))
             traits = [collective.satisfied_sets(names) << len(requirements) for names in partition.traits.values]
             rows[satisfies_any] |= prefilter.rows(traits)[partition.traits.codes[satisfies_any]]
         return rows, satisfies_any
@@ -322,7 +323,6 @@ class _PartitionFilter:
         ``SharingIndex.set_of``, which has the same data of the sharing providers of other trees.
         """
         partition, limits = self.partition, self.prefilter.compiled.requested_sums
-        self._counter.count_setup(_column_steps(partition, columns=len(limits)))
         columns: list[NDArray[Any]] = [*self.provider_bits.T, partition.has_sharing_trait & self._satisfies_any]
         if self.prefilter.compiled.request.same_subtree:
             columns.append(partition.parents)
@@ -343,11 +343,6 @@ class _PartitionFilter:
             of_other_trees = tuple(provider for provider in sharing.providers if provider.root_id != root_id)
             sharing = self.prefilter.sharing.set_of(of_other_trees)
         return sharing
-
-
-def _column_steps(partition: Partition, columns: int = 1) -> int:
-    """Return how many steps operations on columns of all providers count as."""
-    return columns * (1 + partition.size // _PROVIDERS_PER_STEP)
 
 
 def _equal_to_previous(columns: Sequence[NDArray[Any]], firsts: Integers, sizes: Integers) -> Flags:
