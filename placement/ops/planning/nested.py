@@ -30,6 +30,7 @@ class TreeSolver:
     def __init__(self, hosts: Hosts, isolate: bool) -> None:
         self._hosts = hosts
         self._isolate = isolate
+        #: For each set of roles, a request with one group for each role, and the sum of their amounts by class.
         self._requests: dict[tuple[Role, ...], tuple[CompiledRequest, NDArray[np.int64]]] = {}
         self._known: dict[object, tuple[int, ...] | None] = {}
         self._forms: dict[int, bytes] = {}
@@ -40,7 +41,10 @@ class TreeSolver:
         :param free: what is free in each row of the tree.
         """
         if shape.roles not in self._requests:
-            self._requests[shape.roles] = self._compile(shape.roles)
+            groups = [RequestGroup(f'_{n}', True, self._hosts.resources(role)) for n, role in enumerate(shape.roles)]
+            request = CandidateRequest(tuple(groups), 'isolate' if self._isolate else 'none', with_mappings=True)
+            sums = amounts_of([shape.roles], len(self._hosts.classes))[0]
+            self._requests[shape.roles] = compile_request(request, lambda _uuid: None), sums
         compiled, needs = self._requests[shape.roles]
         # More than all roles need together makes no difference.
         free = np.minimum(free, needs)
@@ -56,13 +60,6 @@ class TreeSolver:
             self._known[key] = self._solve(compiled, tree, free)
         positions = self._known[key]
         return None if positions is None else tuple([rows.start + position for position in positions])
-
-    def _compile(self, roles: Sequence[Role]) -> tuple[CompiledRequest, NDArray[np.int64]]:
-        """Return a request with one group for each role, and the sum of their amounts by class."""
-        needs = amounts_of([roles], len(self._hosts.classes))[0]
-        groups = [RequestGroup(f'_{n}', True, self._hosts.resources(role)) for n, role in enumerate(roles)]
-        request = CandidateRequest(tuple(groups), 'isolate' if self._isolate else 'none', with_mappings=True)
-        return compile_request(request, lambda _uuid: None), needs
 
     def _solve(self, compiled: CompiledRequest, tree: int, free: Matrix) -> tuple[int, ...] | None:
         is_own = self._hosts.is_own[self._hosts.rows(tree)].tolist()
