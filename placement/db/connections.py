@@ -11,7 +11,6 @@ import contextlib
 import functools
 import inspect
 import logging
-import pathlib
 import re
 import sqlite3
 import time
@@ -269,7 +268,6 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
     elif engine.dialect.name == 'sqlite':
         event.listen(engine, 'connect', functools.partial(_set_up_sqlite, float(str(url.query['timeout']))))
     event.listen(engine, 'begin', _begin)
-    event.listen(engine, 'commit', lambda connection: connection.info.pop(_PENDING_BEGIN, None))
     event.listen(engine, 'rollback', _roll_back)
     return engine
 
@@ -286,26 +284,11 @@ def _connect(
         connection = LimitedConnection.connect(*arguments, **options)
         connection.socket_timeout = socket_timeout
     except Exception as error:
-        raise exception.DatabaseUnavailable from _with_file_names(error, options.get('ssl'))
+        # PyMySQL does not name a TLS file that it cannot read or use.
+        files = ', '.join(f'ssl_{name}={file}' for name, file in options.get('ssl', {}).items())
+        cause = OSError(f'{error} ({files})') if files and isinstance(error, OSError) else error
+        raise exception.DatabaseUnavailable from cause
     return connection
-
-
-def _with_file_names(error: Exception, tls: Any) -> Exception:
-    """Return an error that names the TLS files and their parameters if one of these caused ``error``.
-
-    PyMySQL names neither.
-
-    :param tls: the parameters of the URL that begin with ``ssl_``, without this prefix.
-    """
-    if not isinstance(error, OSError) or not tls:
-        return error
-    paths = {f'ssl_{name}={tls[name]}': pathlib.Path(tls[name]) for name in ('ca', 'cert', 'key') if tls.get(name)}
-    for parameter, path in paths.items():
-        try:
-            path.read_bytes()
-        except OSError as unreadable:
-            return OSError(f'{parameter} cannot be read: {unreadable.strerror}')
-    return OSError(f'{" or ".join(paths)} cannot be used: {error}')
 
 
 def _set_up_sqlite(busy_timeout: float, connection: Any, _record: Any) -> None:
@@ -346,6 +329,7 @@ def _set_up_mysql(engine: sa.Engine, options: Any, lock_wait_timeout: int) -> No
     if options.mysql_wsrep_sync_wait is not None:
         texts.append(f'SET SESSION wsrep_sync_wait = {int(options.mysql_wsrep_sync_wait)}')
     _set_up_each(engine, [*texts, "SHOW VARIABLES LIKE 'wsrep_on'"])
+    event.listen(engine, 'commit', lambda connection: connection.info.pop(_PENDING_BEGIN, None))
     event.listen(engine, 'do_execute', _execute)
     event.listen(engine, 'do_executemany', _begin_before)
     event.listen(engine, 'do_execute_no_params', _begin_before)

@@ -44,7 +44,6 @@ class SchemaMissing(exception.DatabaseUnavailable):
 class IncompleteDatabase(exception.DatabaseUnavailable):
     """The tables cannot be read as a whole. ``reason`` says why."""
 
-    template = 'The database is not available at the moment.'
     details = ' The data are not complete: {reason}'
 
     @property

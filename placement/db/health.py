@@ -64,16 +64,10 @@ def find_problem(db: Database) -> str | None:
     return None
 
 
-class DatabaseSilent(exception.DatabaseUnavailable):
-    """The database accepts connections, but does not respond."""
+class CheckFailed(exception.DatabaseUnavailable):
+    """A check has no result: the database accepts connections but does not respond, or there is no thread for it."""
 
-    template = 'The database has not answered for {seconds:.0f} seconds.'
-
-
-class CheckNotStarted(exception.DatabaseUnavailable):
-    """There is no thread for the check of the database, for example because the number of processes is limited."""
-
-    template = 'The database cannot be checked: {reason}.'
+    template = '{reason}'
 
 
 class TimedCheck:
@@ -98,14 +92,14 @@ class TimedCheck:
         """Return a sentence that says why the database cannot be used or does not answer; None if it can be used."""
         try:
             return self.result()
-        except (DatabaseSilent, CheckNotStarted) as error:
+        except CheckFailed as error:
             return str(error)
 
     def result(self) -> str | None:
         """Return the result of the check.
 
-        :raises DatabaseSilent: the check started ``MAX_CHECK_SECONDS`` ago and has no result.
-        :raises CheckNotStarted: no thread can be started. The next call tries again.
+        :raises CheckFailed: the check started ``MAX_CHECK_SECONDS`` ago and has no result, or no thread can be started,
+            for example because the number of processes is limited. Then the next call tries again.
         """
         with self._lock:
             if self._result.done():
@@ -113,7 +107,7 @@ class TimedCheck:
             result, started = self._result, self._started
         futures.wait([result], max(started + MAX_CHECK_SECONDS - time.monotonic(), 0))
         if not result.done():
-            raise self._logged(DatabaseSilent(seconds=time.monotonic() - started))
+            raise self._failure(f'The database has not answered for {time.monotonic() - started:.0f} seconds.')
         return result.result()
 
     def _start(self) -> None:
@@ -122,16 +116,16 @@ class TimedCheck:
         try:
             threading.Thread(target=self._run, args=(result,), name='database check', daemon=True).start()
         except RuntimeError as error:
-            raise self._logged(CheckNotStarted(reason=error)) from error
+            raise self._failure(f'The database cannot be checked: {error}.') from error
         # Only now, because callers wait for this result, and nothing would set it without the thread.
         self._result, self._started = result, started
 
-    def _logged(self, error: exception.DatabaseUnavailable) -> exception.DatabaseUnavailable:
-        """Log the first of consecutive errors, and return the error."""
+    def _failure(self, reason: str) -> CheckFailed:
+        """Log the first of consecutive failures, and return the exception."""
         if not self._is_silent:
             self._is_silent = True
-            LOG.warning('%s', error)
-        return error
+            LOG.warning('%s', reason)
+        return CheckFailed(reason=reason)
 
     def _run(self, result: futures.Future[str | None]) -> None:
         try:

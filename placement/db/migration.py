@@ -201,11 +201,7 @@ def _raise_if_newer(present: str) -> None:
 def is_foreign(engine: sa.Engine) -> bool:
     """Return whether the tables of the database belong to another Placement service, so that ``sync`` rejects them."""
     with engine.connect() as connection:
-        try:
-            _reject_foreign_tables(connection)
-        except ForeignSchema:
-            return True
-    return False
+        return bool(_foreign_tables(connection))
 
 
 @errors.translated()
@@ -359,11 +355,20 @@ def _settle_revision(connection: sa.Connection) -> str | None:
     return newest
 
 
-def _reject_foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> None:
+def _foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> list[str]:
+    """Return the tables of another service in a database without the table of the revision.
+
+    If that table exists without a revision, a process on another node is creating the schema.
+
+    :param theirs_only: whether tables with names of ours do not count.
+    """
     present = set(sa.inspect(connection).get_table_names())
-    foreign = sorted(present & (tables.FOREIGN if theirs_only else tables.FOREIGN | set(tables.metadata.tables)))
-    # If the table of the revision exists without a revision, a process on another node is creating the schema.
-    if foreign and VERSION_TABLE not in present:
+    names = tables.FOREIGN if theirs_only else tables.FOREIGN | set(tables.metadata.tables)
+    return [] if VERSION_TABLE in present else sorted(present & names)
+
+
+def _reject_foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> None:
+    if foreign := _foreign_tables(connection, theirs_only):
         raise ForeignSchema(tables=', '.join(foreign))
 
 

@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
     url = sa.make_url('mysql+pymysql://user@127.0.0.1:1/name')
     with pytest.raises(exception.DatabaseUnavailable) as caught:
         migration.recorded_revision(_database(url, 'ssl_ca=/nonexistent.pem').engine)
-    assert 'ssl_ca=/nonexistent.pem cannot be read: No such file or directory' in caught.value.for_operators
+    assert 'No such file or directory (ssl_ca=/nonexistent.pem)' in caught.value.for_operators
 
 
 def test_every_connection_is_encrypted(server: local_servers.PrivateServer) -> None:

@@ -13,7 +13,7 @@ from oslo_log import log
 
 from placement import exception
 from placement.db.errors import DATABASE_ERRORS, SchemaMissing
-from placement.db.health import DatabaseSilent
+from placement.db.health import CheckFailed
 from placement.ops.page import consumer_views, health_view, overview, plan_view, rendering, tree_views, why_view
 from placement.ops.page.view import BadInput, Missing, Parameters, Sources, View
 
@@ -126,7 +126,7 @@ def _failure(error: Exception) -> View:
         status, title, detail = 400, 'Invalid request', str(error)
     elif isinstance(error, SchemaMissing):
         status, title, detail = 503, 'The database does not have the tables of this service', error.for_operators
-    elif isinstance(error, DatabaseSilent):
+    elif isinstance(error, CheckFailed):
         status, title, detail = 503, 'The database does not answer', f'This page waits for the database. {error}'
     elif isinstance(error, exception.DatabaseUnavailable):
         status, title, detail = 503, 'The database is unavailable', 'Reload this page when it is available again.'
