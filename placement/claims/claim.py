@@ -34,7 +34,7 @@ reshape          0 to 8. Step 4 and 5a are one batch; after 5b a second one has 
     type, its id may go to another type.
 4.  Consumers: UPDATE those that keep allocations and DELETE the others, by id and only at the generation that step 1
     read. Then INSERT new consumers, in order of uuid (``consumers.add_statements``). If some are updated and others
-    deleted, a SELECT ... FOR UPDATE first locks all of them in order of id.
+    deleted, the UPDATE includes all of them, so that they are locked in order of id.
 4a. Delete the consumer, then its allocations, with DELETE ... RETURNING. On MySQL, which lacks it, step 1 and the
     deletions of steps 4 and 7 are executed instead. Allocation rows can be locked this early, because each transaction
     that writes allocations of a consumer locks the consumer first.
@@ -101,7 +101,7 @@ from placement.claims.requested import ConsumerClaim, ReshapedProvider, Unset
 from placement.db import change_log, generation, tables
 from placement.db.api import Database, RollbackAndDiagnose
 from placement.db.batch import StatementBatch
-from placement.db.inventories import InventoryReplacement, lock_inventories, warn_of_overcommitment
+from placement.db.inventories import InventoryReplacement, lock_inventories
 
 
 def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
@@ -141,9 +141,7 @@ def reshape(db: Database, reshaped: Sequence[ReshapedProvider], claims: Sequence
     :raises PlacementError: as for ``replace_allocations``.
     """
     with db.metrics.claim():
-        used = db.write(lambda tx: _write(db, tx, claims, reshaped))
-    for provider in reshaped:
-        warn_of_overcommitment(provider.uuid, used[provider.uuid], provider.inventories)
+        db.write(lambda tx: _write(db, tx, claims, reshaped))
 
 
 def delete_allocations(db: Database, consumer_uuid: str) -> None:
@@ -163,11 +161,8 @@ def delete_allocations(db: Database, consumer_uuid: str) -> None:
 
 def _write(
     db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim], reshaped: Sequence[ReshapedProvider] = ()
-) -> Mapping[str, Mapping[str, int]]:
-    """Execute all steps of claims and, with ``reshaped`` providers, of a reshape.
-
-    :returns: for a reshape, the usage after it, by provider uuid and class name.
-    """
+) -> None:
+    """Execute all steps of claims and, with ``reshaped`` providers, of a reshape."""
     # 0. to 2. The reads, and the locks of resource classes.
     plan = make_plan(db, tx, claims, reshaped)
     # 3. Projects, users and types.
@@ -196,7 +191,6 @@ def _write(
     # 8. Change log. ``Database.write`` appends what is recorded here to the batch.
     change_log.record_usage(tx, plan.incremented | plan.current.provider_ids())
     batch.defer()
-    return {} if replacement is None else plan.usage_after({key: row.used for key, row in replacement.present.items()})
 
 
 def _replace_inventories(batch: StatementBatch, plan: ClaimPlan) -> InventoryReplacement:

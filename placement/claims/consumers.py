@@ -86,17 +86,15 @@ def add_statements(
         the allocations. Those that are not in ``desired`` are deleted.
     """
     rows = sorted(existing.values(), key=operator.attrgetter('id'))
-    updated = [row for row in rows if row.uuid in desired]
     deleted = [row for row in rows if row.uuid not in desired]
-    if updated and deleted:
-        # Lock all in order of id, because the UPDATE and the DELETE each lock only their own rows in this order.
-        select = 'SELECT id FROM {table} WHERE id IN ({ids}) ORDER BY id{lock}'
-        lock = sql.for_update(batch.tx.dialect)
-        batch.add_for_ids(select, [row.id for row in rows], table=_consumers, lock=lock)
-    _add_updates(batch, desired, updated)
-    for chunk in sql.chunks(deleted, sql.MAX_ROWS_PER_STATEMENT):
-        text = sql.delete_in_id_order(batch.tx.dialect, _consumers, _unchanged(chunk), [row.id for row in chunk])
-        batch.add_statement(text, rows=len(chunk), error=concurrent_update)
+    if len(deleted) < len(rows):
+        # Also those that are deleted next, because a statement locks only its own rows in order of id.
+        _add_updates(batch, desired, rows)
+        batch.add_for_ids('DELETE FROM {table} WHERE id IN ({ids})', [row.id for row in deleted], table=_consumers)
+    else:
+        for chunk in sql.chunks(deleted, sql.MAX_ROWS_PER_STATEMENT):
+            text = sql.delete_in_id_order(batch.tx.dialect, _consumers, _unchanged(chunk), [row.id for row in chunk])
+            batch.add_statement(text, rows=len(chunk), error=concurrent_update)
     columns = ', '.join(('uuid', 'generation', *ConsumerAttributes._fields))
     inserted = [
         (uuid, 1, *[None if value is UNSET else value for value in desired[uuid]])
@@ -106,12 +104,16 @@ def add_statements(
 
 
 def _add_updates(
-    batch: StatementBatch, desired: Mapping[str, ConsumerAttributes], updated: Sequence[ConsumerRow]
+    batch: StatementBatch, desired: Mapping[str, ConsumerAttributes], existing: Sequence[ConsumerRow]
 ) -> None:
-    for rows in sql.chunks(updated, sql.MAX_ROWS_PER_STATEMENT):
+    for rows in sql.chunks(existing, sql.MAX_ROWS_PER_STATEMENT):
         assignments, assigned = 'generation = generation + 1, updated_at = ?', [timeutils.utcnow()]
         for column in ConsumerAttributes._fields:
-            written = [(row.id, value) for row in rows if (value := getattr(desired[row.uuid], column)) is not UNSET]
+            written = [
+                (row.id, value)
+                for row in rows
+                if row.uuid in desired and (value := getattr(desired[row.uuid], column)) is not UNSET
+            ]
             if written:
                 cases = ' '.join(f'WHEN {id_:d} THEN ?' for id_, _ in written)
                 # ELSE keeps the value. It also gives the expression a type, even if all new values are None.

@@ -17,7 +17,7 @@ from placement.db import errors, sql, tables
 from placement.db.inventories import InventoryKey
 
 _allocations, _inventories = tables.allocations, tables.inventories
-_classes, _providers = tables.resource_classes, tables.resource_providers
+_classes = tables.resource_classes
 
 
 def diagnose(tx: sa.Connection, plan: ClaimPlan) -> Exception:
@@ -29,18 +29,18 @@ def diagnose(tx: sa.Connection, plan: ClaimPlan) -> Exception:
     :returns: ``RetryTransaction`` if, because of other transactions, the consumers have other allocations now, a
         provider was deleted or changed, or no rule is violated now.
     """
-    current = read_current_state(tx, [claim.consumer_uuid for claim in plan.claims])
+    current = read_current_state(tx, [claim.consumer_uuid for claim in plan.claims], plan.claims)
     if set(current.rows) != set(plan.current.rows):
         return concurrent_update()
-    if read_providers(tx, plan.reshaped) != plan.providers:
+    # If a provider was deleted, the next attempt names it.
+    if current.providers != plan.current.providers or read_providers(tx, plan.reshaped) != plan.providers:
         return errors.RetryTransaction()
     stored, class_names = _read_inventories(tx, plan)
     # The check precedes the removal of inventories, so ``stored`` ones count even if the request removes them.
     inventories = {**stored, **plan.inventories}
     used = _read_allocated(tx, plan) | {key: inventory.used for key, inventory in stored.items()}
     return (
-        _provider_deleted(tx, plan.requested)
-        or _provider_without_inventory(plan.requested, inventories)
+        _provider_without_inventory(plan.requested, inventories)
         or _first_violation(plan, inventories, used)
         or _removed_in_use(plan, stored, class_names)
         or errors.RetryTransaction()
@@ -74,16 +74,6 @@ def _read_allocated(tx: sa.Connection, plan: ClaimPlan) -> dict[InventoryKey, in
         for chunk in sql.chunks(sorted(plan.reshaped_ids))
         for provider_id, class_id, used in tx.execute(query.where(key[0].in_(chunk)))
     }
-
-
-def _provider_deleted(tx: sa.Connection, requested: Sequence[RequestedAllocation]) -> errors.RetryTransaction | None:
-    """Return ``RetryTransaction`` if a provider was deleted since the claim read its id. The next attempt names it."""
-    ids = {allocation.inventory[0] for allocation in requested}
-    count = sa.select(sa.func.count()).select_from(_providers)
-    existing = sum(
-        tx.execute(count.where(_providers.c.id.in_(chunk))).scalar_one() for chunk in sql.chunks(sorted(ids))
-    )
-    return None if existing == len(ids) else errors.RetryTransaction()
 
 
 def _provider_without_inventory(

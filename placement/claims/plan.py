@@ -50,8 +50,6 @@ class ClaimPlan:
     providers: Mapping[str, ProviderGeneration]
     #: Their new inventories.
     inventories: Mapping[InventoryKey, InventoryRecord]
-    #: The ids of all classes of the request, by name.
-    class_ids: Mapping[str, int]
 
     @functools.cached_property
     def changes(self) -> Sequence[UsageDelta]:
@@ -78,20 +76,6 @@ class ClaimPlan:
     def reshaped_ids(self) -> set[int]:
         """The ids of the providers whose inventories are replaced."""
         return {provider.id for provider in self.providers.values()}
-
-    def usage_after(self, used: Mapping[InventoryKey, int]) -> dict[str, dict[str, int]]:
-        """Return the usage after a reshape, by provider uuid and class name; 0 for new inventories.
-
-        :param used: the usage before it.
-        """
-        delta = {change.inventory: change.delta for change in self.changes}
-        usages: dict[str, dict[str, int]] = {}
-        for provider in self.reshaped:
-            keys = {name: (self.providers[provider.uuid].id, self.class_ids[name]) for name in provider.inventories}
-            usages[provider.uuid] = {
-                name: used[key] + delta.get(key, 0) if key in used else 0 for name, key in keys.items()
-            }
-        return usages
 
 
 def make_plan(
@@ -140,7 +124,6 @@ def make_plan(
         reshaped=reshaped,
         providers=providers,
         inventories=inventories,
-        class_ids=class_ids,
     )
 
 
