@@ -47,6 +47,16 @@ class InventoryRecord(NamedTuple):
         # Only another program can have stored a step_size below 1. No amount is a multiple of it.
         return self.step_size >= 1 and bool(satisfies_unit_constraints(self, amount, amount, amount))
 
+    def violated_limit(self, amount: int) -> str | None:
+        """Return the first limit, in the order of reports, that a new allocation of this amount violates, if any."""
+        if amount > self.max_unit:
+            return 'max_unit'
+        if amount < self.min_unit:
+            return 'min_unit'
+        if self.step_size < 1 or amount % self.step_size:
+            return 'step_size'
+        return 'capacity' if self.used + amount > capacity_limit(self) else None
+
     def raise_unless_storable(self, resource_class: str, uuid: str, *, zero_allowed: bool) -> None:
         """Make sure that an inventory may be stored (api-ref/capacity.md#capacity-that-may-be-stored).
 
@@ -92,25 +102,6 @@ def satisfies_unit_constraints(inventory: InventoryOrColumns, smallest: Any, lar
     :param divisor: their greatest common divisor, which is a multiple of ``step_size`` exactly when all of them are.
     """
     return (inventory.min_unit <= smallest) & (largest <= inventory.max_unit) & (divisor % inventory.step_size == 0)
-
-
-class Violations(NamedTuple):
-    """Whether an amount violates each part of the rule, in the order in which the parts are reported."""
-
-    above_max_unit: bool
-    below_min_unit: bool
-    no_multiple: bool
-    no_capacity: bool
-
-
-def violations(inventory: InventoryRecord, amount: int) -> Violations:
-    """Return which parts of the rule an amount violates."""
-    return Violations(
-        amount > inventory.max_unit,
-        amount < inventory.min_unit,
-        inventory.step_size < 1 or amount % inventory.step_size != 0,
-        inventory.used + amount > capacity_limit(inventory),
-    )
 
 
 def max_increase(inventory: InventoryOrColumns, limit: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:

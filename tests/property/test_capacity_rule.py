@@ -68,8 +68,7 @@ def test_all_implementations_of_the_rule_agree(case: tuple[InventoryRecord, int]
         == (list(stock.positions_with_capacity(amount)) == [0])
         == _fits_in_sql(inventory, amount)
     )
-    violated = capacity.violations(inventory, amount)
-    assert inventory.fits(amount) == (not any(violated))
+    assert inventory.fits(amount) == (inventory.violated_limit(amount) is None)
 
 
 @given(inventory=_inventories, amounts=st.lists(st.integers(1, 24), min_size=1, max_size=4))

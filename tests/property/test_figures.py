@@ -159,4 +159,4 @@ def test_hosts_without_capacity(state: Snapshot, size: dict[str, int]) -> None:
 
 
 def _fits(inventory: InventoryRecord, amount: int) -> bool:
-    return not any(capacity_rule.violations(inventory, amount))
+    return inventory.violated_limit(amount) is None

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from placement import capacity
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
@@ -222,9 +221,8 @@ def _closest(matrix: CheckMatrix, check: Check, positions: Integers) -> Near | N
     if part.is_state:
         return Near(provider, free)
     inventory = provider.inventories[part.resource_class].with_used(0)
-    violated = capacity.violations(inventory, part.amount)
-    limit = ('max_unit', 'min_unit', 'step_size', 'capacity')[violated.index(True)]
-    return Near(provider, getattr(inventory, limit), limit)
+    limit = inventory.violated_limit(part.amount)
+    return Near(provider, getattr(inventory, limit), limit) if limit else None
 
 
 def _similar(matrix: CheckMatrix, check: Check) -> str:
