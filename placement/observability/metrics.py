@@ -13,8 +13,8 @@ import pathlib
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
@@ -50,14 +50,6 @@ CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
 
 #: The usual values of the label for the exception after which a transaction is retried. Other values are possible.
 RETRY_REASONS = ('DBDeadlock', 'DBReferenceError', 'RetryTransaction')
-
-
-class _ResponseMetrics(NamedTuple):
-    """The metrics of responses with one route, method, microversion and status."""
-
-    counter: Counter
-    duration: Histogram
-    phases: Mapping[str, Counter]
 
 
 class PhaseTimes(threading.local):
@@ -123,8 +115,6 @@ class Metrics:
         self._updating = False
         self._lock = threading.Lock()
         self._phase_times = PhaseTimes()
-        #: By route, method, microversion and status. Otherwise looking up the metrics would take as long as counting.
-        self._responses: dict[tuple[str, str, str, int], _ResponseMetrics] = {}
 
         counter = functools.partial(Counter, registry=self.registry)
         histogram = functools.partial(Histogram, registry=self.registry, buckets=DURATION_BUCKETS_SECONDS)
@@ -232,19 +222,11 @@ class Metrics:
     def request_finished(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
         """Count the end of a request in this thread. ``route`` is the declared path, not the path in the URL."""
         self._busy_threads.change_by(-1)
-        key = (route, method, microversion, status)
-        response = self._responses.get(key)
-        if response is None:
-            response = self._responses[key] = _ResponseMetrics(
-                self._requests.labels(route, method, microversion, str(status)),
-                self._request_duration.labels(route, method),
-                {phase: self._request_phases.labels(route, method, phase) for phase in PHASES},
-            )
-        response.counter.inc()
-        response.duration.observe(seconds)
+        self._requests.labels(route, method, microversion, str(status)).inc()
+        self._request_duration.labels(route, method).observe(seconds)
         for phase, phase_seconds in self._phase_times.seconds.items():
             if phase_seconds:
-                response.phases[phase].inc(phase_seconds)
+                self._request_phases.labels(route, method, phase).inc(phase_seconds)
         if status >= 500:
             self._errors.labels(route, str(status)).inc()
 
