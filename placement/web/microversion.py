@@ -18,9 +18,6 @@ HEADER = 'OpenStack-API-Version'
 #: ``[placement] max_microversion``.
 VERSIONS = [*(f'1.{minor}' for minor in range(29)), *MAX_MICROVERSIONS]
 
-#: Maximum length of a header whose version is cached. Longer headers, up to 128 KiB, would need much memory.
-_MAX_CACHED_HEADER = 100
-
 _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
 
 
@@ -58,6 +55,12 @@ def requested(req: Request) -> microversion_parse.Version:
     return req.environ[ENVIRON_KEY]
 
 
+def text_in(header: str | None) -> str | None:
+    """Return the microversion in the header of a request as the client wrote it; None without one."""
+    text: str | None = microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE)
+    return text
+
+
 def negotiate(header: str | None, newest: str) -> microversion_parse.Version:
     """Return the microversion in the header of a request; without a header, the oldest one.
 
@@ -66,19 +69,12 @@ def negotiate(header: str | None, newest: str) -> microversion_parse.Version:
     :raises HTTPBadRequest: the header has no microversion.
     :raises UnacceptableVersion: the microversion is not served.
     """
-    decide = _negotiate if header is None or len(header) <= _MAX_CACHED_HEADER else _negotiate.__wrapped__
-    return decide(header, newest)
+    return _served_version(text_in(header) or VERSIONS[0], newest)
 
 
-def text_in(header: str | None) -> str | None:
-    """Return the microversion in the header of a request as the client wrote it; None without one."""
-    text: str | None = microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE)
-    return text
-
-
-@functools.lru_cache(maxsize=256)
-def _negotiate(header: str | None, newest: str) -> microversion_parse.Version:
-    text = text_in(header) or VERSIONS[0]
+# There are only some forty. Each has at most 4300 digits, even with leading zeros, while a header may have 128 KiB.
+@functools.lru_cache(maxsize=64)
+def _served_version(text: str, newest: str) -> microversion_parse.Version:
     if text == 'latest':
         text = newest
     try:
