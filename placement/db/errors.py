@@ -113,10 +113,10 @@ class _Signs(NamedTuple):
 
     def match(self, error: BaseException) -> bool:
         """Return whether ``error`` has one of these types or codes."""
-        code = _code(error)
-        has_code = (
-            code in self.numbers if isinstance(code, int) else code is not None and code.startswith(self.prefixes)
-        )
+        cause = _driver_error(error)
+        number = cause.args[0] if cause is not None and cause.args else None
+        name: str = getattr(cause, 'sqlstate', None) or getattr(cause, 'sqlite_errorname', None) or ''
+        has_code = number in self.numbers if isinstance(number, int) else name.startswith(self.prefixes)
         return has_code or isinstance(error, self.types)
 
 
@@ -238,15 +238,6 @@ def broke_early(error: BaseException, started: float) -> bool:
     If it breaks later, the server may not respond, and a retry would wait as long again.
     """
     return is_disconnect(error) and time.monotonic() - started < _MAX_STALE_SECONDS
-
-
-def _code(error: BaseException) -> int | str | None:
-    """Return the number (MySQL, MariaDB), SQLSTATE (PostgreSQL) or name (SQLite) of the driver's exception, or None."""
-    cause = _driver_error(error)
-    number = cause.args[0] if cause is not None and cause.args else None
-    if isinstance(number, int):
-        return number
-    return getattr(cause, 'sqlstate', None) or getattr(cause, 'sqlite_errorname', None)
 
 
 def _driver_error(error: BaseException) -> BaseException | None:

@@ -11,7 +11,6 @@ from concurrent import futures
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from oslo_db import exception as db_exc
 from oslo_log import log
 
 from placement import exception
@@ -56,7 +55,7 @@ def find_problem(db: Database) -> str | None:
             connection.execute(sa.select(tables.resource_providers.c.id).limit(1))
     except errors.SchemaMissing:
         return 'The database does not have the expected tables.'
-    except (exception.DatabaseUnavailable, db_exc.DBNonExistentDatabase):
+    except exception.DatabaseUnavailable:
         return 'The database cannot be reached.'
     except errors.DATABASE_ERRORS:
         return 'The database does not have the expected tables.'

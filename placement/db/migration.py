@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 VERSION_TABLE = 'placement_alembic_version'
 _REVISIONS = sa.table(VERSION_TABLE, sa.column('version_num', sa.String))
+#: Without the table of the revision, tables with names of ours are also another service's.
+_FOREIGN = tables.FOREIGN.union(tables.metadata.tables)
 SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
 #: The number (PostgreSQL) and the name (MySQL) of the advisory lock that a process holds while it changes the schema.
 _ADVISORY_LOCK_ID = 0x706C6163
@@ -238,7 +240,7 @@ def stamp(engine: sa.Engine, revision: str) -> None:
     target = _resolve(revision)
     with locked(engine) as connection:
         if _settle_revision(connection) is None:
-            _reject_foreign_tables(connection, theirs_only=True)
+            _reject_foreign_tables(connection, tables.FOREIGN)
         stamp_on(connection, target)
 
 
@@ -355,20 +357,17 @@ def _settle_revision(connection: sa.Connection) -> str | None:
     return newest
 
 
-def _foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> list[str]:
-    """Return the tables of another service in a database without the table of the revision.
+def _foreign_tables(connection: sa.Connection, names: Collection[str] = _FOREIGN) -> list[str]:
+    """Return those of ``names`` that are tables of another service: the table of the revision is not there.
 
-    If that table exists without a revision, a process on another node is creating the schema.
-
-    :param theirs_only: whether tables with names of ours do not count.
+    If it exists without a revision, a process on another node is creating the schema.
     """
     present = set(sa.inspect(connection).get_table_names())
-    names = tables.FOREIGN if theirs_only else tables.FOREIGN | set(tables.metadata.tables)
-    return [] if VERSION_TABLE in present else sorted(present & names)
+    return [] if VERSION_TABLE in present else sorted(present.intersection(names))
 
 
-def _reject_foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> None:
-    if foreign := _foreign_tables(connection, theirs_only):
+def _reject_foreign_tables(connection: sa.Connection, names: Collection[str] = _FOREIGN) -> None:
+    if foreign := _foreign_tables(connection, names):
         raise ForeignSchema(tables=', '.join(foreign))
 
 
