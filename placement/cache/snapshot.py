@@ -91,7 +91,7 @@ class Snapshot:
         """The root id of the first tree of each partition."""
         return [partition.providers[0].root_id for partition in self.partitions]
 
-    @property
+    @functools.cached_property
     def max_summary_size(self) -> int:
         """An upper bound of ``summary_size`` of a provider."""
         return max([partition.max_summary_size for partition in self.partitions], default=0)
