@@ -145,8 +145,8 @@ class TreeSearchUnit(SearchUnit):
         return TreeSearchUnit(searched, sharing_set, numbers, self.firsts[trees], self.tree_size, self.equivalence_key)
 
     def bits(self) -> Sequence[int]:
-        rows = self._searched.provider_bits[self.firsts[0] : self.firsts[0] + self.tree_size].tolist()
-        tree = [sum([word << 64 * index for index, word in enumerate(words)]) for words in rows]
+        rows = self._searched.provider_bits[self.firsts[0] : self.firsts[0] + self.tree_size].astype('<u8')
+        tree = [int.from_bytes(words.tobytes(), 'little') for words in rows]
         return [*tree, *self._sharing_set.bits]
 
     def sharing_of_each(self) -> Sequence[Providers]:
