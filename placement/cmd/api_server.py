@@ -111,6 +111,11 @@ class _Server(BaseApplication):
     def load_config(self) -> None:
         """Set gunicorn's options."""
         dev, server = self._arguments.dev, self.conf.server
+
+        def pre_fork(_arbiter: object, _worker: object) -> None:
+            self._is_first_worker = self.conf is not self._last_conf
+            self._last_conf = self.conf
+
         settings = {
             'bind': self._bind,
             # gunicorn uses this umask only for a Unix socket.
@@ -125,7 +130,7 @@ class _Server(BaseApplication):
             # After this time gunicorn kills the remaining workers. One second is left for gunicorn itself.
             'graceful_timeout': server.graceful_timeout - 1,
             'control_socket_disable': True,
-            'pre_fork': self._pre_fork,
+            'pre_fork': pre_fork,
             'when_ready': self._when_ready,
             'on_exit': self._on_exit,
         }
@@ -136,10 +141,15 @@ class _Server(BaseApplication):
 
     def load(self) -> deploy.Application:
         """Build the application of a worker. The first one asks Keystone whether it accepts the service."""
+
+        def ask_keystone() -> None:
+            if keystone.ask_keystone(self.conf, LOG):
+                LOG.info('ready: Keystone accepts the user of the service')
+
         application = deploy.loadapp(self.conf, self._state)
         if self._is_first_worker and self.conf.api.auth_strategy == 'keystone':
             # The start does not wait for Keystone, nor does the end. The master cannot ask, because it forks.
-            threading.Thread(target=_ask_keystone, args=[self.conf], name='ask_keystone', daemon=True).start()
+            threading.Thread(target=ask_keystone, name='ask_keystone', daemon=True).start()
         return application
 
     def reload(self) -> None:
@@ -219,10 +229,6 @@ class _Server(BaseApplication):
         if self.exporter is not None:
             self.exporter.stop()
 
-    def _pre_fork(self, _arbiter: object, _worker: object) -> None:
-        self._is_first_worker = self.conf is not self._last_conf
-        self._last_conf = self.conf
-
     def _when_ready(self, _arbiter: object) -> None:
         if self._arguments.dev:
             print(_DEV_GREETING.format(url=self._ready_on, database=self._database), flush=True)
@@ -230,8 +236,3 @@ class _Server(BaseApplication):
             # With Keystone, the first worker finds out whether the service is ready.
             state = 'listening' if self.conf.api.auth_strategy == 'keystone' else 'ready'
             LOG.info('%s, %s on %s', configuration.describe(self.conf), state, self._ready_on)
-
-
-def _ask_keystone(conf: cfg.ConfigOpts) -> None:
-    if keystone.ask_keystone(conf, LOG):
-        LOG.info('ready: Keystone accepts the user of the service')

@@ -88,7 +88,7 @@ def test_plan_changes_nothing(url: str, printed: Printed) -> None:
     assert corruption.contents(url) == before
     for sentence in (
         '- Set the generation of 1 row of placement_resource_providers to 0 instead of NULL.',
-        '- Rebuild the table placement_inventories, with all its rows: add used; ',
+        '- Rebuild the table placement_inventories, with all its rows: add the column used; ',
         '- Insert the missing standard names: 21 resource classes, ',
         '- Set the root of 2 resource providers from the parents.',
         '- Create the missing records of 1 consumer, with the project 00000000-',

@@ -10,6 +10,7 @@ adoption added stay. They do not affect the other service.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 
 import sqlalchemy as sa
@@ -92,11 +93,12 @@ def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
         raise NothingToAdopt
     existing_tables = found_tables.read(connection, names)
     problems = list(names.problems())
-    problems = problems or [
-        *_log_problems(connection, names),
-        *schema.problems(connection, existing_tables),
-        *schema.id_problems(connection, existing_tables),
-    ]
+    problems = problems or list(schema.problems(connection, existing_tables))
+    for table in tables.CHANGE_LOG_TABLES:
+        if table.name in names.present:
+            columns = {column['name'] for column in sa.inspect(connection).get_columns(table.name)}
+            if columns != set(table.columns.keys()):
+                problems.append(f'The table {table.name} does not have the columns of this service: rename it first.')
     # Rows are checked only if the schema has no problems, because the queries need the expected columns.
     problems = problems or list(rows.problems(connection, names, existing_tables))
     if problems:
@@ -111,37 +113,25 @@ def _steps(
     yield from names.add_prefix()
     yield from names.added()
     yield from rows.generations(connection, names, existing_tables)
-    if connection.dialect.name == 'sqlite':
-        yield from schema.rebuilds(existing_tables)
-    else:
-        yield from schema.columns(connection, existing_tables)
+    yield from schema.alterations(existing_tables)
     yield from rows.sequences(connection, names)
     yield from rows.standard_names(connection, names)
     yield from rows.class_ids(connection, names)
     yield from rows.roots(connection, names)
     yield from rows.consumers(connection, names, project, user)
-    yield from schema.constraints(connection, existing_tables)
+    yield from schema.constraints(existing_tables)
     yield from rows.computed_columns(connection, names)
+
+    def create_log(connection: sa.Connection) -> None:
+        tables.metadata.create_all(connection, tables=list(tables.CHANGE_LOG_TABLES))
+        # If the tables existed already, processes may be reading them.
+        change_log_slots.append_reload(connection)
+
     names_of_log = ' and '.join(table.name for table in tables.CHANGE_LOG_TABLES)
-    yield Step(f'Create the change log: the tables {names_of_log}.', _create_log)
+    yield Step(f'Create the change log: the tables {names_of_log}.', create_log)
     head = migration.head()
     sentence = f'Record the revision of the schema, {head}, in the table {migration.VERSION_TABLE}.'
     yield Step(sentence, lambda connection: migration.stamp_on(connection, head))
-
-
-def _log_problems(connection: sa.Connection, names: Names) -> Iterator[str]:
-    """Yield a problem for each table that has the name of a table of the change log, but other columns."""
-    for table in tables.CHANGE_LOG_TABLES:
-        if table.name in names.present:
-            columns = {column['name'] for column in sa.inspect(connection).get_columns(table.name)}
-            if columns != set(table.columns.keys()):
-                yield f'The table {table.name} does not have the columns of this service: rename it first.'
-
-
-def _create_log(connection: sa.Connection) -> None:
-    tables.metadata.create_all(connection, tables=list(tables.CHANGE_LOG_TABLES))
-    # If the tables existed already, processes may be reading them.
-    change_log_slots.append_reload(connection)
 
 
 # Returning a database --------------------------------------------------------------------------------------------
@@ -185,14 +175,12 @@ def _plan_of_return(connection: sa.Connection) -> Plan:
     if problems:
         return Plan([], problems)
     notes = [] if 'alembic_version' in names.present else [_MADE_HERE]
-    drop = Step(f'Drop the tables {", ".join(_OWN_TABLES)}.', _drop)
+    drops = [
+        Step(f'Drop the table {name}.', functools.partial(sql.execute_text, text=f'DROP TABLE IF EXISTS {name}'))
+        for name in _OWN_TABLES
+    ]
     # This service chooses the ids of classes itself, so PostgreSQL's sequence for them may be below the largest id.
-    return Plan([*rows.sequences(connection, names), *names.remove_prefix(), drop], [], notes)
-
-
-def _drop(connection: sa.Connection) -> None:
-    for name in _OWN_TABLES:
-        sql.execute_text(connection, f'DROP TABLE IF EXISTS {name}')
+    return Plan([*rows.sequences(connection, names), *names.remove_prefix(), *drops], [], notes)
 
 
 # Plans -----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ class FoundTable:
     """One table as it is in the database, and how it differs from our declaration of it."""
 
     def __init__(self, connection: sa.Connection, inspector: sa.Inspector, names: Names, table: sa.Table) -> None:
-        dialect = connection.dialect
+        #: The name of the dialect of the database.
+        self.dialect = connection.dialect.name
         #: Our declaration of the table, and its name in the database.
         self.table = table
         self.name = name = names[table].name
@@ -53,11 +54,11 @@ class FoundTable:
         }
         #: The storage engine on MySQL and MariaDB, None elsewhere.
         self.engine: str | None = None
-        if sql.is_mysql(dialect):
+        if sql.is_mysql(connection.dialect):
             options = inspector.get_table_options(name)
             self.engine = next(str(value) for option, value in options.items() if option.endswith('_engine'))
         definition = ''
-        if dialect.name == 'sqlite':
+        if self.dialect == 'sqlite':
             query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?"
             definition = str(sql.execute_text(connection, query, name).scalar_one())
         #: The text columns that the database does not compare code point by code point.
@@ -83,12 +84,16 @@ class FoundTable:
         return [name for name in names if name not in ('name', 'created_at')]
 
     def short_columns(self) -> list[str]:
-        """Return text columns that are shorter than ours."""
+        """Return text columns that are shorter than ours. SQLite does not limit lengths."""
+        if self.dialect == 'sqlite':
+            return []
         return self._columns_where(lambda ours, present: _length(present['type']) < _length(ours.type))
 
     def single_precision(self) -> list[str]:
         """Return columns that are doubles in our table, but round numbers to single precision in the database."""
         # On SQLite these types are doubles.
+        if self.dialect == 'sqlite':
+            return []
         return self._columns_where(
             lambda ours, present: (
                 isinstance(ours.type, sa.Double)

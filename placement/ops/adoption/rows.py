@@ -197,22 +197,19 @@ def _insert_names(connection: sa.Connection) -> None:
 
 def class_ids(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """Yield a step that records the largest id of a class. Another service has no table for it."""
-    sequence = tables.resource_class_sequence
+    sequence, custom = tables.resource_class_sequence, tables.FIRST_CUSTOM_CLASS_ID
+    largest = connection.scalar(sa.select(sa.func.max(names[tables.resource_classes].c.id))) or 0
     last = connection.scalar(sa.select(sequence.c.last)) if sequence.name in names.present else None
     # If the database was returned to the other service, that may have created classes since.
-    if last is None or last < _largest(connection, names[tables.resource_classes]):
-        yield Step(f'Record the largest id of a resource class in the table {sequence.name}.', _remember_class_ids)
+    if last is not None and last >= largest:
+        return
 
+    def record(connection: sa.Connection) -> None:
+        sequence.create(connection, checkfirst=True)
+        connection.execute(sequence.delete())
+        connection.execute(sequence.insert(), {'id': 1, 'last': max(largest, custom - 1)})
 
-def _largest(connection: sa.Connection, classes: sa.TableClause) -> int:
-    return connection.scalar(sa.select(sa.func.max(classes.c.id))) or 0
-
-
-def _remember_class_ids(connection: sa.Connection) -> None:
-    tables.resource_class_sequence.create(connection, checkfirst=True)
-    last = max(_largest(connection, tables.resource_classes), tables.FIRST_CUSTOM_CLASS_ID - 1)
-    if connection.execute(tables.resource_class_sequence.update().values(last=last)).rowcount == 0:
-        connection.execute(tables.resource_class_sequence.insert(), {'id': 1, 'last': last})
+    yield Step(f'Record the largest id of a resource class in the table {sequence.name}.', record)
 
 
 def roots(connection: sa.Connection, names: Names) -> Iterator[Step]:

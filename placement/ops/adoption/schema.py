@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -19,7 +19,7 @@ from placement.ops.adoption import Step, found_tables
 from placement.ops.adoption.found_tables import FoundTable
 
 if TYPE_CHECKING:
-    from alembic.operations import Operations
+    from alembic.operations import BatchOperations
 
 _inventories = tables.inventories
 _NEW_RATIO = 'placement_allocation_ratio'
@@ -34,9 +34,13 @@ def problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable
         for column_name, column in existing.columns.items():
             yield from _column_problems(existing, column_name, column)
         yield from _key_problems(existing, existing_tables)
-        if connection.dialect.name == 'sqlite':
-            yield from _sqlite_problems(connection, existing.name)
-        if connection.dialect.name == 'postgresql':
+        yield from _id_problems(existing)
+        if existing.dialect == 'sqlite':
+            query = "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') AND sql LIKE ?"
+            for kind, name in sql.execute_text(connection, query, f'%{existing.name}%'):
+                where = f'The {kind} {name} depends on the table {existing.name}'
+                yield f'{where}, which has to be rebuilt. Drop the {kind}.'
+        if existing.dialect == 'postgresql':
             yield from _postgresql_problems(connection, existing)
         if existing.engine is not None:
             yield from _mysql_problems(connection, existing)
@@ -71,12 +75,6 @@ def _key_problems(existing: FoundTable, existing_tables: Mapping[str, FoundTable
                 yield f'{where} is of the type {types_[0]!r} and cannot refer to {target}, which is {types_[1]!r}.'
 
 
-def _sqlite_problems(connection: sa.Connection, name: str) -> Iterator[str]:
-    query = "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') AND sql LIKE ?"
-    for row in sql.execute_text(connection, query, f'%{name}%'):
-        yield f'The {row.type} {row.name} depends on the table {name}, which has to be rebuilt. Drop the {row.type}.'
-
-
 def _postgresql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator[str]:
     """Yield the views that use a column whose type changes, which PostgreSQL does not allow."""
     columns = {*existing.single_precision(), *existing.short_columns(), *existing.collated_columns}
@@ -105,77 +103,101 @@ def _mysql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator
                 yield f'The foreign key from {row.referring}.{row.foreign_key} is on a text column: drop the key first.'
 
 
-def id_problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
-    """Yield a sentence about each table in which the database does not number new rows."""
-    for existing in existing_tables.values():
-        id_ = existing.columns.get('id')
-        # This service chooses the ids of resource classes itself.
-        if id_ is None or existing.table is tables.resource_classes:
-            continue
-        numbers = id_.get('autoincrement') is True or bool(id_.get('identity')) or bool(id_['default'])
-        if connection.dialect.name == 'sqlite':
-            numbers = str(id_['type']).upper() == 'INTEGER'
-        if not numbers:
-            yield f'The column {existing.name}.id is not numbered by the database.'
+def _id_problems(existing: FoundTable) -> Iterator[str]:
+    """Yield a problem if the database does not number new rows."""
+    id_ = existing.columns.get('id')
+    # This service chooses the ids of resource classes itself.
+    if id_ is None or existing.table is tables.resource_classes:
+        return
+    numbers = id_.get('autoincrement') is True or bool(id_.get('identity')) or bool(id_['default'])
+    if existing.dialect == 'sqlite':
+        numbers = str(id_['type']).upper() == 'INTEGER'
+    if not numbers:
+        yield f'The column {existing.name}.id is not numbered by the database.'
 
 
 # Steps ---------------------------------------------------------------------------------------------------
 
 
-def columns(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
-    """Yield steps that add missing columns and change types and NOT NULL. They do not work on SQLite."""
-    for name, existing in existing_tables.items():
-        changes = list(_column_changes(connection, existing))
-        if changes:
-            what = '; '.join(sentence for sentence, _ in changes)
-            yield _step(f'Alter the table {name}: {what}.', *(change for _, change in changes))
+def alterations(existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
+    """Yield steps that add missing columns and change types and NOT NULL. On SQLite, they also add constraints."""
+    for existing in existing_tables.values():
+        changes = [*_column_changes(existing)]
+        if existing.dialect == 'sqlite':
+            changes += [*_new_unique_constraints(existing), *_new_foreign_keys(existing)]
+        yield from _alteration(existing, changes)
         if existing.single_precision():
-            sentence = f'Convert {name}.allocation_ratio to double precision.'
-            yield Step(sentence, _ratio_on_mysql if existing.engine else _ratio_on_postgresql)
+            yield Step(f'Convert {existing.table.name}.allocation_ratio to double precision.', _convert_ratios)
 
 
-Change = Callable[['Operations'], None]
+def constraints(existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
+    """Yield steps that add missing indexes and, except on SQLite, missing unique constraints and foreign keys."""
+    for existing in existing_tables.values():
+        unique = () if existing.dialect == 'sqlite' else _new_unique_constraints(existing)
+        yield from _alteration(existing, [*unique, *_new_indexes(existing)], rebuilds=False)
+    # Foreign keys come after all indexes: MySQL would create an additional index for each key that has none.
+    for existing in existing_tables.values():
+        if existing.dialect != 'sqlite':
+            yield from _alteration(existing, [*_new_foreign_keys(existing)])
 
 
-def _operations(connection: sa.Connection) -> Operations:
+#: What changes, for the sentence of a step, and the call that changes it.
+Change = tuple[str, Callable[['BatchOperations'], object]]
+
+
+def _alteration(existing: FoundTable, changes: Sequence[Change], rebuilds: bool = True) -> Iterator[Step]:
+    """Yield the step that makes the changes of a table, if there are any.
+
+    :param rebuilds: whether SQLite has to rebuild the table for them.
+    """
+    if not changes:
+        return
+    name, what = existing.table.name, '; '.join(sentence for sentence, _ in changes)
+    if rebuilds and existing.dialect == 'sqlite':
+        yield Step(
+            f'Rebuild the table {name}, with all its rows: {what}.', functools.partial(_rebuild, existing, changes)
+        )
+    else:
+        yield Step(f'Alter the table {name}: {what}.', functools.partial(_alter, name, changes))
+
+
+def _alter(name: str, changes: Sequence[Change], connection: sa.Connection, **options: Any) -> None:
     # Not at the top, because the import would delay the commands that change no schema.
     from alembic import migration
     from alembic.operations import Operations
 
-    return Operations(migration.MigrationContext.configure(connection))
+    operations = Operations(migration.MigrationContext.configure(connection))
+    with operations.batch_alter_table(name, **{'recreate': 'never', **options}) as batch:
+        for _, change in changes:
+            change(batch)
 
 
-def _step(sentence: str, *changes: Change) -> Step:
-    """Return the step that makes ``changes`` of the schema."""
-
-    def run(connection: sa.Connection) -> None:
-        operations = _operations(connection)
-        for change in changes:
-            change(operations)
-
-    return Step(sentence, run)
-
-
-def _column_changes(connection: sa.Connection, existing: FoundTable) -> Iterator[tuple[str, Change]]:
+def _column_changes(existing: FoundTable) -> Iterator[Change]:
     name = existing.table.name
     if existing.engine is not None and existing.engine.lower() != 'innodb':
         yield 'move it to InnoDB', operator.methodcaller('execute', f'ALTER TABLE {name} ENGINE=InnoDB')
-    if existing.collated_columns:
+    if existing.engine is not None and existing.collated_columns:
         # The row formats of old tables limit index entries too much for texts with four bytes per character.
         change = operator.methodcaller('execute', f'ALTER TABLE {name} ROW_FORMAT=DYNAMIC')
         yield 'use the dynamic row format', change
-    for column in existing.missing_columns():
-        added = _column_to_add(existing.table.columns[column])
-        yield f'add the column {column}', operator.methodcaller('add_column', name, added)
-    for column in (column.name for column in existing.table.columns):
-        words = list(_words(connection, existing, column))
+    if existing.reuses_ids:
+        # Every rebuild declares this.
+        yield 'never reuse an id', lambda _batch: None
+    for column_name in existing.missing_columns():
+        ours = existing.table.columns[column_name]
+        # Without constraints and indexes, which are added separately.
+        default = '0' if column_name == 'used' else None
+        added = sa.Column(column_name, ours.type, nullable=ours.nullable, server_default=default)
+        yield f'add the column {column_name}', operator.methodcaller('add_column', added)
+    for column_name in [column.name for column in existing.table.columns]:
+        words = list(_words(existing, column_name))
         if words:
-            yield f'{column} {" and ".join(words)}', _altering(existing, column)
+            yield f'{column_name} {" and ".join(words)}', _altering(existing, column_name)
 
 
-def _words(connection: sa.Connection, existing: FoundTable, column: str) -> Iterator[str]:
+def _words(existing: FoundTable, column: str) -> Iterator[str]:
     if column in existing.collated_columns:
-        yield f'gets the collation {found_tables.binary_collation(connection)}'
+        yield 'is compared character by character'
     if column in existing.short_columns():
         yield f'gets the length {existing.table.columns[column].type.length}'  # type: ignore[attr-defined]
     # The step that converts a ratio from single precision also makes it NOT NULL.
@@ -185,13 +207,7 @@ def _words(connection: sa.Connection, existing: FoundTable, column: str) -> Iter
         yield 'allows NULL'
 
 
-def _column_to_add(column: sa.Column[Any]) -> sa.Column[Any]:
-    """Return a column like one of ours, without its constraints and indexes."""
-    default = '0' if column.name == 'used' else None
-    return sa.Column(column.name, column.type, nullable=column.nullable, server_default=default)
-
-
-def _altering(existing: FoundTable, column: str) -> Change:
+def _altering(existing: FoundTable, column: str) -> Callable[[BatchOperations], object]:
     ours, present = existing.table.columns[column], existing.columns[column]
     type_ = present['type']
     if column in existing.collated_columns or column in existing.short_columns():
@@ -200,7 +216,6 @@ def _altering(existing: FoundTable, column: str) -> Change:
     changes_null = column in (*existing.missing_not_null(), *existing.unwanted_not_null())
     return operator.methodcaller(
         'alter_column',
-        existing.table.name,
         column,
         type_=type_ if type_ is not present['type'] else None,
         nullable=ours.nullable if changes_null else present['nullable'],
@@ -210,29 +225,24 @@ def _altering(existing: FoundTable, column: str) -> Change:
     )
 
 
-def constraints(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
-    """Yield steps that add missing indexes and, except on SQLite, missing unique constraints and foreign keys."""
-    for name, existing in existing_tables.items():
-        for unique in existing.missing_unique_constraints() if connection.dialect.name != 'sqlite' else ():
-            columns, constraint_name = unique.columns.keys(), existing.free_name(unique.name)
-            yield _step(
-                f'Add a unique constraint on {name}.{", ".join(columns)}.',
-                operator.methodcaller('create_unique_constraint', constraint_name, name, columns),
-            )
-        for index in existing.missing_indexes():
-            columns = index.columns.keys()
-            yield _step(
-                f'Create an index on {name}({", ".join(columns)}).',
-                operator.methodcaller('create_index', existing.free_name(index.name), name, columns),
-            )
-    # Foreign keys come after all indexes: MySQL would create an additional index for each key that has none.
-    for name, existing in existing_tables.items():
-        for key in existing.missing_foreign_keys() if connection.dialect.name != 'sqlite' else ():
-            columns, referred = list(key.column_keys), key.referred_table.name
-            yield _step(
-                f'Add a foreign key from {name}.{", ".join(columns)} to {referred}.',
-                operator.methodcaller('create_foreign_key', None, name, referred, columns, ['id']),
-            )
+def _new_unique_constraints(existing: FoundTable) -> Iterator[Change]:
+    for unique in existing.missing_unique_constraints():
+        columns, name = unique.columns.keys(), existing.free_name(unique.name)
+        yield f'make {", ".join(columns)} unique', operator.methodcaller('create_unique_constraint', name, columns)
+
+
+def _new_indexes(existing: FoundTable) -> Iterator[Change]:
+    for index in existing.missing_indexes():
+        columns, name = index.columns.keys(), existing.free_name(index.name)
+        yield f'create an index on {", ".join(columns)}', operator.methodcaller('create_index', name, columns)
+
+
+def _new_foreign_keys(existing: FoundTable) -> Iterator[Change]:
+    for key in existing.missing_foreign_keys():
+        (column,), referred = key.column_keys, key.referred_table.name
+        name = f'{existing.table.name}_{column}_fk'
+        change = operator.methodcaller('create_foreign_key', name, referred, [column], ['id'])
+        yield f'let {column} refer to {referred}', change
 
 
 # SQLite --------------------------------------------------------------------------------------------------
@@ -254,65 +264,29 @@ def check_references(connection: sa.Connection) -> None:
         raise BrokenReferences(tables=', '.join(sorted(names)))
 
 
-def rebuilds(existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
-    """Yield a step for each table that lacks something. It adds all our columns and constraints."""
-    for name, existing in existing_tables.items():
-        reasons = list(_reasons(existing))
-        if reasons:
-            sentence = f'Rebuild the table {name}, with all its rows: {"; ".join(reasons)}.'
-            yield Step(sentence, functools.partial(_rebuild, existing))
-
-
-def _reasons(existing: FoundTable) -> Iterator[str]:
-    lacking = existing.missing_columns()
-    if lacking:
-        yield f'add {", ".join(lacking)}'
-    if existing.collated_columns:
-        yield f'compare {", ".join(sorted(existing.collated_columns))} character by character'
-    if existing.missing_not_null():
-        yield f'make {", ".join(existing.missing_not_null())} NOT NULL'
-    if existing.unwanted_not_null():
-        yield f'allow NULL in {", ".join(existing.unwanted_not_null())}'
-    if existing.reuses_ids:
-        yield 'never reuse an id'
-    for unique in existing.missing_unique_constraints():
-        yield f'make {", ".join(unique.columns.keys())} unique'
-    for key in existing.missing_foreign_keys():
-        yield f'let {", ".join(key.column_keys)} refer to {key.referred_table.name}'
-
-
-def _rebuild(existing: FoundTable, connection: sa.Connection) -> None:
-    table = existing.table
+def _rebuild(existing: FoundTable, changes: Sequence[Change], connection: sa.Connection) -> None:
+    table, name = existing.table, existing.table.name
     # Alembic itself copies the checks that have a name.
     checks = tuple(
         sa.CheckConstraint(check['sqltext'])
-        for check in sa.inspect(connection).get_check_constraints(table.name)
+        for check in sa.inspect(connection).get_check_constraints(name)
         if check['name'] is None
     )
     # The original SQL creates the indexes again, because Alembic would not copy all details.
     query = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL"
-    indexes = sql.execute_text(connection, query, table.name).all()
+    indexes = sql.execute_text(connection, query, name).all()
     quote = connection.dialect.identifier_preparer.quote
-    for name, _ in indexes:
-        sql.execute_text(connection, f'DROP INDEX {quote(name)}')
-    operations = _operations(connection)
-    with operations.batch_alter_table(
-        table.name,
-        recreate='always',
-        table_args=checks,
-        table_kwargs={'sqlite_autoincrement': table.dialect_options['sqlite']['autoincrement']},
-    ) as batch:
-        missing = existing.missing_columns()
-        for column in table.columns:
-            if column.name in missing:
-                batch.add_column(_column_to_add(column))
-            elif not column.primary_key:
-                batch.alter_column(column.name, type_=column.type, nullable=column.nullable)
-        for unique in existing.missing_unique_constraints():
-            batch.create_unique_constraint(existing.free_name(unique.name), unique.columns.keys())
-        for key in existing.missing_foreign_keys():
-            columns = list(key.column_keys)
-            batch.create_foreign_key(f'{table.name}_{columns[0]}_fk', key.referred_table.name, columns, ['id'])
+    for index, _ in indexes:
+        sql.execute_text(connection, f'DROP INDEX {quote(index)}')
+    # Columns that need no rebuild also become as this service declares them.
+    declared = [
+        ('', operator.methodcaller('alter_column', column.name, type_=column.type, nullable=column.nullable))
+        for column in table.columns
+        if column.name in existing.columns and not column.primary_key
+    ]
+    autoincrement = table.dialect_options['sqlite']['autoincrement']
+    options = {'recreate': 'always', 'table_args': checks, 'table_kwargs': {'sqlite_autoincrement': autoincrement}}
+    _alter(name, [*changes, *declared], connection, **options)
     for _, definition in indexes:
         sql.execute_text(connection, definition)
 
@@ -329,14 +303,13 @@ def shortest(value: float) -> float:
     return float(str(np.float32(value)))
 
 
-def _ratio_on_postgresql(connection: sa.Connection) -> None:
-    _alter_inventories(connection, 'ALTER COLUMN allocation_ratio TYPE double precision')
-    _round(connection, 'allocation_ratio', 'allocation_ratio')
-    _alter_inventories(connection, 'ALTER COLUMN allocation_ratio SET NOT NULL')
-
-
-def _ratio_on_mysql(connection: sa.Connection) -> None:
-    """Fill a new column, then replace the old one with it, so that the step can be repeated if it was interrupted."""
+def _convert_ratios(connection: sa.Connection) -> None:
+    if connection.dialect.name == 'postgresql':
+        _alter_inventories(connection, 'ALTER COLUMN allocation_ratio TYPE double precision')
+        _round(connection, 'allocation_ratio', 'allocation_ratio')
+        _alter_inventories(connection, 'ALTER COLUMN allocation_ratio SET NOT NULL')
+        return
+    # On MySQL, fill a new column, then replace the old one, so that the step can be repeated if it was interrupted.
     if _NEW_RATIO not in {column['name'] for column in sa.inspect(connection).get_columns(_inventories.name)}:
         _alter_inventories(connection, f'ADD COLUMN {_NEW_RATIO} DOUBLE NULL')
     # MySQL sends single-precision numbers with only six digits, but computes and sends this sum as a double.

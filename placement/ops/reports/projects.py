@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -58,7 +58,7 @@ class ProjectReport:
 
 
 def read_project(db: Database, project: str) -> ProjectReport | None:
-    """Read the allocations of a project in four statements of one transaction.
+    """Read the allocations of a project in three statements of one transaction.
 
     :returns: the report, or None if no consumer has the project.
     """
@@ -71,7 +71,6 @@ def read_project(db: Database, project: str) -> ProjectReport | None:
             return None
         rows = tx.execute(_ALLOCATIONS.where(_consumers.c.project_id == of_project)).all()
         ids = sorted({row.provider_id for row in rows})
-        names = {row.id: row for part in sql.chunks(ids) for row in tx.execute(_NAMES.where(_providers.c.id.in_(part)))}
         memberships = [
             row
             for part in sql.chunks(ids)
@@ -93,35 +92,29 @@ def read_project(db: Database, project: str) -> ProjectReport | None:
         for row in consumers
     ]
     listed.sort(key=lambda consumer: (-consumer.share, consumer.uuid))
-    of_provider = {id_: {id_} for id_ in ids}
-    of_aggregate: defaultdict[str, set[int]] = defaultdict(set)
+    aggregates: defaultdict[int, list[str]] = defaultdict(list)
     for membership in memberships:
-        of_aggregate[membership.uuid].add(membership.provider_id)
+        aggregates[membership.provider_id].append(membership.uuid)
     return ProjectReport(
         project,
         dict(totals),
         listed,
-        _holdings(rows, {names[id_].uuid: (names[id_].name, members) for id_, members in of_provider.items()}),
-        _holdings(rows, {uuid: (None, members) for uuid, members in of_aggregate.items()}),
+        _holdings((row.provider_name or row.provider_uuid, row.provider_uuid, row) for row in rows),
+        _holdings((uuid, uuid, row) for row in rows for uuid in aggregates[row.provider_id]),
     )
 
 
-def _holdings(rows: Sequence[Any], places: Mapping[str, tuple[str | None, set[int]]]) -> list[Holding]:
-    """Sum up the allocations by place.
+def _holdings(places: Iterable[tuple[str, str, Any]]) -> list[Holding]:
+    """Sum up allocations by place.
 
-    :param places: by uuid of each place its name, and the ids of its providers.
+    :param places: name and uuid of a place, and an allocation there.
     """
-    by_provider: defaultdict[int, list[Any]] = defaultdict(list)
-    for row in rows:
-        by_provider[row.provider_id].append(row)
-    holdings = []
-    for uuid, (name, provider_ids) in places.items():
-        amounts: Counter[str] = Counter()
-        consumers = set()
-        for row in (row for id_ in provider_ids for row in by_provider[id_]):
-            amounts[row.resource_class] += row.used
-            consumers.add(row.consumer)
-        holdings.append(Holding(name or uuid, uuid, len(consumers), dict(amounts)))
+    amounts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    consumers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for name, uuid, row in places:
+        amounts[name, uuid][row.resource_class] += row.used
+        consumers[name, uuid].add(row.consumer)
+    holdings = [Holding(*place, len(consumers[place]), dict(amounts[place])) for place in amounts]
     return sorted(holdings, key=lambda holding: (-holding.consumers, holding.name))
 
 
@@ -132,14 +125,16 @@ _ALLOCATIONS = (
     sa.select(
         _consumers.c.uuid.label('consumer'),
         _allocations.c.resource_provider_id.label('provider_id'),
+        _providers.c.uuid.label('provider_uuid'),
+        _providers.c.name.label('provider_name'),
         tables.resource_classes.c.name.label('resource_class'),
         _allocations.c.used,
     )
     .join_from(_consumers, _allocations, _allocations.c.consumer_id == _consumers.c.uuid)
+    .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
     .join(tables.resource_classes, tables.resource_classes.c.id == _allocations.c.resource_class_id)
     .order_by(_allocations.c.resource_class_id)
 )
-_NAMES = sa.select(_providers.c.id, _providers.c.uuid, _providers.c.name)
 _MEMBERSHIPS = sa.select(_members.c.resource_provider_id.label('provider_id'), _aggregates.c.uuid).join_from(
     _members, _aggregates, _aggregates.c.id == _members.c.aggregate_id
 )
