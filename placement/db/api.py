@@ -195,8 +195,20 @@ class Database:
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         started = time.monotonic()
-        with errors.translated(conflicts=begin == connections.SNAPSHOT), self._connection(begin) as connection:
-            errors.retry(connection.begin, lambda error: errors.broke_early(error, started), retries=1)
+
+        def begun() -> sa.Connection:
+            connection = self._connection(begin)
+            try:
+                connection.begin()
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+        with (
+            errors.translated(conflicts=begin == connections.SNAPSHOT),
+            errors.retry(begun, lambda error: errors.broke_early(error, started), retries=1) as connection,
+        ):
             try:
                 yield connection
             except BaseException as error:
