@@ -88,9 +88,8 @@ class _Server(BaseApplication):
             port = listener.getsockname()[1]
             self._ready_on = f'http://[{host}]:{port}' if ':' in host else f'http://{host}:{port}'
             self._bind = f'fd://{listener.detach()}'
-        #: The configuration of the worker that was started last, and whether it is the first one with it.
-        self._last_conf: cfg.ConfigOpts | None = None
-        self._is_first_worker = False
+        #: The number of workers that were started with the configuration.
+        self._workers = 0
         #: Memory shared with the workers: 1 if the service is stopping (``master.Master``).
         self.stopping = mmap.mmap(-1, 1)
         #: The exporter, which the master restarts like workers; None without metrics.
@@ -113,8 +112,7 @@ class _Server(BaseApplication):
         dev, server = self._arguments.dev, self.conf.server
 
         def pre_fork(_arbiter: object, _worker: object) -> None:
-            self._is_first_worker = self.conf is not self._last_conf
-            self._last_conf = self.conf
+            self._workers += 1
 
         settings = {
             'bind': self._bind,
@@ -147,7 +145,7 @@ class _Server(BaseApplication):
                 LOG.info('ready: Keystone accepts the user of the service')
 
         application = deploy.loadapp(self.conf, self._state)
-        if self._is_first_worker and self.conf.api.auth_strategy == 'keystone':
+        if self._workers == 1 and self.conf.api.auth_strategy == 'keystone':
             # The start does not wait for Keystone, nor does the end. The master cannot ask, because it forks.
             threading.Thread(target=ask_keystone, name='ask_keystone', daemon=True).start()
         return application
@@ -164,7 +162,7 @@ class _Server(BaseApplication):
             LOG.error('The previous configuration stays in use: %s', error.for_operators)
             observability.create(self.conf).config_reloaded(success=False)
         else:
-            self.conf = conf
+            self.conf, self._workers = conf, 0
         super().reload()
 
     def _load(self) -> cfg.ConfigOpts:

@@ -16,6 +16,7 @@ from rich.text import Text
 from placement import units
 from placement.cache.providers import Provider
 from placement.cmd import output
+from placement.db import sql
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
 from placement.ops.reports import capacity_report, provider_trees
@@ -26,8 +27,8 @@ from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
 #: The consumers of each provider, by its uuid.
 Consumers = Mapping[str, Sequence[ConsumerReport]]
 
-#: The consumers of at least this number of providers are read at a time. More would take more memory, and no less time.
-_PROVIDERS_PER_READ = 450
+#: The consumers of this number of trees are read at a time. More would take more memory, and no less time.
+_TREES_PER_READ = 100
 _BAR_WIDTH = 20
 #: The states of inventories that an option selects.
 _STATES = {
@@ -39,20 +40,16 @@ _STATES = {
 _COLORS = ((1.0, 'red'), (0.8, 'yellow'), (-math.inf, 'green'))
 
 
-def _choice(args: argparse.Namespace, names: DisplayNames) -> TreeFilter:
-    return TreeFilter(
+def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Print the trees that the arguments select."""
+    names, console = output.display_names(conf), output.console()
+    choice = TreeFilter(
         name=args.name or '',
         traits=frozenset(args.trait),
         aggregates=frozenset(map(names.aggregate_uuid, args.aggregate)),
         classes=frozenset(vars(args)['class']),
         states=_STATES.get(args.state, frozenset()),
     )
-
-
-def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    """Print the trees that the arguments select."""
-    names, console = output.display_names(conf), output.console()
-    choice = _choice(args, names)
     with output.waiting('Reading the resource providers ...'):
         stored, snapshot = provider_trees.load(db, args.provider)
         if args.provider is None:
@@ -90,16 +87,9 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     return 0
 
 
-def _with_consumers(db: Database, trees: Iterable[ProviderTree]) -> Iterator[tuple[ProviderTree, Consumers]]:
+def _with_consumers(db: Database, trees: Sequence[ProviderTree]) -> Iterator[tuple[ProviderTree, Consumers]]:
     """Yield each tree with its consumers. They are read for a number of trees at a time, in one transaction."""
-    batches: list[list[ProviderTree]] = [[]]
-    providers = 0
-    for tree in trees:
-        if providers >= _PROVIDERS_PER_READ:
-            batches.append([])
-            providers = 0
-        batches[-1].append(tree)
-        providers += len(tree.members)
+    batches = list(sql.chunks(trees, _TREES_PER_READ))
     ids = ([provider.id for tree in batch for provider in tree.members] for batch in batches)
     for batch, consumers in zip(batches, consumers_by_provider(db, ids), strict=True):
         for tree in batch:

@@ -134,7 +134,12 @@ def constraints(existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
     """Yield steps that add missing indexes and, except on SQLite, missing unique constraints and foreign keys."""
     for existing in existing_tables.values():
         unique = () if existing.dialect == 'sqlite' else _new_unique_constraints(existing)
-        yield from _alteration(existing, [*unique, *_new_indexes(existing)], rebuilds=False)
+        changes: list[Change] = [*unique]
+        for index in existing.missing_indexes():
+            columns, name = index.columns.keys(), existing.free_name(index.name)
+            sentence = f'create an index on {", ".join(columns)}'
+            changes.append((sentence, operator.methodcaller('create_index', name, columns)))
+        yield from _alteration(existing, changes, rebuilds=False)
     # Foreign keys come after all indexes: MySQL would create an additional index for each key that has none.
     for existing in existing_tables.values():
         if existing.dialect != 'sqlite':
@@ -229,12 +234,6 @@ def _new_unique_constraints(existing: FoundTable) -> Iterator[Change]:
     for unique in existing.missing_unique_constraints():
         columns, name = unique.columns.keys(), existing.free_name(unique.name)
         yield f'make {", ".join(columns)} unique', operator.methodcaller('create_unique_constraint', name, columns)
-
-
-def _new_indexes(existing: FoundTable) -> Iterator[Change]:
-    for index in existing.missing_indexes():
-        columns, name = index.columns.keys(), existing.free_name(index.name)
-        yield f'create an index on {", ".join(columns)}', operator.methodcaller('create_index', name, columns)
 
 
 def _new_foreign_keys(existing: FoundTable) -> Iterator[Change]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import Partition
 from placement.cache.snapshot import Snapshot
-from placement.ops.reports.tree_filter import FULL, TreeFilter, inventory_states, name_matcher
+from placement.ops.reports.tree_filter import ALL_TREES, FULL, TreeFilter, inventory_states, name_matcher
 
 #: The maximum of a capacity or usage in a sum. Larger ones are cut to it, so that sums over a partition fit 64 bits.
 _LARGEST = 2**48
@@ -101,16 +101,15 @@ class Summary:
     classes: Sequence[ClassFigures]
 
 
-def summary(snapshot: Snapshot, trees: TreeFilter | None = None) -> Summary:
+def summary(snapshot: Snapshot, trees: TreeFilter = ALL_TREES) -> Summary:
     """Count the selected trees and their providers, and sum up their inventories by class.
 
-    :param trees: None for all.
     :raises ResourceClassNotFound: a class of ``trees`` does not exist.
     :raises TraitNotFound: a trait of ``trees`` does not exist.
     """
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     providers = count = 0
-    for partition, included in (trees or TreeFilter()).select(snapshot):
+    for partition, included in trees.select(snapshot):
         count += int(included.sum())
         within = included[partition.tree_numbers]
         providers += int(within.sum())
@@ -235,19 +234,17 @@ class TreePage:
 
 
 def list_trees(
-    snapshot: Snapshot, trees: TreeFilter | None = None, order: str = FULLEST, first: int = 0, count: int | None = 25
+    snapshot: Snapshot, trees: TreeFilter = ALL_TREES, order: str = FULLEST, first: int = 0, count: int = 25
 ) -> TreePage:
     """List the selected trees.
 
-    :param trees: None for all.
     :param order: ``FULLEST``, ``NAME``, or a resource class. With a class, the trees in which most of it is used come
         first, and trees without it come last.
     :param first: how many trees to skip.
-    :param count: maximum number of trees to return; None for all.
+    :param count: maximum number of trees to return.
     :raises ResourceClassNotFound: a class of ``trees`` does not exist.
     :raises TraitNotFound: a trait of ``trees`` does not exist.
     """
-    trees = trees or TreeFilter()
     selections = [(partition, np.flatnonzero(included)) for partition, included in trees.select(snapshot)]
     places = [(partition, number) for partition, numbers in selections for number in numbers.tolist()]
 
@@ -263,7 +260,7 @@ def list_trees(
             [_fullest_shares(partition, order, sums)[numbers] for partition, numbers in selections]
         )
         places = [places[index] for index in np.argsort(-fullest, kind='stable').tolist()]
-    shown = places[first : None if count is None else first + count]
+    shown = places[first : first + count]
     rows = []
     for partition, number in shown:
         tree = partition.tree(number)

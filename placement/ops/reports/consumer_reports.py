@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -82,11 +82,11 @@ def consumers_by_provider(
             for ids in sql.chunks(sorted(batch)):
                 for uuid, allocation in _read_allocations(tx, _allocations.c.resource_provider_id.in_(ids)):
                     allocations[uuid, allocation.provider_uuid].append(allocation)
-            owners = _read_owners(tx, sorted({uuid for uuid, _ in allocations}))
+            records = _read_records(tx, sorted({uuid for uuid, _ in allocations}))
             by_provider: defaultdict[str, list[ConsumerReport]] = defaultdict(list)
             for uuid, provider_uuid in sorted(allocations):
-                report = ConsumerReport(uuid, allocations=allocations[uuid, provider_uuid], **owners.get(uuid, {}))
-                by_provider[provider_uuid].append(report)
+                record = records.get(uuid, ConsumerReport(uuid))
+                by_provider[provider_uuid].append(replace(record, allocations=allocations[uuid, provider_uuid]))
             yield by_provider
 
 
@@ -178,8 +178,8 @@ def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool
     allocations: defaultdict[str, list[ConsumerAllocation]] = defaultdict(list)
     for uuid, allocation in _read_allocations(tx, sa.and_(_allocations.c.consumer_id.in_(uuids), within)):
         allocations[uuid].append(allocation)
-    owners = _read_owners(tx, uuids)
-    return [ConsumerReport(uuid, allocations=allocations[uuid], **owners.get(uuid, {})) for uuid in uuids]
+    records = _read_records(tx, uuids)
+    return [replace(records.get(uuid, ConsumerReport(uuid)), allocations=allocations[uuid]) for uuid in uuids]
 
 
 def _read_allocations(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> Iterator[tuple[str, ConsumerAllocation]]:
@@ -191,16 +191,12 @@ def _read_allocations(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> I
         yield consumer, ConsumerAllocation(uuid, name or uuid, resource_class, amount, sql.with_utc(created_at))
 
 
-def _read_owners(tx: sa.Connection, uuids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Read the fields of ``ConsumerReport`` of each consumer that has a record, except uuid and allocations."""
+def _read_records(tx: sa.Connection, uuids: Sequence[str]) -> dict[str, ConsumerReport]:
+    """Read the consumers that have a record, without their allocations."""
     return {
-        uuid: {
-            **dict(zip(_OWNER_FIELDS, fields, strict=True)),
-            'created_at': sql.with_utc(created_at),
-            'updated_at': sql.with_utc(updated_at),
-        }
+        row.uuid: ConsumerReport(*row[:-2], *map(sql.with_utc, row[-2:]))
         for chunk in sql.chunks(uuids)
-        for uuid, created_at, updated_at, *fields in tx.execute(_SELECT_OWNERS.where(_consumers.c.uuid.in_(chunk)))
+        for row in tx.execute(_SELECT_RECORDS.where(_consumers.c.uuid.in_(chunk)))
     }
 
 
@@ -219,17 +215,16 @@ _SELECT_ALLOCATIONS = (
     .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
     .order_by(_providers.c.name, _allocations.c.resource_provider_id, _allocations.c.resource_class_id)
 )
-#: The fields of ``ConsumerReport`` that ``_SELECT_OWNERS`` reads last.
-_OWNER_FIELDS = ('generation', 'project', 'user', 'type')
-_SELECT_OWNERS = (
+#: The fields of ``ConsumerReport`` in their order, except the allocations.
+_SELECT_RECORDS = (
     sa.select(
         _consumers.c.uuid,
-        _consumers.c.created_at,
-        _consumers.c.updated_at,
-        _consumers.c.generation,
         _projects.c.external_id,
         _users.c.external_id,
+        _consumers.c.generation,
         _types.c.name,
+        _consumers.c.created_at,
+        _consumers.c.updated_at,
     )
     .join(_projects, _projects.c.id == _consumers.c.project_id)
     .join(_users, _users.c.id == _consumers.c.user_id)

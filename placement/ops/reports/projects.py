@@ -71,11 +71,10 @@ def read_project(db: Database, project: str) -> ProjectReport | None:
             return None
         rows = tx.execute(_ALLOCATIONS.where(_consumers.c.project_id == of_project)).all()
         ids = sorted({row.provider_id for row in rows})
-        memberships = [
-            row
-            for part in sql.chunks(ids)
-            for row in tx.execute(_MEMBERSHIPS.where(_members.c.resource_provider_id.in_(part)))
-        ]
+        aggregates: defaultdict[int, list[str]] = defaultdict(list)
+        for part in sql.chunks(ids):
+            for provider_id, uuid in tx.execute(_MEMBERSHIPS.where(_members.c.resource_provider_id.in_(part))):
+                aggregates[provider_id].append(uuid)
     totals: Counter[str] = Counter()
     amounts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
@@ -92,9 +91,6 @@ def read_project(db: Database, project: str) -> ProjectReport | None:
         for row in consumers
     ]
     listed.sort(key=lambda consumer: (-consumer.share, consumer.uuid))
-    aggregates: defaultdict[int, list[str]] = defaultdict(list)
-    for membership in memberships:
-        aggregates[membership.provider_id].append(membership.uuid)
     return ProjectReport(
         project,
         dict(totals),
@@ -135,6 +131,6 @@ _ALLOCATIONS = (
     .join(tables.resource_classes, tables.resource_classes.c.id == _allocations.c.resource_class_id)
     .order_by(_allocations.c.resource_class_id)
 )
-_MEMBERSHIPS = sa.select(_members.c.resource_provider_id.label('provider_id'), _aggregates.c.uuid).join_from(
+_MEMBERSHIPS = sa.select(_members.c.resource_provider_id, _aggregates.c.uuid).join_from(
     _members, _aggregates, _aggregates.c.id == _members.c.aggregate_id
 )

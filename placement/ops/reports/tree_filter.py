@@ -143,6 +143,10 @@ class TreeFilter:
         return supplies & lacks
 
 
+#: Selects all trees.
+ALL_TREES = TreeFilter()
+
+
 def name_matcher(text: str) -> Callable[[Provider], bool]:
     """Return a function that tells whether ``text`` matches the name of a provider or the beginning of its uuid."""
     part = text.casefold()
