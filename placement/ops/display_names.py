@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import pathlib
-import time
 from collections.abc import Callable, Mapping
 
 from oslo_log import log
@@ -14,9 +12,6 @@ from oslo_log import log
 from placement import exception, uuid_spelling
 
 LOG = log.getLogger(__name__)
-
-#: Seconds between two looks at the file, so that a report with many uuids does not call the kernel for each.
-_CHECK_SECONDS = 1.0
 
 
 class DisplayNames:
@@ -35,12 +30,10 @@ class DisplayNames:
         self._names: Mapping[str, str] = {}
         #: Modification time, size and inode of the file that was read last; None before the first look.
         self._state: tuple[int, int, int] | None = None
-        self._checked_at = -math.inf
 
     def name(self, uuid: str) -> str | None:
         """Return the name of the aggregate, project or user with this uuid; None if it is unknown."""
-        if self._path and time.monotonic() - self._checked_at >= _CHECK_SECONDS:
-            self._checked_at = time.monotonic()
+        if self._path:
             self._read_if_changed(self._path)
         return self._names.get(uuid_spelling.canonical_uuid(uuid))
 

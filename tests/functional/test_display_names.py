@@ -16,7 +16,6 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import manage
 from placement.db.api import Database
 from placement.db.health import TimedCheck
-from placement.ops import display_names
 from placement.ops.display_names import DisplayNames
 from placement.ops.page.application import Page
 from placement.ops.page.view import Sources
@@ -99,9 +98,8 @@ def test_views_show_names(page: Callable[[str], str], cloud: None) -> None:
 
 
 def test_a_changed_file_is_read_again_and_an_invalid_one_is_one_warning(
-    names_file: pathlib.Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    names_file: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(display_names, '_CHECK_SECONDS', 0)
     names = DisplayNames(str(names_file))
     assert names.label(RACK.replace('-', '')) == f'az1 ({RACK.replace("-", "")})'
     names_file.write_text(json.dumps({RACK: 'az2'}))
