@@ -126,6 +126,9 @@ class ChangeLogSlots:
         in the server. For this it waits for the row lock and then writes to the slot, which makes a late COMMIT fail on
         every node of a cluster.
 
+        ``COMMITTED`` is decided by the COMMIT that frees the slot, which waits for synchronous standbys. Other sessions
+        see a row before these have it, so what was read alone may be lost with the server.
+
         The outcome is unknown if the transaction has appended no entries. Then the slot is kept. Otherwise this process
         does not use it again.
         """
@@ -133,14 +136,12 @@ class ChangeLogSlots:
             self._idle.append(slot)
             return Outcome.UNKNOWN
         deadline = time.monotonic() + _SETTLE_SECONDS
-        outcome = Outcome.UNKNOWN
+        was_read = False
 
         def decide() -> Outcome:
-            nonlocal outcome
+            nonlocal was_read
             with self._begin() as tx:
-                if _outcome(tx, slot, _row(tx, slot)) is Outcome.COMMITTED:
-                    # Remains true even if the slot cannot be freed. A read-only database rejects locks, too.
-                    outcome = Outcome.COMMITTED
+                was_read = _outcome(tx, slot, _row(tx, slot)) is Outcome.COMMITTED
                 row = _row(tx, slot, lock=True)
                 decided = _outcome(tx, slot, row)
                 if decided is Outcome.NOT_COMMITTED and row.sequence == slot.sequence:
@@ -152,8 +153,13 @@ class ChangeLogSlots:
         def is_temporary(error: Exception) -> bool:
             return not isinstance(error, exception.DatabaseUnavailable) and time.monotonic() < deadline
 
-        with contextlib.suppress(RetryTransaction, *errors.DATABASE_ERRORS):
+        try:
             outcome = errors.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
+        except exception.DatabaseReadOnly:
+            # It rejects locks, too. What was read is all that can be known.
+            outcome = Outcome.COMMITTED if was_read else Outcome.UNKNOWN
+        except (RetryTransaction, *errors.DATABASE_ERRORS):
+            outcome = Outcome.UNKNOWN
         reason = str(failure.__cause__).partition('\n')[0]
         LOG.warning('A COMMIT failed (%s). According to the change log, its outcome is: %s.', reason, outcome.value)
         return outcome
