@@ -153,9 +153,9 @@ def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     assert ': The search reached a limit before it found a candidate, so candidates may exist. ' in empty
     assert all(len(line) < 2300 for line in _logged(caplog, 'Stopped at'))
     caplog.clear()
-    conf.set_override('max_search_steps', 3000, 'placement')
+    conf.set_override('max_search_steps', 2000, 'placement')
     stored.candidates(query)
-    assert len(_logged(caplog, 'Stopped at [placement] max_search_steps = 3000 for')) == 1
+    assert len(_logged(caplog, 'Stopped at [placement] max_search_steps = 2000 for')) == 1
 
 
 # Searches without result ------------------------------------------------------------------------------------
