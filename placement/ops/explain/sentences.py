@@ -42,7 +42,7 @@ WORDS: dict[str, Words] = {
     'forbidden': Words('lack {subject}', 'have the forbidden {subject}'),
     'member_of': Words('are in {place}', 'are not in {place}', failing='in other aggregates'),
     '!member_of': Words('are outside {place}', 'are in the forbidden {place}'),
-    'disabled': Words('are enabled', 'are disabled', 'that are enabled', 'that are disabled'),
+    'disabled': Words('are enabled', 'are disabled', 'marked enabled', 'marked disabled'),
     'in_tree': Words('are in the tree {subject}', 'are in other trees'),
     'root_required': Words('have {subject} on the root', 'lack {subject} on the root'),
     '!root_required': Words('lack {subject} on the root', 'have the forbidden {subject} on the root'),
@@ -130,7 +130,7 @@ class Writer:
         texts = [f'No {_noun(explanation)}{f" {where}" if where else ""} {_singular(passes)}{reason}.']
         verb = passes.partition(' ')[0].replace('lack', 'do')
         for fact in [fact for fact in facts if check not in fact.checks][:_MAX_SETS]:
-            failing = _joined((self.words(lacked).failing for lacked in fact.checks[:_MAX_CHECKS]), ' ')
+            failing = _joined(self.words(lacked).failing for lacked in fact.checks[:_MAX_CHECKS])
             trees = units.plural(fact.trees, _noun(explanation))
             texts.append(f'{trees} {failing} {_predicate(fact.trees, verb)}.')
         return texts
