@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
 from placement.ops import audit
+from placement.ops.audit.findings import RowChange
 from tests.support import corruption, databases, servers
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history.client import Client
@@ -92,6 +93,25 @@ def _number_of_rows(announced: list[list[dict[str, Any]]]) -> collections.Counte
         rows[change['table'], 'gone'] += change['old'] is not None
         rows[change['table'], 'new'] += change['new'] is not None
     return rows
+
+
+@databases.on(*databases.defaults())
+def test_a_repair_changes_no_row_that_a_client_has_changed_since(
+    database: sa.URL, run: Manage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite has one writer at a time, so there no client can overtake a repair."""
+    corruption.plant(database, *corruption.CLEAR, *corruption.SOUND, *corruption.ALL['missing parent'].statements)
+    apply = RowChange.apply
+
+    def overtaken(change: RowChange, tx: sa.Connection) -> bool:
+        monkeypatch.setattr(RowChange, 'apply', apply)
+        corruption.plant(database, 'UPDATE placement_resource_providers SET parent_provider_id = 1 WHERE id = 3')
+        return change.apply(tx)
+
+    monkeypatch.setattr(RowChange, 'apply', overtaken)
+    run('audit', '--repair', '--except', 'invalid_tree')
+    parents = corruption.column(database, 'SELECT parent_provider_id FROM placement_resource_providers ORDER BY id')
+    assert parents == [None, 1, 1]
 
 
 @databases.EVERYWHERE

@@ -29,6 +29,13 @@ CHECKS: Mapping[str, Check] = {
     'outdated_class_sequence': references.outdated_class_sequence,
     'missing_reference': references.missing_reference,
     'invalid_tree': contradictions.invalid_tree,
+    'orphaned_aggregate': functools.partial(
+        contradictions.unused,
+        'aggregate',
+        'an aggregate without providers',
+        tables.placement_aggregates,
+        contradictions.AGGREGATE_IS_USED,
+    ),
     'allocation_without_consumer': contradictions.allocation_without_consumer,
     'allocation_owner_mismatch': contradictions.allocation_owner_mismatch,
     'consumer_without_allocations': functools.partial(
@@ -43,13 +50,6 @@ CHECKS: Mapping[str, Check] = {
     'over_committed': contradictions.over_committed,
     'invalid_step_size': contradictions.invalid_step_size,
     'unit_violation': contradictions.unit_violation,
-    'orphaned_aggregate': functools.partial(
-        contradictions.unused,
-        'aggregate',
-        'an aggregate without providers',
-        tables.placement_aggregates,
-        contradictions.AGGREGATE_IS_USED,
-    ),
 }
 
 

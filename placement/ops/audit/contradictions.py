@@ -153,7 +153,7 @@ def over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = 
     limit, allocated = capacity.capacity_limit(_inventories.c), tables.ALLOCATED
     # What ``usage_mismatch`` records as used if it repairs.
     query = _select(_inventories, limit.label('limit'), allocated.label('allocated'))
-    for row in tx.execute(query.where(allocated > limit, allocated > 0)):
+    for row in tx.execute(query.where(allocated > sa.case((limit > 0, limit), else_=0))):
         used = units.used_of_capacity(row.name, int(row.allocated), max(int(row.limit), 0))
         detail = f'{used} used: raise the inventory or move consumers to other providers'
         yield Finding(_subject(row), detail)

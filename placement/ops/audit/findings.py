@@ -55,9 +55,9 @@ class RowChange:
         return {'table': self.table.name, 'key': self.primary_key, 'old': self.old, 'new': new}
 
     def apply(self, tx: sa.Connection) -> bool:
-        """Make the change, unless the row to change is gone. Return whether a row was changed.
+        """Make the change, unless the row to delete is gone. Return whether a row was changed.
 
-        :raises RetryTransaction: another transaction inserted the new row at the same time.
+        :raises RetryTransaction: another transaction inserted the new row, or changed the row to change, meanwhile.
         """
         condition = [self.table.c[name] == value for name, value in self.primary_key.items()]
         if self.new is None:
@@ -71,7 +71,10 @@ class RowChange:
         if self.old is not None:
             # The times of rows are those of the writes of clients.
             times = {name: self.table.c[name] for name in ('updated_at',) if name in self.table.c}
-            return bool(tx.execute(self.table.update().where(*condition).values(times | values)).rowcount)
+            condition += [self.table.c[name].is_not_distinct_from(value) for name, value in self.old.items()]
+            if not tx.execute(self.table.update().where(*condition).values(times | values)).rowcount:
+                raise errors.RetryTransaction
+            return True
         try:
             tx.execute(self.table.insert().values({**self.primary_key, **values}))
         except db_exc.DBDuplicateEntry as error:
