@@ -6,6 +6,7 @@ codes; handlers declare what an operation puts before the message.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -70,7 +71,7 @@ class TraitNotFound(NotFound):
     @classmethod
     def raise_unless_known(cls, names: Iterable[str], existing: Container[str]) -> None:
         """Raise one exception for all ``names`` that are not among the ``existing`` ones, if there are any."""
-        missing = [name for name in names if name not in existing]
+        missing = [*itertools.filterfalse(existing.__contains__, names)]
         if missing:
             raise cls(names=', '.join(missing))
 
