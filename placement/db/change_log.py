@@ -78,18 +78,18 @@ class Slot:
         )
         key = f'{self.slot_id}, {self.sequence + 1}, {self.next_token}'
         rows = [f'({key}, {int(id_)}, {int(kind)})' for id_, kind in sorted(changes.items())]
-        chunks = [(', '.join(chunk), len(chunk)) for chunk in sql.chunks(rows, _MAX_ENTRIES_PER_STATEMENT)]
+        chunks = [*sql.chunks(rows, _MAX_ENTRIES_PER_STATEMENT)]
         if dialect == 'postgresql':
-            entries, count = chunks.pop(0)
+            first = chunks.pop(0)
             template = (
                 'WITH slot AS ({increment} RETURNING id)'
                 ' {into} SELECT entries.* FROM slot, (VALUES {entries}) AS entries'
             )
-            yield sql.statement(template, increment=increment, into=_INTO, entries=entries), count
+            yield sql.statement(template, increment=increment, into=_INTO, entries=', '.join(first)), len(first)
         else:
             yield increment, 1
-        for entries, count in chunks:
-            yield f'{_INTO} VALUES {entries}', count
+        for chunk in chunks:
+            yield f'{_INTO} VALUES {", ".join(chunk)}', len(chunk)
 
     def taken(self) -> RetryTransaction:
         """Remember that another process has written under the slot, and return the exception to raise."""

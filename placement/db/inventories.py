@@ -14,14 +14,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from oslo_log import log
 from oslo_utils import timeutils
 
 from placement.capacity import FIELDS, InventoryRecord
 from placement.db import sql, tables
 from placement.db.batch import StatementBatch
-
-LOG = log.getLogger(__name__)
 
 #: Identifies one inventory: the ids of its provider and of its class.
 InventoryKey = tuple[int, int]
@@ -74,8 +71,10 @@ class InventoryReplacement:
             # The UPDATEs lock rows in no fixed order.
             records = {self.present[key].id: self.desired[key] for key in updated}
             for ids in sql.chunks(sorted(records), _MAX_ROWS_PER_UPDATE):
-                columns = zip(*(records[id_][:-1] for id_ in ids), strict=True)
-                values = [value for column in columns for case in zip(ids, column, strict=True) for value in case]
+                values: list[Any] = []
+                for index in range(len(FIELDS)):
+                    for id_ in ids:
+                        values += (id_, records[id_][index])
                 cases = ' '.join(['WHEN ? THEN ?'] * len(ids))
                 assignments = ', '.join(f'{name} = CASE id {cases} END' for name in FIELDS)
                 template = 'UPDATE {table} SET {assignments}, updated_at = ? WHERE id IN ({ids})'
@@ -114,19 +113,3 @@ def lock_inventories(tx: sa.Connection, provider_ids: Collection[int]) -> dict[I
     for chunk in sql.chunks(sorted(provider_ids)):
         rows += tx.execute(_LOCK, {'providers': chunk})
     return {(row.resource_provider_id, row.resource_class_id): row for row in rows}
-
-
-def warn_of_overcommitment(uuid: str, used: Mapping[str, int], records: Mapping[str, InventoryRecord]) -> None:
-    """Log which of the written ``records`` have less capacity than usage.
-
-    :param uuid: the provider's uuid.
-    :param used: the usage by class name; 0 for a missing class.
-    :param records: by class name.
-    """
-    over = [
-        f'{name} ({used[name]} used of {record.capacity})'
-        for name, record in records.items()
-        if used.get(name, 0) > max(record.capacity, 0)
-    ]
-    if over:
-        LOG.warning('Resource provider %s is now over-committed: %s', uuid, ', '.join(over))

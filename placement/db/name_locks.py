@@ -62,8 +62,12 @@ class ResourceClassIds:
             standard = ~columns.name.startswith(CUSTOM_PREFIX, autoescape=True)
             rows = tx.execute(sa.select(columns.name, columns.id).where(standard))
             self._standard.update({row.name: row.id for row in rows})
-        ids = {name: self._standard[name] for name in names if name in self._standard}
-        unknown = [name for name in names if name not in ids]
+        ids, unknown = dict[str, int](), []
+        for name in names:
+            if name in self._standard:
+                ids[name] = self._standard[name]
+            else:
+                unknown.append(name)
         if unknown:
             locked = lock_names(tx, tables.resource_classes, unknown)
             exception.ResourceClassNotFound.raise_unless_known(unknown, locked)

@@ -7,15 +7,18 @@ from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
+from oslo_log import log
 
 from placement import exception
 from placement.capacity import FIELDS, InventoryRecord
 from placement.db import generation, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderGeneration
-from placement.db.inventories import InventoryReplacement, warn_of_overcommitment
+from placement.db.inventories import InventoryReplacement
 from placement.objects import base
 from placement.objects.base import Context
+
+LOG = log.getLogger(__name__)
 
 _inventories, _providers = tables.inventories, tables.resource_providers
 _classes = tables.resource_classes
@@ -162,8 +165,21 @@ class Inventory(base.Timestamped):
             batch.defer()
 
         context.db.write(work)
-        warn_of_overcommitment(provider.uuid, {row.resource_class: row.used for row in present}, inventories)
+        _warn_of_overcommitment(provider.uuid, present, inventories)
         return provider.incremented()
+
+
+def _warn_of_overcommitment(
+    uuid: str, present: Sequence[sa.Row[Any]], inventories: Mapping[str, InventoryRecord]
+) -> None:
+    """Log which of the inventories that were written have less capacity than usage."""
+    over = []
+    for row in present:
+        record = inventories.get(row.resource_class)
+        if record is not None and row.used > max(record.capacity, 0):
+            over.append(f'{row.resource_class} ({row.used} used of {record.capacity})')
+    if over:
+        LOG.warning('Resource provider %s is now over-committed: %s', uuid, ', '.join(over))
 
 
 def read_inventories(context: Context, uuid: str) -> tuple[ProviderGeneration, list[sa.Row[Any]]]:

@@ -104,5 +104,5 @@ def test_an_inventory_below_what_is_used_is_a_warning(app: Any, caplog: pytest.L
     for generation, total in ((2, 5), (3, 4)):
         records = {'VCPU': {'total': total}, 'DISK_GB': {'total': 1}}
         demand(app, 'PUT', path, {'resource_provider_generation': generation, 'inventories': records})
-    warnings = [record.getMessage() for record in caplog.records if record.name == 'placement.db.inventories']
+    warnings = [record.getMessage() for record in caplog.records if record.name == 'placement.objects.inventory']
     assert warnings == [f'Resource provider {host} is now over-committed: VCPU (5 used of 4)']
