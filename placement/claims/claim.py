@@ -82,9 +82,9 @@ Retries
   on Galera (``errors.is_conflict``);
 * COMMIT failed, and the change log shows that nothing was committed (``ChangeLogSlots.find_outcome``).
 
-If the connection breaks early and before COMMIT, or the database is read-only, the transaction starts again once on a
-new connection; this is not counted (``RetryPolicy``). Nothing else is retried: neither a wrong generation of a consumer
-nor a connection that breaks later, except in COMMIT.
+If the connection breaks early and before COMMIT, or the database is read-only, the transaction starts again on a new
+connection, but not twice in a row; this is not counted (``RetryPolicy``). Nothing else is retried: neither a wrong
+generation of a consumer nor a connection that breaks later, except in COMMIT.
 """
 
 from __future__ import annotations

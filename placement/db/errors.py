@@ -83,10 +83,10 @@ class ErrorKind(enum.Enum):
     SQLITE_BUSY = enum.auto()
     #: An operator or a time limit of the server canceled the statement: a 503.
     CANCELED = enum.auto()
-    #: The database rejects changes; later it, or another server, may accept them. The transaction is run once more on a
-    #: new connection, then a 503.
+    #: The database rejects changes; later it, or another server, may accept them. The transaction is run again on a
+    #: new connection, but not twice in a row, and then a 503.
     READ_ONLY = enum.auto()
-    #: The database cannot be reached: a 503. If the connection broke early, the transaction is run once more.
+    #: The database cannot be reached: a 503. If the connection broke early, it is as for ``READ_ONLY``.
     UNAVAILABLE = enum.auto()
     #: Our tables are not there: a 503.
     TABLE_MISSING = enum.auto()
@@ -310,7 +310,7 @@ class RetryPolicy:
     #: The maximum number of retries after conflicts.
     max_retries: int
     #: The mean delay before the first retry. Delays are random; their mean doubles with each retry.
-    min_delay_seconds: float = 0.002
+    first_delay_seconds: float = 0.002
     #: The maximum delay.
     max_delay_seconds: float = 0.25
 
@@ -337,5 +337,5 @@ class RetryPolicy:
             is_canceled = kind is ErrorKind.INTERRUPTED
             raise (exception.SingleFailure if is_canceled else exception.ConcurrentProviderUpdate) from error
         conflicts = attempt.conflicts + 1
-        longest = min(self.min_delay_seconds * 2**conflicts, self.max_delay_seconds)
+        longest = min(self.first_delay_seconds * 2**conflicts, self.max_delay_seconds)
         return Attempt(conflicts, delay_seconds=random.uniform(0, longest))  # noqa: S311
