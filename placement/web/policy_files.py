@@ -20,6 +20,8 @@ FILE_NAME, _JSON_NAME, _FORMER_NAME = 'policy.yaml', 'policy.json', 'placement-p
 
 #: A file that changed less than this time ago may still be incomplete.
 SETTLING_SECONDS = 1.0
+#: The clock of the host of a file system may be ahead by this time. Such a file is read later.
+_MAX_AHEAD_SECONDS = 60.0
 
 #: A line without content: a comment, or a mark of the start or end of a YAML document.
 _NO_CONTENT = re.compile(rb'\s*(#.*|---|\.\.\.)?\s*')
@@ -98,9 +100,10 @@ def file_states(conf: cfg.ConfigOpts) -> tuple[FileState, ...]:
 def are_settled(files: tuple[FileState, ...]) -> bool:
     """Return whether no file has changed for ``SETTLING_SECONDS``.
 
-    A time of change in the future is that of a host with another clock. Such a file is not waited for.
+    A time of change further in the future was set by a wrong clock, and is not waited for.
     """
-    return all(abs(time.time() - file.changed / 1e9) >= SETTLING_SECONDS for file in files)
+    ages = [time.time() - file.changed / 1e9 for file in files]
+    return not any(-_MAX_AHEAD_SECONDS < age < SETTLING_SECONDS for age in ages)
 
 
 def read_files(paths: Sequence[str]) -> tuple[dict[str, bool], dict[str, str], dict[str, Any]]:

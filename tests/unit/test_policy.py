@@ -495,3 +495,12 @@ def test_rules_without_effect_are_reported_once(
     assert [record.getMessage() for record in caplog.records] == [
         f'The policy file {file} sets {warning}' for warning in warnings
     ]
+
+
+@pytest.mark.usefixtures('slow_writer')
+@pytest.mark.parametrize(('age', 'settled'), [(2.0, True), (0.2, False), (-30.0, False), (-3600.0, True)])
+def test_a_file_may_come_from_a_host_with_another_clock(age: float, settled: bool) -> None:
+    """A clock that is a bit ahead makes the file wait; a wrong one does not prevent that it is ever read."""
+    changed = int((time.time() - age) * 1e9)
+    file = policy_files.FileState('policy.yaml', changed, size=10, inode=1)
+    assert policy_files.are_settled((file,)) is settled
