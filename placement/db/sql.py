@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler, TypeCompiler
@@ -288,7 +288,7 @@ def fetch_rows(tx: sa.Connection, query: sa.Select[Any]) -> Iterator[Sequence[An
     if is_mysql(tx.dialect):
         texts = tx.execute(_joined_rows(query)).all()
         try:
-            rows = [row for _, text in texts for row in json.loads(f'[{text}]')]
+            rows = [row for _, text in texts for row in orjson.loads(f'[{text}]')]
         except ValueError:
             rows = []
         if len(rows) == sum(count for count, _ in texts):
