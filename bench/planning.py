@@ -46,30 +46,37 @@ def main() -> None:
     parser.add_argument('--drained', type=int, default=500)
     parser.add_argument('--distinct', type=int, default=0, metavar='N', help='sizes of consumers at random, N at most')
     arguments = parser.parse_args()
-    with databases.fresh(arguments.database) as url:
-        # In a process of its own, so that the peak of memory is that of the plans.
-        with ProcessPoolExecutor(1, multiprocessing.get_context('spawn')) as pool:
-            created = pool.submit(_create, url, arguments.shape, arguments.hosts, arguments.distinct)
-            print(f'{arguments.database}, {arguments.shape}: {created.result()}')
-        db = Database(applications.options(url))
-        names = [f'host{number}' for number in range(arguments.hosts)]
-        _measure('failures', lambda: failures.check_failures(db, PlanOptions()))
-        _measure('drain', lambda: drain.plan_drain(db, names[:: len(names) // arguments.drained], None, PlanOptions()))
-        listed = [
-            flavors.parse_flavor({'Name': f'm{cpus}', 'VCPUs': cpus, 'RAM': memory, 'Disk': disk})
-            for cpus, memory, disk in _FLAVORS
-        ]
-        _measure('ratio', lambda: ratio.compare_ratio(ProviderCache(db).up_to_date(), 'VCPU', 2.0, None, listed))
-        _measure('flavors', lambda: flavors.count_flavors(ProviderCache(db).up_to_date(), listed, by_aggregate=True))
-        db.dispose()
+    # Each question in a process of its own, as for commands, so that none uses memory that another one has left.
+    with (
+        databases.fresh(arguments.database) as url,
+        ProcessPoolExecutor(1, multiprocessing.get_context('spawn'), max_tasks_per_child=1) as pool,
+    ):
+        created = pool.submit(_create, url, arguments.shape, arguments.hosts, arguments.distinct)
+        print(f'{arguments.database}, {arguments.shape}: {created.result()}')
+        for question in ('failures', 'drain', 'ratio', 'flavors'):
+            print(pool.submit(_measure, url, question, arguments.hosts, arguments.drained).result())
 
 
-def _measure(name: str, work: Callable[[], Any]) -> None:
+def _measure(url: str, question: str, hosts: int, drained: int) -> str:
+    """Ask a question once, and return what it took."""
+    db = Database(applications.options(url))
+    names = [f'host{number}' for number in range(hosts)]
+    listed = [
+        flavors.parse_flavor({'Name': f'm{cpus}', 'VCPUs': cpus, 'RAM': memory, 'Disk': disk})
+        for cpus, memory, disk in _FLAVORS
+    ]
+    ask: dict[str, Callable[[], Any]] = {
+        'failures': lambda: failures.check_failures(db, PlanOptions()),
+        'drain': lambda: drain.plan_drain(db, names[:: hosts // drained], None, PlanOptions()),
+        'ratio': lambda: ratio.compare_ratio(ProviderCache(db).up_to_date(), 'VCPU', 2.0, None, listed),
+        'flavors': lambda: flavors.count_flavors(ProviderCache(db).up_to_date(), listed, by_aggregate=True),
+    }
     started, waited = time.process_time(), time.monotonic()
-    result = work()
+    result = ask[question]()
     seconds, waited = time.process_time() - started, time.monotonic() - waited
+    db.dispose()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f'{name:10} {seconds:6.2f} s of processor, {waited:6.2f} s, peak {memory:4.0f} MB: {_outcome(result)}')
+    return f'{question:10} {seconds:6.2f} s of processor, {waited:6.2f} s, peak {memory:4.0f} MB: {_outcome(result)}'
 
 
 def _outcome(result: Any) -> str:
