@@ -95,11 +95,9 @@ def select(
         candidate_sets = iter(_sample(itertools.chain.from_iterable(candidate_sets), limit, rng))
     selected: list[CandidateSet] = []
     remaining, size_remaining = request.limit or sys.maxsize, budget.max_size
-    max_candidate, max_summary, max_sharing = (
-        max_candidate_size(request),
-        snapshot.max_summary_size,
-        len(request.class_names),
-    )
+    max_candidate, max_summary = max_candidate_size(request), snapshot.max_summary_size
+    # Each amount comes from one provider.
+    max_sharing = len(request.class_names)
     for candidate_set in candidate_sets:
         selected.append(candidate_set if len(candidate_set) <= remaining else candidate_set[:remaining])
         remaining -= len(selected[-1])

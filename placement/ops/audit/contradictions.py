@@ -127,7 +127,7 @@ def allocation_owner_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: str
 def allocation_without_inventory(
     tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /
 ) -> Iterator[Finding]:
-    """Find allocations of a class of which the provider has no inventory."""
+    """Find allocations of classes that the provider has no inventory of."""
     for row in tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
         detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
         yield Finding(_subject(row), detail)
@@ -149,7 +149,7 @@ def usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = N
 
 
 def over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
-    """Find inventories of which more is allocated than their capacity."""
+    """Find inventories whose allocations exceed their capacity."""
     limit, allocated = capacity.capacity_limit(_inventories.c), tables.ALLOCATED
     # What ``usage_mismatch`` records as used if it repairs.
     query = _select(_inventories, limit.label('limit'), allocated.label('allocated'))
