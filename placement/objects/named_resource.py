@@ -80,10 +80,10 @@ class NamedResource(base.Timestamped):
         :param tx: the transaction in which to read it; None to read it alone.
         :raises NotFound: there is none.
         """
-        query = sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
         rows: Sequence[sa.Row[Any]] = ()
         if sql.storable(name):
-            rows = context.db.fetch_all(query) if tx is None else tx.execute(query).all()
+            query, parameters = _by_name(cls.TABLE), {'sought': name}
+            rows = context.db.fetch_all(query, parameters) if tx is None else tx.execute(query, parameters).all()
         cls.NOT_FOUND.raise_unless_known([name], [row.name for row in rows])
         return cls.from_row(context, rows[0])
 
@@ -134,6 +134,12 @@ class NamedResource(base.Timestamped):
             change_log.record_names(tx)
 
         context.db.write(work)
+
+
+# Made once, because making it takes longer than executing it on SQLite.
+@functools.cache
+def _by_name(table: sa.Table) -> sa.Select[Any]:
+    return sa.select(table).where(table.c.name == sa.bindparam('sought'))
 
 
 @functools.lru_cache(maxsize=8)
