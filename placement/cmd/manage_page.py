@@ -13,17 +13,15 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.db.api import Database
 from placement.db.health import TimedCheck
+from placement.ops.background_query import plan_query
 from placement.ops.display_names import DisplayNames
+from placement.ops.page.application import Page, host_names, is_loopback
+from placement.ops.page.view import Sources, log_file
 from placement.serving import single_process
 
 
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     """Serve the page until Ctrl-C."""
-    # This is not at the top, because the import would delay all other commands.
-    from placement.ops.background_query import plan_query
-    from placement.ops.page.application import Page, host_names, is_loopback
-    from placement.ops.page.view import Sources, log_file
-
     match = re.fullmatch(r'(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})', args.bind)
     if match is None or int(match[2]) > 65535:
         raise exception.ConfigurationInvalid(reason=f'--bind takes HOST:PORT or [IPV6]:PORT, not {args.bind!r}.')

@@ -114,6 +114,21 @@ print({libraries} & {{*sys.modules}})
     assert ended.stdout.splitlines()[-1] == 'set()'
 
 
+@pytest.mark.parametrize('command', ['openapi', 'db version'])
+def test_commands_do_not_look_for_garbage_while_they_start(command: str, url: str) -> None:
+    code = f"""
+import gc
+from placement.cmd import manage
+before = gc.get_stats()[2]['collections']
+manage.main({command.split()})
+print(gc.get_stats()[2]['collections'] - before, gc.isenabled(), gc.get_freeze_count() > 10_000)
+"""
+    environment = {**os.environ, 'OS_PLACEMENT_DATABASE__CONNECTION': url}
+    command_line = [sys.executable, '-c', code]
+    ended = subprocess.run(command_line, check=True, capture_output=True, text=True, timeout=120, env=environment)
+    assert ended.stdout.splitlines()[-1] == '0 True True'
+
+
 def test_each_command_has_a_function() -> None:
     def functions(parser: CommandParser) -> Iterator[str]:
         if parser._commands is None:
