@@ -44,7 +44,7 @@ def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> in
     # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
     findings: list[audit.Finding] = []
     repairs = options.repair and not options.dry_run
-    for kind in output.with_progress('Checking', [kind for kind in audit.CHECKS if kind not in options.excluded]):
+    for kind in output.with_progress('Checking', [kind for kind in audit.KINDS if kind not in options.excluded]):
         findings_of_kind = audit.find(db, conf, kind)
         if repairs:
             for finding in output.with_progress(f'Repairing {kind}', findings_of_kind):

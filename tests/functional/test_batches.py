@@ -69,7 +69,7 @@ def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> N
             assert shown.generation == 1 + generation
             of_consumers = [allocation.consumer_generation for allocation in allocations]
             assert of_consumers == [generation] * (COUNT * len(CLASSES) if amount else 0)
-        assert not any(audit.find(context.db, context.conf, kind) for kind in audit.CHECKS)
+        assert not any(audit.find(context.db, context.conf, kind) for kind in audit.KINDS)
         compare(context.provider_cache, context.db)
 
 

@@ -22,8 +22,6 @@ from placement.cmd.command import run_command
 from placement.cmd.parser import OUTPUT_CLOSED, CommandParser
 from placement.db import migration
 from placement.db.api import Database
-from placement.ops import audit
-from placement.ops.audit_kinds import KINDS
 from tests.support import preforked
 from tests.support.fixtures import PointCommandsAt, Printed
 
@@ -140,10 +138,6 @@ def test_each_command_has_a_function() -> None:
     paths = list(functions(manage._parser()))
     assert len(paths) > 15
     assert all(callable(pkgutil.resolve_name(f'placement.cmd.{path}')) for path in paths)
-
-
-def test_kinds_of_an_audit() -> None:
-    assert list(KINDS) == list(audit.CHECKS)
 
 
 def test_revisions_are_those_of_alembic() -> None:

@@ -351,7 +351,7 @@ def test_the_audit_names_what_is_wrong(page: Page, url: str) -> None:
     corruption.plant(url, *corruption.SOUND, 'UPDATE placement_inventories SET used = 7 WHERE id = 1')
     # One check, because after a second no other one begins.
     by_kind = {check['kind']: check for check in json(page, '/health?audit=usage_mismatch')['audit']}
-    assert by_kind.keys() == set(audit.CHECKS)
+    assert by_kind.keys() == set(audit.KINDS)
     (finding,) = by_kind['usage_mismatch']['findings']
     assert (finding['subject']['resource_provider'], finding['repairable']) == (corruption.ROOT, True)
     assert f'/trees/{corruption.ROOT}' in get(page, '/health?audit=usage_mismatch').text

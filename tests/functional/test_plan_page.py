@@ -100,5 +100,5 @@ def test_commands_print_what_the_page_says(db: Database, url: str, context: Requ
                 text += f'{line}\n{story.run(line[2:])}'
         assert text == block
     conf = applications.options('sqlite://')
-    assert not [finding for kind in audit.CHECKS for finding in audit.find(db, conf, kind)]
+    assert not [finding for kind in audit.KINDS for finding in audit.find(db, conf, kind)]
     assert manage.main(['plan', 'drain', 'compute-5']) == 0

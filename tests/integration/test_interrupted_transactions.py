@@ -178,7 +178,7 @@ def test_what_was_answered_is_what_is_stored(
     for host in hosts:
         assert send_request(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': used[host]}
     conf = applications.options(database)
-    for kind in audit.CHECKS:
+    for kind in audit.KINDS:
         assert audit.find(app.db, conf, kind) == [], kind
     # One line each; but SQLAlchemy logs a traceback if a second KILL QUERY arrives while it closes a failed cursor.
     records = [record for record in caplog.records if record.name.startswith('placement')]

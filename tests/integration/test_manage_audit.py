@@ -42,7 +42,7 @@ def run(database: sa.URL, point_commands_at: PointCommandsAt) -> Iterator[Manage
 @databases.EVERYWHERE
 def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     """Each damage is found, not changed without --repair, and repaired unless a person has to decide."""
-    assert {planted.kind for planted in corruption.ALL.values()} == set(audit.CHECKS)
+    assert {planted.kind for planted in corruption.ALL.values()} == set(audit.KINDS)
     for name, planted in corruption.ALL.items():
         corruption.plant(database, *corruption.CLEAR, *corruption.SOUND)
         assert run('audit') == manage_audit.CLEAN, name
@@ -58,7 +58,7 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
             assert all(planted.subjects), name
             assert any(planted.detail in finding['detail'] for finding in findings), name
             states = [(finding['kind'], finding['repaired'], finding['needs_action']) for finding in findings]
-            assert set(states) == {(planted.kind, False, planted.kind != 'unit_violation')}, name
+            assert set(states) == {(planted.kind, False, planted.needs_action)}, name
         assert corruption.contents(database) == damaged, name
         announced = [finding['changes'] for finding in findings]
         capsys.readouterr()
@@ -72,7 +72,7 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
             assert corruption.column(database, query) == result, name
             assert run('audit') == manage_audit.CLEAN, name
         else:
-            verdict = 'for information' if planted.kind == 'unit_violation' else 'requires a decision'
+            verdict = 'requires a decision' if planted.needs_action else 'for information'
             run('audit', '--repair')
             assert f'({verdict})' in capsys.readouterr().out, name
             assert corruption.contents(database) == damaged, name

@@ -84,7 +84,7 @@ def cloud_root(cloud: Cloud, name: str) -> str:
 
 def all_findings(db: Database) -> Iterator[audit.Finding]:
     conf = applications.options('sqlite://')
-    for kind in audit.CHECKS:
+    for kind in audit.KINDS:
         yield from audit.find(db, conf, kind)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.db.tables import STANDARD_CLASSES
+from placement.ops.audit_kinds import KINDS
 from tests.support import waiting
 
 ROOT, CHILD, FLAT = (f'0000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
@@ -74,9 +75,13 @@ class Damage:
     after: tuple[str, Any] | None = None
 
     @property
+    def needs_action(self) -> bool:
+        return not KINDS[self.kind].is_informational
+
+    @property
     def code(self) -> int:
-        """The exit code of an audit that repairs nothing; violations of units are for information."""
-        return 0 if self.kind == 'unit_violation' else 3
+        """The exit code of an audit that repairs nothing."""
+        return 3 if self.needs_action else 0
 
 
 _OF_ROOT = {'resource_provider': ROOT, 'resource_class': 'VCPU'}

@@ -19,6 +19,7 @@ from placement.db import migration, sql, tables
 from placement.ops.adoption import Step
 from placement.ops.adoption.found_tables import FoundTable
 from placement.ops.adoption.names import Names
+from placement.ops.lost_consumers import read_lost_consumers
 from placement.ops.provider_roots import find_roots
 from placement.units import plural
 
@@ -238,12 +239,10 @@ def consumers(connection: sa.Connection, names: Names, project: str, user: str) 
     :param project: external id of the project for them.
     :param user: external id of the user for them.
     """
-    allocations = names[_allocations]
-    number = connection.execute(
-        sa.select(sa.func.count(sa.distinct(allocations.c.consumer_id))).where(
-            ~_recorded(allocations, names[_consumers])
-        )
-    ).scalar_one()
+    allocations, recorded = names[_allocations], names[_consumers]
+    is_recorded = sa.exists().where(recorded.c.uuid == allocations.c.consumer_id)
+    lost = sa.select(sa.func.count(sa.distinct(allocations.c.consumer_id))).where(~is_recorded)
+    number = connection.execute(lost).scalar_one()
     if number:
         sentence = (
             f'Create the missing records of {plural(number, "consumer")},'
@@ -252,35 +251,17 @@ def consumers(connection: sa.Connection, names: Names, project: str, user: str) 
         yield Step(sentence, functools.partial(_insert_consumers, project, user))
 
 
-def _recorded(allocations: sa.TableClause, consumers: sa.TableClause) -> sa.ColumnElement[bool]:
-    return sa.exists().where(consumers.c.uuid == allocations.c.consumer_id)
-
-
 def _insert_consumers(project: str, user: str, connection: sa.Connection) -> None:
-    owners = []
-    for table, external_id in ((tables.projects, project), (tables.users, user)):
+    incomplete_owner = {}
+    for column, table, external_id in (('project_id', tables.projects, project), ('user_id', tables.users, user)):
         query = sa.select(table.c.id).where(table.c.external_id == external_id)
         if connection.scalar(query) is None:
             connection.execute(table.insert().values(external_id=external_id))
-        owners.append(connection.execute(query).scalar_one())
-    copies = _allocations.c
-    allocations = connection.execute(
-        sa.select(copies.consumer_id, tables.projects.c.id, tables.users.c.id, copies.consumer_type_id, copies.id)
-        # If this service wrote them before the database was returned, they have copies of the owner.
-        .outerjoin(tables.projects, tables.projects.c.id == copies.consumer_project_id)
-        .outerjoin(tables.users, tables.users.c.id == copies.consumer_user_id)
-        .where(~_recorded(_allocations, _consumers))
-        .order_by(copies.id)
-    )
-    recorded: dict[str, tuple[Any, ...]] = {}
-    for uuid, project_id, user_id, type_id, _ in allocations:
-        if project_id is None or user_id is None:
-            recorded.setdefault(uuid, (*owners, None))
-        else:
-            recorded[uuid] = project_id, user_id, type_id
+        incomplete_owner[column] = connection.execute(query).scalar_one()
+    # If this service wrote the allocations before the database was returned, they have copies of the owner.
     rows = [
-        {'uuid': uuid, 'project_id': project_id, 'user_id': user_id, 'consumer_type_id': type_id, 'generation': 0}
-        for uuid, (project_id, user_id, type_id) in recorded.items()
+        {'uuid': consumer.uuid, 'consumer_type_id': None, 'generation': 0, **(consumer.owner or incomplete_owner)}
+        for consumer in read_lost_consumers(connection)
     ]
     connection.execute(_consumers.insert(), rows)
 

@@ -16,50 +16,40 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import exception
-from placement.db import tables
 from placement.db.api import Database
 from placement.ops.audit import contradictions, references
 from placement.ops.audit.findings import Check, Finding, RowChange
+from placement.ops.audit_kinds import KINDS
 
-__all__ = ['CHECKS', 'Finding', 'find', 'repair']
+__all__ = ['KINDS', 'Finding', 'find', 'repair']
 
-#: All checks, in the order in which an audit runs them and their repairs. A check takes into account what the repairs
-#: before it change, so that an audit that repairs nothing finds the same.
-CHECKS: Mapping[str, Check] = {
-    'outdated_class_sequence': references.outdated_class_sequence,
-    'missing_reference': references.missing_reference,
-    'invalid_tree': contradictions.invalid_tree,
-    'orphaned_aggregate': functools.partial(
-        contradictions.unused,
-        'aggregate',
-        'an aggregate without providers',
-        tables.placement_aggregates,
-        contradictions.AGGREGATE_IS_USED,
-    ),
-    'allocation_without_consumer': contradictions.allocation_without_consumer,
-    'allocation_owner_mismatch': contradictions.allocation_owner_mismatch,
-    'consumer_without_allocations': functools.partial(
-        contradictions.unused,
-        'consumer',
-        'a consumer without allocations',
-        tables.consumers,
-        contradictions.CONSUMER_IS_USED,
-    ),
-    'allocation_without_inventory': contradictions.allocation_without_inventory,
-    'usage_mismatch': contradictions.usage_mismatch,
-    'over_committed': contradictions.over_committed,
-    'invalid_step_size': contradictions.invalid_step_size,
-    'unit_violation': contradictions.unit_violation,
-}
+
+def _check(kind: str, conf: cfg.ConfigOpts) -> Check:
+    """Return the check of a kind of ``KINDS``."""
+    checks: Mapping[str, Check] = {
+        'outdated_class_sequence': references.outdated_class_sequence,
+        'missing_reference': references.missing_reference,
+        'invalid_tree': contradictions.invalid_tree,
+        'orphaned_aggregate': contradictions.orphaned_aggregate,
+        'allocation_without_consumer': functools.partial(contradictions.allocation_without_consumer, conf),
+        'allocation_owner_mismatch': contradictions.allocation_owner_mismatch,
+        'consumer_without_allocations': contradictions.consumer_without_allocations,
+        'allocation_without_inventory': contradictions.allocation_without_inventory,
+        'usage_mismatch': contradictions.usage_mismatch,
+        'over_committed': contradictions.over_committed,
+        'invalid_step_size': contradictions.invalid_step_size,
+        'unit_violation': contradictions.unit_violation,
+    }
+    return checks[kind]
 
 
 def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
     """Run one check and return its findings.
 
-    :param kind: a key of ``CHECKS``.
+    :param kind: a key of ``KINDS``.
     """
     with db.reader() as tx:
-        return [dataclasses.replace(finding, kind=kind) for finding in CHECKS[kind](tx, conf)]
+        return [dataclasses.replace(finding, kind=kind) for finding in _check(kind, conf)(tx)]
 
 
 def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
@@ -70,7 +60,7 @@ def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
 
     def repair_in(tx: sa.Connection) -> tuple[RowChange, ...]:
         changes: list[RowChange] = []
-        for current in CHECKS[finding.kind](tx, conf, finding.key):
+        for current in _check(finding.kind, conf)(tx, finding.key):
             changes += [change for change in current.changes if change.apply(tx)]
             current.record(tx)
         return tuple(changes)

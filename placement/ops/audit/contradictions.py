@@ -14,6 +14,7 @@ from oslo_config import cfg
 from placement import capacity, units
 from placement.db import change_log, errors, tables
 from placement.ops.audit.findings import Finding, IdOf, RowChange, deletion
+from placement.ops.lost_consumers import OWNER_COLUMNS, read_lost_consumers
 from placement.ops.provider_roots import find_roots
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -21,7 +22,7 @@ _classes, _providers = tables.resource_classes, tables.resource_providers
 _projects, _users, _members = tables.projects, tables.users, tables.resource_provider_aggregates
 
 
-def invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = None, /) -> Iterator[Finding]:
+def invalid_tree(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
     """Find providers whose recorded root is not the one that their parents lead to."""
     columns = _providers.c
     query = sa.select(columns.id, columns.uuid, columns.name, columns.parent_provider_id, columns.root_provider_id)
@@ -50,56 +51,43 @@ def invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = Non
 
 
 def allocation_without_consumer(
-    tx: sa.Connection, conf: cfg.ConfigOpts, key: str | None = None, /
+    conf: cfg.ConfigOpts, tx: sa.Connection, key: str | None = None, /
 ) -> Iterator[Finding]:
     """Find allocations whose consumer has no record.
 
-    Their newest copies of project, user and type are the owner (``tables``), or, if no allocation has copies, project
-    and user of ``[placement] incomplete_consumer_...``.
+    Their newest copies of project, user and type are the owner (``lost_consumers``), or, if no allocation has copies,
+    project and user of ``[placement] incomplete_consumer_...``.
     """
     texts = conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id
     incomplete_owner = [
-        sa.select(column.table.c.id).where(column == text).scalar_subquery().label(f'incomplete_{name}_id')
-        for name, column, text in zip(('project', 'user'), _EXTERNAL_IDS, texts, strict=True)
+        sa.select(column.table.c.id).where(column == text).scalar_subquery().label(f'incomplete_{name}')
+        for name, column, text in zip(OWNER_COLUMNS, _EXTERNAL_IDS, texts, strict=False)
     ]
-    query = (
-        sa.select(_allocations, _projects.c.id.label('project_id'), _users.c.id.label('user_id'), *incomplete_owner)
-        # Allocations of providers that do not exist are deleted (``references``).
-        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
-        .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
-        .outerjoin(_projects, _projects.c.id == _allocations.c.consumer_project_id)
-        .outerjoin(_users, _users.c.id == _allocations.c.consumer_user_id)
-        .where(_consumers.c.id.is_(None))
-        .order_by(_allocations.c.consumer_id, _allocations.c.id)
-    )
-    if key is not None:
-        query = query.where(_allocations.c.consumer_id == key)
-    for consumer, group in itertools.groupby(tx.execute(query), key=operator.attrgetter('consumer_id')):
-        rows = list(group)
-        owned = [row for row in rows if row.project_id is not None and row.user_id is not None]
+    for consumer in read_lost_consumers(tx, *incomplete_owner, uuid=key):
+        owner: dict[str, Any] = dict.fromkeys(OWNER_COLUMNS)
         new_rows: list[RowChange] = []
-        if owned:
-            owner = dict(zip(_OWNER, (getattr(owned[-1], name) for name in tables.CONSUMER_COPIES), strict=True))
+        if consumer.owner:
+            owner = consumer.owner
             origin = 'its owner is recorded with them'
         else:
-            owner = dict.fromkeys(_OWNER)
-            for name, column, text in zip(_OWNER, _EXTERNAL_IDS, texts, strict=False):
-                owner[name] = getattr(rows[0], f'incomplete_{name}')
+            for name, column, text in zip(OWNER_COLUMNS, _EXTERNAL_IDS, texts, strict=False):
+                owner[name] = getattr(consumer.allocations[0], f'incomplete_{name}')
                 if owner[name] is None:
                     owner[name] = IdOf(column, text)
                     new_rows.append(RowChange(column.table, {}, None, {column.name: text}))
             origin = 'nothing records its owner'
-        new_rows.append(RowChange(_consumers, {}, None, {'uuid': consumer, **owner, 'generation': 0}))
-        detail = f'{units.plural(len(rows), "allocation")} without a record of the consumer; {origin}'
-        copies = [change for row in rows for change in _copies(row, owner.values())]
-        yield Finding({'consumer': consumer}, detail, (*new_rows, *copies), consumer)
+        new_rows.append(RowChange(_consumers, {}, None, {'uuid': consumer.uuid, **owner, 'generation': 0}))
+        number = units.plural(len(consumer.allocations), 'allocation')
+        detail = f'{number} without a record of the consumer; {origin}'
+        copies = [change for row in consumer.allocations for change in _copies(row, owner.values())]
+        yield Finding({'consumer': consumer.uuid}, detail, (*new_rows, *copies), consumer.uuid)
 
 
-def allocation_owner_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: str | None = None, /) -> Iterator[Finding]:
+def allocation_owner_mismatch(tx: sa.Connection, key: str | None = None, /) -> Iterator[Finding]:
     """Find consumers whose allocations have other copies of project, user and type than their own."""
     copies = _allocations.c
     query = (
-        sa.select(_allocations, *(_consumers.c[name] for name in _OWNER))
+        sa.select(_allocations, *(_consumers.c[name] for name in OWNER_COLUMNS))
         .join(_consumers, copies.consumer_id == _consumers.c.uuid)
         .join(_providers, _providers.c.id == copies.resource_provider_id)
         .where(copies.consumer_project_id.is_not(None))
@@ -120,20 +108,18 @@ def allocation_owner_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: str
     for consumer, group in itertools.groupby(tx.execute(query), key=operator.attrgetter('consumer_id')):
         rows = list(group)
         detail = f'{units.plural(len(rows), "allocation")} with another project, user or type than the consumer'
-        changes = [change for row in rows for change in _copies(row, [getattr(row, name) for name in _OWNER])]
+        changes = [change for row in rows for change in _copies(row, [getattr(row, name) for name in OWNER_COLUMNS])]
         yield Finding({'consumer': consumer}, detail, tuple(changes), consumer)
 
 
-def allocation_without_inventory(
-    tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /
-) -> Iterator[Finding]:
+def allocation_without_inventory(tx: sa.Connection, _key: int | None = None, /) -> Iterator[Finding]:
     """Find allocations of classes that the provider has no inventory of."""
     for row in tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
         detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
         yield Finding(_subject(row), detail)
 
 
-def usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = None, /) -> Iterator[Finding]:
+def usage_mismatch(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
     """Find inventories whose recorded usage is not the sum of the allocations."""
     query = _select(_inventories, tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
     if key is not None:
@@ -148,7 +134,7 @@ def usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = N
         yield Finding(_subject(row), detail, (change,), row.id, record)
 
 
-def over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
+def over_committed(tx: sa.Connection, _key: int | None = None, /) -> Iterator[Finding]:
     """Find inventories whose allocations exceed their capacity."""
     limit, allocated = capacity.capacity_limit(_inventories.c), tables.ALLOCATED
     # What ``usage_mismatch`` records as used if it repairs.
@@ -159,14 +145,14 @@ def over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = 
         yield Finding(_subject(row), detail)
 
 
-def invalid_step_size(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
+def invalid_step_size(tx: sa.Connection, _key: int | None = None, /) -> Iterator[Finding]:
     """Find inventories with a step size below 1, which another program wrote."""
     for row in tx.execute(_select(_inventories).where(_inventories.c.step_size < 1)):
         detail = f'step_size is {row.step_size}, so no amount can be allocated: set it to 1 or more'
         yield Finding(_subject(row), detail)
 
 
-def unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = None, /) -> Iterator[Finding]:
+def unit_violation(tx: sa.Connection, _key: int | None = None, /) -> Iterator[Finding]:
     """Find allocations that their inventory would not allow now."""
     inv = _inventories.c
     used = _allocations.c.used
@@ -179,20 +165,35 @@ def unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts, _key: int | None = 
         yield Finding(_subject(row), detail)
 
 
-def unused(
-    noun: str,
-    detail: str,
-    table: sa.Table,
-    is_used: sa.ColumnElement[bool],
-    tx: sa.Connection,
-    _conf: cfg.ConfigOpts,
-    key: int | None = None,
-    /,
+def orphaned_aggregate(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
+    """Find aggregates without providers."""
+    aggregates = tables.placement_aggregates
+    is_member = sa.exists().where(_members.c.aggregate_id == aggregates.c.id)
+    # Rows of providers that do not exist are deleted (``references``), so they do not count.
+    is_used = is_member.where(_members.c.resource_provider_id == _providers.c.id)
+    return _unused(tx, key, aggregates, is_used, 'aggregate', 'an aggregate without providers')
+
+
+def consumer_without_allocations(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
+    """Find consumers without allocations."""
+    has_allocation = sa.exists().where(_allocations.c.consumer_id == _consumers.c.uuid)
+    is_used = has_allocation.where(_allocations.c.resource_provider_id == _providers.c.id)
+    return _unused(tx, key, _consumers, is_used, 'consumer', 'a consumer without allocations')
+
+
+# Queries and changes of the checks ------------------------------------------------------------------------
+
+
+_EXTERNAL_IDS = (_projects.c.external_id, _users.c.external_id)
+
+
+def _unused(
+    tx: sa.Connection, key: int | None, table: sa.Table, is_used: sa.ColumnElement[bool], noun: str, detail: str
 ) -> Iterator[Finding]:
     """Find the rows that nothing refers to.
 
-    :param noun: what a row is.
     :param is_used: the condition that something refers to a row.
+    :param noun: what a row is.
     """
     query = sa.select(table).where(~is_used).order_by(table.c.id)
     if key is not None:
@@ -201,22 +202,6 @@ def unused(
         query = query.where(table.c.id == key)
     for row in tx.execute(query):
         yield Finding({noun: row.uuid}, detail, (deletion(table, row),), row.id)
-
-
-# Queries and changes of the checks ------------------------------------------------------------------------
-
-
-#: The columns of the owner and the type of a consumer, in the order of ``tables.CONSUMER_COPIES``.
-_OWNER = ('project_id', 'user_id', 'consumer_type_id')
-_EXTERNAL_IDS = (_projects.c.external_id, _users.c.external_id)
-#: For ``unused``. Rows of providers that do not exist are deleted (``references``), so they do not count.
-CONSUMER_IS_USED, AGGREGATE_IS_USED = (
-    sa.exists().where(reference == key, provider == _providers.c.id)
-    for reference, key, provider in (
-        (_allocations.c.consumer_id, _consumers.c.uuid, _allocations.c.resource_provider_id),
-        (_members.c.aggregate_id, tables.placement_aggregates.c.id, _members.c.resource_provider_id),
-    )
-)
 
 
 def _select(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -250,7 +235,7 @@ def _copies(row: Any, owner: Iterable[Any]) -> Iterator[RowChange]:
     """Yield the change of the copies of an allocation that differ from the columns of its consumer, if any.
 
     :param row: has the columns of the allocation.
-    :param owner: the columns of the consumer in the order of ``tables.CONSUMER_COPIES``.
+    :param owner: the columns of the consumer in the order of ``OWNER_COLUMNS``.
     """
     new = {
         copy: value for copy, value in zip(tables.CONSUMER_COPIES, owner, strict=True) if value != getattr(row, copy)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import sqlalchemy as sa
-from oslo_config import cfg
 from oslo_db import exception as db_exc
 
 from placement.db import errors
@@ -97,7 +96,7 @@ class Finding:
     #: Records the changes in the change log.
     record: Callable[[sa.Connection], None] = lambda _tx: None
     repaired: bool = False
-    #: The key of the check in ``audit.CHECKS``.
+    #: The key of ``KINDS``.
     kind: str = ''
 
     @property
@@ -109,7 +108,7 @@ class Finding:
 class Check(Protocol):
     """A check of the whole database, or of one subject before its repair."""
 
-    def __call__(self, tx: sa.Connection, conf: cfg.ConfigOpts, key: Any = None, /) -> Iterator[Finding]:
+    def __call__(self, tx: sa.Connection, key: Any = None, /) -> Iterator[Finding]:
         """Yield the inconsistencies.
 
         :param key: the ``key`` of a finding: check only its subject, and lock it until the end of the transaction; None

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from oslo_config import cfg
 
 from placement import units
 from placement.db import change_log, tables
@@ -29,9 +28,7 @@ class _Reference(NamedTuple):
     placeholder: str = ''
 
 
-def missing_reference(
-    tx: sa.Connection, _conf: cfg.ConfigOpts, key: tuple[str, int] | None = None, /
-) -> Iterator[Finding]:
+def missing_reference(tx: sa.Connection, key: tuple[str, int] | None = None, /) -> Iterator[Finding]:
     """Find the rows that name a row that does not exist, with one statement for each column, grouped by that row."""
     for reference in REFERENCES:
         column, table = reference.column, reference.column.table
@@ -51,7 +48,7 @@ def missing_reference(
             yield Finding(subject, detail, changes, (name, id_), change_log.record_reload)
 
 
-def outdated_class_sequence(tx: sa.Connection, _conf: cfg.ConfigOpts, key: int | None = None, /) -> Iterator[Finding]:
+def outdated_class_sequence(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
     """Find that a new resource class would get an id that is in use."""
     sequence = tables.resource_class_sequence.c
     columns = (

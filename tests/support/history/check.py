@@ -27,10 +27,6 @@ from tests.support.history.client import Client
 from tests.support.history.load import Load
 from tests.support.history.state import ClaimWrite, Consumer
 
-#: What an audit finds and requests may cause, as inventories may change under claims, and the last provider may leave
-#: an aggregate. Loads do only the first, but other tests have perhaps used the database before.
-_NO_FAULTS = {'over_committed', 'unit_violation', 'orphaned_aggregate'}
-
 
 def violations(load: Load, databases: Sequence[applications.Place] = ()) -> list[str]:
     """Every violation of a load that was stopped, and in the tables at each of ``databases``.
@@ -165,5 +161,6 @@ def link_problems(links: Mapping[str, tuple[str | None, str]]) -> list[str]:
 def _tables(url: applications.Place) -> list[str]:
     with applications.database(url) as db:
         conf = applications.options(url)
-        findings = [finding for kind in audit.CHECKS for finding in audit.find(db, conf, kind)]
-    return [f'{finding.subject}: {finding.detail}' for finding in findings if finding.kind not in _NO_FAULTS]
+        faults = [name for name, kind in audit.KINDS.items() if not kind.caused_by_requests]
+        findings = [finding for kind in faults for finding in audit.find(db, conf, kind)]
+    return [f'{finding.subject}: {finding.detail}' for finding in findings]
