@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 
 import pytest
@@ -10,6 +11,7 @@ from webob import exc
 from placement import conf as placement_conf
 from placement.conf.options import MAX_MICROVERSIONS
 from placement.web import microversion
+from tests.support.pages import ROOT
 
 DEFAULT = '1.29'
 
@@ -18,6 +20,15 @@ def test_the_option_goes_from_the_default_to_the_newest_microversion_that_there_
     assert [f'1.{minor}' for minor in range(len(microversion.VERSIONS))] == microversion.VERSIONS
     assert microversion.VERSIONS[29:] == MAX_MICROVERSIONS
     assert placement_conf.load(config_files=[]).placement.max_microversion == DEFAULT
+
+
+@pytest.mark.parametrize('file', ['api-ref/microversions.md', 'doc/differences.md'])
+def test_documents_name_the_default_and_the_newest_microversion(file: str) -> None:
+    text = (ROOT / file).read_text()
+    [(default, newest)] = re.findall(
+        r'`\[placement\] max_microversion`.* default.*?`(1\.\d+)`.* up to `(1\.\d+)`', text
+    )
+    assert (default, newest) == (DEFAULT, MAX_MICROVERSIONS[-1])
 
 
 @pytest.mark.parametrize('newest', MAX_MICROVERSIONS)
