@@ -99,10 +99,9 @@ def _print_text(findings: list[audit.Finding], options: AuditOptions, names: Dis
         console.print(Text(kind, 'bold'))
         for finding in group:
             subject = ', '.join(f'{noun} {names.label(value)}' for noun, value in finding.subject.items())
-            console.print(Text(f'  {output.printable(subject, console)}'))
-            console.print(Text(f'    {output.printable(finding.detail, console)} ({_status(finding, options)})'))
-            for change in finding.changes if finding.repaired or options.dry_run else ():
-                console.print(Text(f'      {output.printable(str(change), console)}'))
+            shown = finding.changes if finding.repaired or options.dry_run else ()
+            changes = (f'      {change}' for change in shown)
+            output.print_lines([f'  {subject}', f'    {finding.detail} ({_status(finding, options)})', *changes])
     counts = collections.Counter(_status(finding, options) for finding in findings)
     texts = [
         f'{count} {status.replace("requires", "require") if count > 1 else status}' for status, count in counts.items()

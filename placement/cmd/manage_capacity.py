@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 
 from oslo_config import cfg
-from rich.text import Text
 
 from placement import units
 from placement.cache.refresh import ProviderCache
@@ -41,19 +40,17 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         return 0
     _print_summary(summary)
     if count is not None:
-        console = output.console()
         if summary.classes:
-            console.print()
+            print()
         times = f'{count.at_least}{units.plural(count.fit, "more time")}'
         disabled = f', {count.on_disabled_hosts:,} of them on disabled hosts' if count.on_disabled_hosts else ''
-        console.print(Text(f'{output.printable(args.fit, console)} fits {times}{disabled}'))
+        output.print_lines([f'{args.fit} fits {times}{disabled}'])
     return 0
 
 
 def _print_summary(summary: Summary) -> None:
     """Print the figures of some trees by resource class: the amounts, and the providers on which no allocation fits."""
-    to = output.console()
-    to.print(f'{units.plural(summary.providers, "resource provider")} in {units.plural(summary.trees, "tree")}')
+    print(f'{units.plural(summary.providers, "resource provider")} in {units.plural(summary.trees, "tree")}')
     if not summary.classes:
         return
     amounts = output.table('Class', 'Used of capacity', 'Share', 'Free', 'Max\nallocatable')
@@ -70,7 +67,7 @@ def _print_summary(summary: Summary) -> None:
         if figures.over_committed:
             over += f' by {units.amount(name, figures.over_committed)}'
         providers.add_row(name, *(output.figure(f'{count:,}') for count in counts), output.figure(over))
-    output.print_tables(to, amounts, providers)
+    output.print_tables(amounts, providers)
 
 
 def _scope_and_size(args: argparse.Namespace, names: DisplayNames) -> tuple[TreeFilter, Size | None]:

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 
 from oslo_config import cfg
-from rich.text import Text
 
 from placement import exception, units, uuid_spelling
 from placement.cmd import output
@@ -23,27 +22,28 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
     :raises ConsumerNotFound: it has neither a record nor allocations.
     """
-    consumer, console = read_consumer(db, uuid_spelling.canonical_uuid(args.uuid)), output.console()
+    consumer = read_consumer(db, uuid_spelling.canonical_uuid(args.uuid))
     if consumer is None:
         raise ConsumerNotFound(uuid=args.uuid)
     if args.format == 'json':
         output.print_json({'consumer': dataclasses.asdict(consumer)})
         return 0
-    names = output.display_names(conf)
-    console.print(Text(f'{consumer.uuid} {output.describe_consumer(consumer, names, console)}'))
+    output.print_lines([f'{consumer.uuid} {output.describe_consumer(consumer, output.display_names(conf))}'])
     if consumer.created_at:
-        console.print(
+        print(
             f'created {units.moment(consumer.created_at)}, last written'
             f' {units.moment(consumer.updated_at or consumer.created_at)}'
         )
     table = output.table('Provider', 'Class', 'Amount', 'Written')
     for allocation in consumer.allocations:
         table.add_row(
-            Text(output.printable(allocation.provider_name, console)),
+            output.escaped(allocation.provider_name),
             allocation.resource_class,
             units.amount(allocation.resource_class, allocation.amount),
             units.moment(allocation.created_at),
         )
-    console.print()
-    console.print(table if consumer.allocations else 'It has no allocations. See: placement-manage audit')
+    if consumer.allocations:
+        output.print_tables(table)
+    else:
+        print('\nIt has no allocations. See: placement-manage audit')
     return 0

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -48,31 +47,29 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 def _print(document: Mapping[str, Any], conf: cfg.ConfigOpts) -> None:
     """Print the document of an explanation."""
     console = output.console()
-    _print_line(console, ' '.join(document['sentences']))
+    output.print_lines([' '.join(document['sentences'])])
     if document['stages']:
-        console.print(_stages(document, console))
+        console.print(_stages(document))
     limit = '' if document['limit'] is None else f' (limit={document["limit"]})'
-    _print_line(console, f'Candidates: {document["candidates"]:,}{limit}')
+    lines = [f'Candidates: {document["candidates"]:,}{limit}']
     if document['limits_reached']:
         options = describe_limits(map(Limit, document['limits_reached']), conf.placement)
-        _print_line(console, f'Limit reached: [placement] {options}')
+        lines.append(f'Limit reached: [placement] {options}')
     for conflict in document['conflicts']:
         root, groups = conflict['example'], ','.join(conflict['groups'])
         where = f'one of {units.plural(conflict["trees"], "tree")} where {conflict["reason"]} {groups}'.rstrip()
-        _print_line(console, f'Conflict: {root["name"]} ({root["uuid"]}), {where}')
+        lines.append(f'Conflict: {root["name"]} ({root["uuid"]}), {where}')
+    output.print_lines(lines)
     if document['states'] or document['blocked']:
-        console.print(_blocked(document, console))
-    for pool in document['pools']:
-        _print_line(console, f'Pool: {pool["provider"]["name"]} ({pool["provider"]["uuid"]}) {pool["text"]}')
+        console.print(_blocked(document))
+    output.print_lines(
+        f'Pool: {pool["provider"]["name"]} ({pool["provider"]["uuid"]}) {pool["text"]}' for pool in document['pools']
+    )
 
 
-def _print_line(console: Console, text: str) -> None:
-    console.print(Text(output.printable(text, console)))
-
-
-def _stages(document: Mapping[str, Any], console: Console) -> Table:
+def _stages(document: Mapping[str, Any]) -> Table:
     table = Table()
-    cells = _add_rule_column(table, 'Rule', [stage['rule']['text'] for stage in document['stages']], console)
+    cells = _add_rule_column(table, 'Rule', [stage['rule']['text'] for stage in document['stages']])
     for heading in ('Trees left', 'Excluded'):
         table.add_column(heading, overflow='fold')
     style = None
@@ -84,23 +81,23 @@ def _stages(document: Mapping[str, Any], console: Console) -> Table:
     return table
 
 
-def _blocked(document: Mapping[str, Any], console: Console) -> Table:
+def _blocked(document: Mapping[str, Any]) -> Table:
     """Return the table of what keeps trees from serving the request."""
     table = Table()
     table.add_column('Trees')
     rows = {fact['text']: fact for fact in [*document['states'], *document['blocked']]}
-    cells = _add_rule_column(table, 'that', list(rows), console)
+    cells = _add_rule_column(table, 'that', list(rows))
     table.add_column('for example', overflow='fold')
     for cell, fact in zip(cells, rows.values(), strict=True):
         examples = ', '.join(root['name'] for root in fact['examples'])
-        table.add_row(f'{fact["trees"]:,}', cell, output.printable(examples, console))
+        table.add_row(f'{fact["trees"]:,}', cell, output.printable(examples))
     return table
 
 
-def _add_rule_column(table: Table, heading: str, rules: Sequence[str], console: Console) -> list[Text]:
+def _add_rule_column(table: Table, heading: str, rules: Sequence[str]) -> list[Text]:
     """Add a column that does not break uuids, but folds longer words. Return its cells."""
     # A space after each uuid allows a line break in a list of aggregates.
-    cells = [Text(re.sub('([0-9a-f]{12}),', r'\1, ', output.printable(rule, console))) for rule in rules]
+    cells = [Text(re.sub('([0-9a-f]{12}),', r'\1, ', output.printable(rule))) for rule in rules]
     longest = max((len(word) for cell in cells for word in cell.plain.split()), default=0)
     table.add_column(heading, overflow='fold', min_width=min(longest, _UUID_LENGTH))
     return cells

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from oslo_config import cfg
 from oslo_utils import timeutils
-from rich.text import Text
 
 from placement import exception, units
 from placement.cache.refresh import ProviderCache
@@ -38,25 +37,16 @@ def _aggregate(args: argparse.Namespace, conf: cfg.ConfigOpts) -> str | None:
     return None if args.aggregate is None else names.aggregate_uuid(args.aggregate)
 
 
-def _print_sentences(texts: Iterable[str]) -> None:
-    console = output.console()
-    for text in texts:
-        console.print(Text(output.printable(text, console)))
-
-
 def _print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], count: int, noun: str) -> None:
     """Print the first rows of a table of ``count`` rows, each of them about a ``noun``; nothing for an empty table."""
     if not rows:
         return
-    console = output.console()
     table = output.table(*headings)
     for name, *figures in rows:
-        table.add_row(
-            Text(output.printable(name, console)), *(output.figure(output.printable(text, console)) for text in figures)
-        )
-    output.print_tables(console, table)
+        table.add_row(output.escaped(name), *(output.figure(output.printable(text)) for text in figures))
+    output.print_tables(table)
     if count > len(rows):
-        _print_sentences([f'And {units.plural(count - len(rows), f"more {noun}")}.'])
+        output.print_lines([f'And {units.plural(count - len(rows), f"more {noun}")}.'])
 
 
 # drain -----------------------------------------------------------------------------------------------------------
@@ -71,14 +61,14 @@ def run_drain(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
     if args.format == 'json':
         output.print_json(sentences.document(texts, plan))
     else:
-        _print_sentences(texts)
+        output.print_lines(texts)
         _print_unplaced(plan)
         destinations = sentences.destinations(plan)
         rows = [(host.display_name, f'{count:,}') for host, count in destinations[:_ROWS]]
         _print_table(('Destination', 'Consumers'), rows, len(destinations), 'host')
         if destinations:
-            _print_sentences(['--format json has the moves.'])
-        _print_sentences(['', sentences.MEANING])
+            output.print_lines(['--format json has the moves.'])
+        output.print_lines(['', sentences.MEANING])
     return _EXIT_CODES[plan.verdict]
 
 
@@ -108,9 +98,9 @@ def run_failures(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -
     if args.format == 'json':
         output.print_json(sentences.document(texts, report))
     else:
-        _print_sentences(texts)
+        output.print_lines(texts)
         _print_failed(report, args.count)
-        _print_sentences(['', sentences.MEANING])
+        output.print_lines(['', sentences.MEANING])
     verdicts = {host.verdict for host in report.not_evacuable_hosts}
     return CANNOT if Verdict.CANNOT in verdicts else NOT_FOUND if verdicts else FITS
 
@@ -145,7 +135,7 @@ def run_ratio(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
     if args.format == 'json':
         output.print_json(sentences.document(texts, report, read_at=read_at))
     else:
-        _print_sentences(texts)
+        output.print_lines(texts)
         _print_ratio(report)
     return FITS
 
@@ -174,9 +164,9 @@ def run_flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) ->
     if args.format == 'json':
         output.print_json({'sentences': texts, 'read_at': read_at, 'flavors': sentences.data(fits)})
     else:
-        _print_sentences(texts)
+        output.print_lines(texts)
         _print_fits(fits, output.display_names(conf))
-        _print_sentences(['', sentences.FITS_MEANING])
+        output.print_lines(['', sentences.FITS_MEANING])
     return FITS
 
 
@@ -197,5 +187,5 @@ def _print_fits(fits: list[FlavorFit], names: DisplayNames) -> None:
         (names.label(uuid), *(sentences.fit_text(fit, uuid) for fit in fits))
         for uuid in sorted(fits[0].by_aggregate, key=names.label)
     ]
-    flavors_by_name = (output.printable(fit.name, output.console()) for fit in fits)
+    flavors_by_name = (output.printable(fit.name) for fit in fits)
     _print_table(('Aggregate', *flavors_by_name), aggregates, len(aggregates), 'aggregate')

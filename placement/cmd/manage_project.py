@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
-from rich.console import Console
-from rich.text import Text
 
 from placement import exception, units
 from placement.cmd import output
@@ -42,14 +40,14 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     if args.format == 'json':
         output.print_json(dataclasses.asdict(report))
     else:
-        _print(report, names, output.console())
+        _print(report, names)
     return 0
 
 
-def _print(report: ProjectReport, names: DisplayNames, to: Console) -> None:
+def _print(report: ProjectReport, names: DisplayNames) -> None:
     consumers = units.plural(len(report.consumers), 'consumer')
     providers = units.plural(len(report.providers), 'provider')
-    to.print(Text(output.printable(f'Project {names.label(report.project)}: {consumers} on {providers}', to)))
+    output.print_lines([f'Project {names.label(report.project)}: {consumers} on {providers}'])
     oldest = sorted(
         (consumer for consumer in report.consumers if consumer.created_at),
         key=lambda consumer: consumer.created_at or 0,
@@ -57,29 +55,28 @@ def _print(report: ProjectReport, names: DisplayNames, to: Console) -> None:
     totals = output.table('Class', 'Amount')
     for resource_class, amount in report.totals.items():
         totals.add_row(resource_class, units.amount(resource_class, amount))
-    output.print_tables(to, totals)
-    _print_consumers('Largest consumers', report.consumers, to)
-    _print_consumers('Oldest consumers', oldest, to)
-    _print_holdings('Providers', report.providers, lambda holding: holding.name, to)
-    _print_holdings('Aggregates', report.aggregates, lambda holding: names.label(holding.uuid), to)
+    output.print_tables(totals)
+    _print_consumers('Largest consumers', report.consumers)
+    _print_consumers('Oldest consumers', oldest)
+    _print_holdings('Providers', report.providers, lambda holding: holding.name)
+    _print_holdings('Aggregates', report.aggregates, lambda holding: names.label(holding.uuid))
 
 
-def _print_consumers(title: str, consumers: Sequence[ProjectConsumer], to: Console) -> None:
+def _print_consumers(title: str, consumers: Sequence[ProjectConsumer]) -> None:
     table = output.table(_title(title, consumers), 'Type', 'Created', 'Share', 'Amounts')
     for consumer in consumers[:_MAX_ROWS]:
         created = units.moment(consumer.created_at) if consumer.created_at else ''
-        kind = Text(output.printable(consumer.type or '', to))
+        kind = output.escaped(consumer.type or '')
         table.add_row(consumer.uuid, kind, created, f'{consumer.share:.0%}', _amounts(consumer.amounts))
-    output.print_tables(to, table)
+    output.print_tables(table)
 
 
-def _print_holdings(title: str, holdings: Sequence[Holding], label: Callable[[Holding], str], to: Console) -> None:
+def _print_holdings(title: str, holdings: Sequence[Holding], label: Callable[[Holding], str]) -> None:
     table = output.table(_title(title, holdings), 'Consumers', 'Amounts')
     for holding in holdings[:_MAX_ROWS]:
-        name = Text(output.printable(label(holding), to))
-        table.add_row(name, f'{holding.consumers:,}', _amounts(holding.amounts))
+        table.add_row(output.escaped(label(holding)), f'{holding.consumers:,}', _amounts(holding.amounts))
     if holdings:
-        output.print_tables(to, table)
+        output.print_tables(table)
 
 
 def _title(title: str, rows: Sequence[Any]) -> str:

@@ -98,12 +98,13 @@ def _with_consumers(db: Database, trees: Sequence[ProviderTree]) -> Iterator[tup
 
 def _drawing(tree: ProviderTree, consumers: Consumers, names: DisplayNames, console: Console) -> rich_tree.Tree:
     def labels(aggregates: Iterable[str]) -> str:
-        return output.printable(', '.join(map(names.label, sorted(aggregates))), console)
+        return ', '.join(map(names.label, sorted(aggregates)))
 
     branches: dict[int, rich_tree.Tree] = {}
     for provider in tree.walk():
-        name = output.printable(provider.name or '', console)
-        heading = Text.assemble((name, 'bold'), f' {provider.uuid} generation {provider.generation}')
+        heading = Text.assemble(
+            (output.printable(provider.name or ''), 'bold'), f' {provider.uuid} generation {provider.generation}'
+        )
         branch = branches[provider.id] = rich_tree.Tree(heading)
         for line in _inventory_lines(tree, provider, console):
             branch.add(line)
@@ -112,16 +113,16 @@ def _drawing(tree: ProviderTree, consumers: Consumers, names: DisplayNames, cons
                 f'{allocation.resource_class} {units.amount(allocation.resource_class, allocation.amount)}'
                 for allocation in consumer.allocations
             )
-            owner = output.describe_consumer(consumer, names, console)
-            branch.add(Text(f'{consumer.uuid} {owner}: {", ".join(amounts)}'))
+            owner = output.describe_consumer(consumer, names)
+            branch.add(output.escaped(f'{consumer.uuid} {owner}: {", ".join(amounts)}'))
         if provider.traits:
-            branch.add(Text(f'traits: {", ".join(sorted(provider.traits))}', 'cyan'))
+            branch.add(output.escaped(f'traits: {", ".join(sorted(provider.traits))}', 'cyan'))
         if provider.aggregates:
-            branch.add(Text(f'aggregates: {labels(provider.aggregates)}', 'blue'))
+            branch.add(output.escaped(f'aggregates: {labels(provider.aggregates)}', 'blue'))
     root = branches[tree.root.id]
     for sharing in tree.sharing_data():
-        text = f'shared by {output.printable(sharing["name"], console)} {sharing["uuid"]} through aggregate '
-        root.add(Text(text + labels(sharing['aggregates']), 'magenta'))
+        text = f'shared by {sharing["name"]} {sharing["uuid"]} through aggregate {labels(sharing["aggregates"])}'
+        root.add(output.escaped(text, 'magenta'))
     for id_, branch in branches.items():
         branch.children += (branches[child.id] for child in tree.children.get(id_, ()))
     return root

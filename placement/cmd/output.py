@@ -143,8 +143,9 @@ def table(name: str, *headings: str) -> Table:
     return table
 
 
-def print_tables(to: Console, *tables: Table) -> None:
+def print_tables(*tables: Table) -> None:
     """Print tables, each after an empty line."""
+    to = console()
     for table in tables:
         to.print()
         to.print(table)
@@ -155,18 +156,31 @@ def figure(text: str) -> Text:
     return Text(text, 'dim' if text in ('0', '0%') else '')
 
 
-def printable(text: str, to: Console) -> str:
-    """Escape all characters that ``to`` cannot show or that could control a terminal."""
+def printable(text: str) -> str:
+    """Escape all characters that standard output cannot show or that could control a terminal."""
     shown = ''.join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-    return shown.encode(to.encoding, 'backslashreplace').decode(to.encoding)
+    encoding = sys.stdout.encoding or 'utf-8'
+    return shown.encode(encoding, 'backslashreplace').decode(encoding)
 
 
-def describe_consumer(consumer: ConsumerReport, names: DisplayNames, to: Console) -> str:
-    """Return the type, project and user of a consumer, escaped by ``printable``."""
+def escaped(text: str, style: str = '') -> Text:
+    """Return ``text`` for a table or a tree, escaped by ``printable``. rich would read [] as a style."""
+    return Text(printable(text), style)
+
+
+def print_lines(texts: Iterable[str]) -> None:
+    """Print lines, escaped by ``printable``."""
+    to = console()
+    for text in texts:
+        to.print(escaped(text))
+
+
+def describe_consumer(consumer: ConsumerReport, names: DisplayNames) -> str:
+    """Return the type, project and user of a consumer."""
     if consumer.project is None or consumer.user is None:
         return 'has no record of its project and user'
     owner = f'of project {names.label(consumer.project)}, user {names.label(consumer.user)}'
-    return printable(f'{consumer.type} {owner}' if consumer.type else owner, to)
+    return f'{consumer.type} {owner}' if consumer.type else owner
 
 
 def display_names(conf: cfg.ConfigOpts) -> DisplayNames:
