@@ -37,14 +37,10 @@ def problems(connection: sa.Connection, names: Names, existing_tables: Mapping[s
     for existing in existing_tables.values():
         yield from _empty(connection, names, existing)
         yield from _equal(connection, names, existing)
-        keys = sorted(existing.table.foreign_keys, key=lambda key: key.parent.name)
-        references = [(key.parent, key.column.table) for key in keys]
-        if existing.table is tables.allocations:
-            references.append((existing.table.c.resource_class_id, tables.resource_classes))
-        for column, referred in references:
-            # Missing tables are added without rows, and missing columns without references.
-            if column.name in existing.columns and referred in names:
-                yield from _orphans(connection, names, column, referred)
+    for column, referred in tables.REFERENCES:
+        # Missing tables are added without rows, and missing columns without references.
+        if referred in names and column.table in names and column.name in existing_tables[column.table.name].columns:
+            yield from _orphans(connection, names, column, referred)
     yield from _classes(connection, names)
     yield from _uuids(connection, names)
     yield from _loops(connection, names)
