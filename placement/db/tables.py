@@ -237,8 +237,8 @@ CONSUMER_COPIES = {
 CHANGE_LOG_TABLES = (change_log_slots, change_log)
 #: The tables that other Placement services also have.
 SHARED = tuple(table for table in metadata.sorted_tables if table not in (*CHANGE_LOG_TABLES, resource_class_sequence))
-#: Each column that has ids of another table, and this table: the foreign keys, and the class of an allocation. The copies
-#: of the columns of a consumer are left out.
+#: Each column that has ids of another table, and this table: the foreign keys, and the class of an allocation. The
+#: copies of the columns of a consumer are left out.
 REFERENCES = (
     *((key.parent, key.column.table) for table in SHARED for column in table.columns for key in column.foreign_keys),
     (allocations.c.resource_class_id, resource_classes),

@@ -303,31 +303,22 @@ def shortest(value: float) -> float:
 
 
 def _convert_ratios(connection: sa.Connection) -> None:
+    def alter(changes: str) -> None:
+        sql.execute_text(connection, f'ALTER TABLE {_inventories} {changes}')
+
     if connection.dialect.name == 'postgresql':
-        _alter_inventories(connection, 'ALTER COLUMN allocation_ratio TYPE double precision')
-        _round(connection, 'allocation_ratio', 'allocation_ratio')
-        _alter_inventories(connection, 'ALTER COLUMN allocation_ratio SET NOT NULL')
+        # As a text, a number has as few digits as identify it in its precision. 1 is the default.
+        sql.execute_text(connection, 'SET LOCAL extra_float_digits = 1')
+        converted = 'TYPE double precision USING allocation_ratio::text::double precision'
+        alter(f'ALTER COLUMN allocation_ratio {converted}, ALTER COLUMN allocation_ratio SET NOT NULL')
         return
     # On MySQL, fill a new column, then replace the old one, so that the step can be repeated if it was interrupted.
     if _NEW_RATIO not in {column['name'] for column in sa.inspect(connection).get_columns(_inventories.name)}:
-        _alter_inventories(connection, f'ADD COLUMN {_NEW_RATIO} DOUBLE NULL')
+        alter(f'ADD COLUMN {_NEW_RATIO} DOUBLE NULL')
     # MySQL sends single-precision numbers with only six digits, but computes and sends this sum as a double.
-    _round(connection, 'allocation_ratio + 0e0', _NEW_RATIO)
-    _alter_inventories(
-        connection,
-        f'DROP COLUMN allocation_ratio, CHANGE COLUMN {_NEW_RATIO} allocation_ratio DOUBLE NOT NULL',
-    )
-
-
-def _alter_inventories(connection: sa.Connection, change: str) -> None:
-    sql.execute_text(connection, f'ALTER TABLE {_inventories} {change}')
-
-
-def _round(connection: sa.Connection, ratio: str, target: str) -> None:
-    """Store the shortest double of each ``ratio`` in the column ``target``."""
-    select = sql.statement('SELECT DISTINCT {ratio} FROM {table}', ratio=ratio, table=_inventories)
-    update = sql.statement(
-        'UPDATE {table} SET {target} = ? WHERE {ratio} = ?', table=_inventories, target=target, ratio=ratio
-    )
+    names = {'ratio': 'allocation_ratio + 0e0', 'table': _inventories, 'new': _NEW_RATIO}
+    update = sql.statement('UPDATE {table} SET {new} = ? WHERE {ratio} = ?', **names)
+    select = sql.statement('SELECT DISTINCT {ratio} FROM {table}', **names)
     for value in sql.execute_text(connection, select).scalars().all():
         sql.execute_text(connection, update, shortest(value), value)
+    alter(f'DROP COLUMN allocation_ratio, CHANGE COLUMN {_NEW_RATIO} allocation_ratio DOUBLE NOT NULL')
