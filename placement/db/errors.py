@@ -58,7 +58,10 @@ class ConnectionLost(exception.DatabaseUnavailable):
 class CommitUnknown(exception.SingleFailure):
     """COMMIT failed, and the transaction may or may not have been committed. The connection is closed."""
 
-    template = 'The database is not available at the moment. The change may have been made: read before you repeat it.'
+    template = (
+        'The database is not available at the moment.'
+        ' The change may have been made, or may still be made: read before you repeat it.'
+    )
 
 
 class RetryTransaction(Exception):

@@ -155,7 +155,7 @@ def test_a_commit_whose_outcome_nobody_knows(
     response = claim(app, host)
     assert (response.status_int, response.headers['retry-after']) == (503, '2')
     detail = response.json['errors'][0]['detail']
-    assert 'The change may have been made: read before you repeat it.' in detail
+    assert 'The change may have been made, or may still be made: read before you repeat it.' in detail
     assert 'failed with' not in detail
     assert counted(app) == {}
     outcome, outage = warnings(caplog)
