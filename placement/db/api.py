@@ -152,11 +152,21 @@ class Database:
                 time.sleep(attempt.delay_seconds)
 
     def _attempt(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run ``work`` in one transaction, under a leased slot of the change log, and commit."""
+        """Run ``work`` in one transaction, under a leased slot of the change log, and commit.
+
+        The last batch of ``work`` gets the statements that append the entries to the change log, so on MySQL they are
+        one text. At the end the slot is given back, in one of three ways.
+        """
         slot = self.slots.lease()
         try:
-            with self._transaction(connections.WRITE) as tx:
-                result = _run(work, tx, slot)
+            with self._transaction(connections.WRITE, slot) as tx:
+                changes = change_log.attach(tx)
+                result = work(tx)
+                last = batch.deferred(tx)
+                if changes:
+                    for text, rows in slot.statements(tx.dialect.name, changes):
+                        last.add_statement(text, rows=rows, error=change_log.SlotTaken)
+                last.execute()
         except CommitUnknown as error:
             outcome = self.slots.find_outcome(slot, error)
             if outcome is Outcome.UNKNOWN:
@@ -176,7 +186,7 @@ class Database:
         return result
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[sa.Connection]:
+    def _transaction(self, begin: str, slot: change_log.Slot | None = None) -> Iterator[sa.Connection]:
         """Yield a connection in a transaction. Commit at the end, or roll back on an exception.
 
         A transaction that may write has the isolation level READ COMMITTED, regardless of the server's default. That is
@@ -189,6 +199,7 @@ class Database:
 
         :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``. A connection that turns out to be broken
             at BEGIN is replaced once, except with ``WRITE`` on MySQL, where the caller's first statement sends BEGIN.
+        :param slot: the leased slot. After a ROLLBACK that succeeded it is not written.
         :raises CommitUnknown: COMMIT failed, its error does not say whether the transaction was committed, and that
             matters to a client. Otherwise ``SingleFailure``.
         :raises ConnectionLost: the connection broke early.
@@ -213,6 +224,8 @@ class Database:
                 yield connection
             except BaseException as error:
                 connection.rollback()
+                if slot and not connection.invalidated:
+                    slot.is_written = False
                 if errors.broke_early(error, started):
                     raise ConnectionLost from error
                 raise
@@ -273,28 +286,6 @@ class Database:
         """Free the slots of the change log, and close all pooled connections."""
         self.slots.release()
         self.engine.dispose()
-
-
-def _run(work: Callable[[sa.Connection], T], tx: sa.Connection, slot: change_log.Slot) -> T:
-    """Execute the statements of a transaction of ``Database.write``. Roll back on an error.
-
-    The last batch of ``work`` gets the statements that append the entries to the change log, so on MySQL they are one
-    text. After a ROLLBACK that succeeded, ``slot`` has no ``next_token``.
-    """
-    changes = change_log.attach(tx)
-    try:
-        result = work(tx)
-        last = batch.deferred(tx)
-        if changes:
-            for text, rows in slot.statements(tx.dialect.name, changes):
-                last.add_statement(text, rows=rows, error=slot.taken)
-        last.execute()
-    except BaseException:
-        tx.rollback()
-        if not tx.invalidated:
-            slot.next_token = None
-        raise
-    return result
 
 
 #: The databases that this process has opened.

@@ -45,6 +45,10 @@ _INTO = sql.statement('INSERT INTO {log} (slot_id, sequence, token, provider_id,
 _MAX_ENTRIES_PER_STATEMENT = 10000
 
 
+class SlotTaken(RetryTransaction):
+    """Another process has written under the slot of this transaction."""
+
+
 @dataclasses.dataclass
 class Slot:
     """A row of ``placement_writer_slots``."""
@@ -53,22 +57,22 @@ class Slot:
     #: The number and the token of the newest committed transaction.
     sequence: int = 0
     token: int = 0
-    #: The token of the running transaction; None until its last statements are made, and after it was rolled back.
-    next_token: int | None = None
-    #: Whether another process has written under the slot.
-    is_taken: bool = False
+    #: What the running transaction writes together with the next number.
+    next_token: int = 0
+    #: Whether the running transaction has written to the slot, and so may lock it. A rollback resets this.
+    is_written: bool = False
 
     def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[tuple[str, int]]:
         """Yield the last statements of a transaction, which increment the slot and insert its entries.
 
         Each comes with the number of rows that it has to change. If the slot has another sequence number or token, the
-        first one changes none, and the caller has to raise ``taken``. On PostgreSQL one statement both increments and
-        inserts up to 10,000 entries. These are texts, because every claim executes them, and SQLAlchemy's INSERT would
-        take twice the time.
+        first one changes none, and the caller has to raise ``SlotTaken``. On PostgreSQL one statement both increments
+        and inserts up to 10,000 entries. These are texts, because every claim executes them, and SQLAlchemy's INSERT
+        would take twice the time.
 
         :param changes: the kinds of change by provider id, at least one.
         """
-        self.next_token = secrets.randbelow(2**48 - 1) + 1
+        self.next_token, self.is_written = secrets.randbelow(2**48 - 1) + 1, True
         increment = sql.statement(
             'UPDATE {slots} SET sequence = {slot.sequence} + 1, token = {slot.next_token}, updated_at = {now}'
             ' WHERE id = {slot.slot_id} AND sequence = {slot.sequence} AND token = {slot.token}',
@@ -90,11 +94,6 @@ class Slot:
             yield increment, 1
         for chunk in chunks:
             yield f'{_INTO} VALUES {", ".join(chunk)}', len(chunk)
-
-    def taken(self) -> RetryTransaction:
-        """Remember that another process has written under the slot, and return the exception to raise."""
-        self.is_taken = True
-        return RetryTransaction()
 
 
 def record_usage(tx: sa.Connection, provider_ids: Iterable[int]) -> None:

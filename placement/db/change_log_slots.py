@@ -26,7 +26,7 @@ from oslo_log import log
 
 from placement import exception
 from placement.db import errors, sql, tables
-from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, no_slots
+from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, SlotTaken, no_slots
 from placement.db.errors import CommitUnknown, ErrorKind, RetryTransaction
 
 LOG = log.getLogger(__name__)
@@ -90,9 +90,9 @@ class ChangeLogSlots:
             return self._take()
 
     def keep(self, slot: Slot) -> None:
-        """Take back the slot of a transaction that was committed. It is at its next number if it has one."""
-        if slot.next_token is not None:
-            slot.sequence, slot.token, slot.next_token = slot.sequence + 1, slot.next_token, None
+        """Take back the slot of a transaction that was committed. It is at its next number if it was written."""
+        if slot.is_written:
+            slot = Slot(slot.slot_id, slot.sequence + 1, slot.next_token)
         if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and slot.sequence > KEPT_TRANSACTIONS:
             self._untrimmed.add(slot.slot_id)
             if not self.is_trimmed_in_background:
@@ -113,10 +113,10 @@ class ChangeLogSlots:
         the process was interrupted in COMMIT               the same
         ==================================================  =========================================================
         """
-        if slot.is_taken:
+        if isinstance(error, SlotTaken):
             self._idle.clear()
-        elif slot.next_token is None or errors.classify(error, at_commit=True) is not ErrorKind.COMMIT_UNKNOWN:
-            slot.next_token = None
+        elif not slot.is_written or errors.classify(error, at_commit=True) is not ErrorKind.COMMIT_UNKNOWN:
+            slot.is_written = False
             self._idle.append(slot)
 
     def find_outcome(self, slot: Slot, failure: CommitUnknown) -> Outcome:
@@ -132,7 +132,7 @@ class ChangeLogSlots:
         The outcome is unknown if the transaction has appended no entries. Then the slot is kept. Otherwise this process
         does not use it again.
         """
-        if slot.next_token is None:
+        if not slot.is_written:
             self._idle.append(slot)
             return Outcome.UNKNOWN
         deadline = time.monotonic() + _SETTLE_SECONDS
@@ -253,7 +253,7 @@ def append_reload(connection: sa.Connection) -> None:
 def _append(tx: sa.Connection, slot: Slot, changes: Mapping[int, ChangeKind]) -> None:
     for text, rows in slot.statements(tx.dialect.name, changes):
         if sql.execute_text(tx, text).rowcount != rows:
-            raise slot.taken()
+            raise SlotTaken
 
 
 def _row(tx: sa.Connection, slot: Slot, lock: bool = False) -> Any:

@@ -66,7 +66,7 @@ def append(tx: sa.Connection, slot: change_log.Slot) -> None:
     """Append an entry under a slot, which changes nothing."""
     for text, rows in slot.statements(tx.dialect.name, {change_log.NO_PROVIDER: change_log.ChangeKind.NAMES}):
         if tx.exec_driver_sql(text).rowcount != rows:
-            raise slot.taken()
+            raise change_log.SlotTaken
 
 
 def next_slot(db: Database) -> change_log.Slot:
