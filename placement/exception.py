@@ -317,6 +317,15 @@ class SingleFailure(DatabaseUnavailable):
     """One statement or COMMIT failed. That says nothing about the state of the database."""
 
 
+class CommitUnknown(SingleFailure):
+    """COMMIT failed, and the transaction may or may not have been committed. The connection is closed."""
+
+    template = (
+        'The database is not available at the moment.'
+        ' The change may have been made, or may still be made: read before you repeat it.'
+    )
+
+
 # The configuration ----------------------------------------------------------------------------------------
 
 

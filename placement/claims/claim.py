@@ -77,7 +77,7 @@ Retries
   step 5a. The next attempt finds out which provider that is;
 * something did not fit in step 6, or an inventory that a reshape removes was in use, but ``diagnosis`` finds that the
   consumers or the generations have changed or that no rule is violated now;
-* another process takes the slot of step 8 first, or also uses it (``ChangeLogSlots.lease``, ``change_log.Slot.taken``);
+* another process takes the slot of step 8 first, or also uses it (``ChangeLogSlots.lease``, ``change_log.SlotTaken``);
 * the database reports a conflict, also at COMMIT: deadlock, lock timeout, serialization failure, a failed certification
   on Galera (``errors.is_conflict``);
 * COMMIT failed, and the change log shows that nothing was committed (``ChangeLogSlots.find_outcome``).

@@ -32,7 +32,7 @@ from placement.db import (
     tables,
 )
 from placement.db.change_log_slots import Outcome
-from placement.db.errors import Attempt, CommitUnknown, ConnectionLost, ErrorKind, RetryPolicy, RetryTransaction
+from placement.db.errors import Attempt, ConnectionLost, ErrorKind, RetryPolicy, RetryTransaction
 from placement.observability import DATABASE
 
 T = TypeVar('T')
@@ -167,7 +167,7 @@ class Database:
                     for text, rows in slot.statements(tx.dialect.name, changes):
                         last.add_statement(text, rows=rows, error=change_log.SlotTaken)
                 last.execute()
-        except CommitUnknown as error:
+        except exception.CommitUnknown as error:
             outcome = self.slots.find_outcome(slot, error)
             if outcome is Outcome.UNKNOWN:
                 raise
@@ -236,7 +236,8 @@ class Database:
                 connection.invalidate()
                 is_unknown = errors.classify(error, at_commit=True) is ErrorKind.COMMIT_UNKNOWN
                 if isinstance(error, Exception) and is_unknown:
-                    raise (CommitUnknown if begin == connections.WRITE else exception.SingleFailure) from error
+                    outcome_matters = begin == connections.WRITE
+                    raise (exception.CommitUnknown if outcome_matters else exception.SingleFailure) from error
                 raise
 
     def _connection(self, begin: str) -> sa.Connection:

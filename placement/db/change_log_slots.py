@@ -27,7 +27,7 @@ from oslo_log import log
 from placement import exception
 from placement.db import errors, sql, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, SlotTaken, no_slots
-from placement.db.errors import CommitUnknown, ErrorKind, RetryTransaction
+from placement.db.errors import ErrorKind, RetryTransaction
 
 LOG = log.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class ChangeLogSlots:
             slot.is_written = False
             self._idle.append(slot)
 
-    def find_outcome(self, slot: Slot, failure: CommitUnknown) -> Outcome:
+    def find_outcome(self, slot: Slot, failure: exception.CommitUnknown) -> Outcome:
         """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 
         ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open

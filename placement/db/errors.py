@@ -55,15 +55,6 @@ class ConnectionLost(exception.DatabaseUnavailable):
     """The connection broke early in a transaction (``broke_early``), and before its COMMIT: nothing was written."""
 
 
-class CommitUnknown(exception.SingleFailure):
-    """COMMIT failed, and the transaction may or may not have been committed. The connection is closed."""
-
-    template = (
-        'The database is not available at the moment.'
-        ' The change may have been made, or may still be made: read before you repeat it.'
-    )
-
-
 class RetryTransaction(Exception):
     """Raised in a transaction of ``Database.write`` to roll it back and run it again.
 

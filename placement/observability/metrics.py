@@ -35,7 +35,7 @@ _POOL = 'database'
 #: A thread sets the gauges of threads and connections at this interval, so that requests do not spend time on them.
 UPDATE_INTERVAL_SECONDS = 1.0
 
-#: The ``result`` of a rejected claim, by exception. The first class that matches an exception counts.
+#: The ``result`` of a claim that was rejected or may have been made, by exception. The first matching class counts.
 CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
     (exception.AllocationCapacityExceeded, 'capacity'),
     (exception.AllocationConstraintsViolated, 'units'),
@@ -46,6 +46,7 @@ CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
     (exception.ReshapeGenerationConflict, 'provider_generation'),
     (exception.InventoryInUse, 'inventory_in_use'),
     (exception.ConcurrentUpdate, 'concurrent_update'),
+    (exception.CommitUnknown, 'commit_unknown'),
 )
 
 #: The usual values of the label for the exception after which a transaction is retried. Other values are possible.

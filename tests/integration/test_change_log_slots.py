@@ -17,7 +17,7 @@ from placement.db import change_log, change_log_slots, connections, sql, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
 from placement.db.change_log_slots import Outcome
-from placement.db.errors import CommitUnknown, RetryPolicy, RetryTransaction
+from placement.db.errors import RetryPolicy, RetryTransaction
 from tests.integration import tcp_proxy
 from tests.support import logs
 from tests.support.event_hooks import listening
@@ -300,7 +300,7 @@ def test_only_a_commit_proves_what_was_found(
     """The COMMIT that frees the slot fails, too. A synchronous standby may not have what this session could read."""
     monkeypatch.setattr(change_log_slots, '_SETTLE_SECONDS', 0.5)
     interrupt_commit(db, monkeypatch, OSError, True, False)
-    with pytest.raises(CommitUnknown):
+    with pytest.raises(exception.CommitUnknown):
         db.write(lambda tx: logs.move(tx, providers))
     assert 'A COMMIT failed (interrupted). According to the change log, its outcome is: unknown.' in caplog.messages
     with db.reader() as tx:
@@ -342,7 +342,7 @@ def test_a_failed_commit_of_a_slot_is_an_outage_without_a_change(
     interrupt_commit(db, monkeypatch, OSError, done)
     with pytest.raises(exception.SingleFailure) as raised:
         db.write(lambda tx: logs.move(tx, providers))
-    assert not isinstance(raised.value, CommitUnknown)
+    assert not isinstance(raised.value, exception.CommitUnknown)
     db.write(lambda tx: logs.move(tx, providers))
     with db.reader() as tx:
         assert set(logs.generations(tx).values()) == {1}
@@ -367,7 +367,7 @@ def test_a_failed_commit_of_a_reader_is_an_outage_without_a_change(
     interrupt_commit(db, monkeypatch, OSError, False)
     with pytest.raises(exception.SingleFailure) as raised, db.reader() as tx:
         logs.generations(tx)
-    assert not isinstance(raised.value, CommitUnknown)
+    assert not isinstance(raised.value, exception.CommitUnknown)
 
 
 @everywhere
@@ -428,7 +428,7 @@ def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
     """A session that has not reached its last statements yet finds that its slot has moved."""
     late = logs.next_slot(db)
     list(late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE}))
-    assert db.slots.find_outcome(late, CommitUnknown()) is Outcome.NOT_COMMITTED
+    assert db.slots.find_outcome(late, exception.CommitUnknown()) is Outcome.NOT_COMMITTED
     with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
         (first, _rows), *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
         assert connection.exec_driver_sql(first).rowcount == 0
@@ -450,10 +450,12 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     for _ in range(2):
         other.write(change_log.record_names)
     assert logs.next_slot(other).slot_id == mine.slot_id
-    assert db.slots.find_outcome(mine, CommitUnknown()) is (Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED)
+    assert db.slots.find_outcome(mine, exception.CommitUnknown()) is (
+        Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED
+    )
     with db.engine.begin() as tx:
         tx.execute(tables.change_log.delete())
-    assert db.slots.find_outcome(mine, CommitUnknown()) is Outcome.UNKNOWN
+    assert db.slots.find_outcome(mine, exception.CommitUnknown()) is Outcome.UNKNOWN
 
 
 @everywhere

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from placement.cache.snapshot import Snapshot
 from placement.db import change_log, change_log_reader, tables
 from placement.db.change_log_slots import Outcome
-from placement.db.errors import CommitUnknown
+from placement.exception import CommitUnknown
 from placement.objects.resource_provider import ResourceProvider
 from placement.ops.adoption import adopt
 from tests.support import applications, databases, idle_processes, logs
