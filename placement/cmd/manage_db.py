@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 
 from oslo_config import cfg
 
@@ -102,7 +101,10 @@ def run_adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
             return _print_plan(adopt.plan(db.engine, *_owner(conf)), 'adopt')
         plan = adopt.adopt_database(db.engine, *_owner(conf), _print_step, args.ignore_connections)
     except adopt.AdoptedAlready as error:
-        return _adopted_already(error, conf, db)
+        # Another program may have written to it since.
+        if error.revision == migration.head():
+            output.warn_of_usage_mismatches(len(audit.find(db, conf, 'usage_mismatch')))
+        raise
     if plan.problems:
         return _print_problems(plan.problems)
     return _audit_adopted(conf, db)
@@ -134,19 +136,6 @@ def _adopt_if_configured(conf: cfg.ConfigOpts, db: Database) -> None:
             problems.append(f'{plural(rest, "more problem")}.')
         raise AdoptionPrevented(problems=' '.join(problems))
     _audit_adopted(conf, db)
-
-
-def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Database) -> int:
-    """Print that the database is already adopted, and whether another program has written to it since."""
-    wrong = audit.find(db, conf, 'usage_mismatch') if error.revision == migration.head() else []
-    advice = ''
-    if wrong:
-        number = plural(len(wrong), 'inventory', 'inventories')
-        advice = (
-            f' The recorded usage of {number} is not the sum of the allocations: run placement-manage audit --repair'
-        )
-    print(f'placement-manage: {error}{advice}', file=sys.stderr)
-    return PROBLEMS_FOUND
 
 
 def run_leave(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:

@@ -18,18 +18,6 @@ from placement.units import plural
 DIFFERENT = 1
 
 
-class InvalidFingerprint(exception.PlacementError):
-    template = '{path} is not the output of placement-manage db fingerprint --format json.'
-
-
-class UnreadableFingerprint(InvalidFingerprint):
-    template = 'Cannot read {path}: {reason}.'
-
-
-class OtherExceptions(InvalidFingerprint):
-    template = '{path} was made with {options}. Pass the same --except to both calls.'
-
-
 def run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     """Print the fingerprint of the database, and what differs from a former one."""
     # A name would leave out only the row of the provider, not its inventories.
@@ -77,7 +65,7 @@ def _sentence(fingerprint: Fingerprint, former: Fingerprint, differences: list[s
 def _read(path: pathlib.Path, excluded: list[str]) -> Fingerprint:
     """Read what ``--format json`` printed.
 
-    :raises InvalidFingerprint: the file cannot be read, has something else, or leaves out other rows than ``excluded``.
+    :raises BadQuery: the file cannot be read, has something else, or leaves out other rows than ``excluded``.
     """
     try:
         document = json.loads(path.read_text())
@@ -85,9 +73,12 @@ def _read(path: pathlib.Path, excluded: list[str]) -> Fingerprint:
         former = Fingerprint({name: Kind(int(kind['rows']), str(kind['hash'])) for name, kind in kinds})
         left_out = [str(uuid) for uuid in document['except']]
     except OSError as error:
-        raise UnreadableFingerprint(path=path, reason=error.strerror) from error
+        raise exception.BadQuery(f'Cannot read {path}: {error.strerror}.') from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidFingerprint(path=path) from error
+        raise exception.BadQuery(
+            f'{path} is not the output of placement-manage db fingerprint --format json.'
+        ) from error
     if left_out != excluded:
-        raise OtherExceptions(path=path, options=' '.join(f'--except {uuid}' for uuid in left_out) or 'no --except')
+        options = ' '.join(f'--except {uuid}' for uuid in left_out) or 'no --except'
+        raise exception.BadQuery(f'{path} was made with {options}. Pass the same --except to both calls.')
     return former

@@ -25,6 +25,7 @@ _NO_TABLES = 255
 #: Maximum number of characters in a line of the details.
 _WIDTH = 100
 
+_SUCCESS = upgradecheck.Result(upgradecheck.Code.SUCCESS)
 _SKIPPED = upgradecheck.Result(upgradecheck.Code.WARNING, 'Skipped, because the check of the schema failed.')
 
 
@@ -51,19 +52,19 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _keystone(self) -> upgradecheck.Result:
         if self._conf.api.auth_strategy != 'keystone':
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+            return _SUCCESS
         # It warns of what the result says.
         logging.getLogger('keystoneauth').setLevel(logging.ERROR)
         problem = keystone.find_credentials_problem(self._conf)
         if problem is None:
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+            return _SUCCESS
         is_certain, details = problem
         # Keystone may be unavailable for a moment.
         return upgradecheck.Result(upgradecheck.Code.FAILURE if is_certain else upgradecheck.Code.WARNING, details)
 
     def _policy(self) -> upgradecheck.Result:
         if not policy_files.is_customized(self._conf):
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+            return _SUCCESS
         # This is not at the top: it imports all handlers.
         from placement import policies
 
@@ -72,11 +73,9 @@ class Checks(upgradecheck.UpgradeCommands):
         except exception.ConfigurationInvalid as error:
             return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
         errors = [f'{sentence} It denies every request.' for sentence in loaded.errors]
-        details = '\n'.join([*errors, *loaded.warnings])
-        if errors:
-            return upgradecheck.Result(upgradecheck.Code.FAILURE, details)
-        if details:
-            return upgradecheck.Result(upgradecheck.Code.WARNING, details)
+        if details := '\n'.join([*errors, *loaded.warnings]):
+            code = upgradecheck.Code.FAILURE if errors else upgradecheck.Code.WARNING
+            return upgradecheck.Result(code, details)
         return upgradecheck.Result(upgradecheck.Code.SUCCESS, ', '.join(loaded.sources) or None)
 
     def _get_details(self, upgrade_check_result: upgradecheck.Result) -> str | None:
@@ -90,7 +89,7 @@ class Checks(upgradecheck.UpgradeCommands):
             migration.check_revision(self._db.engine)
         except migration.WrongSchema as error:
             return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
-        return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        return _SUCCESS
 
     def _standard_names(self) -> upgradecheck.Result:
         if self._schema().code != upgradecheck.Code.SUCCESS:
@@ -98,7 +97,7 @@ class Checks(upgradecheck.UpgradeCommands):
         with self._db.reader() as tx:
             names = migration.missing_standard_names(tx)
         if not names:
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+            return _SUCCESS
         details = (
             f'The database lacks {plural(len(names), "standard resource class or trait", "standard names")} of the'
             f' installed packages, such as {names[0]}. The service inserts them when it starts, unless the database is'
@@ -111,7 +110,7 @@ class Checks(upgradecheck.UpgradeCommands):
             return _SKIPPED
         foreign = migration.foreign_tables(self._db.engine)
         if not foreign:
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+            return _SUCCESS
         details = (
             f'The database also has tables of another placement service ({", ".join(foreign)}). Neither service sees'
             ' what the other one writes: stop the other service, and drop its tables.'
@@ -124,7 +123,7 @@ class Checks(upgradecheck.UpgradeCommands):
             return _SKIPPED
         findings = audit.find(self._db, self._conf, kind)
         if not findings:
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+            return _SUCCESS
         first = ', '.join(f'{name} {value}' for name, value in findings[0].subject.items())
         rest = f' and {len(findings) - 1} more' if len(findings) > 1 else ''
         details = f'{first}{rest}: {findings[0].detail}. See: placement-manage audit'
