@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from placement import exception
 from placement.claims.claim import delete_allocations
 from placement.db import tables
 from placement.objects.resource_class import ResourceClass
@@ -109,3 +110,21 @@ def test_lists_have_what_another_process_wrote(load_application: Callable[..., A
     demand(writer, 'PUT', traits, {'resource_provider_generation': 1, 'traits': []})
     assert first not in custom(reader, 'traits', f'?associated=true&name=in:{first}')
     assert custom(reader, 'traits', f'?name=in:{first},{second}') == [first]
+
+
+@pytest.mark.parametrize('kind', [ResourceClass, Trait])
+def test_a_name_that_comes_and_goes_is_a_conflict_in_the_end(
+    context: RequestContext, monkeypatch: pytest.MonkeyPatch, kind: type[ResourceClass | Trait]
+) -> None:
+    """Whenever it is read, another client has deleted it, and whenever it is inserted, one has created it again."""
+    name = kind.create(context, f'CUSTOM_{uuid.uuid4().hex.upper()}').name
+    attempts: list[str] = []
+
+    def read_too_early(_context: RequestContext, name: str) -> ResourceClass | Trait:
+        attempts.append(name)
+        raise exception.NotFound
+
+    monkeypatch.setattr(kind, 'get_by_name', read_too_early)
+    with pytest.raises(exception.ConcurrentUpdate):
+        kind.ensure(context, name)
+    assert len(attempts) == 10

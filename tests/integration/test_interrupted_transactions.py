@@ -252,6 +252,33 @@ def test_a_time_limit_of_statements(app: deploy.Application, database: sa.URL) -
         assert send_request(app, *claim).status_int == 204
 
 
+@pytest.mark.parametrize('reason', ['lock', 'cancel'])
+def test_a_transaction_that_fails_in_each_attempt(app: deploy.Application, database: sa.URL, reason: str) -> None:
+    """A lock that another session keeps is a conflict in the end. A canceled statement is an outage."""
+    backend = app.db.engine.dialect.name
+    row = f"placement_resource_providers WHERE uuid = '{create_provider(app, VCPU=1)}'"
+    expected: dict[str, tuple[str, int, type[Exception]]] = {
+        'lock': (f'SELECT id FROM {row} FOR UPDATE', 3, exception.ConcurrentProviderUpdate),
+        'cancel': (STATEMENTS['cancel', backend][0], 1 if backend == 'postgresql' else 3, exception.SingleFailure),
+    }
+    statement, attempts, error = expected[reason]
+    started = []
+
+    def work(tx: sa.Connection) -> None:
+        started.append(tx)
+        tx.exec_driver_sql(statement)
+
+    options = {'sync_on_startup': False, 'lock_wait_timeout': 1, 'max_transaction_retries': 2}
+    with (
+        applications.application(database, placement_database=options) as limited,
+        corruption.unguarded(database) as connection,
+    ):
+        connection.exec_driver_sql(f'SELECT id FROM {row} FOR UPDATE')
+        with pytest.raises(error):
+            limited.db.write(work)
+    assert len(started) == attempts
+
+
 def test_a_connection_that_has_ended_is_replaced(app: deploy.Application, database: sa.URL) -> None:
     """So is the connection of a search, which has what was written meanwhile."""
     host, path = create_provider(app, VCPU=10), f'/allocations/{uuid.uuid4()}'
