@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -17,9 +18,10 @@ import sqlalchemy as sa
 
 import tools.galera
 import tools.mysql
+from placement import exception
 from tests.integration import caches
 from tests.integration.tcp_proxy import Proxy
-from tests.support import corruption, databases, local_servers, servers
+from tests.support import applications, corruption, databases, local_servers, logs, servers
 from tests.support.history import check
 from tests.support.history.load import Load
 from tests.support.waiting import wait_until
@@ -50,24 +52,25 @@ def postgresql() -> Iterator[Cluster]:
         standby = stack.enter_context(local_servers.running('postgresql', primary=primary))
         last = stack.enter_context(local_servers.running('postgresql', primary=standby))
 
-        def wait_for_standby_at_commit(url: sa.URL) -> sa.URL:
-            databases.execute(url, "ALTER SYSTEM SET synchronous_standby_names = '*'")
-            databases.execute(url, 'SELECT pg_reload_conf()')
-            wait_until(lambda: corruption.column(url, 'SELECT sync_state FROM pg_stat_replication') == ['sync'])
-            return url
-
         def switch_over() -> sa.URL:
             # It ends its sessions, and waits until the standby has received everything.
             primary.crash(signal.SIGINT)
             databases.execute(standby.url, 'SELECT pg_promote()')
-            return wait_for_standby_at_commit(standby.url)
+            return _wait_for_standby_at_commit(standby.url)
 
         def fail_over() -> sa.URL:
             standby.crash(signal.SIGKILL)
             databases.execute(last.url, 'SELECT pg_promote()')
             return last.url
 
-        yield Cluster(wait_for_standby_at_commit(primary.url), switch_over, fail_over)
+        yield Cluster(_wait_for_standby_at_commit(primary.url), switch_over, fail_over)
+
+
+def _wait_for_standby_at_commit(url: sa.URL) -> sa.URL:
+    databases.execute(url, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+    databases.execute(url, 'SELECT pg_reload_conf()')
+    wait_until(lambda: corruption.column(url, 'SELECT sync_state FROM pg_stat_replication') == ['sync'])
+    return url
 
 
 @contextlib.contextmanager
@@ -174,6 +177,43 @@ def test_failovers(cluster: Callable[[], contextlib.AbstractContextManager[Clust
         assert load.unsent == 0
         # Two connections, which usually lead to both workers.
         caches.answered_changes_are_found([server.url] * 2, rounds=2)
+
+
+#: The sessions whose COMMIT waits for a synchronous standby.
+WAITING_COMMITS = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize('is_back_in_time', [True, False])
+def test_a_commit_that_is_killed_while_the_standby_is_gone(is_back_in_time: bool) -> None:
+    """Everybody can read the change on the primary, but it is confirmed only when the standby has it."""
+    with (
+        local_servers.running('postgresql') as primary,
+        local_servers.running('postgresql', primary=primary) as standby,
+        applications.database(_database(primary.url), socket_timeout=60 if is_back_in_time else 2) as db,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
+        db.sync()
+        providers = logs.add_providers(db, 1)
+        _wait_for_standby_at_commit(primary.url)
+        standby.crash()
+        write = pool.submit(db.write, lambda tx: logs.move(tx, providers))
+        wait_until(lambda: corruption.column(primary.url, WAITING_COMMITS))
+        killed = corruption.column(primary.url, WAITING_COMMITS)
+        databases.execute(primary.url, f'SELECT pg_terminate_backend({killed[0]})')
+        # The COMMIT that frees the slot waits as well.
+        wait_until(lambda: corruption.column(primary.url, WAITING_COMMITS) not in ([], killed))
+        with db.reader() as tx:
+            assert set(logs.generations(tx).values()) == {1}
+        if not is_back_in_time:
+            with pytest.raises(exception.CommitUnknown):
+                write.result()
+        standby.start()
+        if is_back_in_time:
+            write.result()
+        db.write(lambda tx: logs.move(tx, providers))
+        with db.reader() as tx:
+            assert set(logs.generations(tx).values()) == {2}
 
 
 def _is_left(server: servers.Server, proxy: Proxy, address: tuple[str, int]) -> bool:

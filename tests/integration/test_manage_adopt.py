@@ -19,7 +19,9 @@ from placement.cmd import manage, manage_audit
 from placement.db import migration, tables
 from placement.db.api import Database
 from placement.ops.adoption import Reporter, Step, adopt, found_tables, names
+from tests.integration import locking
 from tests.support import corruption, databases, legacy_database
+from tests.support.event_hooks import listening
 from tests.support.fixtures import PointCommandsAt
 from tests.support.http_client import claim_body, send_request
 from tests.support.legacy_service import Busy, ForeignService, check_no_oversell, check_usages, fill, our_service
@@ -345,6 +347,38 @@ def test_another_service_writes_until_it_is_shut_out(
         with pytest.raises(sa.exc.DBAPIError, match=NO_TABLE):
             other.write(f'DELETE FROM {name}')
     check_no_oversell(theirs)
+
+
+@databases.on(databases.defaults()[0])
+def test_a_deadlock_with_another_service_is_not_the_end_of_an_adoption(
+    setting: databases.Setting, theirs: sa.URL
+) -> None:
+    """PostgreSQL ends the transaction that waits first, which is ours; it locks all tables again."""
+    engine = sa.create_engine(theirs, poolclass=sa.NullPool)
+    sought: list[str] = []
+
+    def lock(_connection: Any, _cursor: Any, statement: str, *_arguments: Any) -> None:
+        sought.extend([statement] if statement.endswith(' ACCESS EXCLUSIVE MODE') else [])
+
+    with engine.connect() as ours, engine.connect() as other:
+        shared = names.Names(ours)
+        first, *_, last = sorted(table.name for table in shared.values())
+        # The server looks for a deadlock when one has waited for as long.
+        ours.exec_driver_sql("SET deadlock_timeout = '3s'")
+        other.exec_driver_sql("SET deadlock_timeout = '60s'")
+        other.exec_driver_sql(f'LOCK TABLE {last} IN ROW EXCLUSIVE MODE')
+        locker = threading.Thread(target=names.lock_tables, args=(ours, shared))
+        with listening(engine, 'before_cursor_execute', lock):
+            locker.start()
+            wait_until(lambda: corruption.column(theirs, locking.POSTGRESQL_WAITING))
+            other.exec_driver_sql(f'LOCK TABLE {first} IN ROW EXCLUSIVE MODE')
+            other.commit()
+            locker.join(60)
+        assert len(sought) == 2
+        held = (
+            "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted AND relation = '{}'::regclass"
+        )
+        assert [ours.exec_driver_sql(held.format(name)).scalar() for name in (first, last)] == [1, 1]
 
 
 @databases.ON_EACH
