@@ -13,7 +13,7 @@ from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.ops.explain import explanation, sentences
 from placement.ops.explain.explanation import Explanation, explain
-from placement.ops.explain.sentences import Words, Writer
+from placement.ops.explain.sentences import ARE, Phrase, Words, Writer
 from placement.search import parsing
 from placement.search.budget import SearchBudget
 from placement.search.requirements import CompiledRequest, ProviderCondition, compile_request
@@ -56,7 +56,8 @@ def _condition(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(compiled, requirements=tuple(requirements))
 
     monkeypatch.setattr(explanation, 'compile_request', compile_with_condition)
-    monkeypatch.setitem(sentences.WORDS, 'name_suffix', Words('are called {subject}', 'are called otherwise'))
+    words = Words(Phrase(ARE, 'called {subject}'), Phrase(ARE, 'called otherwise'))
+    monkeypatch.setitem(sentences.WORDS, 'name_suffix', words)
 
 
 def explained(topology: list[RP], query: str) -> Explanation:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
@@ -19,40 +18,57 @@ from placement.search.requirements import Fault
 _MAX_SENTENCES, _MAX_SETS, _MAX_CHECKS, _MAX_GROUPS = 5, 3, 3, 4
 
 
-class Words(NamedTuple):
-    """What people say of trees that pass a check, and of those that fail it: predicates in the plural.
+class Verb(NamedTuple):
+    """The forms of the words that a phrase begins with. Phrases that begin with the same ones share them."""
 
-    ``{subject}`` is the text of the query without ``!``, ``{name}`` the class of an amount. ``passing`` and ``failing``
-    stand after a noun; by default they are made of the predicates.
+    plural: str
+    singular: str
+    #: What stands for it in a phrase that follows a noun.
+    after_noun: str = ''
+
+
+HAVE, LACK = Verb('have', 'has', 'with'), Verb('lack', 'lacks', 'without')
+ARE, ARE_MARKED = Verb('are', 'is'), Verb('are', 'is', 'marked')
+ARE_TOO_SMALL = Verb('are too small for', 'is too small for', 'too small for')
+HAVE_ENOUGH = Verb('have', 'has', 'large enough for')
+_DO, _FIT, _FAIL = Verb('do', 'does'), Verb('fit', 'fits'), Verb('fail', 'fails')
+_REACH_ONLY_POOLS = Verb('reach only pools', 'reaches only pools')
+
+
+class Phrase(NamedTuple):
+    """What people say of trees: a verb and the rest, such as "have" and "VCPU:4 free"."""
+
+    verb: Verb
+    rest: str = ''
+    #: The rest in a phrase that follows a noun, if it is another one.
+    rest_after_noun: str = ''
+
+
+class Words(NamedTuple):
+    """What people say of trees that pass a check, and of those that fail it.
+
+    ``{subject}`` is the text of the query without ``!``, ``{name}`` the class of an amount, ``{place}`` the aggregates.
     """
 
-    passes: str
-    fails: str
-    passing: str = ''
-    failing: str = ''
+    passes: Phrase
+    fails: Phrase
 
 
 #: By the parameter of a rule, or by fault. A rule that forbids has a ``!`` before its parameter, or is ``disabled`` if
 #: what it forbids is a state.
 WORDS: dict[str, Words] = {
-    Fault.ABSENT: Words('have {name}', 'have no {name}'),
-    Fault.TOO_SMALL: Words('have {subject}', 'are too small for {subject}', passing='large enough for {subject}'),
-    Fault.FULL: Words('have {subject} free', 'lack {subject}'),
-    'required': Words('have {subject}', 'lack {subject}'),
-    'forbidden': Words('lack {subject}', 'have the forbidden {subject}'),
-    'member_of': Words('are in {place}', 'are not in {place}', failing='in other aggregates'),
-    '!member_of': Words('are outside {place}', 'are in the forbidden {place}'),
-    'disabled': Words('are enabled', 'are disabled', 'marked enabled', 'marked disabled'),
-    'in_tree': Words('are in the tree {subject}', 'are in other trees'),
-    'root_required': Words('have {subject} on the root', 'lack {subject} on the root'),
-    '!root_required': Words('lack {subject} on the root', 'have the forbidden {subject} on the root'),
+    Fault.ABSENT: Words(Phrase(HAVE, '{name}'), Phrase(HAVE, 'no {name}')),
+    Fault.TOO_SMALL: Words(Phrase(HAVE_ENOUGH, '{subject}'), Phrase(ARE_TOO_SMALL, '{subject}')),
+    Fault.FULL: Words(Phrase(HAVE, '{subject} free'), Phrase(LACK, '{subject}')),
+    'required': Words(Phrase(HAVE, '{subject}'), Phrase(LACK, '{subject}')),
+    'forbidden': Words(Phrase(LACK, '{subject}'), Phrase(HAVE, 'the forbidden {subject}')),
+    'member_of': Words(Phrase(ARE, 'in {place}'), Phrase(ARE, 'not in {place}', 'in other aggregates')),
+    '!member_of': Words(Phrase(ARE, 'outside {place}'), Phrase(ARE, 'in the forbidden {place}')),
+    'disabled': Words(Phrase(ARE_MARKED, 'enabled'), Phrase(ARE_MARKED, 'disabled')),
+    'in_tree': Words(Phrase(ARE, 'in the tree {subject}'), Phrase(ARE, 'in other trees')),
+    'root_required': Words(Phrase(HAVE, '{subject} on the root'), Phrase(LACK, '{subject} on the root')),
+    '!root_required': Words(Phrase(LACK, '{subject} on the root'), Phrase(HAVE, 'the forbidden {subject} on the root')),
 }
-#: Matches a phrase: what it can have in common with another one, and the rest.
-_PHRASE = re.compile('((?:are |is )?too small for|large enough for|[^ ]+)(.*)')
-#: The verbs whose singular has another form than that with an "s".
-_SINGULAR = {'have': 'has', 'are': 'is', 'do': 'does', 'reach': 'reaches'}
-#: What stands for a verb after a noun; by default a clause with it does.
-_AFTER_NOUN = {'have': 'with ', 'lack': 'without ', 'are': ''}
 
 #: Where a tree has to be is known to who asks, so sentences name it as what the others are about.
 _PLACES = {'member_of', 'in_tree'}
@@ -94,7 +110,7 @@ class Writer:
     def _hosts_first(self, explanation: Explanation) -> list[str]:
         """Return what keeps the trees that are what was asked for from serving the request."""
         checks = [check for check in explanation.selective if check.fault is Fault.VIOLATED] or explanation.selective
-        have = [self.words(check).passes for check in checks[:_MAX_CHECKS]] or ['have what was asked for']
+        have = [self.words(check).passes for check in checks[:_MAX_CHECKS]] or [Phrase(HAVE, 'what was asked for')]
         states = '; '.join(f'{state.trees:,} {self.blocked_text(state)}' for state in explanation.states[:_MAX_SETS])
         rest = sum(state.trees for state in explanation.states[_MAX_SETS:])
         states += f'; {rest:,} for other reasons' if rest else ''
@@ -118,19 +134,18 @@ class Writer:
         check, closest = facts[0].checks[0], facts[0].closest
         context = [other for other in explanation.selective if other.rule != check.rule]
         context.sort(key=lambda other: other.rule.parameter in _PLACES)
-        where = _joined((self.words(other).passing for other in context[:_MAX_CHECKS]), ' ')
+        where = _after_noun((self.words(other).passes for other in context[:_MAX_CHECKS]), ' ')
         # Another provider of the tree may have what the one for the group lacks.
-        passes = self.words(check).passes
-        passes = passes if check.resource_class else passes.replace(' for group', ' on the provider for group')
+        passes = self.words(check, 'for group' if check.resource_class else 'on the provider for group').passes
         reason = ''
         if closest and closest.limit == 'capacity':
             reason = f': the largest has a capacity of {closest.free}'
         elif closest and closest.limit:
             reason = f': {closest.limit} is {closest.free} (closest: {closest.provider.display_name})'
-        texts = [f'No {_noun(explanation)}{f" {where}" if where else ""} {_singular(passes)}{reason}.']
-        verb = passes.partition(' ')[0].replace('lack', 'do')
+        texts = [f'No {_noun(explanation)}{f" {where}" if where else ""} {_predicate(1, passes)}{reason}.']
+        verb = Phrase(_DO if passes.verb is LACK else passes.verb)
         for fact in [fact for fact in facts if check not in fact.checks][:_MAX_SETS]:
-            failing = _joined(self.words(lacked).failing for lacked in fact.checks[:_MAX_CHECKS])
+            failing = _after_noun(self.words(lacked).fails for lacked in fact.checks[:_MAX_CHECKS])
             trees = units.plural(fact.trees, _noun(explanation))
             texts.append(f'{trees} {failing} {_predicate(fact.trees, verb)}.')
         return texts
@@ -141,16 +156,16 @@ class Writer:
         for check in explanation.nowhere[:_MAX_SETS]:
             name = explanation.similar.get(check.rule.subject)
             hint = f' The closest name in use is {name}.' if name else ''
-            texts.append(f'No provider {_singular(self.words(check).passes)}.{hint}')
+            texts.append(f'No provider {_predicate(1, self.words(check).passes)}.{hint}')
         for fact in [fact for fact in near if fact.checks[0] in explanation.nowhere]:
             subject = fact.checks[0].rule.subject.removeprefix('!')
-            texts.append(f'{_counted(explanation, fact.trees, "fit")} except for {subject}.')
+            texts.append(f'{_counted(explanation, fact.trees, Phrase(_FIT))} except for {subject}.')
         return texts
 
     def _out_of_reach(self, explanation: Explanation) -> list[str]:
         """Return what trees lack that a pool out of their reach could supply."""
         pool = explanation.pools[0]
-        fit = _counted(explanation, pool.trees, 'fit')
+        fit = _counted(explanation, pool.trees, Phrase(_FIT))
         name = f'{"pool" if pool.shares else "provider"} {pool.provider.display_name}'
         texts = [f'{fit} except for {pool.rule.subject}: the {name} {self.pool_text(pool, in_sentence=True)}.']
         for state in explanation.states[:_MAX_SETS]:
@@ -164,7 +179,7 @@ class Writer:
     def _conflict(self, explanation: Explanation) -> list[str]:
         """Return why trees that can serve each part alone cannot serve all parts together."""
         fits = {
-            fact.rule: f'{"At least " if fact.at_least else ""}{_counted(explanation, fact.trees, "fit")}'
+            fact.rule: f'{"At least " if fact.at_least else ""}{_counted(explanation, fact.trees, Phrase(_FIT))}'
             for fact in explanation.between
         }
         if fit := next((fit for rule, fit in fits.items() if rule.parameter == 'microversion'), ''):
@@ -186,17 +201,21 @@ class Writer:
 
     # Parts of sentences --------------------------------------------------------------------------------------
 
-    def words(self, check: Check) -> Words:
-        """Return the words for a check."""
+    def words(self, check: Check, for_group: str = 'for group') -> Words:
+        """Return the words for a check. Those that follow a noun do not name its groups."""
         rule, subject = check.rule, check.rule.subject.removeprefix('!')
         forbids = rule.subject.startswith('!')
         key = f'{"!" if forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
         if key in {'forbidden', '!root_required'} and check.condition.is_state:
             key = 'disabled'
-        values = {'subject': subject, 'name': subject.partition(':')[0], 'place': self._place(subject)}
-        passes, fails, passing, failing = (word.format(**values) for word in WORDS[key])
-        group = f' for group {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
-        return Words(passes + group, fails + group, passing or _after_noun(passes), failing or _after_noun(fails))
+        values = {'subject': subject, 'name': check.resource_class, 'place': self._place(subject)}
+        groups = f' {for_group} {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
+
+        def filled_in(phrase: Phrase) -> Phrase:
+            rest_after_noun = (phrase.rest_after_noun or phrase.rest).format(**values)
+            return Phrase(phrase.verb, phrase.rest.format(**values) + groups, rest_after_noun)
+
+        return Words(*map(filled_in, WORDS[key]))
 
     def _place(self, subject: str) -> str:
         """Return aggregates with their names, if they have any."""
@@ -216,10 +235,11 @@ class Writer:
 
     def blocked_text(self, blocked: Blocked) -> str:
         """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
-        words = [self.words(check) for check in blocked.checks[:_MAX_CHECKS]]
-        lacks = [f'reach only pools {word.failing}' if blocked.pools else word.fails for word in words]
+        lacks = [self.words(check).fails for check in blocked.checks[:_MAX_CHECKS]]
+        if blocked.pools:
+            lacks = [Phrase(_REACH_ONLY_POOLS, _after_noun([phrase])) for phrase in lacks]
         if hidden := blocked.checks[_MAX_CHECKS:]:
-            lacks.append(f'fail {units.plural(len(hidden), "more check")}')
+            lacks.append(Phrase(_FAIL, units.plural(len(hidden), 'more check')))
         return _predicate(blocked.trees, *lacks) + _closest_text(blocked.closest)
 
     def pool_text(self, pool: Pool, in_sentence: bool = False) -> str:
@@ -277,33 +297,27 @@ def _noun(explanation: Explanation) -> str:
     return 'host' if explanation.about_hosts else 'tree'
 
 
-def _counted(explanation: Explanation, count: int, *predicates: str) -> str:
+def _counted(explanation: Explanation, count: int, *phrases: Phrase) -> str:
     """Return how many trees do something, such as ``12 hosts have CUSTOM_GPU``."""
-    return f'{units.plural(count, _noun(explanation))} {_predicate(count, *predicates)}'
+    return f'{units.plural(count, _noun(explanation))} {_predicate(count, *phrases)}'
 
 
-def _predicate(count: int, *predicates: str) -> str:
-    """Join predicates in the plural, and return them in the singular if ``count`` is 1."""
-    return _joined(map(_singular, predicates) if count == 1 else predicates)
+def _predicate(count: int, *phrases: Phrase) -> str:
+    """Return what ``count`` trees do."""
+    return _joined((phrase.verb.singular if count == 1 else phrase.verb.plural, phrase.rest) for phrase in phrases)
 
 
-def _singular(predicate: str) -> str:
-    verb, space, rest = predicate.partition(' ')
-    return _SINGULAR.get(verb, f'{verb}s') + space + rest
+def _after_noun(phrases: Iterable[Phrase], separator: str = ' and ') -> str:
+    """Return what follows the noun of trees that do something, such as ``with CUSTOM_GPU``."""
+    return _joined(((phrase.verb.after_noun, phrase.rest_after_noun) for phrase in phrases), separator)
 
 
-def _after_noun(predicate: str) -> str:
-    verb, _, rest = predicate.partition(' ')
-    return _AFTER_NOUN.get(verb, f'that {verb} ') + rest
-
-
-def _joined(phrases: Iterable[str], separator: str = ' and ') -> str:
+def _joined(phrases: Iterable[tuple[str, str]], separator: str = ' and ') -> str:
     """Join phrases, those with the same beginning by "and": ``have A and B and are disabled``."""
     by_beginning: dict[str, list[str]] = {}
-    for phrase in dict.fromkeys(phrases):
-        [(beginning, rest)] = _PHRASE.findall(phrase)
+    for beginning, rest in dict.fromkeys(phrases):
         by_beginning.setdefault(beginning, []).append(rest)
-    return separator.join(f'{beginning}{" and".join(rests)}' for beginning, rests in by_beginning.items())
+    return separator.join(f'{beginning} {" and ".join(rests)}'.strip() for beginning, rests in by_beginning.items())
 
 
 def _suffixes(rule: Rule) -> str:
