@@ -98,10 +98,12 @@ class Database:
         :raises DatabaseUnavailable: the database cannot be reached.
         """
 
-        started = time.monotonic()
+        obtained = 0.0
 
         def attempt() -> T:
+            nonlocal obtained
             with self._connection(connections.AUTOCOMMIT) as connection:
+                obtained = time.monotonic()
                 try:
                     return work(connection)
                 except BaseException:
@@ -109,7 +111,7 @@ class Database:
                     raise
 
         def is_temporary(error: Exception) -> bool:
-            return errors.broke_early(error, started) or errors.is_conflict(error)
+            return errors.broke_early(error, obtained) or errors.is_conflict(error)
 
         with self.availability.observe(), errors.translated(conflicts=True):
             return errors.retry(attempt, is_temporary, retries=_MAX_READ_RETRIES)
@@ -205,10 +207,12 @@ class Database:
         :raises ConnectionLost: the connection broke early.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        started = time.monotonic()
+        obtained = 0.0
 
         def begun() -> sa.Connection:
+            nonlocal obtained
             connection = self._connection(begin)
+            obtained = time.monotonic()
             try:
                 connection.begin()
             except BaseException:
@@ -218,7 +222,7 @@ class Database:
 
         with (
             errors.translated(conflicts=begin == connections.SNAPSHOT),
-            errors.retry(begun, lambda error: errors.broke_early(error, started), retries=1) as connection,
+            errors.retry(begun, lambda error: errors.broke_early(error, obtained), retries=1) as connection,
         ):
             try:
                 yield connection
@@ -226,7 +230,7 @@ class Database:
                 connection.rollback()
                 if slot and not connection.invalidated:
                     slot.is_written = False
-                if errors.broke_early(error, started):
+                if errors.broke_early(error, obtained):
                     raise ConnectionLost from error
                 raise
             try:

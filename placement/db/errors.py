@@ -25,7 +25,7 @@ T = TypeVar('T')
 
 #: A connection of the pool that was closed breaks at its first statement. This is shorter than any timeout of a
 #: connection, which is at least one second.
-_MAX_STALE_SECONDS = 0.9
+MAX_STALE_SECONDS = 0.9
 
 #: The exceptions that a transaction raises if the database is unavailable, rejects it, or lacks our tables.
 DATABASE_ERRORS = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
@@ -226,12 +226,12 @@ def is_disconnect(error: BaseException) -> bool:
     return bool(getattr(_unwrapped(error), 'connection_invalidated', False)) and not is_read_only(error)
 
 
-def broke_early(error: BaseException, started: float) -> bool:
-    """Return whether the connection broke within a second after ``started``, as one from the pool that was closed.
+def broke_early(error: BaseException, obtained: float) -> bool:
+    """Return whether the connection broke within a second after it was ``obtained``, as one that was closed before.
 
     If it breaks later, the server may not respond, and a retry would wait as long again.
     """
-    return is_disconnect(error) and time.monotonic() - started < _MAX_STALE_SECONDS
+    return is_disconnect(error) and time.monotonic() - obtained < MAX_STALE_SECONDS
 
 
 def _driver_error(error: BaseException) -> BaseException | None:

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import random
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement import deploy, exception
+from placement.db import errors
 from placement.db.api import RollbackAndDiagnose
 from placement.ops import audit
 from tests.support import applications, corruption, databases
@@ -292,6 +294,24 @@ def test_a_connection_that_has_ended_is_replaced(app: deploy.Application, databa
         databases.end_connections(database)
         candidates = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:10')
         assert (host in candidates.json['provider_summaries']) == is_found
+
+
+def test_a_connection_that_ended_while_a_request_waited_for_it_is_replaced(database: sa.URL) -> None:
+    """Waiting for the pool longer than a broken connection may take says nothing about the connection."""
+    options = {'max_pool_size': 1, 'max_overflow': 0}
+    with applications.application(database, placement_database=options) as app:
+        host = create_provider(app, VCPU=10)
+        for method, path, body, status in (
+            ('GET', f'/resource_providers/{host}', None, 200),
+            ('PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 1}}), 204),
+        ):
+            with concurrent.futures.ThreadPoolExecutor() as executor:
+                with app.db.engine.connect():
+                    response = executor.submit(send_request, app, method, path, body)
+                    databases.end_connections(database)
+                    time.sleep(errors.MAX_STALE_SECONDS + 0.2)
+                    assert not response.done()
+                assert response.result().status_int == status
 
 
 #: The sessions that have a transaction and do nothing.
