@@ -6,8 +6,6 @@ codes; handlers declare what an operation puts before the message.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Container, Iterable
 from typing import Any
 
 #: The beginning of the texts of most errors about a query string.
@@ -53,27 +51,15 @@ class ResourceProviderNotFound(NotFound):
 
 
 class ResourceClassNotFound(NotFound):
-    template = 'No such resource class {resource_class}'
+    """``names`` is the first missing class."""
 
-    @classmethod
-    def raise_unless_known(cls, names: Iterable[str], existing: Container[str]) -> None:
-        """Raise for the first of ``names`` that is not among the ``existing`` ones."""
-        for name in names:
-            if name not in existing:
-                raise cls(resource_class=name)
+    template = 'No such resource class {names}'
 
 
 class TraitNotFound(NotFound):
     """``names`` lists every missing trait, separated by comma and space."""
 
     template = 'No such trait(s): {names}.'
-
-    @classmethod
-    def raise_unless_known(cls, names: Iterable[str], existing: Container[str]) -> None:
-        """Raise one exception for all ``names`` that are not among the ``existing`` ones, if there are any."""
-        missing = [*itertools.filterfalse(existing.__contains__, names)]
-        if missing:
-            raise cls(names=', '.join(missing))
 
 
 class InventoryNotFound(NotFound):

@@ -32,8 +32,12 @@ class KnownNames:
         :raises ResourceClassNotFound: one of ``classes`` does not exist.
         :raises TraitNotFound: some of ``traits`` do not exist; the error names them all.
         """
-        exception.ResourceClassNotFound.raise_unless_known(classes, self.class_ids)
-        exception.TraitNotFound.raise_unless_known(sorted(set(traits)), self.traits)
+        for name in classes:
+            if name not in self.class_ids:
+                raise exception.ResourceClassNotFound(names=name)
+        missing = sorted(set(traits) - self.traits)
+        if missing:
+            raise exception.TraitNotFound(names=', '.join(missing))
 
     @functools.cached_property
     def class_ids(self) -> Mapping[str, int]:

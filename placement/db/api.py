@@ -113,7 +113,7 @@ class Database:
         def is_temporary(error: Exception) -> bool:
             return errors.broke_early(error, obtained) or errors.is_conflict(error)
 
-        with self.availability.observe(), errors.translated(conflicts=True):
+        with self._observed(), errors.translated(conflicts=True):
             return errors.retry(attempt, is_temporary, retries=_MAX_READ_RETRIES)
 
     @contextlib.contextmanager
@@ -122,7 +122,7 @@ class Database:
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with self.availability.observe(), self._transaction(connections.SNAPSHOT) as connection:
+        with self._observed(), self._transaction(connections.SNAPSHOT) as connection:
             yield connection
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
@@ -143,7 +143,7 @@ class Database:
             statement. Except for ``CommitUnknown``, nothing was committed.
         """
         attempt = Attempt()
-        with self.availability.observe(writes=True):
+        with self._observed(writes=True):
             while True:
                 try:
                     return self._attempt(work)
@@ -244,6 +244,20 @@ class Database:
                     raise (exception.CommitUnknown if outcome_matters else exception.SingleFailure) from error
                 raise
 
+    @contextlib.contextmanager
+    def _observed(self, *, writes: bool = False) -> Iterator[None]:
+        """Tell ``availability`` whether the operation in the block fails with ``DatabaseUnavailable``.
+
+        :param writes: whether the operation changes something.
+        """
+        try:
+            yield
+        except exception.DatabaseUnavailable as error:
+            self.availability.failed(error)
+            raise
+        if self.availability.outages:
+            self.availability.succeeded(writes=writes)
+
     def _connection(self, begin: str) -> sa.Connection:
         with self.metrics.connection_wait():
             return self.engine.connect().execution_options(**{connections.BEGIN: begin})
@@ -255,7 +269,7 @@ class Database:
         """
         if self.engine.dialect.name != 'sqlite' or self.availability.is_read_only:
             change_nothing = tables.change_log_slots.update().where(sa.false()).values(owner=None)
-            with contextlib.suppress(*errors.DATABASE_ERRORS), self.availability.observe(writes=True):  # noqa: SIM117
+            with contextlib.suppress(*errors.DATABASE_ERRORS), self._observed(writes=True):  # noqa: SIM117
                 with self._transaction(connections.WRITE_EAGER) as tx:
                     tx.execute(change_nothing)
 

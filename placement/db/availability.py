@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from oslo_log import log
 
@@ -42,28 +41,16 @@ class Availability:
     def __init__(self, report_read_only: Callable[[bool], object]) -> None:
         self._report_read_only = report_read_only
         self._lock = threading.Lock()
-        self._outages: dict[type[exception.DatabaseUnavailable], _Outage] = {}
+        #: The outages that have not ended, by the exception of their operations.
+        self.outages: dict[type[exception.DatabaseUnavailable], _Outage] = {}
 
     @property
     def is_read_only(self) -> bool:
         """Whether the database has rejected changes because it is read-only, and this outage has not ended."""
-        return exception.DatabaseReadOnly in self._outages
+        return exception.DatabaseReadOnly in self.outages
 
-    @contextlib.contextmanager
-    def observe(self, *, writes: bool = False) -> Iterator[None]:
-        """Observe whether the operation in the block fails with ``DatabaseUnavailable``.
-
-        :param writes: whether it changes something. If not, its success says nothing about a read-only database.
-        """
-        try:
-            yield
-        except exception.DatabaseUnavailable as error:
-            self._failed(error)
-            raise
-        if self._outages:
-            self._succeeded(writes)
-
-    def _failed(self, error: exception.DatabaseUnavailable) -> None:
+    def failed(self, error: exception.DatabaseUnavailable) -> None:
+        """Note that an operation failed."""
         if isinstance(error, exception.SingleFailure):
             _log_error(error.for_operators)
             return
@@ -71,7 +58,7 @@ class Availability:
         kind = exception.DatabaseReadOnly if is_read_only else exception.DatabaseUnavailable
         now = time.monotonic()
         with self._lock:
-            outage = self._outages.setdefault(kind, _Outage(now, now))
+            outage = self.outages.setdefault(kind, _Outage(now, now))
             outage.failures, outage.failed_at = outage.failures + 1, now
             if is_read_only:
                 self._report_read_only(True)
@@ -83,13 +70,17 @@ class Availability:
                 failures = units.plural(outage.failures, 'failed operation')
                 _log_error(f'{failures} in {seconds:.0f} s. {error.for_operators}')
 
-    def _succeeded(self, writes: bool) -> None:
+    def succeeded(self, *, writes: bool) -> None:
+        """Note that an operation succeeded. Without an outage this does nothing.
+
+        :param writes: whether it changed something. If not, this says nothing about a read-only database.
+        """
         now = time.monotonic()
         with self._lock:
-            for kind, outage in list(self._outages.items()):
+            for kind, outage in list(self.outages.items()):
                 if now - outage.failed_at < _QUIET_SECONDS or (kind is exception.DatabaseReadOnly and not writes):
                     continue
-                del self._outages[kind]
+                del self.outages[kind]
                 if kind is exception.DatabaseReadOnly:
                     self._report_read_only(False)
                 news = 'accepts changes' if kind is exception.DatabaseReadOnly else 'is available'

@@ -135,7 +135,7 @@ def read_sums(tx: sa.Connection) -> Sums:
     :raises IncompleteDatabase: there are no slots.
     """
     text = _CHECK_ON_POSTGRESQL if tx.dialect.name == 'postgresql' else _CHECK
-    slots, sequences, tokens, table_id = sql.execute_text(tx, text).one()
+    slots, sequences, tokens, table_id = tx.exec_driver_sql(text).one()
     if not slots:
         raise no_slots()
     # Databases return decimals.

@@ -70,7 +70,9 @@ class ResourceClassIds:
                 unknown.append(name)
         if unknown:
             locked = lock_names(tx, tables.resource_classes, unknown)
-            exception.ResourceClassNotFound.raise_unless_known(unknown, locked)
+            for name in unknown:
+                if name not in locked:
+                    raise exception.ResourceClassNotFound(names=name)
             # A newer release may have inserted standard names.
             self._standard.update((name, id_) for name, id_ in locked.items() if not is_custom(name))
             ids |= locked

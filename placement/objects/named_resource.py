@@ -34,7 +34,7 @@ class NamedResource(base.Timestamped):
 
     TABLE: ClassVar[sa.Table]
     USES: ClassVar[sa.Select[Any]]
-    NOT_FOUND: ClassVar[type[exception.ResourceClassNotFound] | type[exception.TraitNotFound]]
+    NOT_FOUND: ClassVar[type[exception.NotFound]]
     STANDARD: ClassVar[type[exception.Invalid]]
     IN_USE: ClassVar[type[exception.Conflict]]
 
@@ -84,7 +84,9 @@ class NamedResource(base.Timestamped):
         if sql.storable(name):
             query, parameters = _by_name(cls.TABLE), {'sought': name}
             rows = context.db.fetch_all(query, parameters) if tx is None else tx.execute(query, parameters).all()
-        cls.NOT_FOUND.raise_unless_known([name], [row.name for row in rows])
+        # Some databases compare names without regard to case.
+        if not rows or rows[0].name != name:
+            raise cls.NOT_FOUND(names=name)
         return cls.from_row(context, rows[0])
 
     @classmethod

@@ -77,7 +77,7 @@ class ResourceClass(named_resource.NamedResource):
             # The condition is on the name, because the class may have been deleted or renamed since it was read.
             renamed = tx.execute(_classes.update().where(_classes.c.name == self.name).values(name=new_name))
             if renamed.rowcount != 1:
-                raise exception.ResourceClassNotFound(resource_class=self.name)
+                raise exception.ResourceClassNotFound(names=self.name)
             change_log.record_names(tx)
             return self.get_by_name(self._context, new_name, tx)
 

@@ -73,7 +73,9 @@ class Trait(named_resource.NamedResource):
         """
         desired = sorted(set(names))
         by_name = {trait.name: trait for trait in (*present, *named)}
-        exception.TraitNotFound.raise_unless_known(desired, by_name)
+        missing = sorted(set(desired) - by_name.keys())
+        if missing:
+            raise exception.TraitNotFound(names=', '.join(missing))
         present_ids = {trait.name: trait.id for trait in present}
         removed = sorted(present_ids[name] for name in present_ids.keys() - desired)
         added = {name: by_name[name].id for name in desired if name not in present_ids}
@@ -82,7 +84,9 @@ class Trait(named_resource.NamedResource):
             # The custom traits may have been deleted since they were read. This takes a shared lock.
             custom_names = [name for name in added if name_locks.is_custom(name)]
             custom = name_locks.lock_names(tx, _traits, custom_names)
-            exception.TraitNotFound.raise_unless_known(custom_names, custom)
+            deleted = sorted(set(custom_names) - custom.keys())
+            if deleted:
+                raise exception.TraitNotFound(names=', '.join(deleted))
             batch = StatementBatch(tx)
             generation.increment_one(batch, provider)
             batch.add_for_ids(_DELETE, removed, provider.id, table=_provider_traits)
