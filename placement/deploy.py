@@ -47,10 +47,12 @@ class State(NamedTuple):
     policy: policy.LoadedPolicy
 
 
-class Application:
+class Application(request_log.RequestIds):
     """The WSGI application of the service, with the database and the provider cache that it uses.
 
-    :param entry: the outermost middleware.
+    It is itself the outermost middleware.
+
+    :param application: the next middleware.
     :param db: the database; ``db.dispose()`` closes its connections.
     :param provider_cache: answers searches.
     :param enforcer: enforces the policy.
@@ -59,13 +61,13 @@ class Application:
 
     def __init__(
         self,
-        entry: WSGIApplication,
+        application: WSGIApplication,
         db: Database,
         provider_cache: ProviderCache,
         enforcer: policy.Enforcer,
         refresh_interval: float,
     ) -> None:
-        self._entry = entry
+        super().__init__(application)
         self._enforcer = enforcer
         self.db = db
         self.provider_cache = provider_cache
@@ -75,9 +77,6 @@ class Application:
     def state(self) -> State:
         """The state for the applications of forked processes."""
         return State(self.provider_cache.state, self._enforcer.loaded)
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        return self._entry(environ, start_response)
 
 
 def loadapp(conf: cfg.ConfigOpts, state: State | None = None) -> Application:
@@ -142,7 +141,7 @@ def _sync(db: Database) -> None:
 def _pipeline(
     conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, provider_cache: ProviderCache
 ) -> list[Middleware]:
-    """Return the middleware that a request passes before it is dispatched, outermost first.
+    """Return the middleware between the ``Application`` and the dispatcher, outermost first.
 
     The order decides which of several errors is reported (api-ref/rules.md#the-order-of-checks).
     """
@@ -158,7 +157,6 @@ def _pipeline(
     uses_keystone = conf.api.auth_strategy == 'keystone'
     identify = authentication.TokenValidator(conf, db.metrics) if uses_keystone else authentication.trust_token
     pipeline: list[Middleware | None] = [
-        request_log.with_request_id,
         functools.partial(
             health_check.HealthCheck,
             path=conf.healthcheck.path,

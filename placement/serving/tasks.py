@@ -150,7 +150,7 @@ class ErrorTask(_Response, task.ErrorTask):
         request.environ.update(PATH_INFO=parsed.path, QUERY_STRING=parsed.query, REMOTE_ADDR=self.channel.addr[0])
         error = exc.status_map[parsed.error.code](parsed.error.body)
         respond = functools.partial(error_responses.respond, error)
-        response = request.get_response(request_log.with_request_id(request_log.RequestLog(respond)))
+        response = request.get_response(request_log.RequestIds(request_log.RequestLog(respond)))
         self.status = response.status
         self.response_headers.extend(response.headerlist)
         self.content_length = len(response.body)

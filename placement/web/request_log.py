@@ -36,20 +36,20 @@ KEYSTONE_SECONDS_KEY = 'placement.keystone_seconds'
 CANDIDATES_KEY = 'placement.candidates'
 
 
-def with_request_id(application: WSGIApplication) -> WSGIApplication:
-    """Give each request an id for its response, and a context with only ids for log lines.
+class RequestIds(request_id.RequestId):
+    """WSGI middleware that gives each request an id for its response, and a context with only ids for log lines.
 
-    Without this, a thread would keep the context of the previous request, with its user.
+    Without the context, a thread would keep the one of the previous request, with its user.
     """
 
-    def start(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        context.RequestContext(
-            request_id=environ[request_id.ENV_REQUEST_ID], global_request_id=environ.get(request_id.GLOBAL_REQ_ID)
-        )
-        return application(environ, start_response)
+    def __init__(self, application: WSGIApplication) -> None:
+        def start(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            context.RequestContext(
+                request_id=environ[request_id.ENV_REQUEST_ID], global_request_id=environ.get(request_id.GLOBAL_REQ_ID)
+            )
+            return application(environ, start_response)
 
-    wrapped: WSGIApplication = request_id.RequestId(start)
-    return wrapped
+        super().__init__(start)
 
 
 class RequestLog:

@@ -57,7 +57,7 @@ def init_application() -> deploy.Application | WSGIApplication:
         sys.stderr.write(f'{line}\n')
     reason = 'The service cannot start with its configuration. The log of its start has the reason.'
     respond = functools.partial(error_responses.respond, exc.HTTPInternalServerError(reason))
-    return request_log.with_request_id(request_log.RequestLog(respond))
+    return request_log.RequestIds(request_log.RequestLog(respond))
 
 
 application = init_application()
