@@ -119,7 +119,7 @@ def test_figures_of_aggregates_and_trees(state: Snapshot) -> None:
         expected = [_utilization(_of_class(inside, name)) for name in heat.classes]
         shown = [utilization or Utilization(0, 0) for utilization in row.utilizations]
         assert (row.trees, shown) == (len(roots), expected)
-    for tree in list_trees(state, order=NAME, count=10_000).rows:
+    for tree in list_trees(state, order=NAME, count=10_000)[1]:
         (root_id,) = (provider.root_id for provider in providers if provider.uuid == tree.uuid)
         members = [provider for provider in providers if provider.root_id == root_id]
         assert tree.utilizations == {name: _utilization(_of_class(members, name)) for name in tree.utilizations}
@@ -137,7 +137,7 @@ def test_hosts_in_a_state(state: Snapshot, inventory_state: InventoryState) -> N
     ]
     assert sum(getattr(figures, f'providers_{inventory_state.value}') for figures in classes) == len(affected)
     names = [f'p{root_id:03}' for root_id in sorted({root_id for root_id, _ in affected})]
-    assert [row.name for row in list_trees(state, hosts, NAME, count=10_000).rows] == names
+    assert [row.name for row in list_trees(state, hosts, NAME, count=10_000)[1]] == names
 
 
 @given(clouds(), st.dictionaries(st.sampled_from(sorted(CLASSES.values())), st.integers(1, 12), min_size=1))
@@ -154,7 +154,7 @@ def test_hosts_without_capacity(state: Snapshot, size: dict[str, int]) -> None:
         )
         if all(supplied.values()) and not fits:
             names.append(f'p{root_id:03}')
-    assert [row.name for row in list_trees(state, hosts, NAME, count=10_000).rows] == names
+    assert [row.name for row in list_trees(state, hosts, NAME, count=10_000)[1]] == names
     assert capacity_report.summary(state, hosts).trees == len(names)
 
 

@@ -194,40 +194,42 @@ def _column_changes(existing: FoundTable) -> Iterator[Change]:
         default = '0' if column_name == 'used' else None
         added = sa.Column(column_name, ours.type, nullable=ours.nullable, server_default=default)
         yield f'add the column {column_name}', operator.methodcaller('add_column', added)
-    for column_name in [column.name for column in existing.table.columns]:
-        words = list(_words(existing, column_name))
-        if words:
-            yield f'{column_name} {" and ".join(words)}', _altering(existing, column_name)
+    for column in existing.table.columns:
+        if column.name in existing.columns:
+            yield from _changes_of_column(existing, column)
 
 
-def _words(existing: FoundTable, column: str) -> Iterator[str]:
-    if column in existing.collated_columns:
-        yield 'is compared character by character'
-    if column in existing.short_columns():
-        yield f'gets the length {existing.table.columns[column].type.length}'  # type: ignore[attr-defined]
-    # The step that converts a ratio from single precision also makes it NOT NULL.
-    if column in existing.missing_not_null() and column not in existing.single_precision():
-        yield 'becomes NOT NULL'
-    if column in existing.unwanted_not_null():
-        yield 'allows NULL'
-
-
-def _altering(existing: FoundTable, column: str) -> Callable[[BatchOperations], object]:
-    ours, present = existing.table.columns[column], existing.columns[column]
-    type_ = present['type']
-    if column in existing.collated_columns or column in existing.short_columns():
+def _changes_of_column(existing: FoundTable, ours: sa.Column[Any]) -> Iterator[Change]:
+    """Yield the change of the type of a column and of NOT NULL, if one of them has to change."""
+    name, present = ours.name, existing.columns[ours.name]
+    type_, nullable = None, present['nullable']
+    words = []
+    if name in existing.collated_columns:
+        words.append('is compared character by character')
+    if name in existing.short_columns():
+        words.append(f'gets the length {ours.type.length}')  # type: ignore[attr-defined]
+    if words:
         # A text column that is longer than ours keeps its length.
-        type_ = sql.Text(max(ours.type.length, type_.length or 0))  # type: ignore[attr-defined]
-    changes_null = column in (*existing.missing_not_null(), *existing.unwanted_not_null())
-    return operator.methodcaller(
-        'alter_column',
-        column,
-        type_=type_ if type_ is not present['type'] else None,
-        nullable=ours.nullable if changes_null else present['nullable'],
-        existing_type=type_,
-        existing_nullable=present['nullable'],
-        existing_server_default=sa.text(present['default']) if present['default'] is not None else None,
-    )
+        type_ = sql.Text(max(ours.type.length, present['type'].length or 0))  # type: ignore[attr-defined]
+    # The step that converts a ratio from single precision also makes it NOT NULL.
+    if name in existing.missing_not_null() and name not in existing.single_precision():
+        words.append('becomes NOT NULL')
+        nullable = False
+    if name in existing.unwanted_not_null():
+        words.append('allows NULL')
+        nullable = True
+    if words:
+        default = None if present['default'] is None else sa.text(present['default'])
+        change = operator.methodcaller(
+            'alter_column',
+            name,
+            type_=type_,
+            nullable=nullable,
+            existing_type=type_ or present['type'],
+            existing_nullable=present['nullable'],
+            existing_server_default=default,
+        )
+        yield f'{name} {" and ".join(words)}', change
 
 
 def _new_unique_constraints(existing: FoundTable) -> Iterator[Change]:

@@ -30,17 +30,17 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
     order = parameters.text('order') or capacity_report.FULLEST
     if order not in (capacity_report.FULLEST, capacity_report.NAME, *snapshot.names.class_ids):
         raise BadInput(reason=f'“order” must be fullest, name or a resource class, not “{order}”.')
-    tree_page = capacity_report.list_trees(snapshot, trees, order, (page - 1) * _TREES, _TREES)
-    pages = Pagination(page, _TREES, tree_page.trees)
+    total, rows = capacity_report.list_trees(snapshot, trees, order, (page - 1) * _TREES, _TREES)
+    pages = Pagination(page, _TREES, total)
     data = {
         'search': trees.name,
         'scope': trees,
         'order': order,
-        'trees': list(map(_row, tree_page.rows)),
+        'trees': list(map(_row, rows)),
         **pages.data(),
     }
     all_classes = capacity_report.class_names(snapshot)
-    shown = {name for row in tree_page.rows for name in row.utilizations}
+    shown = {name for row in rows for name in row.utilizations}
     extra = {
         'pages': pages,
         'stored': snapshot.provider_count,

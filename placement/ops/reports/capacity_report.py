@@ -225,23 +225,16 @@ class TreeRow:
     matching_provider: str | None
 
 
-@dataclass(frozen=True)
-class TreePage:
-    """One page of the selected trees; ``trees`` is the number on all pages."""
-
-    trees: int
-    rows: Sequence[TreeRow]
-
-
 def list_trees(
     snapshot: Snapshot, trees: TreeFilter = ALL_TREES, order: str = FULLEST, first: int = 0, count: int = 25
-) -> TreePage:
+) -> tuple[int, list[TreeRow]]:
     """List the selected trees.
 
     :param order: ``FULLEST``, ``NAME``, or a resource class. With a class, the trees in which most of it is used come
         first, and trees without it come last.
     :param first: how many trees to skip.
     :param count: maximum number of trees to return.
+    :returns: the number of the selected trees, and those to return.
     :raises ResourceClassNotFound: a class of ``trees`` does not exist.
     :raises TraitNotFound: a trait of ``trees`` does not exist.
     """
@@ -273,7 +266,7 @@ def list_trees(
         matching = None if match is tree[0] else match.display_name
         disabled = os_traits.COMPUTE_STATUS_DISABLED in tree[0].traits
         rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), utilizations, disabled, matching))
-    return TreePage(len(places), rows)
+    return len(places), rows
 
 
 def _fullest_shares(
