@@ -116,11 +116,7 @@ def _read_parameter(
         fields['traits'] = parse_required(values[f'required{suffix}'], version)
     elif name == 'member_of' and 'aggregates' not in fields:
         together = values[f'member_of{suffix}']
-        if version >= (1, 30):
-            # The first malformed value is reported.
-            for single in together:
-                parse_member_of([single], version, suffix)
-        fields['aggregates'] = parse_member_of(together, version, suffix)
+        fields['aggregates'] = parse_member_of(together, version, suffix, one_by_one=version >= (1, 30))
 
 
 def _parse_root_required(values: Sequence[str]) -> NameFilter:
@@ -258,7 +254,7 @@ def parse_traits(value: str) -> tuple[frozenset[str], frozenset[str]]:
     return _parse_traits(value, (1, 22))
 
 
-def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -> NameFilter:
+def parse_member_of(values: Sequence[str], version: Version, suffix: str = '', one_by_one: bool = False) -> NameFilter:
     """Read all values of ``member_of``: ``UUID`` or ``in:UUID,UUID``, with an optional ``!`` before it.
 
     The rules are in api-ref/resource-providers.md#lists-of-aggregates.
@@ -266,6 +262,7 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -
     :param values: the decoded values, in the order of the URL; may be empty.
     :param version: more than one value is allowed from 1.24 on, ``!`` from 1.32 on.
     :param suffix: the suffix of the group, for the text of errors.
+    :param one_by_one: report the first malformed value; otherwise each check is made of all values before the next.
     :raises BadQuery: there are several values or a ``!`` where this is not allowed, a list without ``in:``, or an
         element that is not a uuid.
     """
@@ -273,24 +270,25 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -
         raise BadQuery('Multiple member_of parameters are not supported')
     # Up to 1.29 ``!`` has no meaning, so a value that begins with it is not a valid uuid.
     exclamation = '!' if version >= (1, 30) else ''
-    for value in values:
-        if ',' in value and not value.startswith(('in:', f'{exclamation}in:')):
-            keyword = "'in:' or '!in:' keyword" if version >= (1, 32) else "'in:' keyword"
-            raise BadQuery(f"Multiple values for 'member_of' must be prefixed with the {keyword}. Got: {value}")
     any_of: dict[frozenset[str], None] = {}
     forbidden: frozenset[str] = frozenset()
-    for value in values:
-        elements = value.removeprefix(exclamation).removeprefix('in:').split(',')
-        for element in elements:
-            if not uuid_spelling.is_uuid(element):
-                raise BadQuery(f"Expected 'member_of' parameter to contain valid UUID(s). Got: {element}")
-        uuids = frozenset(map(uuid_spelling.aggregate_uuid, elements))
-        if exclamation and value.startswith(exclamation):
-            forbidden |= uuids
-        else:
-            any_of[uuids] = None
-    if forbidden and version < (1, 32):
-        raise BadQuery(f'Forbidden member_of{suffix} parameters are not supported in the specified microversion')
+    for batch in [[value] for value in values] if one_by_one else [values]:
+        for value in batch:
+            if ',' in value and not value.startswith(('in:', f'{exclamation}in:')):
+                keyword = "'in:' or '!in:' keyword" if version >= (1, 32) else "'in:' keyword"
+                raise BadQuery(f"Multiple values for 'member_of' must be prefixed with the {keyword}. Got: {value}")
+        for value in batch:
+            elements = value.removeprefix(exclamation).removeprefix('in:').split(',')
+            for element in elements:
+                if not uuid_spelling.is_uuid(element):
+                    raise BadQuery(f"Expected 'member_of' parameter to contain valid UUID(s). Got: {element}")
+            uuids = frozenset(map(uuid_spelling.aggregate_uuid, elements))
+            if exclamation and value.startswith(exclamation):
+                forbidden |= uuids
+            else:
+                any_of[uuids] = None
+        if forbidden and version < (1, 32):
+            raise BadQuery(f'Forbidden member_of{suffix} parameters are not supported in the specified microversion')
     return NameFilter(tuple(any_of), forbidden)
 
 
