@@ -11,19 +11,9 @@ import pathlib
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
-
-_LABELS = ('process', 'pid')
-_FAMILIES: tuple[Metric, ...] = (
-    CounterMetricFamily('placement_process_cpu_seconds', 'Processor time of a process.', labels=_LABELS),
-    GaugeMetricFamily('placement_process_resident_memory_bytes', 'Memory of a process.', labels=_LABELS),
-    GaugeMetricFamily('placement_process_virtual_memory_bytes', 'Address space of a process.', labels=_LABELS),
-    GaugeMetricFamily('placement_process_start_time_seconds', 'When a process was started.', labels=_LABELS),
-    GaugeMetricFamily('placement_process_open_fds', 'Open files of a process.', labels=_LABELS),
-    GaugeMetricFamily('placement_process_max_fds', 'Files that a process may have open.', labels=_LABELS),
-)
 
 
 def registry(directory: str) -> CollectorRegistry:
@@ -107,19 +97,16 @@ class Processes(Collector):
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
 
-    def describe(self) -> Iterable[Metric]:
-        """Return the families without samples."""
-        return _FAMILIES
-
     def collect(self) -> Iterable[Metric]:
         """Return the families with a sample for each process."""
-        families = {family.name: Metric(family.name, family.documentation, family.type) for family in _FAMILIES}
+        families: dict[str, Metric] = {}
         for pid in self._living():
             role = {os.getpid(): 'exporter', os.getppid(): 'server'}.get(pid, 'worker')
             labels = {'process': role, 'pid': str(pid)}
             for family in ProcessCollector('placement', functools.partial(int, pid), registry=None).collect():
+                all_processes = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
                 for sample in family.samples:
-                    families[family.name].add_sample(sample.name, labels, sample.value)
+                    all_processes.add_sample(sample.name, labels, sample.value)
         return families.values()
 
     def _living(self) -> Iterator[int]:

@@ -310,8 +310,7 @@ def test_ready_with_a_read_only_database() -> None:
 
 def test_files_that_a_starting_process_has_not_filled_are_skipped(tmp_path: Path) -> None:
     (tmp_path / 'counter_0.db').touch()
-    names = [family.name for family in processes.registry(str(tmp_path)).collect()]
-    assert names == [family.name for family in processes.Processes(tmp_path).describe()]
+    assert list(processes.registry(str(tmp_path)).collect()) == []
 
 
 def test_metrics_and_their_labels_are_documented(context: RequestContext, load: Load, tmp_path: Path) -> None:
@@ -446,7 +445,7 @@ def test_counts_begin_at_zero_where_the_labels_are_known(app: deploy.Application
 def test_the_gauges_of_an_ended_process_are_removed_and_its_counts_continue(tmp_path: Path) -> None:
     for name in ('0.lock', 'counter_0.db', 'gauge_livesum_0.db'):
         (tmp_path / name).touch()
-    assert all(not family.samples for family in processes.Processes(tmp_path).collect())
+    assert list(processes.Processes(tmp_path).collect()) == []
     assert sorted(file.name for file in tmp_path.iterdir()) == ['0.lock', 'counter_0.db']
     assert processes.ProcessNumber(tmp_path)() == 0
 
