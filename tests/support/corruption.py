@@ -231,6 +231,8 @@ ALL = {
             # The newest copies of the owner win.
             _ALLOCATION.format(2, HOLDER, 0, 1),
             'UPDATE placement_inventories SET used = 1 WHERE id = 2',
+            "INSERT INTO placement_users (id, external_id) VALUES (502, 'former user')",
+            'UPDATE placement_allocations SET consumer_project_id = 501, consumer_user_id = 502',
             (
                 'UPDATE placement_allocations SET consumer_project_id = 501, consumer_user_id = 501,'
                 ' consumer_type_id = 7 WHERE resource_provider_id = 2'
