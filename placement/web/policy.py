@@ -247,16 +247,12 @@ def _warnings(
     if named is not None and not main_files(conf):
         group, name = named
         yield f'The policy file {name}, named by [{group}] policy_file, does not exist. The default rules apply.'
-    referred = {other for rule in rules.file_rules.values() for other in _references(rule.check)}
-    referred_in_force = {other for check in rules.rules.values() for other in _references(check)}
     operations = {rule.name for rule in defaults if isinstance(rule, oslo_policy.DocumentedRuleDefault)}
+    used = operations.union(*(_reachable(name, rules.rules) for name in operations))
     for name, path in file_of_rule.items():
-        if name not in rules.registered_rules:
-            if name not in referred and name != conf.oslo_policy.policy_default_rule:
-                hint = _hint(name, rules.registered_rules)
-                yield f'The policy file {path} sets the rule "{name}", which no operation of this release uses{hint}.'
-        elif name not in referred_in_force and name not in operations:
-            yield f'The policy file {path} sets the rule "{name}", which no other rule refers to.'
+        if name not in used and name != conf.oslo_policy.policy_default_rule:
+            hint = '' if name in rules.registered_rules else _hint(name, rules.registered_rules)
+            yield f'The policy file {path} sets the rule "{name}", which no operation of this release uses{hint}.'
 
 
 def _nested(check: Any) -> Iterator[Any]:

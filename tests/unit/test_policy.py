@@ -474,12 +474,17 @@ def test_the_option_of_oslo_policy_wins_and_both_are_relative_to_the_configurati
     ('text', 'warnings'),
     [
         *(
-            (f'"{rule}": "role:operator"\n', [f'the rule "{rule}", which no other rule refers to.'])
+            (f'"{rule}": "role:operator"\n', [f'the rule "{rule}", which no operation of this release uses.'])
             for rule in ('placement', 'reader_api', 'admin_api', 'service_api')
         ),
         # Base rules with an effect.
         (f'"reader_api": "role:reader"\n"{TRAITS}": "rule:reader_api"\n"project_reader_api": "!"\n', []),
         ('"admin_or_service_api": "role:admin"\n', []),
+        # A rule that another one without effect refers to.
+        (
+            '"admin_api": "role:operator"\n"reader_api": "rule:admin_api"\n',
+            [f'the rule "{rule}", which no operation of this release uses.' for rule in ('admin_api', 'reader_api')],
+        ),
         (
             f'"placement:trait:list": "role:a"\n"mine": "role:a"\n"{USAGES}": "rule:mine"\n"default": "!"\n',
             [f'the rule "placement:trait:list", which no operation of this release uses (did you mean "{TRAITS}"?).'],
