@@ -19,7 +19,7 @@ from placement import conf as configuration
 from placement import deploy, exception, observability
 from placement.cmd import command
 from placement.cmd.parser import DEV_DATABASE, configuration_arguments
-from placement.serving import addresses, single_process
+from placement.serving import addresses
 from placement.serving.master import ExporterProcess, Master
 from placement.serving.processors import count_processors
 from placement.web import keystone
@@ -72,22 +72,20 @@ class _Server(BaseApplication):
             raise exception.ConfigurationInvalid(reason='--dev does not accept a configuration file.')
         self._arguments = arguments
         self._database = (arguments.database or pathlib.Path(DEV_DATABASE)).absolute()
-        inherited = addresses.inherited()
-        self._addresses = inherited or addresses.resolve(arguments.bind)
+        self._bind, self._ready_on = arguments.bind, arguments.bind
+        self._addresses = addresses.inherited()
+        if self._addresses:
+            self._ready_on = 'sockets from systemd'
+        elif listener := addresses.listen(arguments.bind, BACKLOG):
+            self._addresses = [listener.getsockname()]
+            host, port = listener.getsockname()[:2]
+            self._ready_on = f'http://[{host}]:{port}' if ':' in host else f'http://{host}:{port}'
+            self._bind = f'fd://{listener.detach()}'
         #: The configuration. A reload replaces it.
         self.conf = self._load()
         configuration.set_up_log(self.conf)
         if conflict := configuration.package_conflict():
             LOG.warning(conflict)
-        self._bind = arguments.bind
-        self._ready_on = 'sockets from systemd' if inherited else arguments.bind
-        if not inherited and isinstance(self._addresses[0], tuple):
-            # gunicorn itself would try to bind five times in five seconds, and log ten lines about a failure.
-            host, port = self._addresses[0][:2]
-            listener = single_process.listen(self._bind, host, port, BACKLOG)
-            port = listener.getsockname()[1]
-            self._ready_on = f'http://[{host}]:{port}' if ':' in host else f'http://{host}:{port}'
-            self._bind = f'fd://{listener.detach()}'
         #: The number of workers that were started with the configuration.
         self._workers = 0
         #: Memory shared with the workers: 1 if the service is stopping (``master.Master``).

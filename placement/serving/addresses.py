@@ -9,10 +9,10 @@ import os
 import socket
 from typing import Any
 
-from gunicorn import util
-from gunicorn.systemd import SD_LISTEN_FDS_START
+from gunicorn import systemd, util
 
 from placement import exception
+from placement.serving import single_process
 
 #: The address of a listening socket: host and port (for IPv6 also flow and scope), or the path of a Unix socket.
 Address = tuple[Any, ...] | str
@@ -21,9 +21,8 @@ Address = tuple[Any, ...] | str
 def inherited() -> list[Address]:
     """Return the addresses of the sockets that gunicorn takes from systemd or from a previous gunicorn process."""
     descriptors = [int(fd) for fd in os.environ.get('GUNICORN_FD', '').split(',') if fd]
-    if os.environ.get('LISTEN_PID') == str(os.getpid()):
-        count = int(os.environ.get('LISTEN_FDS', '0'))
-        descriptors = list(range(SD_LISTEN_FDS_START, SD_LISTEN_FDS_START + count))
+    if count := systemd.listen_fds(unset_environment=False):
+        descriptors = list(range(systemd.SD_LISTEN_FDS_START, systemd.SD_LISTEN_FDS_START + count))
     addresses = []
     for fd in descriptors:
         with socket.socket(fileno=os.dup(fd)) as listening:
@@ -31,21 +30,17 @@ def inherited() -> list[Address]:
     return addresses
 
 
-def resolve(bind: str) -> list[Address]:
-    """Return the addresses and ports that ``bind`` resolves to, or the path of a Unix socket.
+def listen(bind: str, backlog: int) -> socket.socket | None:
+    """Return a socket that listens on ``bind``; None for the path of a Unix socket, which gunicorn makes.
 
-    :raises ConfigurationInvalid: it is not an address, or the name cannot be resolved.
+    :raises ConfigurationInvalid: it is not an address, or cannot be listened on.
     """
     try:
         address = util.parse_address(bind, default_port='8778')
-        if not isinstance(address, tuple):
-            return [bind]
-        host, port = address
-        names = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (RuntimeError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise exception.ConfigurationInvalid(reason=f'--bind {bind}: {reason}') from error
-    # getaddrinfo would take other numbers modulo 65536.
-    if not 0 <= port < 65536:
-        raise exception.ConfigurationInvalid(reason=f'--bind {bind}: a port is a number below 65536.')
-    return [name for *_kind, name in names]
+    except RuntimeError as error:
+        raise exception.ConfigurationInvalid(reason=f'--bind {bind}: {error}') from error
+    if not isinstance(address, tuple):
+        return None
+    # gunicorn itself would try to bind five times in five seconds, and log ten lines about a failure.
+    host, port = address
+    return single_process.listen(bind, host, port, backlog)

@@ -23,7 +23,7 @@ def listen(bind: str, host: str, port: int, backlog: int | None = None) -> socke
     :raises ConfigurationInvalid: it cannot be listened on, for example because another process uses the port.
     """
     try:
-        family = socket.AF_INET6 if ':' in host else socket.AF_INET
+        family, *_ = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
         return socket.create_server((host, port), family=family, backlog=backlog)
     except OverflowError:
         reason = 'a port is a number below 65536'

@@ -268,8 +268,7 @@ def test_a_port_in_use_is_one_line(tmp_path: pathlib.Path) -> None:
 
 
 def test_without_authentication_it_listens_on_the_loopback_interface_only(tmp_path: pathlib.Path) -> None:
-    for bind in ('0.0.0.0:0', '203.0.113.1:8778'):
-        assert '--allow-insecure-noauth' in _rejects('--dev', '--bind', bind, cwd=tmp_path)
+    assert '--allow-insecure-noauth' in _rejects('--dev', '--bind', '0.0.0.0:0', cwd=tmp_path)
     database = f'sqlite:///{tmp_path}/x.sqlite'
     options = {'OS_API__AUTH_STRATEGY': 'noauth2', 'OS_PLACEMENT_DATABASE__CONNECTION': database}
     assert '--allow-insecure-noauth' in _rejects('--bind', '[::]:0', cwd=tmp_path, **options)

@@ -24,6 +24,7 @@ NAMES = {
     'gunicorn': {
         'placement/serving/addresses.py': [
             'gunicorn.systemd:SD_LISTEN_FDS_START',
+            'gunicorn.systemd:listen_fds',
             'gunicorn.util:parse_address',
         ],
         'placement/serving/master.py': [
