@@ -27,8 +27,9 @@ CREATE TABLE inventories (ID, resource_provider_id INTEGER NOT NULL, resource_cl
 CREATE INDEX by_class_and_more ON inventories (resource_class_id, total);
 CREATE TABLE allocations (ID, resource_provider_id INTEGER NOT NULL, consumer_id VARCHAR(36) NOT NULL,
     resource_class_id INTEGER NOT NULL, used INTEGER NOT NULL, TIMES) END;
-CREATE TABLE projects (ID, external_id VARCHAR(255) NOT NULL UNIQUE, TIMES) END;
-CREATE TABLE users (ID, external_id VARCHAR(200) NOT NULL UNIQUE, TIMES) END;
+CREATE TABLE projects (ID, external_id VARCHAR(300) NOT NULL UNIQUE, TIMES) END;
+CREATE TABLE users (ID, external_id VARCHAR(200) NOT NULL UNIQUE, created_at TIME NULL,
+    updated_at TIME DEFAULT '2020-01-01 00:00:00' NOT NULL) END;
 CREATE TABLE consumers (ID, uuid VARCHAR(36) NOT NULL UNIQUE, project_id INTEGER NOT NULL, user_id INTEGER NOT NULL,
     generation INTEGER DEFAULT 0 NOT NULL, consumer_type_id INTEGER NULL, TIMES,
     FOREIGN KEY (consumer_type_id) REFERENCES consumer_types (id)) END;
