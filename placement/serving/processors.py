@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Where the system mounts control groups of version 2. The former version 1 has other files, and is not read.
+#: Where the system mounts control groups: version 2 here, the controllers of version 1 in directories below.
 _MOUNT = Path('/sys/fs/cgroup')
 
 
@@ -30,16 +30,22 @@ def _quotas(memberships: Path, mount: Path) -> Iterator[float]:
         lines = memberships.read_text().splitlines()
     except OSError:
         return
-    # Such as ``0::/system.slice/placement.service``.
-    path = next((line.removeprefix('0::') for line in lines if line.startswith('0::')), '/')
-    # In a container the path may be that on the host; the files of the container are then at the mount itself.
-    group = mount
-    for part in ('.', *Path(path).parts[1:]):
-        group = group / part
-        try:
-            quota, period = (group / 'cpu.max').read_text().split()
-        except OSError:
+    for line in lines:
+        # Such as ``0::/system.slice/placement.service`` (version 2), or ``1:cpu,cpuacct:/docker/1f0c``.
+        _, controllers, path = line.split(':', 2)
+        if controllers and 'cpu' not in controllers.split(','):
             continue
-        # Without a limit, the quota is ``max``.
-        if quota.isdecimal():
-            yield int(quota) / int(period)
+        # In a container the path may be that on the host; the files of the container are then at the mount itself.
+        group = mount / 'cpu' if controllers else mount
+        for part in ('.', *Path(path).parts[1:]):
+            group = group / part
+            try:
+                if controllers:
+                    quota, period = ((group / f'cpu.cfs_{name}_us').read_text() for name in ('quota', 'period'))
+                else:
+                    quota, period = (group / 'cpu.max').read_text().split()
+            except OSError:
+                continue
+            # Without a limit, the quota is ``max`` (version 2) or -1.
+            if quota.strip().isdecimal():
+                yield int(quota) / int(period)

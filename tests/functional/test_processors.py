@@ -25,9 +25,10 @@ from placement.serving.processors import count_processors
             {'system.slice/cpu.max': '300000 100000\n', 'system.slice/placement.service/cpu.max': '800000 100000\n'},
             3,
         ),
-        # In a container that does not see its group at this path, and beside control groups of version 1.
-        ('0::/docker/1f', {'cpu.max': '200000 100000\n'}, 2),
-        ('2:cpu,cpuacct:/a\n0::/b', {'a/cpu.max': '100000 100000\n', 'b/cpu.max': '500000 100000\n'}, 5),
+        # Version 1: without and with a quota, and in a container that does not see its group at this path.
+        ('3:memory:/\n1:cpu:/a', {'cpu/a/cpu.cfs_quota_us': '-1\n', 'cpu/a/cpu.cfs_period_us': '100000\n'}, 64),
+        ('2:cpu,cpuacct:/a\n0::/', {'cpu/a/cpu.cfs_quota_us': '250000\n', 'cpu/a/cpu.cfs_period_us': '50000\n'}, 5),
+        ('2:cpu,cpuacct:/docker/1f', {'cpu/cpu.cfs_quota_us': '200000\n', 'cpu/cpu.cfs_period_us': '100000\n'}, 2),
     ],
 )
 def test_the_smallest_quota_of_the_control_groups_limits_the_processors(
