@@ -47,7 +47,7 @@ CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
 )
 
 #: The usual values of the label for the exception after which a transaction is retried. Other values are possible.
-RETRY_REASONS = ('DBDeadlock', 'DBReferenceError', 'RetryTransaction')
+RETRY_REASONS = ('DBDeadlock', 'DBReferenceError', 'RetryTransaction', 'SlotTaken')
 
 
 class PhaseTimes(threading.local):
