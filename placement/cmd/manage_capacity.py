@@ -12,7 +12,7 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
-from placement.ops.planning.fits import Size, count_size
+from placement.ops.planning.fits import count_size, one_consumer
 from placement.ops.reports import capacity_report
 from placement.ops.reports.capacity_report import Summary
 from placement.ops.reports.tree_filter import TreeFilter
@@ -25,14 +25,15 @@ _SEARCHES = 1_000_000
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     """Print the capacity and usage by resource class, and how many more consumers of a size fit."""
     names = output.display_names(conf)
-    scope, size = _scope_and_size(args, names)
+    scope = _scope(args, names)
+    resources = parsing.parse_resources(args.fit) if args.fit is not None else None
     snapshot = ProviderCache(db).up_to_date()
     scope.raise_unless_aggregates_exist(snapshot)
     summary = capacity_report.summary(snapshot, scope)
     count = None
-    if size is not None:
+    if resources is not None:
         with output.waiting('Counting ...'):
-            count = count_size(snapshot, size, _SEARCHES)
+            count = count_size(snapshot, one_consumer(resources, scope), _SEARCHES)
     if args.format == 'json':
         report = dataclasses.asdict(summary)
         report['fit_estimate'] = None if count is None else dataclasses.asdict(count)
@@ -70,12 +71,9 @@ def _print_summary(summary: Summary) -> None:
     output.print_tables(amounts, providers)
 
 
-def _scope_and_size(args: argparse.Namespace, names: DisplayNames) -> tuple[TreeFilter, Size | None]:
-    """Read the arguments: the trees to include, and the size of a consumer if one is given."""
+def _scope(args: argparse.Namespace, names: DisplayNames) -> TreeFilter:
+    """Read the arguments that select trees."""
     aggregate = None if args.aggregate is None else names.aggregate_uuid(args.aggregate)
     roots = parsing.parse_traits(','.join(args.root_trait)) if args.root_trait else (frozenset(), frozenset())
     aggregates = frozenset(() if aggregate is None else (aggregate,))
-    scope = TreeFilter(aggregates, frozenset(args.trait), *roots)
-    if args.fit is None:
-        return scope, None
-    return scope, Size(parsing.parse_resources(args.fit), scope.traits, aggregate, *roots)
+    return TreeFilter(aggregates, frozenset(args.trait), *roots)

@@ -12,7 +12,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement import exception
-from placement.ops.planning.fits import Size, count_fits, count_size
+from placement.ops.planning.fits import count_fits, count_size, one_consumer
+from placement.ops.reports.tree_filter import TreeFilter
 from placement.search.request import CandidateRequest, RequestGroup
 from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, record
@@ -20,6 +21,23 @@ from tests.support.search.topologies import CLASSES, TRAITS, thorough, topologie
 
 #: The largest number of consumers to place.
 _MOST = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """What one consumer needs, and where."""
+
+    resources: dict[str, int]
+    required: frozenset[str] = frozenset()
+    aggregate: str | None = None
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+
+    def request(self) -> CandidateRequest:
+        aggregates = frozenset(filter(None, [self.aggregate]))
+        scope = TreeFilter(aggregates, self.required, self.root_required, self.root_forbidden)
+        return one_consumer(self.resources, scope)
+
 
 sizes = st.builds(
     Size,
@@ -173,7 +191,7 @@ def test_those_on_disabled_hosts_are_counted_by_division_and_by_search() -> None
         (Size({'VCPU': 1}), (7, True, 2)),
         (Size({'VCPU': 1, 'DISK_GB': 1}), (6, True, 2)),
     ):
-        assert dataclasses.astuple(count_size(state, size, 100))[:3] == expected
+        assert dataclasses.astuple(count_size(state, size.request(), 100))[:3] == expected
 
 
 def test_a_consumer_that_went_to_another_pool_frees_its_room_only_once() -> None:
@@ -185,5 +203,5 @@ def test_a_consumer_that_went_to_another_pool_frees_its_room_only_once() -> None
         RP('everywhere', inventory={'VCPU': record(1)}, aggregates={'all'}),
         RP('one', inventory={'VCPU': record(2)}, traits={'COMPUTE_STATUS_DISABLED'}, aggregates={'a'}),
     ]
-    count = count_size(snapshot_of([*pools, *hosts]), Size({'VCPU': 1, 'DISK_GB': 1}), 0)
+    count = count_size(snapshot_of([*pools, *hosts]), Size({'VCPU': 1, 'DISK_GB': 1}).request(), 0)
     assert (count.fit, count.on_disabled_hosts, count.prevented_by_pools) == (2, 1, 1)

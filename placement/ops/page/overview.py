@@ -10,7 +10,7 @@ import os_resource_classes as orc
 
 from placement.cache.snapshot import Snapshot
 from placement.ops.page.view import Pagination, Parameters, Sources, View, is_read_only
-from placement.ops.planning.fits import FitCount, Size, count_size
+from placement.ops.planning.fits import FitCount, count_size, one_consumer
 from placement.ops.reports import capacity_report, consumer_reports
 from placement.ops.reports.tree_filter import InventoryState, TreeFilter
 
@@ -47,11 +47,11 @@ def overview_view(sources: Sources, parameters: Parameters) -> View:
     result: dict[str, Any] | None = None
     fits: dict[str, FitCount] | None = None
     if resources is not None:
-        size = Size(resources, trees.traits, chosen, trees.root_required, trees.root_forbidden)
-        result = {'size': size, 'estimate': count_size(snapshot, size, _SEARCHES)}
+        result = {'size': resources, 'estimate': count_size(snapshot, one_consumer(resources, trees), _SEARCHES)}
+        scopes = {row.aggregate: replace(trees, aggregates=frozenset({row.aggregate})) for row in rows}
         fits = {
-            row.aggregate: count_size(snapshot, replace(size, aggregate=row.aggregate), _AGGREGATE_SEARCHES)
-            for row in rows
+            aggregate: count_size(snapshot, one_consumer(resources, scope), _AGGREGATE_SEARCHES)
+            for aggregate, scope in scopes.items()
         }
     data = {
         'scope': trees,

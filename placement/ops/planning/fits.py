@@ -13,6 +13,7 @@ from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, or_by_tree
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
+from placement.ops.reports.tree_filter import ALL_TREES, TreeFilter
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
@@ -24,26 +25,6 @@ from placement.search.search_units import SearchUnit, TreeSearchUnit
 _MAX_CONSUMERS = 2**40
 #: Maximum number of steps of the search for one candidate in one tree.
 _MAX_STEPS = 20_000
-
-
-@dataclass(frozen=True)
-class Size:
-    """The size of one consumer: amounts by class, and the traits that its providers must have together."""
-
-    resources: Mapping[str, int]
-    required: frozenset[str] = frozenset()
-    #: The uuid of the aggregate that each provider, or the root of its tree, must be in.
-    aggregate: str | None = None
-    #: The traits of that root.
-    root_required: frozenset[str] = frozenset()
-    root_forbidden: frozenset[str] = frozenset()
-
-    def request(self) -> CandidateRequest:
-        """Return the request for candidates of one consumer, without mappings."""
-        traits = NameFilter.all_of(self.required)
-        aggregates = NameFilter.all_of(() if self.aggregate is None else (self.aggregate,))
-        root_traits = NameFilter.all_of(self.root_required, self.root_forbidden)
-        return CandidateRequest((RequestGroup('', False, self.resources, traits, aggregates),), root_traits=root_traits)
 
 
 @dataclass(frozen=True)
@@ -66,16 +47,28 @@ class FitCount:
         return '' if self.complete and self.exact else 'at least '
 
 
-def count_size(snapshot: Snapshot, size: Size, max_searches: int) -> FitCount:
-    """Count how many more consumers of a size fit, and how many of these on disabled hosts.
+def one_consumer(resources: Mapping[str, int], scope: TreeFilter = ALL_TREES) -> CandidateRequest:
+    """Return the request for candidates of one consumer, without mappings.
+
+    :param scope: its ``traits`` are those that the providers must have together, each of which, or the root of its
+        tree, is in ``aggregates``; and the traits of the root.
+    """
+    traits, aggregates = NameFilter.all_of(scope.traits), NameFilter.all_of(scope.aggregates)
+    root_traits = NameFilter.all_of(scope.root_required, scope.root_forbidden)
+    return CandidateRequest((RequestGroup('', False, resources, traits, aggregates),), root_traits=root_traits)
+
+
+def count_size(snapshot: Snapshot, request: CandidateRequest, max_searches: int) -> FitCount:
+    """Count how many more consumers fit, and how many of these on disabled hosts.
 
     :param max_searches: as for ``count_fits``.
     :raises ResourceClassNotFound: a requested class does not exist.
     :raises TraitNotFound: a requested trait does not exist.
     """
-    count = count_fits(snapshot, size.request(), max_searches)
-    enabled = replace(size, root_forbidden=size.root_forbidden | enabled_roots(snapshot).forbidden)
-    on_enabled_hosts = count_fits(snapshot, enabled.request(), max_searches).fit
+    count = count_fits(snapshot, request, max_searches)
+    roots = request.root_traits
+    enabled = replace(roots, forbidden=roots.forbidden | enabled_roots(snapshot).forbidden)
+    on_enabled_hosts = count_fits(snapshot, replace(request, root_traits=enabled), max_searches).fit
     return replace(count, on_disabled_hosts=max(count.fit - on_enabled_hosts, 0))
 
 
