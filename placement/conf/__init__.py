@@ -152,13 +152,12 @@ def set_up_log(conf: cfg.ConfigOpts) -> None:
         LOG.warning('[DEFAULT] use_journal needs the package systemd-python; the log is on standard error instead')
 
 
-def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
+def list_opts() -> list[_Group]:
     """Return every option that the service reads, by group, for ``oslo-config-generator --namespace placement``."""
     from keystonemiddleware import opts as keystone_opts
 
-    registered = copy.deepcopy([*_registered(), *_middleware_options(), *_profiler_options()])
-    cfg.set_defaults([option for _, options in registered for option in options], **_CORS_DEFAULTS)
-    return [*registered, *keystone_opts.list_auth_token_opts()]
+    ours = copy.deepcopy([*_registered(), *_middleware_options(), *_profiler_options()])
+    return [*ours, *keystone_opts.list_auth_token_opts()]
 
 
 def is_group_set(conf: cfg.ConfigOpts, prefix: str | tuple[str, ...], overrides: Iterable[str] = ()) -> bool:
@@ -224,8 +223,6 @@ def log_once(logger: logging.LoggerAdapter[logging.Logger], level: int, text: st
 def register_middleware(conf: cfg.ConfigOpts) -> None:
     """Register the options of the middleware, unless ``load`` did: it does only if one of them is set."""
     _register_groups(conf, _middleware_options())
-    for name, default in _CORS_DEFAULTS.items():
-        conf.set_default(name, default, group='cors')
 
 
 def _registered() -> list[_Group]:
@@ -245,6 +242,7 @@ def _middleware_options() -> Sequence[_Group]:
     # This is not at the top: it imports WebOb and Jinja, a tenth of the time in which a command starts.
     from oslo_middleware import cors, http_proxy_to_wsgi
 
+    cors.set_defaults(**_CORS_DEFAULTS)
     # The name OPTS came with oslo.middleware 8.0; until 2025.2 is the oldest supported release.
     return [('cors', cors.CORS_OPTS), ('oslo_middleware', http_proxy_to_wsgi.OPTS)]
 
