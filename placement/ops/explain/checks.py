@@ -1,13 +1,17 @@
-"""Divides a request into checks: what can be wrong with a provider or a root. Each is one bit of the matrix."""
+"""Divides a request into checks: what can be wrong with a provider or a root. Each is one bit of a mask."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import itertools
+import operator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from placement.cache.providers import SHARING_TRAIT
 from placement.search.requirements import (
     AggregateCondition,
+    CompiledRequest,
     Fault,
     ProviderCondition,
     ResourcePart,
@@ -72,3 +76,59 @@ def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterat
             part = replace(part, or_root=False)  # noqa: PLW2901
         fault = part.fault if isinstance(part, ResourcePart) else Fault.VIOLATED
         yield Check(Rule(part.parameter, suffixes, part.subject), fault, part)
+
+
+class RequestChecks:
+    """The checks of a request in its order, and sets of them.
+
+    A *mask* is such a set: an integer with bit n for check n. It tells what a provider, or a whole tree, fails.
+    """
+
+    def __init__(self, compiled: CompiledRequest) -> None:
+        together = list(checks_of(compiled.collective, ('',)))
+        self.of_root = [check for condition in compiled.root.conditions for check in checks_of(condition, ())]
+        #: The checks of each requirement. All providers of the unsuffixed group have the traits ``together``.
+        self.of_requirement = {
+            requirement: [check for condition in requirement.conditions for check in checks_of(condition, suffixes)]
+            for requirement, suffixes in compiled.distinct.items()
+        }
+        #: The check of each bit.
+        self.in_order = list(dict.fromkeys(itertools.chain(self.of_root, *self.of_requirement.values(), together)))
+        self.bit_of = {check: 1 << number for number, check in enumerate(self.in_order)}
+        for requirement, checks in self.of_requirement.items():
+            checks.extend([] if requirement.use_same_provider else together)
+        #: The checks about states, those that require aggregates, the traits that the providers of the unsuffixed group
+        #: have together, and those for any inventory of a class.
+        self.state = self.mask(check for check in self.in_order if check.condition.is_state)
+        self.membership = self.mask(check for check in self.in_order if check.is_membership)
+        self.together = self.mask(together)
+        self.absent = self.mask(check for check in self.in_order if check.fault is Fault.ABSENT)
+
+    def mask(self, checks: Iterable[Check]) -> int:
+        """Return the set of some checks."""
+        return functools.reduce(operator.or_, [self.bit_of[check] for check in checks], 0)
+
+    def worst(self, mask: int) -> int:
+        """Return the mask with only the worst fault of each amount."""
+        # The bit of a worse fault of an amount is followed by that of the next better one.
+        return mask & ~((mask & (self.absent | self.absent << 1)) << 1)
+
+    def checks_in(self, mask: int) -> tuple[Check, ...]:
+        """Return the checks of a mask, with only the worst fault of each amount."""
+        return tuple(self.in_order[number] for number in bit_numbers(self.worst(mask)))
+
+    def cost(self, mask: int) -> tuple[int, ...]:
+        """Return the order of masks: by the checks about what a provider is, then by all. Each one adds to it."""
+        worst = self.worst(mask)
+        # Among equal ones, a provider that has inventory of the class is closer than another one.
+        absent = (worst & self.absent).bit_count()
+        return (worst & ~self.state).bit_count(), worst.bit_count(), absent, mask.bit_count(), mask
+
+    def of_both(self, mask: int, other: int) -> int:
+        """Return what two providers of the unsuffixed group fail together: a trait is missing if both lack it."""
+        return (mask | other) & ~self.together | mask & other & self.together
+
+
+def bit_numbers(mask: int) -> list[int]:
+    """Return the numbers of the bits of a mask, ascending."""
+    return [number for number in range(mask.bit_length()) if mask >> number & 1]

@@ -16,8 +16,8 @@ from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.between import BlockingRule, Conflict, blocking_rules, find_conflicts
-from placement.ops.explain.checks import HOST_CLASSES, Check, Rule
-from placement.ops.explain.matrix import CheckMatrix
+from placement.ops.explain.checks import HOST_CLASSES, Check, RequestChecks, Rule
+from placement.ops.explain.matrix import ProviderMatrix, TreeMatrix
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
 from placement.search.prefilter import Prefilter
@@ -136,7 +136,7 @@ def explain(
     matrix = None
     # The matrix gets half of the steps, so that a search is made in any case.
     with budget.share(1 / 2) as of_matrix, contextlib.suppress(StepLimitReached):
-        matrix = CheckMatrix(snapshot, compiled, of_matrix)
+        matrix = TreeMatrix(ProviderMatrix(snapshot, RequestChecks(compiled), of_matrix), of_matrix)
         result.examined, result.placeable = int(matrix.partition.has_root.sum()), int(matrix.without(0).sum())
         result.stages = _stages(matrix)
     result.limits_reached = of_matrix.reached
@@ -160,11 +160,11 @@ def explain(
     return result
 
 
-def _stages(matrix: CheckMatrix) -> list[Stage]:
+def _stages(matrix: TreeMatrix) -> list[Stage]:
     """Apply the rules one after the other, and count what each leaves."""
     remaining = int(matrix.partition.has_root.sum())
     excluded: defaultdict[Rule, dict[Fault, int]] = defaultdict(dict)
-    for check, count in zip(matrix.checks, matrix.excluded(), strict=False):
+    for check, count in zip(matrix.checks.in_order, matrix.excluded(), strict=False):
         excluded[check.rule] |= {check.fault: count} if count else {}
     stages = []
     for rule, by_fault in excluded.items():
@@ -173,32 +173,32 @@ def _stages(matrix: CheckMatrix) -> list[Stage]:
     return stages
 
 
-def _add_blocked(result: Explanation, matrix: CheckMatrix) -> None:
+def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
     """Add what each tree lacks: first the trees that are suitable, then the smallest sets of checks, then pools."""
     has_root = matrix.partition.has_root
     counts, failed = matrix.trees.counts(has_root), matrix.failed_checks()
-    states = sorted((mask for mask in counts if not mask & ~matrix.state), key=lambda mask: -counts[mask])
+    states = sorted((mask for mask in counts if not mask & ~matrix.checks.state), key=lambda mask: -counts[mask])
     result.suitable = sum(counts[mask] for mask in states)
     result.states = [_blocked(matrix, mask, has_root & matrix.trees.where(mask.__eq__)) for mask in states[:_MAX_FACTS]]
     minimal = matrix.minimal(counts)
-    few = [mask for mask in minimal if matrix.worst(mask).bit_count() <= _MAX_CHECKS]
+    few = [mask for mask in minimal if matrix.checks.worst(mask).bit_count() <= _MAX_CHECKS]
     sets = dict.fromkeys(matrix.smallest(mask) for mask in (few[:_MAX_FACTS] or minimal[:1]))
     blocked = [_blocked(matrix, mask, matrix.without(mask)) for mask in sets]
     result.blocked = sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees))
     result.selective = [check for check in failed if not check.lacks_host_class]
-    result.nowhere = [check for check in failed if matrix.passed_nowhere(check)]
+    result.nowhere = [check for check in failed if matrix.providers.passed_nowhere(check)]
     result.similar = {check.rule.subject: name for check in result.nowhere if (name := _similar(matrix, check))}
-    pools = (itertools.islice(_pools(matrix, requirement), _MAX_NAMED) for requirement in matrix.checks_of)
+    pools = (itertools.islice(_pools(matrix, requirement), _MAX_NAMED) for requirement in matrix.checks.of_requirement)
     result.pools = sorted(itertools.chain.from_iterable(pools), key=lambda pool: -pool.trees)
 
 
-def _blocked(matrix: CheckMatrix, mask: int, trees: Flags) -> Blocked:
-    checks = matrix.checks_in(mask)
+def _blocked(matrix: TreeMatrix, mask: int, trees: Flags) -> Blocked:
+    checks = matrix.checks.checks_in(mask)
     roots = matrix.partition.starts[:-1][trees][:_MAX_NAMED].tolist()
     fact = Blocked(checks, int(trees.sum()), [matrix.partition.providers[position] for position in roots])
     if len(checks) > 1:
         return fact
-    direct, pools = matrix.failing_only(checks[0], mask, trees)
+    direct, pools = matrix.providers.failing_only(checks[0], mask, trees)
     closest = _closest(matrix, checks[0], np.concatenate([direct, pools]))
     return replace(fact, closest=closest, pools=0 if len(direct) else len(pools))
 
@@ -210,7 +210,7 @@ def _most_free(columns: InventoryColumns, positions: Integers) -> list[tuple[int
     return list(zip(positions[order].tolist(), free[order].tolist(), strict=True))
 
 
-def _closest(matrix: CheckMatrix, check: Check, positions: Integers) -> Near | None:
+def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> Near | None:
     """Return which of the providers that fail a check is closest to the amount; None if it is about no amount."""
     part = check.condition
     if not isinstance(part, ResourcePart) or part.fault is Fault.ABSENT or not len(positions):
@@ -225,7 +225,7 @@ def _closest(matrix: CheckMatrix, check: Check, positions: Integers) -> Near | N
     return Near(provider, getattr(inventory, limit), limit) if limit else None
 
 
-def _similar(matrix: CheckMatrix, check: Check) -> str:
+def _similar(matrix: TreeMatrix, check: Check) -> str:
     """Return the trait in use whose name is most similar to one that no provider has; empty if none is."""
     if check.rule.parameter != 'required':
         return ''
@@ -236,16 +236,16 @@ def _similar(matrix: CheckMatrix, check: Check) -> str:
     return full_names[matches[0]] if matches else ''
 
 
-def _pools(matrix: CheckMatrix, requirement: Requirement) -> Iterator[Pool]:
+def _pools(matrix: TreeMatrix, requirement: Requirement) -> Iterator[Pool]:
     """Yield the pools that could supply a requirement of trees that lack nothing else, the largest first."""
-    full = next((check for check in matrix.checks_of[requirement] if check.fault is Fault.FULL), None)
+    full = next((check for check in matrix.checks.of_requirement[requirement] if check.fault is Fault.FULL), None)
     lacking = matrix.served_by(requirement, 0)
     if full is None or not HOST_CLASSES.isdisjoint(dict(requirement.resources)) or not lacking.any():
         return
     aggregates = frozenset().union(*matrix.partition.tree_aggregates.counts(lacking))
-    candidates = matrix.pool_candidates(requirement, aggregates)
+    candidates = matrix.providers.pool_candidates(requirement, aggregates)
     # By the mask that is left if the aggregates are right.
-    served = functools.cache(lambda mask: matrix.served_by(requirement, mask & ~matrix.membership))
+    served = functools.cache(lambda mask: matrix.served_by(requirement, mask & ~matrix.checks.membership))
     masks = {position: mask for position, mask in candidates.items() if served(mask).any()}
     if not masks:
         return
@@ -254,7 +254,7 @@ def _pools(matrix: CheckMatrix, requirement: Requirement) -> Iterator[Pool]:
         provider, trees = matrix.partition.providers[position], served(masks[position])
         reached = trees & matrix.partition.reached_by(provider)
         shares = SHARING_TRAIT in provider.traits
-        missing = matrix.checks_in(masks[position] & matrix.membership)
+        missing = matrix.checks.checks_in(masks[position] & matrix.checks.membership)
         if reached.any():
             yield Pool(provider, full.rule, free, int(reached.sum()), missing, shares=shares)
         elif shares:
