@@ -77,6 +77,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return f'tests that need {", ".join(missing)} are not requested (pytest -m NAME)' if missing else None
 
 
+# Also without pytest-xdist (``-p no:xdist``) this file can be read.
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """The number of processes of ``-n auto``. Many tests wait for servers, and some start processes of their own."""
     return min(len(os.sched_getaffinity(0)) + 1, 4)
