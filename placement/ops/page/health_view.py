@@ -54,10 +54,8 @@ def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
     started = time.monotonic()
     results: dict[str, dict[str, Any]] = {}
     for kind in sorted(KINDS, key=lambda kind: not KINDS[kind].is_quick):
-        if kind not in kinds or time.monotonic() - started > _AUDIT_SECONDS:
-            results[kind] = {'kind': kind, 'found': None, 'findings': []}
-            continue
-        findings = audit.find(sources.db, sources.conf, kind)
+        is_started = kind in kinds and time.monotonic() - started <= _AUDIT_SECONDS
+        findings = audit.find(sources.db, sources.conf, kind) if is_started else []
         shown = [
             {
                 'subject': finding.subject,
@@ -67,7 +65,7 @@ def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
             }
             for finding in findings[:_FINDINGS]
         ]
-        results[kind] = {'kind': kind, 'found': len(findings), 'findings': shown}
+        results[kind] = {'kind': kind, 'found': len(findings) if is_started else None, 'findings': shown}
     return [results[kind] for kind in KINDS]
 
 
