@@ -113,7 +113,7 @@ class LazyProviders(Sequence[Provider]):
     def __getitem__(self, index: int | slice) -> Provider | tuple[Provider, ...]:
         if isinstance(index, slice):
             if 1 in self._is_outdated[index]:
-                return tuple(map(self.__getitem__, range(*index.indices(len(self)))))
+                return tuple(self[position] for position in range(*index.indices(len(self))))
             return tuple(self.possibly_outdated[index])
         if self._is_outdated[index]:
             self.possibly_outdated[index] = self._updated(index)

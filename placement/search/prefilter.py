@@ -259,9 +259,9 @@ class _PartitionFilter:
         prefilter, partition = self.prefilter, self.partition
         requirements, words = prefilter.requirements, prefilter.word_count
         collective = prefilter.compiled.collective
-        conditions = set(itertools.chain.from_iterable(map(operator.attrgetter('conditions'), requirements)))
-        if collective.sets:
-            conditions.add(collective)
+        conditions: set[ProviderCondition] = {collective} if collective.sets else set()
+        for requirement in requirements:
+            conditions.update(requirement.conditions)
         columns = words + len(requirements) + len(conditions) + len(prefilter.compiled.requested_sums)
         # A condition on names takes one step for each distinct set of names.
         distinct = partition.distinct_sets * sum(isinstance(condition, NameCondition) for condition in conditions)

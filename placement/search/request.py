@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -74,9 +72,9 @@ class CandidateRequest:
     @property
     def class_names(self) -> tuple[str, ...]:
         """The resource class of each amount, in order. Errors name the first unknown one."""
-        return tuple(itertools.chain.from_iterable(map(operator.attrgetter('resources'), self.groups)))
+        return tuple(name for group in self.groups for name in group.resources)
 
     @property
     def trait_names(self) -> frozenset[str]:
         """Every trait named in any group or for the root, required or forbidden."""
-        return self.root_traits.names.union(*map(operator.attrgetter('traits.names'), self.groups))
+        return self.root_traits.names.union(*[group.traits.names for group in self.groups])

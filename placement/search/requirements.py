@@ -21,8 +21,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import itertools
-import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -159,7 +157,10 @@ class NameCondition(ProviderCondition):
     def satisfied_sets(self, names: Collection[str]) -> int:
         """Return one bit for each set that contains any of ``names``. This takes one look-up for each of them."""
         sets_with = self._sets_with
-        return functools.reduce(operator.or_, map(sets_with.__getitem__, sets_with.keys() & names), 0)
+        satisfied = 0
+        for name in sets_with.keys() & names:
+            satisfied |= sets_with[name]
+        return satisfied
 
     def accepts_names(self, names: Collection[str]) -> bool:
         """Return whether a provider with these names satisfies the condition."""
@@ -330,7 +331,7 @@ class CompiledRequest:
     @functools.cached_property
     def indexes(self) -> Sequence[int]:
         """For each requirement its index in ``distinct``."""
-        index_of = dict(zip(self.distinct, itertools.count(), strict=False))
+        index_of = {requirement: index for index, requirement in enumerate(self.distinct)}
         return [index_of[requirement] for requirement in self.requirements]
 
     @functools.cached_property
