@@ -143,10 +143,13 @@ class Metrics:
         self._threads = gauge('placement_threads', 'Threads that process requests.')
         self._threads_busy = gauge('placement_threads_busy', 'Threads that are processing a request.')
         self._requests_waiting = gauge('placement_requests_waiting', 'Requests that wait for a thread.')
-        self._connections = gauge('placement_database_connections', 'Connections to the database.', ('pool', 'field'))
+        connections = gauge('placement_database_connections', 'Connections to the database.', ('pool', 'field'))
+        self._in_use, self._open, self._limit = (
+            connections.labels(_POOL, name) for name in ('in_use', 'open', 'limit')
+        )
         self._connections_waiting = gauge(
             'placement_database_connections_waiting', 'Threads that wait for a connection to the database.', ('pool',)
-        )
+        ).labels(_POOL)
 
     def initialize(self, operations: Iterable[tuple[str, str]], limits: Iterable[str]) -> None:
         """Create counters with the value 0. Otherwise they would not exist before the first event.
@@ -206,14 +209,14 @@ class Metrics:
         if self._engine is not None and self._is_serving:
             connections = cast('sa.QueuePool', self._engine.pool)
             in_use = connections.checkedout()
-            self._connections.labels(_POOL, 'in_use').set(in_use)
-            self._connections.labels(_POOL, 'open').set(in_use + connections.checkedin())
-            self._connections.labels(_POOL, 'limit').set(self._max_connections)
+            self._in_use.set(in_use)
+            self._open.set(in_use + connections.checkedin())
+            self._limit.set(self._max_connections)
 
     @contextlib.contextmanager
     def connection_wait(self) -> Iterator[None]:
         """Measure a block that waits for a connection."""
-        with self._connections_waiting.labels(_POOL).track_inprogress(), self.phase(CONNECTION):
+        with self._connections_waiting.track_inprogress(), self.phase(CONNECTION):
             yield
         self._update_connections()
 

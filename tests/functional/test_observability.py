@@ -286,7 +286,7 @@ def test_ready_again_after_a_moment_without_threads(
 def test_connections_are_counted_only_where_requests_are_processed(app: deploy.Application) -> None:
     name, labels = 'placement_database_connections', {'pool': 'database', 'field': 'limit'}
     app.db.fetch_all(sa.text('SELECT 1'))
-    assert _metrics(app).registry.get_sample_value(name, labels) is None
+    assert _value(app, name, **labels) == 0
     assert send_request(app, 'GET', '/traits').status_code == 200
     assert _value(app, name, **labels) == 1
 
@@ -404,11 +404,10 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
             app.db.fetch_all(sa.text('SELECT 1'))
         _answered(app)
 
-    registry = _metrics(app).registry
     with app.db.engine.connect():
         waiter = threading.Thread(target=waits)
         waiter.start()
-        wait_until(lambda: registry.get_sample_value('placement_database_connections_waiting', {'pool': 'database'}))
+        wait_until(lambda: _value(app, 'placement_database_connections_waiting', pool='database'))
         assert _value(app, 'placement_database_connections_waiting', pool='database') == 1
         assert _value(app, 'placement_threads_busy') == 1
         waiter.join()
