@@ -48,8 +48,8 @@ class ProviderCondition:
     parameter, and ``subject`` the text that a query has for the condition.
     """
 
-    #: Whether its parameter is about roots only. Other conditions of roots are those of all providers.
-    of_roots_only = False
+    #: Whether its parameter belongs to no group, so that it is one rule for the root and all groups.
+    of_whole_request = False
 
     @property
     def parameter(self) -> str:
@@ -204,7 +204,7 @@ class TraitCondition(NameCondition):
 class RootTraitCondition(TraitCondition):
     """A condition on the traits of a root that ``root_required`` makes."""
 
-    of_roots_only = True
+    of_whole_request = True
     parameter = 'root_required'
 
     @property

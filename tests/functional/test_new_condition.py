@@ -42,6 +42,12 @@ class NameSuffixCondition(ProviderCondition):
         return np.array([self.accepts(provider, None) for provider in partition.providers], np.bool_)
 
 
+class OfWholeRequest(NameSuffixCondition):
+    """The same, if the root and every provider have to satisfy it."""
+
+    of_whole_request = True
+
+
 @pytest.fixture(autouse=True)
 def _condition(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each group also has the new condition, and the condition has its words."""
@@ -87,3 +93,25 @@ def test_suitable_hosts_are_told_apart_by_it() -> None:
 
 def test_a_search_with_it_finds_what_satisfies_it() -> None:
     assert explained([rp('host-a', VCPU=8), rp('host-b', VCPU=8)], 'resources=VCPU:4').candidates == 1
+
+
+def test_it_is_one_rule_if_it_belongs_to_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    condition = OfWholeRequest('-b')
+
+    def compile_with_condition(*arguments: Any) -> CompiledRequest:
+        compiled = compile_request(*arguments)
+        root, *requirements = (
+            replace(requirement, conditions=(*requirement.conditions, condition))
+            for requirement in (compiled.root, *compiled.requirements)
+        )
+        return replace(compiled, requirements=tuple(requirements), root=root)
+
+    monkeypatch.setattr(explanation, 'compile_request', compile_with_condition)
+    result = explained(
+        [rp('host-a', VCPU=8), rp('host-b', VCPU=8)], 'resources1=VCPU:4&resources2=VCPU:16&group_policy=none'
+    )
+    assert [(stage.rule.parameter, stage.rule.suffixes, stage.trees) for stage in result.stages] == [
+        ('name_suffix', (), 1),
+        ('resources', ('1',), 1),
+        ('resources', ('2',), 0),
+    ]

@@ -29,7 +29,7 @@ class Rule:
     #: The query parameter. ``forbidden`` stands for a forbidden trait, ``microversion`` for the rule that below 1.29 a
     #: candidate uses at most one provider of a tree.
     parameter: str
-    #: The groups that have it; groups with equal requirements have common rules. A rule about roots has none.
+    #: The groups that have it; groups with equal requirements have common rules. One of the whole request has none.
     suffixes: tuple[str, ...] = ()
     #: The text of the query, such as ``VCPU:4``.
     subject: str = ''
@@ -70,7 +70,7 @@ class Check:
 def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterator[Check]:
     """Divide a condition on a provider, or without ``suffixes`` on a root, into checks; the worst fault comes first."""
     # If the unsuffixed group forbids an aggregate, a root may not be in it either. This is one rule.
-    suffixes = () if condition.of_roots_only else suffixes or ('',)
+    suffixes = () if condition.of_whole_request else suffixes or ('',)
     for part in condition.parts():
         if isinstance(part, AggregateCondition):
             part = replace(part, or_root=False)  # noqa: PLW2901
