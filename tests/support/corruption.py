@@ -250,6 +250,17 @@ ALL = {
     ),
     'project of an allocation': _wrong_owner('project', 502, 501),
     'user of an allocation': _wrong_owner('user', 501, 502),
+    'type of an allocation': Damage(
+        'allocation_owner_mismatch',
+        (
+            "INSERT INTO placement_consumer_types (id, name) VALUES (8, 'MIGRATION')",
+            'UPDATE placement_consumers SET consumer_type_id = 8',
+            'UPDATE placement_allocations SET consumer_project_id = 501, consumer_user_id = 501',
+        ),
+        ({'consumer': HOLDER},),
+        '1 allocation with another project, user or type than the consumer',
+        ('SELECT consumer_type_id FROM placement_allocations', [8]),
+    ),
     'idle consumer': Damage(
         'consumer_without_allocations',
         (_CONSUMER.format(502, LOST_CONSUMER, 0),),

@@ -87,7 +87,7 @@ def allocation_owner_mismatch(tx: sa.Connection, key: str | None = None, /) -> I
     """Find consumers whose allocations have other copies of project, user and type than their own."""
     copies = _allocations.c
     query = (
-        sa.select(_allocations, *(_consumers.c[name] for name in OWNER_COLUMNS))
+        sa.select(_allocations, *(_consumers.c[name].label(f'owner_{name}') for name in OWNER_COLUMNS))
         .join(_consumers, copies.consumer_id == _consumers.c.uuid)
         .join(_providers, _providers.c.id == copies.resource_provider_id)
         .where(copies.consumer_project_id.is_not(None))
@@ -105,10 +105,11 @@ def allocation_owner_mismatch(tx: sa.Connection, key: str | None = None, /) -> I
         # the same claim.
         tx.execute(sa.select(_consumers.c.id).where(_consumers.c.uuid == key).with_for_update())
         query = query.where(copies.consumer_id == key)
+    owner_of = operator.attrgetter(*(f'owner_{name}' for name in OWNER_COLUMNS))
     for consumer, group in itertools.groupby(tx.execute(query), key=operator.attrgetter('consumer_id')):
         rows = list(group)
         detail = f'{units.plural(len(rows), "allocation")} with another project, user or type than the consumer'
-        changes = [change for row in rows for change in _copies(row, [getattr(row, name) for name in OWNER_COLUMNS])]
+        changes = [change for row in rows for change in _copies(row, owner_of(row))]
         yield Finding({'consumer': consumer}, detail, tuple(changes), consumer)
 
 
