@@ -176,6 +176,7 @@ class Database:
             if outcome is Outcome.NOT_COMMITTED:
                 # If no retry is left, this was an outage, not a conflict.
                 raise RetryTransaction(exception.SingleFailure()) from error
+            return result
         except BaseException as error:
             self.slots.give_up(slot, error)
             if isinstance(error, RollbackAndDiagnose):
@@ -183,8 +184,7 @@ class Database:
                 with self._transaction(connections.SNAPSHOT) as tx:
                     raise error.explain(tx) from None
             raise
-        else:
-            self.slots.keep(slot)
+        self.slots.keep(slot)
         return result
 
     @contextlib.contextmanager

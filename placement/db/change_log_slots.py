@@ -127,22 +127,20 @@ class ChangeLogSlots:
         every node of a cluster.
 
         ``COMMITTED`` is decided by the COMMIT that frees the slot, which waits for synchronous standbys. Other sessions
-        see a row before these have it, so what was read alone may be lost with the server.
+        see a row before these have it, so what was read alone may be lost with the server. Therefore the outcome is
+        unknown if the database is read-only now.
 
-        The outcome is unknown if the transaction has appended no entries. Then the slot is kept. Otherwise this process
+        It is also unknown if the transaction has appended no entries. Then the slot is kept. Otherwise this process
         does not use it again.
         """
         if not slot.is_written:
             self._idle.append(slot)
             return Outcome.UNKNOWN
         deadline = time.monotonic() + _SETTLE_SECONDS
-        was_read = False
 
         def decide() -> Outcome:
-            nonlocal was_read
             with self._begin() as tx:
-                was_read = _outcome(tx, slot, _row(tx, slot)) is Outcome.COMMITTED
-                row = _row(tx, slot, lock=True)
+                row = _lock_row(tx, slot)
                 decided = _outcome(tx, slot, row)
                 if decided is Outcome.NOT_COMMITTED and row.sequence == slot.sequence:
                     # Of the kinds of change without a provider, ``NAMES`` costs readers less.
@@ -155,9 +153,6 @@ class ChangeLogSlots:
 
         try:
             outcome = errors.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
-        except exception.DatabaseReadOnly:
-            # It rejects locks, too. What was read is all that can be known.
-            outcome = Outcome.COMMITTED if was_read else Outcome.UNKNOWN
         except (RetryTransaction, *errors.DATABASE_ERRORS):
             outcome = Outcome.UNKNOWN
         reason = str(failure.__cause__).partition('\n')[0]
@@ -256,14 +251,14 @@ def _append(tx: sa.Connection, slot: Slot, changes: Mapping[int, ChangeKind]) ->
             raise SlotTaken
 
 
-def _row(tx: sa.Connection, slot: Slot, lock: bool = False) -> Any:
-    """Return ``sequence`` and ``token`` of a slot.
+def _lock_row(tx: sa.Connection, slot: Slot) -> Any:
+    """Lock a slot until the end of the transaction. This fails while the transaction of the slot is still open.
 
-    :param lock: lock it until the end of the transaction, which fails while the transaction of the slot is still open.
+    :returns: its ``sequence`` and ``token``.
     :raises RetryTransaction: this node of a cluster has not applied the earlier transactions of the slot.
     """
     query = sa.select(_slots.c.sequence, _slots.c.token).where(_slots.c.id == slot.slot_id)
-    row = tx.execute(query.with_for_update(nowait=True) if lock else query).first()
+    row = tx.execute(query.with_for_update(nowait=True)).first()
     if row is None or row.sequence < slot.sequence:
         raise RetryTransaction
     return row

@@ -308,10 +308,10 @@ def test_only_a_commit_proves_what_was_found(
 
 
 @on_servers
-def test_a_commit_that_was_found_is_proved_if_the_database_is_read_only_now(
+def test_a_commit_that_was_found_is_not_proved_if_the_database_is_read_only_now(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It rejects the lock as well."""
+    """An administrator demotes the server while a COMMIT waits for a synchronous standby, and ends its session."""
     is_mysql = sql.is_mysql(db.engine.dialect)
     read_only = f'SET SESSION {"" if is_mysql else "CHARACTERISTICS AS "}TRANSACTION READ ONLY'
     monkeypatch.setattr(change_log_slots, '_SETTLE_SECONDS', 0.5)
@@ -324,8 +324,9 @@ def test_a_commit_that_was_found_is_proved_if_the_database_is_read_only_now(
         raise OSError('lost')
 
     monkeypatch.setattr(db.engine.dialect, 'do_commit', lose_the_answer)
-    db.write(lambda tx: logs.move(tx, providers))
-    assert 'A COMMIT failed (lost). According to the change log, its outcome is: committed.' in caplog.messages
+    with pytest.raises(exception.CommitUnknown):
+        db.write(lambda tx: logs.move(tx, providers))
+    assert 'A COMMIT failed (lost). According to the change log, its outcome is: unknown.' in caplog.messages
     with pytest.raises(exception.DatabaseReadOnly):
         db.write(lambda tx: logs.move(tx, providers))
     with db.reader() as tx:
@@ -463,7 +464,7 @@ def test_a_node_that_lags_behind_a_slot_does_not_decide(db: Database, providers:
     ahead = logs.next_slot(db)
     ahead.sequence += 1
     with pytest.raises(RetryTransaction), db.engine.begin() as tx:
-        change_log_slots._row(tx, ahead)
+        change_log_slots._lock_row(tx, ahead)
 
 
 # Two processes on one slot --------------------------------------------------------------------------------
