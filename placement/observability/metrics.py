@@ -12,6 +12,7 @@ import os
 import pathlib
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
@@ -31,6 +32,8 @@ DURATION_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 CANDIDATE_COUNT_BUCKETS = (0, 1, 10, 100, 1000, 10000, 100000)
 #: The label of the pool of connections.
 _POOL = 'database'
+#: A thread sets the gauges of threads and connections at this interval, so that requests do not spend time on them.
+UPDATE_INTERVAL_SECONDS = 1.0
 
 #: The ``result`` of a claim that was rejected or may have been made, by exception. The first matching class counts.
 CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
@@ -67,15 +70,51 @@ class PhaseTimes(threading.local):
         self.seconds[phase] += time.perf_counter() - started
 
 
+class ThreadCount:
+    """A number of threads. Any thread may change it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def change_by(self, number: int) -> None:
+        """Add ``number``, which may be negative."""
+        with self._lock:
+            self.count += number
+
+
+class Span:
+    """A context manager that adds the time of its block to ``phase``. In the block, ``threads`` counts the thread."""
+
+    def __init__(self, times: PhaseTimes, phase: str, threads: ThreadCount | None = None) -> None:
+        self._times = times
+        self._phase = phase
+        self._threads = threads
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        if self._threads is not None:
+            self._threads.change_by(1)
+        self._started = time.perf_counter()
+
+    def __exit__(self, *_error: object) -> None:
+        self._times.add_time_since(self._phase, self._started)
+        if self._threads is not None:
+            self._threads.change_by(-1)
+
+
 class Metrics:
     """Counts events, with a method for each, in ``registry``. doc/observability.md explains each metric."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        #: The number of threads that wait for a connection.
+        self.waiting_threads = ThreadCount()
+        self._busy_threads = ThreadCount()
         self._engine: sa.Engine | None = None
         self._max_connections = 0.0
-        #: Not the master process, whose connections would be added to those of the workers.
-        self._is_serving = False
+        self._updating = False
+        self._lock = threading.Lock()
         self._phase_times = PhaseTimes()
 
         counter = functools.partial(Counter, registry=self.registry)
@@ -143,13 +182,10 @@ class Metrics:
         self._threads = gauge('placement_threads', 'Threads that process requests.')
         self._threads_busy = gauge('placement_threads_busy', 'Threads that are processing a request.')
         self._requests_waiting = gauge('placement_requests_waiting', 'Requests that wait for a thread.')
-        connections = gauge('placement_database_connections', 'Connections to the database.', ('pool', 'field'))
-        self._in_use, self._open, self._limit = (
-            connections.labels(_POOL, name) for name in ('in_use', 'open', 'limit')
-        )
+        self._connections = gauge('placement_database_connections', 'Connections to the database.', ('pool', 'field'))
         self._connections_waiting = gauge(
             'placement_database_connections_waiting', 'Threads that wait for a connection to the database.', ('pool',)
-        ).labels(_POOL)
+        )
 
     def initialize(self, operations: Iterable[tuple[str, str]], limits: Iterable[str]) -> None:
         """Create counters with the value 0. Otherwise they would not exist before the first event.
@@ -174,13 +210,19 @@ class Metrics:
     def request_started(self) -> None:
         """Count the start of a request in this thread."""
         self._phase_times.clear()
-        self._is_serving = True
-        self._threads_busy.inc()
+        self._busy_threads.change_by(1)
+        if self._updating:
+            return
+        # The first request starts the thread, because a forked process does not have threads from before the fork.
+        # If no thread can be started, this request is processed all the same, and the next one tries again.
+        with self._lock, contextlib.suppress(RuntimeError):
+            if not self._updating:
+                threading.Thread(target=_update, args=(weakref.ref(self),), name='saturation', daemon=True).start()
+                self._updating = True
 
     def request_finished(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
         """Count the end of a request in this thread. ``route`` is the declared path, not the path in the URL."""
-        self._threads_busy.dec()
-        self._update_connections()
+        self._busy_threads.change_by(-1)
         self._requests.labels(route, method, microversion, str(status)).inc()
         self._request_duration.labels(route, method).observe(seconds)
         for phase, phase_seconds in self._phase_times.seconds.items():
@@ -205,29 +247,24 @@ class Metrics:
         time_statements(engine, self._phase_times)
         self._engine, self._max_connections = engine, limit
 
-    def _update_connections(self) -> None:
-        if self._engine is not None and self._is_serving:
+    def update_saturation(self) -> None:
+        """Set the gauges of busy threads and connections to the current values."""
+        self._threads_busy.set(self._busy_threads.count)
+        if self._engine is not None:
             connections = cast('sa.QueuePool', self._engine.pool)
             in_use = connections.checkedout()
-            self._in_use.set(in_use)
-            self._open.set(in_use + connections.checkedin())
-            self._limit.set(self._max_connections)
+            self._connections.labels(_POOL, 'in_use').set(in_use)
+            self._connections.labels(_POOL, 'open').set(in_use + connections.checkedin())
+            self._connections.labels(_POOL, 'limit').set(self._max_connections)
+            self._connections_waiting.labels(_POOL).set(self.waiting_threads.count)
 
-    @contextlib.contextmanager
-    def connection_wait(self) -> Iterator[None]:
-        """Measure a block that waits for a connection."""
-        with self._connections_waiting.track_inprogress(), self.phase(CONNECTION):
-            yield
-        self._update_connections()
+    def connection_wait(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context manager for a block that waits for a connection."""
+        return Span(self._phase_times, CONNECTION, self.waiting_threads)
 
-    @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Add the time of a block to the phase ``name``, one of ``PHASES``."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._phase_times.add_time_since(name, started)
+    def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Return a context manager for a block whose time belongs to the phase ``name``, one of ``PHASES``."""
+        return Span(self._phase_times, name)
 
     def token_not_cached(self) -> None:
         """Count a token that Keystone validated and memcached did not keep."""
@@ -287,6 +324,14 @@ class Metrics:
     def config_reloaded(self, success: bool) -> None:
         """Set whether the configuration was valid at its last load. If not, the previous one stays in use."""
         self._config_reload_success.set(success)
+
+
+def _update(reference: weakref.ref[Metrics]) -> None:
+    """Update the gauges periodically, until only this thread refers to the metrics."""
+    while (metrics := reference()) is not None:
+        metrics.update_saturation()
+        del metrics
+        time.sleep(UPDATE_INTERVAL_SECONDS)
 
 
 def time_statements(engine: sa.Engine, times: PhaseTimes) -> None:

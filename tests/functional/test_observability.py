@@ -283,12 +283,13 @@ def test_ready_again_after_a_moment_without_threads(
         assert (ready.status_code, ready.text) == (200, 'OK\n')
 
 
-def test_connections_are_counted_only_where_requests_are_processed(app: deploy.Application) -> None:
+def test_a_request_is_processed_without_a_thread_for_the_metrics(app: deploy.Application) -> None:
+    with no_threads():
+        assert send_request(app, 'GET', '/traits').status_code == 200
     name, labels = 'placement_database_connections', {'pool': 'database', 'field': 'limit'}
-    app.db.fetch_all(sa.text('SELECT 1'))
-    assert _value(app, name, **labels) == 0
+    assert _metrics(app).registry.get_sample_value(name, labels) is None
     assert send_request(app, 'GET', '/traits').status_code == 200
-    assert _value(app, name, **labels) == 1
+    wait_until(lambda: _metrics(app).registry.get_sample_value(name, labels) == 1)
 
 
 def test_a_collector_reads_again_after_a_moment_without_threads(caplog: pytest.LogCaptureFixture) -> None:
@@ -324,8 +325,7 @@ def test_metrics_and_their_labels_are_documented(context: RequestContext, load: 
     counts.instrument(context.db.engine, 1)
     counts.request_started()
     counts.request_finished('/', 'GET', '1.0', 200, 0.1)
-    with counts.connection_wait():
-        pass
+    counts.update_saturation()
     exported = [
         *counts.registry.collect(),
         *DatabaseCollector(
@@ -404,19 +404,18 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
             app.db.fetch_all(sa.text('SELECT 1'))
         _answered(app)
 
+    metrics = _metrics(app)
     with app.db.engine.connect():
         waiter = threading.Thread(target=waits)
         waiter.start()
-        wait_until(lambda: _value(app, 'placement_database_connections_waiting', pool='database'))
+        wait_until(lambda: metrics.waiting_threads.count)
+        metrics.update_saturation()
         assert _value(app, 'placement_database_connections_waiting', pool='database') == 1
-        assert _value(app, 'placement_threads_busy') == 1
-        waiter.join()
         assert _value(app, 'placement_database_connections', pool='database', field='in_use') == 1
         assert _value(app, 'placement_database_connections', pool='database', field='limit') == 1
-    app.db.metrics.request_started()
-    with app.db.reader():
-        assert _value(app, 'placement_database_connections', pool='database', field='in_use') == 1
-    _answered(app)
+        assert _value(app, 'placement_threads_busy') == 1
+        waiter.join()
+    metrics.update_saturation()
     assert _value(app, 'placement_database_connections_waiting', pool='database') == 0
     assert _value(app, 'placement_database_connections', pool='database', field='in_use') == 0
     assert _value(app, 'placement_threads_busy') == 0
@@ -424,10 +423,11 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
     assert _phase(app, 'database') < 0.5
 
 
-def test_connections_and_server_errors_are_counted_at_the_end_of_a_request(app: deploy.Application) -> None:
+def test_the_load_is_sampled_by_a_thread_and_server_errors_are_counted(app: deploy.Application) -> None:
+    registry, labels = _metrics(app).registry, {'pool': 'database', 'field': 'in_use'}
     with app.db.engine.connect():
         response = send_request(app, 'GET', '/allocation_candidates?resources=VCPU:1')
-        assert _value(app, 'placement_database_connections', pool='database', field='in_use') == 1
+        wait_until(lambda: registry.get_sample_value('placement_database_connections', labels) == 1)
     assert response.status_code == 503
     assert _value(app, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
 
