@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from typing import Any
@@ -57,6 +58,27 @@ def test_findings_do_not_depend_on_the_repairs_before_them(
     for options, code in (([], manage_audit.FOUND), (['--repair'], needs_decision)):
         findings = json.loads(printed('audit', '--format', 'json', *options, code=code))['findings']
         assert [finding['kind'] for finding in findings] == kinds
+
+
+def test_dry_run_announces_what_is_repaired_after_two_damages(url: str, conf: cfg.ConfigOpts, db: Database) -> None:
+    """The repair of the first damage may change what the check of the second reads."""
+    for pair in itertools.combinations(corruption.ALL, 2):
+        corruption.plant(url, *corruption.CLEAR, *corruption.SOUND)
+        corruption.plant(url, *(statement for name in pair for statement in corruption.ALL[name].statements))
+        announced = [finding for kind in audit.KINDS for finding in audit.find(db, conf, kind)]
+        repaired = []
+        for kind in audit.KINDS:
+            for finding in audit.find(db, conf, kind):
+                audit.repair(db, conf, finding)
+                repaired.append(finding)
+        assert list(map(_as_announced, repaired)) == list(map(_as_announced, announced)), pair
+        assert [finding.repaired for finding in repaired] == [bool(finding.changes) for finding in announced], pair
+        left = [finding for kind in audit.KINDS for finding in audit.find(db, conf, kind)]
+        assert not any(finding.changes for finding in left), pair
+
+
+def _as_announced(finding: audit.Finding) -> tuple[Any, ...]:
+    return finding.kind, finding.subject, finding.detail, [change.as_data() for change in finding.changes]
 
 
 def test_null_is_null_in_json(url: str, printed: Printed) -> None:

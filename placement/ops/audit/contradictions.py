@@ -14,6 +14,7 @@ from oslo_config import cfg
 from placement import capacity, units
 from placement.db import change_log, errors, tables
 from placement.ops.audit.findings import Finding, IdOf, RowChange, deletion
+from placement.ops.audit.references import lost_name
 from placement.ops.lost_consumers import OWNER_COLUMNS, read_lost_consumers
 from placement.ops.provider_roots import find_roots
 
@@ -141,9 +142,10 @@ def over_committed(tx: sa.Connection, _key: int | None = None, /) -> Iterator[Fi
     # What ``usage_mismatch`` records as used if it repairs.
     query = _select(_inventories, limit.label('limit'), allocated.label('allocated'))
     for row in tx.execute(query.where(allocated > sa.case((limit > 0, limit), else_=0))):
-        used = units.used_of_capacity(row.name, int(row.allocated), max(int(row.limit), 0))
+        subject = _subject(row)
+        used = units.used_of_capacity(subject['resource_class'], int(row.allocated), max(int(row.limit), 0))
         detail = f'{used} used: raise the inventory or move consumers to other providers'
-        yield Finding(_subject(row), detail)
+        yield Finding(subject, detail)
 
 
 def invalid_step_size(tx: sa.Connection, _key: int | None = None, /) -> Iterator[Finding]:
@@ -206,12 +208,8 @@ def _unused(
 
 
 def _select(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select the inventories or allocations with the names of their providers and classes.
-
-    The name of a class that does not exist is its number.
-    """
-    number = sa.literal('number ', sa.String) + sa.cast(table.c.resource_class_id, sa.String(11))
-    class_name = sa.func.coalesce(_classes.c.name, number).label('name')
+    """Select the inventories or allocations with the names of their providers and classes (see ``_subject``)."""
+    class_name = _classes.c.name.label('class_name')
     return (
         sa.select(table, _providers.c.uuid, _providers.c.name.label('provider_name'), class_name, *columns)
         .select_from(table)
@@ -227,8 +225,12 @@ def _select_allocations(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 def _subject(row: Any) -> dict[str, Any]:
-    """Return the ``subject`` for the row of an inventory or an allocation."""
-    about = {'resource_provider': row.uuid, 'provider_name': row.provider_name, 'resource_class': row.name}
+    """Return the ``subject`` for the row of an inventory or an allocation.
+
+    A class that does not exist has the name with which ``missing_reference`` inserts it.
+    """
+    class_name = row.class_name or lost_name(_classes, row.resource_class_id)
+    about = {'resource_provider': row.uuid, 'provider_name': row.provider_name, 'resource_class': class_name}
     return about | ({'consumer': row.consumer_id} if hasattr(row, 'consumer_id') else {})
 
 

@@ -58,13 +58,18 @@ def outdated_class_sequence(tx: sa.Connection, key: int | None = None, /) -> Ite
 
 #: The root of a provider is left out: ``contradictions`` has it.
 CHECKED = [reference for reference in tables.REFERENCES if reference[0] is not _providers.c.root_provider_id]
-#: The name of an inserted row, which tells that the right one is lost, with the number of its id.
 _LOST_NAMES = {
     tables.resource_classes: 'CUSTOM_LOST_CLASS_{}',
     tables.projects: 'lost-project-{}',
     tables.users: 'lost-user-{}',
     tables.consumer_types: 'LOST_TYPE_{}',
 }
+
+
+def lost_name(table: sa.Table, id_: int) -> str:
+    """Return the name with which a lost row is inserted: that of a standard class, or one that says that it is lost."""
+    text = _LOST_NAMES[table].format(id_)
+    return tables.STANDARD_CLASSES.get(id_, text) if table is tables.resource_classes else text
 
 
 def _dangling(column: sa.Column[int], target: sa.Table) -> sa.Select[Any]:
@@ -87,10 +92,7 @@ def _repair(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any])
     if target in _LOST_NAMES:
         # So the rows with this id still belong together.
         (name,) = {'name', 'external_id'} & set(target.columns.keys())
-        text = _LOST_NAMES[target].format(id_)
-        if target is tables.resource_classes:
-            text = tables.STANDARD_CLASSES.get(id_, text)
-        return (RowChange(target, {'id': id_}, None, {name: text}),)
+        return (RowChange(target, {'id': id_}, None, {name: lost_name(target, id_)}),)
     if column is _providers.c.parent_provider_id:
         return tuple(RowChange(target, {'id': row.id}, {column.name: id_}, {column.name: None}) for row in rows)
     return tuple(deletion(column.table, row) for row in rows)
