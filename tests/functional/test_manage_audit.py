@@ -32,7 +32,7 @@ def test_sound_database_has_no_findings(url: str, printed: Printed) -> None:
 
 
 def test_all_findings_are_repaired_at_once(url: str, printed: Printed) -> None:
-    for name in ('usage too high', 'no root', 'idle consumer', 'missing consumer', 'empty aggregate', 'out of step'):
+    for name in ('usage too high', 'no root', 'idle consumer', 'missing consumers', 'empty aggregate', 'out of step'):
         corruption.plant(url, *corruption.ALL[name].statements)
     findings = json.loads(printed('audit', '--repair', '--format', 'json', code=manage_audit.REPAIRED))['findings']
     for state in ('repairable', 'repaired'):

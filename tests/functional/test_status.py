@@ -195,7 +195,12 @@ def test_a_cache_of_tokens_without_its_package_is_a_failure(
 @pytest.mark.parametrize(
     ('statements', 'check', 'result', 'text'),
     [
-        (corruption.ALL['missing consumer'].statements, 'Consumers', 1, f'consumer {corruption.LOST_CONSUMER}: '),
+        (
+            corruption.ALL['missing consumers'].statements,
+            'Consumers',
+            1,
+            f'consumer {corruption.LOST_CONSUMER} and 1 more: ',
+        ),
         (
             ("DELETE FROM placement_traits WHERE name = 'HW_CPU_X86_VMX'",),
             'Standard names',

@@ -14,7 +14,7 @@ from placement.ops.audit_kinds import KINDS
 from tests.support import waiting
 
 ROOT, CHILD, FLAT = (f'0000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
-HOLDER, LOST_CONSUMER = 'c0000001-0000-4000-8000-000000000000', 'c0000002-0000-4000-8000-000000000000'
+HOLDER, LOST_CONSUMER, LOST_CONSUMER_2 = (f'c000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
 AGGREGATE, EMPTY = 'a0000001-0000-4000-8000-000000000000', 'a0000002-0000-4000-8000-000000000000'
 
 _PROVIDER = (
@@ -213,15 +213,20 @@ ALL = {
         'recorded as used: 3; sum of the allocations: 0',
         ('SELECT used FROM placement_inventories WHERE id = 2', [0]),
     ),
-    'missing consumer': Damage(
+    'missing consumers': Damage(
         'allocation_without_consumer',
-        (_ALLOCATION.format(2, LOST_CONSUMER, 0, 1), 'UPDATE placement_inventories SET used = 1 WHERE id = 2'),
-        ({'consumer': LOST_CONSUMER},),
+        (
+            _ALLOCATION.format(2, LOST_CONSUMER, 0, 1),
+            # The project and the user are inserted once.
+            _ALLOCATION.format(2, LOST_CONSUMER_2, 0, 1),
+            'UPDATE placement_inventories SET used = 2 WHERE id = 2',
+        ),
+        ({'consumer': LOST_CONSUMER}, {'consumer': LOST_CONSUMER_2}),
         '1 allocation without a record of the consumer',
         (
             f"""SELECT external_id FROM placement_projects p
-            JOIN placement_consumers c ON c.project_id = p.id WHERE c.uuid = '{LOST_CONSUMER}'""",
-            ['00000000-0000-0000-0000-000000000000'],
+            JOIN placement_consumers c ON c.project_id = p.id WHERE c.uuid != '{HOLDER}'""",
+            ['00000000-0000-0000-0000-000000000000'] * 2,
         ),
     ),
     'consumer that only its allocations record': Damage(

@@ -64,6 +64,7 @@ def allocation_without_consumer(
         sa.select(column.table.c.id).where(column == text).scalar_subquery().label(f'incomplete_{name}')
         for name, column, text in zip(OWNER_COLUMNS, _EXTERNAL_IDS, texts, strict=False)
     ]
+    inserted = set()
     for consumer in read_lost_consumers(tx, *incomplete_owner, uuid=key):
         owner: dict[str, Any] = dict.fromkeys(OWNER_COLUMNS)
         new_rows: list[RowChange] = []
@@ -72,9 +73,10 @@ def allocation_without_consumer(
             origin = 'its owner is recorded with them'
         else:
             for name, column, text in zip(OWNER_COLUMNS, _EXTERNAL_IDS, texts, strict=False):
-                owner[name] = getattr(consumer.allocations[0], f'incomplete_{name}')
-                if owner[name] is None:
-                    owner[name] = IdOf(column, text)
+                owner[name] = IdOf(column, text)
+                # The repair of the first of these consumers inserts them for all.
+                if getattr(consumer.allocations[0], f'incomplete_{name}') is None and name not in inserted:
+                    inserted.add(name)
                     new_rows.append(RowChange(column.table, {}, None, {column.name: text}))
             origin = 'nothing records its owner'
         new_rows.append(RowChange(_consumers, {}, None, {'uuid': consumer.uuid, **owner, 'generation': 0}))

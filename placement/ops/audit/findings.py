@@ -15,7 +15,7 @@ from placement.ops.audit_kinds import KINDS
 
 @dataclasses.dataclass(frozen=True)
 class IdOf:
-    """The id of a row that an earlier change of the same finding may insert."""
+    """The id of a row that an earlier change of this or another finding may insert."""
 
     #: The unique column by which the row is found.
     column: sa.Column[str]
