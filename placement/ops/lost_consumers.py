@@ -12,10 +12,9 @@ import sqlalchemy as sa
 from placement.db import tables
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
-_projects, _users = tables.projects, tables.users
 
-#: The columns of the owner and the type of a consumer, in the order of ``tables.CONSUMER_COPIES``.
-OWNER_COLUMNS = ('project_id', 'user_id', 'consumer_type_id')
+#: The tables of the owner and the type of a consumer by its column, in the order of ``tables.CONSUMER_COPIES``.
+OWNER_COLUMNS = {'project_id': tables.projects, 'user_id': tables.users, 'consumer_type_id': tables.consumer_types}
 
 
 class LostConsumer(NamedTuple):
@@ -25,7 +24,7 @@ class LostConsumer(NamedTuple):
     #: The rows of its allocations, in order of their ids.
     allocations: list[Any]
     #: ``OWNER_COLUMNS`` by name, as recorded with the newest allocation whose project and user exist; None if there is
-    #: no such allocation.
+    #: no such allocation. A type that does not exist is None.
     owner: dict[str, Any] | None
 
 
@@ -35,24 +34,30 @@ def read_lost_consumers(
     """Read all lost consumers in one statement.
 
     :param columns: columns that the rows of the allocations have besides those of the table.
-    :param uuid: read only this consumer.
+    :param uuid: read only this consumer, right before its repair. Otherwise a project, user or type that another
+        consumer refers to counts as existing, because an audit inserts it before it repairs lost consumers.
     """
-    owner_exists = sa.and_(_projects.c.id.is_not(None), _users.c.id.is_not(None)).label('owner_exists')
+    other = _consumers.alias()
+    owner_columns: list[sa.ColumnElement[Any]] = []
+    for (name, table), copy in zip(OWNER_COLUMNS.items(), tables.CONSUMER_COPIES, strict=True):
+        id_ = _allocations.c[copy]
+        exists: sa.ColumnElement[bool] = sa.exists().where(table.c.id == id_)
+        if uuid is None:
+            exists |= sa.exists().where(other.c[name] == id_)
+        owner_columns.append(sa.case((exists, id_)).label(f'owner_{name}'))
     query = (
-        sa.select(_allocations, owner_exists, *columns)
+        sa.select(_allocations, *owner_columns, *columns)
         # Allocations of providers that do not exist are no claims: an audit deletes them, an adoption rejects them.
         .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
         .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
-        .outerjoin(_projects, _projects.c.id == _allocations.c.consumer_project_id)
-        .outerjoin(_users, _users.c.id == _allocations.c.consumer_user_id)
         .where(_consumers.c.id.is_(None))
         .order_by(_allocations.c.consumer_id, _allocations.c.id)
     )
     if uuid is not None:
         query = query.where(_allocations.c.consumer_id == uuid)
-    copies = operator.attrgetter(*tables.CONSUMER_COPIES)
+    owner_of = operator.attrgetter(*(column.name for column in owner_columns))
     for consumer, group in itertools.groupby(tx.execute(query), key=operator.attrgetter('consumer_id')):
         rows = list(group)
-        owned = [row for row in rows if row.owner_exists]
-        owner = dict(zip(OWNER_COLUMNS, copies(owned[-1]), strict=True)) if owned else None
+        owned = [row for row in rows if None not in (row.owner_project_id, row.owner_user_id)]
+        owner = dict(zip(OWNER_COLUMNS, owner_of(owned[-1]), strict=True)) if owned else None
         yield LostConsumer(consumer, rows, owner)

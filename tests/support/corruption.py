@@ -253,6 +253,24 @@ ALL = {
             ['project', 'project'],
         ),
     ),
+    'lost consumer with a recorded owner of a lost type': Damage(
+        'allocation_without_consumer',
+        (
+            _ALLOCATION.format(1, LOST_CONSUMER, 0, 1),
+            'UPDATE placement_inventories SET used = used + 1 WHERE id = 1',
+            (
+                'UPDATE placement_allocations SET consumer_project_id = 501, consumer_user_id = 501,'
+                f" consumer_type_id = 77 WHERE consumer_id = '{LOST_CONSUMER}'"
+            ),
+        ),
+        ({'consumer': LOST_CONSUMER},),
+        '1 allocation without a record of the consumer; its owner is recorded with them',
+        (
+            f"""SELECT consumer_type_id FROM placement_consumers
+            WHERE uuid = '{LOST_CONSUMER}' AND project_id = 501 AND user_id = 501""",
+            [None],
+        ),
+    ),
     'project of an allocation': _wrong_owner('project', 502, 501),
     'user of an allocation': _wrong_owner('user', 501, 502),
     'type of an allocation': Damage(
