@@ -140,7 +140,9 @@ def test_table_that_is_gone_is_one_line(url: str, failed: Printed) -> None:
     assert (ended.stdout, ended.stderr) == ('', error)
 
 
-def test_check_is_one_statement_for_each_reference(url: str, conf: cfg.ConfigOpts, db: Database, queries: Any) -> None:
+def test_check_is_one_statement_but_that_of_references_one_for_each_column(
+    url: str, conf: cfg.ConfigOpts, db: Database, queries: Any
+) -> None:
     for kind in audit.KINDS:
         with queries(at_most=len(references.CHECKED) if kind == 'missing_reference' else 1):
             audit.find(db, conf, kind)

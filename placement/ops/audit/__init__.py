@@ -24,7 +24,7 @@ from placement.ops.audit_kinds import KINDS
 __all__ = ['KINDS', 'Finding', 'find', 'repair']
 
 
-def _check(kind: str, conf: cfg.ConfigOpts) -> Check:
+def _check_of_kind(kind: str, conf: cfg.ConfigOpts) -> Check:
     """Return the check of a kind of ``KINDS``."""
     checks: Mapping[str, Check] = {
         'outdated_class_sequence': references.outdated_class_sequence,
@@ -49,7 +49,7 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
     :param kind: a key of ``KINDS``.
     """
     with db.reader() as tx:
-        return [dataclasses.replace(finding, kind=kind) for finding in _check(kind, conf)(tx)]
+        return [dataclasses.replace(finding, kind=kind) for finding in _check_of_kind(kind, conf)(tx)]
 
 
 def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
@@ -60,7 +60,7 @@ def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
 
     def repair_in(tx: sa.Connection) -> tuple[RowChange, ...]:
         changes: list[RowChange] = []
-        for current in _check(finding.kind, conf)(tx, finding.key):
+        for current in _check_of_kind(finding.kind, conf)(tx, finding.key):
             changes += [change for change in current.changes if change.apply(tx)]
             current.record(tx)
         return tuple(changes)
