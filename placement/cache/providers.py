@@ -10,6 +10,8 @@ from placement.capacity import InventoryRecord
 
 #: A provider with this trait shares its inventory with the trees of all providers in its aggregates.
 SHARING_TRAIT = 'MISC_SHARES_VIA_AGGREGATE'
+#: The compute service sets this trait on the root of a host while it places nothing there.
+DISABLED_TRAIT = 'COMPUTE_STATUS_DISABLED'
 
 #: The bytes of a uuid, and of the JSON of a provider without names: of the summary, each inventory in it (the numbers
 #: have some 14 digits together), and each trait.

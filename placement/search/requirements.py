@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from placement.cache.providers import Provider
+from placement.cache.providers import DISABLED_TRAIT, Provider
 from placement.search.request import CandidateRequest, RequestGroup
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Required or forbidden, these traits tell what a provider is doing, not what it is: the compute service sets and
 #: removes them while the host stays the same.
-STATE_TRAITS = frozenset({'COMPUTE_STATUS_DISABLED'})
+STATE_TRAITS = frozenset({DISABLED_TRAIT})
 
 
 class ProviderCondition:

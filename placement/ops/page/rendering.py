@@ -11,11 +11,11 @@ from typing import Any
 import jinja2
 import markupsafe
 import orjson
-import os_traits
 import webob
 from jinja2.runtime import Context
 
 from placement import units
+from placement.cache.providers import DISABLED_TRAIT, SHARING_TRAIT
 from placement.ops.display_names import DisplayNames
 from placement.ops.page.view import View
 
@@ -24,7 +24,7 @@ _LEVELS = ((1.0, 'full'), (0.8, 'high'), (-math.inf, 'fine'))
 #: Upper bounds of the shares for the colors of the heat map.
 _HEAT = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 #: Traits that affect placement on a provider. They are shown without expanding the list of traits.
-_SHOWN_TRAITS = (os_traits.COMPUTE_STATUS_DISABLED, os_traits.MISC_SHARES_VIA_AGGREGATE)
+_SHOWN_TRAITS = (DISABLED_TRAIT, SHARING_TRAIT)
 
 
 def html(view: View, request: webob.Request, path: str, values: Mapping[str, str], names: DisplayNames) -> str:

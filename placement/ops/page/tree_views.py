@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import os_traits
-
 from placement import uuid_spelling
+from placement.cache.providers import DISABLED_TRAIT
 from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
 from placement.ops.reports import capacity_report, consumer_reports, provider_trees
 from placement.ops.reports.capacity_report import TreeRow
@@ -101,7 +100,7 @@ def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
             for inventory in provider['inventories']
             if inventory['used'] > inventory['capacity'] or inventory['used'] != inventory['allocated']
         ],
-        'disabled': os_traits.COMPUTE_STATUS_DISABLED in root.traits,
+        'disabled': DISABLED_TRAIT in root.traits,
         # A provider is preceded by its ancestors.
         'pictured': providers[:_PICTURED],
     }

@@ -7,11 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import os_traits
 
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, or_by_tree
-from placement.cache.providers import Provider
+from placement.cache.providers import DISABLED_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.reports.tree_filter import ALL_TREES, TreeFilter
 from placement.search.assignments import find_candidate_sets
@@ -77,7 +76,7 @@ def enabled_roots(snapshot: Snapshot) -> NameFilter:
 
     It is empty if the database lacks the trait: no root can have it, and a search would reject its name.
     """
-    return NameFilter(forbidden=snapshot.names.traits & {os_traits.COMPUTE_STATUS_DISABLED})
+    return NameFilter(forbidden=snapshot.names.traits & {DISABLED_TRAIT})
 
 
 def count_fits(snapshot: Snapshot, request: CandidateRequest, max_searches: int) -> FitCount:

@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import os_traits
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from placement import exception, uuid_spelling
 from placement.cache import loader
 from placement.cache.inventory_columns import Flags, Integers
-from placement.cache.providers import SHARING_TRAIT, Provider
+from placement.cache.providers import DISABLED_TRAIT, SHARING_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
 from placement.ops.reports.capacity_report import class_names
 from placement.ops.reports.provider_trees import UnknownProvider
@@ -159,7 +158,7 @@ def build_hosts(snapshot: Snapshot, class_ids: Collection[int] = ()) -> Hosts:
             min_unit[place], max_unit[place] = inventories.min_unit, inventories.max_unit
             step_size[place] = inventories.step_size
     is_own = np.array([SHARING_TRAIT not in provider.traits for tree in trees for provider in tree], np.bool_)
-    is_enabled = np.array([os_traits.COMPUTE_STATUS_DISABLED not in tree[0].traits for tree in trees], np.bool_)
+    is_enabled = np.array([DISABLED_TRAIT not in tree[0].traits for tree in trees], np.bool_)
     has_root = np.array([partition.has_root[number] for partition, number in places], np.bool_)
     return Hosts(
         snapshot=snapshot,

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import os_traits
 from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import Partition
+from placement.cache.providers import DISABLED_TRAIT
 from placement.cache.snapshot import Snapshot
 from placement.ops.reports.tree_filter import ALL_TREES, FULL, TreeFilter, inventory_states, name_matcher
 
@@ -264,7 +264,7 @@ def list_trees(
         }
         match = next(filter(name_matcher(trees.name), tree), tree[0]) if trees.name else tree[0]
         matching = None if match is tree[0] else match.display_name
-        disabled = os_traits.COMPUTE_STATUS_DISABLED in tree[0].traits
+        disabled = DISABLED_TRAIT in tree[0].traits
         rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), utilizations, disabled, matching))
     return len(places), rows
 
