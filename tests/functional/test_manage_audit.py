@@ -130,6 +130,16 @@ def test_kinds_can_be_omitted(url: str, capsys: pytest.CaptureFixture[str], prin
     assert "invalid choice: 'no_such_kind' (choose from" in capsys.readouterr().err
 
 
+def test_recorded_owner_that_an_omitted_repair_would_insert_does_not_count(url: str, printed: Printed) -> None:
+    for name in ('lost consumer with a recorded owner of a lost type', 'missing project'):
+        corruption.plant(url, *corruption.ALL[name].statements)
+    options = ['--repair', '--except', 'missing_reference', '--format', 'json']
+    (finding,) = json.loads(printed('audit', *options, code=manage_audit.REPAIRED))['findings']
+    assert finding['detail'] == '1 allocation without a record of the consumer; nothing records its owner'
+    query = f"SELECT project_id FROM placement_consumers WHERE uuid = '{corruption.LOST_CONSUMER}'"
+    assert corruption.column(url, query) == corruption.column(url, 'SELECT id FROM placement_projects')
+
+
 def test_table_that_is_gone_is_one_line(url: str, failed: Printed) -> None:
     corruption.plant(url, 'DROP TABLE placement_allocations')
     error = failed('audit', '--repair')

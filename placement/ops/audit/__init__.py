@@ -53,7 +53,7 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
 
 
 def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
-    """Repair a finding if it has changes, and replace these by the changes that were made.
+    """Repair a finding if it has changes, and replace these and its detail by what the repair found and changed.
 
     Set ``repaired``, unless concurrent writes made all attempts fail. Data that have become consistent stay unchanged.
     """
@@ -63,6 +63,7 @@ def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
         for current in _check_of_kind(finding.kind, conf)(tx, finding.key):
             changes += [change for change in current.changes if change.apply(tx)]
             current.record(tx)
+            finding.detail = current.detail
         return tuple(changes)
 
     if finding.changes:

@@ -26,12 +26,16 @@ _projects, _users, _members = tables.projects, tables.users, tables.resource_pro
 def invalid_tree(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
     """Find providers whose recorded root is not the one that their parents lead to."""
     columns = _providers.c
-    query = sa.select(columns.id, columns.uuid, columns.name, columns.parent_provider_id, columns.root_provider_id)
+    recorded_root = _providers.alias()
+    query = (
+        sa.select(columns.id, columns.uuid, columns.name, columns.parent_provider_id, columns.root_provider_id)
+        .add_columns(recorded_root.c.uuid.label('recorded_root'))
+        .outerjoin(recorded_root, recorded_root.c.id == columns.root_provider_id)
+    )
     if key is not None:
         query = query.where(columns.id.in_(_locked_ancestors(tx, key)))
     rows = {row.id: row for row in tx.execute(query.order_by(columns.id))}
     parents: dict[int, int | None] = {id_: row.parent_provider_id for id_, row in rows.items()}
-    uuids = {None: None} | {id_: row.uuid for id_, row in rows.items()}
     root_of = find_roots(parents)
     for id_, row in rows.items():
         root_id = root_of[id_]
@@ -42,8 +46,10 @@ def invalid_tree(tx: sa.Connection, key: int | None = None, /) -> Iterator[Findi
             detail = 'its parents form a loop: set parent_provider_id of one of them to NULL by hand'
             yield Finding(subject, detail)
         else:
-            # A root that does not exist was recorded while the database did not check foreign keys.
-            recorded = uuids.get(row.root_provider_id, f'id {row.root_provider_id}, which does not exist')
+            recorded = row.recorded_root
+            if recorded is None and row.root_provider_id is not None:
+                # It was recorded while the database did not check foreign keys.
+                recorded = f'id {row.root_provider_id}, which does not exist'
             detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
             old, new = {'root_provider_id': row.root_provider_id}, {'root_provider_id': root_id}
             change = RowChange(_providers, {'id': id_}, old, new)
