@@ -127,7 +127,8 @@ class Writer:
         if near:
             return texts or self._near_misses(explanation, near + [fact for fact in hosts if len(fact.checks) > 1])
         texts = texts or [f'No {_noun(explanation)} has all of it.']
-        return [*texts, f'The closest {facts[0].trees:,} {self.blocked_text(facts[0])}.']
+        number = 'one' if facts[0].trees == 1 else f'{facts[0].trees:,}'
+        return [*texts, f'The closest {number} {self.blocked_text(facts[0])}.']
 
     def _near_misses(self, explanation: Explanation, facts: Sequence[Blocked]) -> list[str]:
         """Return the check of the first fact, which no tree passes that passes the others, and which trees pass it."""
