@@ -65,20 +65,23 @@ def allocation_without_consumer(
     Their newest copies of project, user and type are the owner (``lost_consumers``), or, if no allocation has copies,
     project and user of ``[placement] incomplete_consumer_...``.
     """
-    texts = conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id
-    incomplete_owner = [
+    incomplete_owner = {
+        'project_id': (_projects.c.external_id, conf.placement.incomplete_consumer_project_id),
+        'user_id': (_users.c.external_id, conf.placement.incomplete_consumer_user_id),
+    }
+    ids = [
         sa.select(column.table.c.id).where(column == text).scalar_subquery().label(f'incomplete_{name}')
-        for name, column, text in zip(OWNER_COLUMNS, _EXTERNAL_IDS, texts, strict=False)
+        for name, (column, text) in incomplete_owner.items()
     ]
     inserted = set()
-    for consumer in read_lost_consumers(tx, *incomplete_owner, uuid=key):
+    for consumer in read_lost_consumers(tx, *ids, uuid=key):
         owner: dict[str, Any] = dict.fromkeys(OWNER_COLUMNS)
         new_rows: list[RowChange] = []
         if consumer.owner:
             owner = consumer.owner
             origin = 'its owner is recorded with them'
         else:
-            for name, column, text in zip(OWNER_COLUMNS, _EXTERNAL_IDS, texts, strict=False):
+            for name, (column, text) in incomplete_owner.items():
                 owner[name] = IdOf(column, text)
                 # The repair of the first of these consumers inserts them for all.
                 if getattr(consumer.allocations[0], f'incomplete_{name}') is None and name not in inserted:
@@ -193,9 +196,6 @@ def consumer_without_allocations(tx: sa.Connection, key: int | None = None, /) -
 
 
 # Queries and changes of the checks ------------------------------------------------------------------------
-
-
-_EXTERNAL_IDS = (_projects.c.external_id, _users.c.external_id)
 
 
 def _unused(
