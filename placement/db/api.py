@@ -157,7 +157,7 @@ class Database:
         """Run ``work`` in one transaction, under a leased slot of the change log, and commit.
 
         The last batch of ``work`` gets the statements that append the entries to the change log, so on MySQL they are
-        one text. At the end the slot is given back, in one of three ways.
+        one text. At the end ``slots`` takes the slot back (``keep``, ``find_outcome`` or ``give_up``).
         """
         slot = self.slots.lease()
         try:
@@ -255,6 +255,7 @@ class Database:
         except exception.DatabaseUnavailable as error:
             self.availability.failed(error)
             raise
+        # Without an outage, as nearly always, there is nothing to report.
         if self.availability.outages:
             self.availability.succeeded(writes=writes)
 

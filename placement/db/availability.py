@@ -71,7 +71,7 @@ class Availability:
                 _log_error(f'{failures} in {seconds:.0f} s. {error.for_operators}')
 
     def succeeded(self, *, writes: bool) -> None:
-        """Note that an operation succeeded. Without an outage this does nothing.
+        """Note that an operation succeeded, which may end an outage.
 
         :param writes: whether it changed something. If not, this says nothing about a read-only database.
         """

@@ -90,8 +90,8 @@ def _cause_findings(app: Any) -> None:
     _claim(app, other)
     inventory = {'total': 1, 'max_unit': 1, 'resource_provider_generation': 4}
     demand(app, 'PUT', path.format(other, 'inventories/VCPU'), inventory)
-    found = {kind for kind in KINDS if audit.find(app.db, applications.options(app.db.engine.url), kind)}
-    assert found == {name for name, kind in KINDS.items() if kind.caused_by_requests}
+    kinds = {kind for kind in KINDS if audit.find(app.db, applications.options(app.db.engine.url), kind)}
+    assert kinds == {name for name, kind in KINDS.items() if kind.caused_by_requests}
 
 
 # oslo.upgradecheck 2.8 gives this warning, which only the tests see.

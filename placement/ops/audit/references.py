@@ -67,7 +67,7 @@ _LOST_NAMES = {
 
 
 def lost_name(table: sa.Table, id_: int) -> str:
-    """Return the name with which a lost row is inserted: that of a standard class, or one that says that it is lost."""
+    """Return the name with which a lost row is inserted: of a standard class its own, otherwise a name that says so."""
     text = _LOST_NAMES[table].format(id_)
     return tables.STANDARD_CLASSES.get(id_, text) if table is tables.resource_classes else text
 

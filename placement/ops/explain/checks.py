@@ -109,8 +109,11 @@ class RequestChecks:
         return functools.reduce(operator.or_, [self.bit_of[check] for check in checks], 0)
 
     def worst(self, mask: int) -> int:
-        """Return the mask with only the worst fault of each amount."""
-        # The bit of a worse fault of an amount is followed by that of the next better one.
+        """Return the mask with only the worst fault of each amount.
+
+        The faults of an amount are adjacent bits, the worst is the lowest, and who fails one fails the better ones as
+        well. So if its bits are 0 (absent), 1 (too small) and 2 (full), 0b111 becomes 0b001, and 0b110 becomes 0b010.
+        """
         return mask & ~((mask & (self.absent | self.absent << 1)) << 1)
 
     def checks_in(self, mask: int) -> tuple[Check, ...]:
