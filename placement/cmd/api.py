@@ -35,10 +35,9 @@ def _parser() -> CommandParser:
         'placement-api', description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_information()
-    parser.add_argument(
+    parser.add_flag(
         '--dev',
-        action='store_true',
-        help='run without a configuration file: data in SQLite, no authentication, reachable from this machine only',
+        'run without a configuration file: data in SQLite, no authentication, reachable from this machine only',
     )
     parser.add_path(
         '--database',
@@ -60,10 +59,9 @@ def _parser() -> CommandParser:
         help='worker processes (default: 1 with --dev, else [server] workers)',
     )
     parser.add_argument('--threads', metavar='N', type=positive, help='threads per process (default: [server] threads)')
-    parser.add_argument(
+    parser.add_flag(
         '--allow-insecure-noauth',
-        action='store_true',
-        help='with auth_strategy noauth2 or --dev: serve also on an address that other machines can reach, although'
+        'with auth_strategy noauth2 or --dev: serve also on an address that other machines can reach, although'
         ' every client is then an administrator',
     )
     return parser

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import shtab
@@ -118,21 +119,37 @@ class CommandParser(argparse.ArgumentParser):
         self.add_argument('--version', action='version', version=version, help='print the release and exit')
         shtab.add_argument_to(self, help='print the script with which this shell completes the command line, and exit')
 
-    def add_command(
-        self, name: str, summary: str, description: str, epilog: str | None = None, **defaults: Any
-    ) -> CommandParser:
-        """Add a command, or a group of commands, and return its parser.
+    def add_group(self, name: str, summary: str, description: str, **defaults: Any) -> CommandParser:
+        """Add a group of commands, and return its parser.
 
         :param summary: one line for the list of commands.
-        :param defaults: attributes of the parsed arguments, such as the function ``run``.
+        :param defaults: attributes of the parsed arguments of its commands.
         """
         if self._commands is None:
             self._commands = self.add_subparsers(title='commands', metavar='COMMAND', required=True)
         parser: CommandParser = self._commands.add_parser(
-            name, help=summary, description=description, epilog=epilog, depth=self._depth + 1
+            name, help=summary, description=description, depth=self._depth + 1
         )
         parser.set_defaults(**defaults)
         return parser
+
+    def add_command(self, name: str, add_arguments: Callable[[CommandParser], None], **defaults: Any) -> None:
+        """Add a command.
+
+        :param add_arguments: adds its arguments. The first paragraph of its docstring is the sentence for the list of
+            commands, the second one is the description, and the third one, if any, follows the arguments.
+        :param defaults: attributes of the parsed arguments, such as the function ``run``.
+        """
+        # With ``python -OO`` there are no docstrings.
+        summary, _, texts = (add_arguments.__doc__ or '').partition('\n\n')
+        description, _, epilog = texts.partition('\n\n')
+        parser = self.add_group(name, summary[:1].lower() + summary[1:].rstrip('.'), description, **defaults)
+        parser.epilog = epilog
+        add_arguments(parser)
+
+    def add_flag(self, flag: str, text: str) -> None:
+        """Add an option without a value."""
+        self.add_argument(flag, action='store_true', help=text)
 
     def add_format(self) -> None:
         """Add ``--format``."""

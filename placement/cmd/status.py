@@ -11,15 +11,6 @@ from placement.cmd.parser import CommandParser
 #: Exit code of a command that failed.
 FAILED = 255
 
-_DESCRIPTION = """\
-Check whether the database is ready for this release: the schema has the right revision, all standard names exist and
-every row that another one names, every provider has the root that follows from its parents, every allocation has a
-record of its consumer, every recorded usage is the sum of the allocations, and there are no tables of another placement
-service. Also check whether options are set that the service does not have, whether Keystone gives the service a token,
-and whether the rules of the policy files are valid. Changes nothing; safe while the service runs."""
-_EPILOG = """\
-Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed or the database has no tables."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the checks, and print the results as a table or JSON.
@@ -42,13 +33,28 @@ def _parser() -> CommandParser:
         ' OS_PLACEMENT_DATABASE__CONNECTION, names the database.',
     )
     parser.add_information()
-    summary = 'check an installation before and after an upgrade'
-    upgrade = parser.add_command('upgrade', summary, 'Check whether the database is ready for this release.')
-    summary = 'check whether the database is ready for this release'
-    check = upgrade.add_command('check', summary, _DESCRIPTION, _EPILOG)
-    check.add_format()
-    check.add_argument('--json', action='store_const', dest='format', const='json', help='the same as --format json')
+    upgrade = parser.add_group(
+        'upgrade',
+        'check an installation before and after an upgrade',
+        'Check whether the database is ready for this release.',
+    )
+    upgrade.add_command('check', upgrade_check)
     return parser
+
+
+def upgrade_check(parser: CommandParser) -> None:
+    """Check whether the database is ready for this release.
+
+    Check whether the database is ready for this release: the schema has the right revision, all standard names exist
+    and every row that another one names, every provider has the root that follows from its parents, every allocation
+    has a record of its consumer, every recorded usage is the sum of the allocations, and there are no tables of another
+    placement service. Also check whether options are set that the service does not have, whether Keystone gives the
+    service a token, and whether the rules of the policy files are valid. Changes nothing; safe while the service runs.
+
+    Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed or the database has no tables.
+    """
+    parser.add_format()
+    parser.add_argument('--json', action='store_const', dest='format', const='json', help='the same as --format json')
 
 
 if __name__ == '__main__':
