@@ -38,14 +38,14 @@ from tests.support.search.topologies import request_of
 _CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 _OTHER_PROVIDERS = 40
 _BOUNDS = {
-    'GET /': 240,
-    'GET /resource_providers': 690,
-    'GET /traits': 628,
-    'GET /resource_classes': 618,
-    'GET /resource_providers/{host}': 639,
-    'GET /resource_providers/{host}/inventories': 837,
-    f'GET /allocation_candidates?resources={",".join(f"{name}:1" for name in _CLASSES)}&limit=1000': 1408,
-    'PUT /allocations/{consumer}': 1468,
+    'GET /': 146,
+    'GET /resource_providers': 574,
+    'GET /traits': 472,
+    'GET /resource_classes': 452,
+    'GET /resource_providers/{host}': 541,
+    'GET /resource_providers/{host}/inventories': 650,
+    f'GET /allocation_candidates?resources={",".join(f"{name}:1" for name in _CLASSES)}&limit=1000': 1205,
+    'PUT /allocations/{consumer}': 1351,
 }
 
 
