@@ -83,6 +83,11 @@ def size_text(resources: Mapping[str, int]) -> str:
     return ','.join(f'{name}:{value}' for name, value in resources.items())
 
 
+def amounts_text(resources: Mapping[str, int]) -> str:
+    """Return amounts by class with their units, such as ``VCPU 4, MEMORY_MB 8 GiB``."""
+    return ', '.join(f'{name} {amount(name, value)}' for name, value in resources.items())
+
+
 def moment(time: dt.datetime | None) -> str:
     """Return an aware time to the minute, such as ``2026-11-24 08:10 UTC``."""
     return time.astimezone(dt.UTC).strftime('%Y-%m-%d %H:%M UTC') if time else 'an unknown time'

@@ -78,7 +78,7 @@ def _print_unplaced(plan: DrainPlan) -> None:
         closest, lacks = '-', '-'
         if item.closest_host is not None:
             closest = item.closest_host.display_name
-            lacks = sentences.amounts(item.closest_lacks) or 'nothing that is left'
+            lacks = units.amounts_text(item.closest_lacks) or 'nothing that is left'
         figures = (f'{item.consumers:,}', f'{item.eligible_hosts:,}')
         rows.append((sentences.size(item.resources), *figures, closest, lacks))
     headings = ('Not placed', 'Consumers', 'Eligible\nhosts', 'Closest host', 'Lacks there')
@@ -112,7 +112,7 @@ def _print_failed(report: FailureReport, count: int) -> None:
             f'{host.consumers:,}',
             f'{host.left_count:,}',
             host.verdict.value,
-            sentences.amounts(host.left_resources),
+            units.amounts_text(host.left_resources),
         )
         for host in report.not_evacuable_hosts[:count]
     ]

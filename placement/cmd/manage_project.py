@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -67,21 +67,17 @@ def _print_consumers(title: str, consumers: Sequence[ProjectConsumer]) -> None:
     for consumer in consumers[:_MAX_ROWS]:
         created = units.moment(consumer.created_at) if consumer.created_at else ''
         kind = output.escaped(consumer.type or '')
-        table.add_row(consumer.uuid, kind, created, f'{consumer.share:.0%}', _amounts(consumer.amounts))
+        table.add_row(consumer.uuid, kind, created, f'{consumer.share:.0%}', units.amounts_text(consumer.amounts))
     output.print_tables(table)
 
 
 def _print_holdings(title: str, holdings: Sequence[Holding], label: Callable[[Holding], str]) -> None:
     table = output.table(_title(title, holdings), 'Consumers', 'Amounts')
     for holding in holdings[:_MAX_ROWS]:
-        table.add_row(output.escaped(label(holding)), f'{holding.consumers:,}', _amounts(holding.amounts))
+        table.add_row(output.escaped(label(holding)), f'{holding.consumers:,}', units.amounts_text(holding.amounts))
     if holdings:
         output.print_tables(table)
 
 
 def _title(title: str, rows: Sequence[Any]) -> str:
     return title if len(rows) <= _MAX_ROWS else f'{title} ({_MAX_ROWS} of {len(rows):,})'
-
-
-def _amounts(amounts: Mapping[str, int]) -> str:
-    return ', '.join(f'{name} {units.amount(name, amount)}' for name, amount in amounts.items())

@@ -109,12 +109,9 @@ def _drawing(tree: ProviderTree, consumers: Consumers, names: DisplayNames, cons
         for line in _inventory_lines(tree, provider, console):
             branch.add(line)
         for consumer in consumers.get(provider.uuid, ()):
-            amounts = (
-                f'{allocation.resource_class} {units.amount(allocation.resource_class, allocation.amount)}'
-                for allocation in consumer.allocations
-            )
+            amounts = {allocation.resource_class: allocation.amount for allocation in consumer.allocations}
             owner = output.describe_consumer(consumer, names)
-            branch.add(output.escaped(f'{consumer.uuid} {owner}: {", ".join(amounts)}'))
+            branch.add(output.escaped(f'{consumer.uuid} {owner}: {units.amounts_text(amounts)}'))
         if provider.traits:
             branch.add(output.escaped(f'traits: {", ".join(sorted(provider.traits))}', 'cyan'))
         if provider.aggregates:

@@ -28,11 +28,6 @@ FITS_MEANING = (
 )
 
 
-def amounts(resources: Mapping[str, int]) -> str:
-    """Return amounts by class with their units, such as ``VCPU 4, MEMORY_MB 8 GiB``."""
-    return ', '.join(f'{name} {units.amount(name, value)}' for name, value in resources.items())
-
-
 def size(resources: Sequence[Mapping[str, int]]) -> str:
     """Return what a consumer has, the parts of several providers joined by ``+``."""
     return ' + '.join(map(units.size_text, resources))
@@ -150,7 +145,7 @@ def flavor_sentences(fits: Sequence[FlavorFit]) -> list[str]:
     sentences = []
     for fit in fits:
         stranded = {name: value for name, value in fit.stranded.items() if value > 0}
-        rest = f'; {amounts(stranded)} would be stranded' if stranded else ''
+        rest = f'; {units.amounts_text(stranded)} would be stranded' if stranded else ''
         sentences.append(f'{fit.name}: {fit_text(fit)} more fit{rest}.')
         if fit.ignored_properties:
             names = ', '.join(fit.ignored_properties)
