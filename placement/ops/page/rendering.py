@@ -112,6 +112,9 @@ def is_shown_trait(name: str) -> bool:
     return name.startswith('CUSTOM_') or name in _SHOWN_TRAITS
 
 
+#: The functions that are filters as they are.
+_FILTERS_OF_UNITS = (units.percent, units.ago, units.moment, units.plural, units.size_text)
+
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.PackageLoader('placement.ops.page'),
     autoescape=True,
@@ -120,17 +123,6 @@ _ENVIRONMENT = jinja2.Environment(
     lstrip_blocks=True,
 )
 _ENVIRONMENT.globals.update(link=link, here=here)
-_ENVIRONMENT.filters.update(
-    amount=amount,
-    used_of=used_of,
-    number=number,
-    percent=units.percent,
-    level=level,
-    heat=heat,
-    width=width,
-    ago=units.ago,
-    moment=units.moment,
-    plural=units.plural,
-    size_text=units.size_text,
-)
+for _filter in (amount, used_of, number, level, heat, width, *_FILTERS_OF_UNITS):
+    _ENVIRONMENT.filters[_filter.__name__] = _filter
 _ENVIRONMENT.tests['shown_trait'] = is_shown_trait
