@@ -5,7 +5,6 @@ The queries run in threads, at most once per interval. A scrape waits a limited 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -87,13 +86,9 @@ class DatabaseCollector(Collector):
         self._check = check
         self._queries: tuple[BackgroundQuery[list[Sample]], ...] = (
             BackgroundQuery(
-                'inventory',
-                functools.partial(inventory_samples, db, provider_cache, uuids),
-                _INVENTORY_INTERVAL_SECONDS,
+                'inventory', lambda: inventory_samples(db, provider_cache, uuids), _INVENTORY_INTERVAL_SECONDS
             ),
-            BackgroundQuery(
-                'allocation', functools.partial(allocation_samples, db, uuids), options.allocation_refresh_interval
-            ),
+            BackgroundQuery('allocation', lambda: allocation_samples(db, uuids), options.allocation_refresh_interval),
         )
         #: The check of failing hosts, which the page shows.
         self.plan = plan_query(db, options)

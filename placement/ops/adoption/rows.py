@@ -101,11 +101,7 @@ def _classes(connection: sa.Connection, names: Names) -> Iterator[str]:
 
 
 def _uuids(connection: sa.Connection, names: Names) -> Iterator[str]:
-    for expected in (
-        tables.resource_providers.c.uuid,
-        tables.consumers.c.uuid,
-        tables.allocations.c.consumer_id,
-    ):
+    for expected in (_providers.c.uuid, _consumers.c.uuid, _allocations.c.consumer_id):
         column = names[expected.table].c[expected.name]
         uuids = connection.scalars(sa.select(column).where(column.is_not(None)))
         malformed = [uuid for uuid in uuids if not _CANONICAL.fullmatch(uuid)]
