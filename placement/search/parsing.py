@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from placement import capacity, uuid_spelling
 from placement.exception import INVALID_QUERY, BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
@@ -26,6 +27,10 @@ _MAX_LIMIT = 10**18
 #: Requests of Nova and Neutron have about ten groups. With each group the search takes more steps.
 MAX_REQUEST_GROUPS = 256
 
+#: The parameters of which the first value counts, and the pattern of all their values. Of several invalid ones, the
+#: error is about the last.
+_FIRST_VALUE_COUNTS = {'limit': schema.LIMIT, 'group_policy': schema.GROUP_POLICY}
+
 #: The order in which the parameters of a group are read below 1.30.
 _ORDER_BELOW_1_30 = ('member_of', 'resources', 'required')
 
@@ -42,6 +47,16 @@ _ANY_OF_SAMPLE = 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC'
 Values = Mapping[str, Sequence[str]]
 
 
+class GroupParameter(NamedTuple):
+    """One occurrence of a parameter of a group."""
+
+    #: The number of the group, in the order of the URL.
+    group: int
+    suffix: str
+    name: str
+    value: str
+
+
 def parse(text: str, version: Version) -> CandidateRequest:
     """Read a query string.
 
@@ -51,33 +66,21 @@ def parse(text: str, version: Version) -> CandidateRequest:
     """
     pairs = parse_query(text)
     values: dict[str, list[str]] = {}
+    of_groups: list[GroupParameter] = []
+    numbers: dict[str, int] = {}
     for key, value in pairs:
         values.setdefault(key, []).append(value)
-    # All values of ``limit`` and ``group_policy`` are validated. The error is about the last invalid one.
-    validated = dict(pairs)
-    for key, pattern in (('limit', schema.LIMIT), ('group_policy', schema.GROUP_POLICY)):
-        for value in values.get(key, ()):
-            if not re.match(pattern, value):
-                validated[key] = value
-    validate_query(validated, for_version(_VALIDATORS, version))
-
-    # The name, the suffix and the value of each parameter of a group, in the order of the URL.
-    of_groups = [
-        (match[1], match[2] or '', value) for key, value in pairs if (match := _GROUP_KEY.fullmatch(key)) is not None
-    ]
-    fields: dict[str, dict[str, Any]] = {suffix: {'resources': {}} for _, suffix, _ in of_groups}
-    if len(fields) > MAX_REQUEST_GROUPS:
+        if match := _GROUP_KEY.fullmatch(key):
+            suffix = match[2] or ''
+            number = numbers.setdefault(suffix, len(numbers))
+            of_groups.append(GroupParameter(number, suffix, match[1], value))
+    # The first error is reported. The order of the checks is in api-ref/allocation-candidates.md.
+    _validate(dict(pairs), values, version)
+    if len(numbers) > MAX_REQUEST_GROUPS:
         raise BadQuery(f'{INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
     root_traits = _parse_root_required(values.get('root_required', ()))
     same_subtree = _parse_same_subtree(values.get('same_subtree', ()))
-    if version < (1, 30):
-        # The first malformed value is reported: here of the first group, since 1.30 in the order of the URL.
-        numbers = {suffix: number for number, suffix in enumerate(fields)}
-        of_groups.sort(key=lambda parameter: (numbers[parameter[1]], _ORDER_BELOW_1_30.index(parameter[0])))
-    for name, suffix, value in of_groups:
-        _read_parameter(fields[suffix], name, suffix, value, values, version)
-    groups = tuple([RequestGroup(suffix, bool(suffix), **of_group) for suffix, of_group in fields.items()])
-
+    groups = _parse_groups(of_groups, values, version)
     if version >= (1, 36):
         _check_subtrees(groups, same_subtree)
     else:
@@ -100,23 +103,39 @@ def parse(text: str, version: Version) -> CandidateRequest:
     )
 
 
-def _read_parameter(
-    fields: dict[str, Any], name: str, suffix: str, value: str, values: Values, version: Version
-) -> None:
-    """Convert an occurrence of a parameter of a group to a field of the ``RequestGroup``.
+def _validate(params: dict[str, str], values: Values, version: Version) -> None:
+    """Check the keys of a query string and the last value of each, and all values of ``_FIRST_VALUE_COUNTS``."""
+    for key, pattern in _FIRST_VALUE_COUNTS.items():
+        for value in values.get(key, ()):
+            if not re.match(pattern, value):
+                params[key] = value
+    validate_query(params, for_version(_VALIDATORS, version))
+
+
+def _parse_groups(parameters: Sequence[GroupParameter], values: Values, version: Version) -> tuple[RequestGroup, ...]:
+    """Convert the parameters of groups to the fields of each ``RequestGroup``.
 
     Of ``resources`` and ``in_tree`` the last value counts, but all have to be well-formed. All values of ``required``
     and ``member_of`` count, and are read together at the first occurrence.
+
+    :param parameters: in the order of the URL.
     """
-    if name == 'resources':
-        fields['resources'] = parse_resources(value)
-    elif name == 'in_tree':
-        fields['in_tree'] = parse_in_tree(value)
-    elif name == 'required' and 'traits' not in fields:
-        fields['traits'] = parse_required(values[f'required{suffix}'], version)
-    elif name == 'member_of' and 'aggregates' not in fields:
-        together = values[f'member_of{suffix}']
-        fields['aggregates'] = parse_member_of(together, version, suffix, one_by_one=version >= (1, 30))
+    if version < (1, 30):
+        # The first malformed value is reported: here of the first group, since 1.30 in the order of the URL.
+        parameters = sorted(parameters, key=lambda item: (item.group, _ORDER_BELOW_1_30.index(item.name)))
+    groups: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for _, suffix, name, value in parameters:
+        fields = groups[suffix]
+        if name == 'resources':
+            fields['resources'] = parse_resources(value)
+        elif name == 'in_tree':
+            fields['in_tree'] = parse_in_tree(value)
+        elif name == 'required' and 'traits' not in fields:
+            fields['traits'] = parse_required(values[f'required{suffix}'], version)
+        elif name == 'member_of' and 'aggregates' not in fields:
+            together = values[f'member_of{suffix}']
+            fields['aggregates'] = parse_member_of(together, version, suffix, one_by_one=version >= (1, 30))
+    return tuple([RequestGroup(suffix, bool(suffix), **fields) for suffix, fields in groups.items()])
 
 
 def _parse_root_required(values: Sequence[str]) -> NameFilter:

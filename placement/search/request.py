@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RequestGroup:
     #: One provider has to satisfy all of it: suffixed groups, and the filters of a list of providers.
     use_same_provider: bool
     #: Amounts, 1 or more, by class. If there are none, the provider of the group supplies nothing.
-    resources: Mapping[str, int]
+    resources: Mapping[str, int] = field(default_factory=dict)
     #: The names in ``required``.
     traits: NameFilter = NameFilter()
     #: The uuids in ``member_of``.
