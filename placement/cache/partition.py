@@ -318,8 +318,8 @@ class Partition:
             flags[columns.positions_with_capacity(amount)] = True
         return flags
 
-    def of_roots(self, flags: Flags) -> Flags:
-        """Return for each provider the flag of the first provider of its tree."""
+    def of_root(self, flags: Flags) -> Flags:
+        """Return for each provider the flag of its root: of the first provider of its tree."""
         return flags[self.starts[:-1]][self.tree_numbers]
 
     def in_tree(self, root_id: int | None) -> Flags:

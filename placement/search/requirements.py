@@ -234,7 +234,7 @@ class AggregateCondition(NameCondition):
 
     def matches(self, partition: Partition) -> Flags:
         flags = self.matches_column(partition.aggregates)
-        return flags | partition.of_roots(flags) if self.or_root else flags
+        return flags | partition.of_root(flags) if self.or_root else flags
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,8 @@ class ProviderMatrix:
         direct = [self._masks(failing, self.partition.size)]
         if not requirement.use_same_provider and any(check.is_membership for check in failing):
             # The root may satisfy ``member_of`` instead of the provider, but only the whole of it.
-            of_roots = self.partition.of_roots
-            by_root = {check: of_roots(flags) if check.is_membership else flags for check, flags in failing.items()}
+            of_root = self.partition.of_root
+            by_root = {check: of_root(flags) if check.is_membership else flags for check, flags in failing.items()}
             direct.append(self._masks(by_root, self.partition.size))
         positions = self.pools.positions
         shared = {check: flags[positions] | check.never_by_sharing for check, flags in failing.items()}
