@@ -68,14 +68,12 @@ class Check:
 
 
 def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterator[Check]:
-    """Divide a condition on a provider, or without ``suffixes`` on a root, into checks; the worst fault comes first."""
-    # If the unsuffixed group forbids an aggregate, a root may not be in it either. This is one rule.
-    suffixes = () if condition.of_whole_request else suffixes or ('',)
+    """Divide a condition of the groups with these suffixes into checks; the worst fault comes first."""
     for part in condition.parts():
         if isinstance(part, AggregateCondition):
             part = replace(part, or_root=False)  # noqa: PLW2901
         fault = part.fault if isinstance(part, ResourcePart) else Fault.VIOLATED
-        yield Check(Rule(part.parameter, suffixes, part.subject), fault, part)
+        yield Check(Rule(part.parameter, () if condition.of_whole_request else suffixes, part.subject), fault, part)
 
 
 class RequestChecks:
@@ -86,7 +84,8 @@ class RequestChecks:
 
     def __init__(self, compiled: CompiledRequest) -> None:
         together = list(checks_of(compiled.collective, ('',)))
-        self.of_root = [check for condition in compiled.root.conditions for check in checks_of(condition, ())]
+        #: If the unsuffixed group forbids an aggregate, a root may not be in it either. This is one rule.
+        self.of_root = [check for condition in compiled.root.conditions for check in checks_of(condition, ('',))]
         #: The checks of each requirement. All providers of the unsuffixed group have the traits ``together``.
         self.of_requirement = {
             requirement: [check for condition in requirement.conditions for check in checks_of(condition, suffixes)]

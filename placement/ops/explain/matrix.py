@@ -92,14 +92,15 @@ class ProviderMatrix:
 
     def failing_only(self, check: Check, waived: int, trees: Flags) -> tuple[Integers, Integers]:
         """Return the positions of the providers of the flagged trees, and of the pools that reach these, that fail a
-        check and nothing outside of ``waived``."""
+        check and nothing outside of ``waived``. There are none for a check that is only about roots."""
+        of_check = [self.columns[group] for group, checks in self.checks.of_requirement.items() if check in checks]
+        if not of_check:
+            return np.zeros(0, np.intp), np.zeros(0, np.intp)
         bit, allowed = self.checks.bit_of[check], waived | self.checks.together
 
         def fails_only(mask: int) -> bool:
             return bool(mask & bit) and not mask & ~allowed
 
-        # A check of roots is in none of them; then no provider is flagged.
-        of_check = [self.columns[group] for group, checks in self.checks.of_requirement.items() if check in checks]
         direct = np.any([column.where(fails_only) for of_trees, _ in of_check for column in of_trees], axis=0)
         shared = np.any([of_pools.where(fails_only) for _, of_pools in of_check], axis=0)
         in_pools = self.pools.positions[shared & self.pools.reaching(trees)]
