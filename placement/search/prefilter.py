@@ -147,7 +147,11 @@ class Prefilter:
                 yield SearchUnit((), sharing.providers, sharing.bits)
 
     def accepted_roots(self, partition: Partition) -> Flags:
-        """Return for each tree whether its root is accepted."""
+        """Return for each tree whether its root is accepted.
+
+        This counts no steps: a request has at most three conditions on roots, however many groups it has, and each
+        takes no longer than a condition on providers.
+        """
         flags: Flags = self.compiled.root.matches(partition)[partition.starts[:-1]]
         return flags
 

@@ -5,13 +5,8 @@ or the tree. A *requirement* has all conditions that one provider has to satisfy
 of one resource class of the unsuffixed group. ``compile_request`` makes those of a request, and ``requirements_of``
 those of a group; it is the only place that resolves the uuid of ``in_tree``.
 
-Conditions and requirements are evaluated in two ways:
-
-* ``accepts(provider, root)`` returns whether one provider satisfies them.
-* ``matches(partition)`` returns one flag for each provider of a partition of the cache.
-
-A condition also says how a query has it (``parameter`` and ``subject``) and whether it ``is_state``, and ``parts()``
-divides it into conditions that a provider can violate one by one: that is all that ``ops/explain`` needs to explain it.
+Both are evaluated in two ways, ``matches`` and ``accepts`` (see ``ProviderCondition``). The other members of a
+condition are all that ``ops/explain`` needs to explain it.
 
 Conditions and requirements are immutable and comparable, so ``dataclasses.replace`` on ``Requirement.conditions`` makes
 "the request without this rule" or "all rules up to this one".
@@ -43,9 +38,10 @@ STATE_TRAITS = frozenset({DISABLED_TRAIT})
 class ProviderCondition:
     """A rule about a single provider.
 
-    In ``accepts``, ``root`` is the root of the provider's tree; None for a sharing provider that serves another tree.
-    ``matches`` returns which providers are accepted in their own trees. ``parameter`` is the name of the query
-    parameter, and ``subject`` the text that a query has for the condition.
+    ``matches`` returns which providers of a partition satisfy it in their own trees: a search calls it for all trees.
+    ``accepts`` decides about one provider. A search calls it for each sharing provider that could serve other trees,
+    and plans for the providers of trees that are not stored. ``root`` is the root of the provider's tree; None if a
+    sharing provider serves another tree.
     """
 
     #: Whether its parameter belongs to no group, so that it is one rule for the root and all groups.
@@ -53,10 +49,12 @@ class ProviderCondition:
 
     @property
     def parameter(self) -> str:
+        """The name of the query parameter."""
         raise NotImplementedError
 
     @property
     def subject(self) -> str:
+        """The text that a query has for the condition."""
         raise NotImplementedError
 
     @property
