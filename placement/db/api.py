@@ -32,7 +32,7 @@ from placement.db import (
     tables,
 )
 from placement.db.change_log_slots import Outcome
-from placement.db.errors import Attempt, ConnectionLost, ErrorKind, RetryPolicy, RetryTransaction
+from placement.db.errors import Attempt, ConnectionLost, RetryPolicy, RetryTransaction
 from placement.observability import DATABASE
 
 T = TypeVar('T')
@@ -201,9 +201,10 @@ class Database:
 
         :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``. A connection that turns out to be broken
             at BEGIN is replaced once, except with ``WRITE`` on MySQL, where the caller's first statement sends BEGIN.
-        :param slot: the leased slot. After a ROLLBACK that succeeded it is not written.
-        :raises CommitUnknown: COMMIT failed, its error does not say whether the transaction was committed, and that
-            matters to a client. Otherwise ``SingleFailure``.
+        :param slot: the leased slot, if a client asked for the changes. It is not written if the transaction has
+            certainly been rolled back.
+        :raises CommitUnknown: COMMIT failed, and its error does not exclude that the transaction is committed. Without
+            a slot, this is a ``SingleFailure``.
         :raises ConnectionLost: the connection broke early.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
@@ -228,7 +229,8 @@ class Database:
                 yield connection
             except BaseException as error:
                 connection.rollback()
-                if slot and not connection.invalidated:
+                # We closed the connection to a read-only database. So the server rolls back, as it does on ROLLBACK.
+                if slot and (not connection.invalidated or errors.is_read_only(error)):
                     slot.is_written = False
                 if errors.broke_early(error, obtained):
                     raise ConnectionLost from error
@@ -238,10 +240,11 @@ class Database:
                     connection.commit()
             except BaseException as error:
                 connection.invalidate()
-                is_unknown = errors.classify(error, at_commit=True) is ErrorKind.COMMIT_UNKNOWN
-                if isinstance(error, Exception) and is_unknown:
-                    outcome_matters = begin == connections.WRITE
-                    raise (exception.CommitUnknown if outcome_matters else exception.SingleFailure) from error
+                if errors.excludes_commit(error):
+                    if slot:
+                        slot.is_written = False
+                elif isinstance(error, Exception):
+                    raise (exception.CommitUnknown if slot else exception.SingleFailure) from error
                 raise
 
     @contextlib.contextmanager

@@ -59,7 +59,8 @@ class Slot:
     token: int = 0
     #: What the running transaction writes together with the next number.
     next_token: int = 0
-    #: Whether the running transaction has written to the slot, and so may lock it. A rollback resets this.
+    #: Whether the running transaction has written to the slot, and so may lock it. ``Database`` resets this when the
+    #: transaction has certainly been rolled back.
     is_written: bool = False
 
     def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[tuple[str, int]]:

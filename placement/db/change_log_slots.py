@@ -27,7 +27,7 @@ from oslo_log import log
 from placement import exception
 from placement.db import errors, sql, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, SlotTaken, no_slots
-from placement.db.errors import ErrorKind, RetryTransaction
+from placement.db.errors import RetryTransaction
 
 LOG = log.getLogger(__name__)
 
@@ -100,23 +100,15 @@ class ChangeLogSlots:
         self._idle.append(slot)
 
     def give_up(self, slot: Slot, error: BaseException) -> None:
-        """Take back the slot of a transaction that failed with ``error``, if the slot is certainly not locked.
+        """Take back the slot of a transaction that failed with ``error``, if it was rolled back.
 
-        ==================================================  =========================================================
-        How the transaction ended                           Its slot
-        ==================================================  =========================================================
-        another process has written under the slot          is another process's, like all idle ones, which were not
-                                                            used for even longer
-        it was rolled back, or its error guarantees this    is kept; its number is used again
-        the connection broke before COMMIT                  stays locked until the server notices, so this process
-                                                            does not use it again
-        the process was interrupted in COMMIT               the same
-        ==================================================  =========================================================
+        Otherwise the server may keep the slot locked until it notices that the connection has ended, so this process
+        does not use it again. After ``SlotTaken`` the slot is another process's, like all idle ones, which were not
+        used for even longer.
         """
         if isinstance(error, SlotTaken):
             self._idle.clear()
-        elif not slot.is_written or errors.classify(error, at_commit=True) is not ErrorKind.COMMIT_UNKNOWN:
-            slot.is_written = False
+        elif not slot.is_written:
             self._idle.append(slot)
 
     def find_outcome(self, slot: Slot, failure: exception.CommitUnknown) -> Outcome:

@@ -84,8 +84,6 @@ class ErrorKind(enum.Enum):
     UNAVAILABLE = enum.auto()
     #: Our tables are not there: a 503.
     TABLE_MISSING = enum.auto()
-    #: Of COMMIT only: the transaction may have been committed. The change log shows it.
-    COMMIT_UNKNOWN = enum.auto()
     #: Anything else: it is raised.
     OTHER = enum.auto()
 
@@ -119,9 +117,7 @@ _DEADLOCK = _Signs(numbers=frozenset({1213}), prefixes=('40P01',))
 #: The option read_only or super_read_only (1290), InnoDB or a transaction is read-only (1836, 1792), and the full disk
 #: of SQLite, which writes the pages of a transaction at COMMIT. A server that has no space left at COMMIT may have
 #: committed, so its codes are not among these.
-_READ_ONLY_AT_COMMIT = _Signs(
-    (exception.DatabaseReadOnly,), frozenset({1290, 1792, 1836}), ('SQLITE_READONLY', 'SQLITE_FULL')
-)
+_READ_ONLY_AT_COMMIT = _Signs(numbers=frozenset({1290, 1792, 1836}), prefixes=('SQLITE_READONLY', 'SQLITE_FULL'))
 #: COMMIT failed with an error of the storage engine. The message has its number; 149 is a deadlock.
 _MYSQL_COMMIT_FAILED = _Signs(numbers=frozenset({1180}))
 _ENGINE_DEADLOCK = re.compile(r'\b149\b')
@@ -175,17 +171,8 @@ _EXCEPTIONS: Mapping[ErrorKind, type[exception.DatabaseUnavailable]] = {
 }
 
 
-def classify(error: BaseException, *, at_commit: bool = False) -> ErrorKind:
-    """Return the kind of an error.
-
-    :param at_commit: whether it may be an error of COMMIT. Then the kind is ``COMMIT_UNKNOWN`` unless it guarantees
-        that nothing was committed.
-    """
-    if at_commit:
-        if _READ_ONLY_AT_COMMIT.match(error):
-            return ErrorKind.READ_ONLY
-        kind = classify(error)
-        return kind if kind in {ErrorKind.CONFLICT, ErrorKind.SQLITE_BUSY} else ErrorKind.COMMIT_UNKNOWN
+def classify(error: BaseException) -> ErrorKind:
+    """Return the kind of an error."""
     if is_disconnect(error):
         return ErrorKind.UNAVAILABLE
     for kind, signs in _SIGNS.items():
@@ -195,6 +182,11 @@ def classify(error: BaseException, *, at_commit: bool = False) -> ErrorKind:
     if _MYSQL_COMMIT_FAILED.match(error) and _ENGINE_DEADLOCK.search(message):
         return ErrorKind.CONFLICT
     return ErrorKind.TABLE_MISSING if 'no such table' in message else ErrorKind.OTHER
+
+
+def excludes_commit(error: BaseException) -> bool:
+    """Return whether ``error``, which COMMIT raised, guarantees that the transaction is not committed."""
+    return _READ_ONLY_AT_COMMIT.match(error) or classify(error) in CONFLICTS - {ErrorKind.INTERRUPTED}
 
 
 def is_conflict(error: BaseException) -> bool:

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from placement.db import change_log_slots
+from placement import exception
+from placement.db import change_log, change_log_slots
+from tests.support import logs
 from tests.support.http_client import claim_body, create_provider, send_request
 
 CONSUMER = 'c0000001-0000-4000-8000-000000000000'
@@ -139,6 +141,25 @@ def test_a_commit_whose_outcome_the_log_knows(
     assert counted(app) == counts
     (line,) = warnings(caplog)
     assert line.endswith(f'failed with SQLITE_IOERR). According to the change log, its outcome is: {outcome}.')
+
+
+@pytest.mark.parametrize(
+    ('error', 'done'),
+    [
+        *((error, False) for error in ('SQLITE_LOCKED', 'SQLITE_BUSY', 'SQLITE_FULL', 'SQLITE_READONLY')),
+        *(('SQLITE_IOERR', done) for done in (False, True)),
+    ],
+)
+def test_no_slot_is_lost_or_given_twice(app: Any, host: str, fail_commits: FailCommits, error: str, done: bool) -> None:
+    """Otherwise the process would insert another one, or two of its transactions would conflict."""
+    slots = logs.idle_slots(app.db)
+    for _ in range(3):
+        fail_commits(error, done=done)
+        # SQLITE_BUSY is not retried.
+        with contextlib.suppress(exception.ConcurrentProviderUpdate):
+            app.db.write(change_log.record_names)
+        app.db.write(change_log.record_names)
+    assert logs.idle_slots(app.db) == slots
 
 
 def test_a_commit_whose_outcome_nobody_knows(

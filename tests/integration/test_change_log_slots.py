@@ -193,29 +193,44 @@ def _write_while_the_master_ends(db: Database, providers: list[int], pipe: int) 
     db.dispose()
 
 
-#: A statement that the server cancels.
-CANCELED = {
-    'postgresql': 'SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)',
-    'mariadb': 'KILL QUERY CONNECTION_ID()',
+#: A statement that fails, by the reason and the server.
+FAILING = {
+    ('canceled', 'postgresql'): 'SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)',
+    ('canceled', 'mariadb'): 'KILL QUERY CONNECTION_ID()',
+    ('read-only', 'postgresql'): "DO 'BEGIN RAISE SQLSTATE ''25006''; END'",
+    ('read-only', 'mariadb'): "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1290",
+    ('ended', 'postgresql'): 'SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(1)',
+    ('ended', 'mariadb'): 'KILL CONNECTION_ID()',
 }
 
 
 @on_servers
-def test_statements_that_the_server_cancels_cost_no_slot(server: str, db: Database, providers: list[int]) -> None:
-    """ROLLBACK succeeds, so the transaction is over."""
+@pytest.mark.parametrize(
+    ('reason', 'error', 'is_kept'),
+    [
+        ('canceled', exception.SingleFailure, True),
+        ('read-only', exception.DatabaseReadOnly, True),
+        ('ended', exception.DatabaseUnavailable, False),
+    ],
+)
+def test_the_slot_of_a_failed_transaction_is_kept_unless_the_connection_broke(
+    server: str, db: Database, providers: list[int], reason: str, error: type[Exception], is_kept: bool
+) -> None:
+    """ROLLBACK succeeds, or the service has closed the connection, so the transaction is over."""
 
     def work(tx: sa.Connection) -> None:
         logs.move(tx, providers)
         batch = StatementBatch(tx)
-        batch.add_statement(CANCELED[server])
+        batch.add_statement(FAILING[reason, server])
         batch.defer()
 
     before = newest(db)
     for _ in range(5):
-        with pytest.raises(exception.SingleFailure):
+        with pytest.raises(error):
             db.write(work)
     db.write(lambda tx: logs.move(tx, providers))
-    assert newest(db) == {slot: number + 1 for slot, number in before.items()}
+    assert (newest(db) == {slot: number + 1 for slot, number in before.items()}) is is_kept
+    assert (logs.idle_slots(db) == owned(db)) is is_kept
 
 
 @on_servers

@@ -76,6 +76,13 @@ def next_slot(db: Database) -> change_log.Slot:
     return dataclasses.replace(slot)
 
 
+def idle_slots(db: Database) -> set[int]:
+    """Return the ids of the slots that this process can give to its next transactions, each to one."""
+    ids = [slot.slot_id for slot in db.slots._idle]
+    assert len(set(ids)) == len(ids), ids
+    return set(ids)
+
+
 def free(db: Database, slot_id: int) -> None:
     """Take a slot away from its owner."""
     slots = tables.change_log_slots
