@@ -97,24 +97,18 @@ class Database:
             again with another connection.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-
-        obtained = 0.0
-
-        def attempt() -> T:
-            nonlocal obtained
-            with self._connection(connections.AUTOCOMMIT) as connection:
-                obtained = time.monotonic()
-                try:
-                    return work(connection)
-                except BaseException:
-                    connection.invalidate()
-                    raise
-
-        def is_temporary(error: Exception) -> bool:
-            return errors.broke_early(error, obtained) or errors.is_conflict(error)
-
+        retries = 0
         with self._observed(), errors.translated(conflicts=True):
-            return errors.retry(attempt, is_temporary, retries=_MAX_READ_RETRIES)
+            while True:
+                with self._begin(connections.AUTOCOMMIT) as connection:
+                    try:
+                        return work(connection)
+                    except BaseException as error:
+                        connection.invalidate()
+                        is_temporary = errors.broke_early(error, connection) or errors.is_conflict(error)
+                        if not is_temporary or retries == _MAX_READ_RETRIES:
+                            raise
+                retries += 1
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[sa.Connection]:
@@ -199,8 +193,7 @@ class Database:
         it might still be in the transaction, and its next COMMIT would commit it. The server rolls the transaction of a
         closed connection back.
 
-        :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``. A connection that turns out to be broken
-            at BEGIN is replaced once, except with ``WRITE`` on MySQL, where the caller's first statement sends BEGIN.
+        :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``.
         :param slot: the leased slot, if a client asked for the changes. It is not written if the transaction has
             certainly been rolled back.
         :raises CommitUnknown: COMMIT failed, and its error does not exclude that the transaction is committed. Without
@@ -208,23 +201,7 @@ class Database:
         :raises ConnectionLost: the connection broke early.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        obtained = 0.0
-
-        def begun() -> sa.Connection:
-            nonlocal obtained
-            connection = self._connection(begin)
-            obtained = time.monotonic()
-            try:
-                connection.begin()
-            except BaseException:
-                connection.close()
-                raise
-            return connection
-
-        with (
-            errors.translated(conflicts=begin == connections.SNAPSHOT),
-            errors.retry(begun, lambda error: errors.broke_early(error, obtained), retries=1) as connection,
-        ):
+        with errors.translated(conflicts=begin == connections.SNAPSHOT), self._begin(begin) as connection:
             try:
                 yield connection
             except BaseException as error:
@@ -232,7 +209,7 @@ class Database:
                 # We closed the connection to a read-only database. So the server rolls back, as it does on ROLLBACK.
                 if slot and (not connection.invalidated or errors.is_read_only(error)):
                     slot.is_written = False
-                if errors.broke_early(error, obtained):
+                if errors.broke_early(error, connection):
                     raise ConnectionLost from error
                 raise
             try:
@@ -246,6 +223,24 @@ class Database:
                 elif isinstance(error, Exception):
                     raise (exception.CommitUnknown if slot else exception.SingleFailure) from error
                 raise
+
+    def _begin(self, begin: str, *, retries: int = 1) -> sa.Connection:
+        """Begin a transaction on a connection of the pool. If this turns out to be broken, try another one.
+
+        :param begin: a value of ``connections.BEGIN``. With ``AUTOCOMMIT``, and with ``WRITE`` on MySQL, nothing is
+            sent, so a broken connection is noticed later.
+        """
+        with self.metrics.connection_wait():
+            connection = self.engine.connect()
+        connection.execution_options(**{connections.BEGIN: begin, errors.OBTAINED: time.monotonic()})
+        try:
+            connection.begin()
+        except BaseException as error:
+            connection.close()
+            if retries and errors.broke_early(error, connection):
+                return self._begin(begin, retries=retries - 1)
+            raise
+        return connection
 
     @contextlib.contextmanager
     def _observed(self, *, writes: bool = False) -> Iterator[None]:
@@ -261,10 +256,6 @@ class Database:
         # Without an outage, as nearly always, there is nothing to report.
         if self.availability.outages:
             self.availability.succeeded(writes=writes)
-
-    def _connection(self, begin: str) -> sa.Connection:
-        with self.metrics.connection_wait():
-            return self.engine.connect().execution_options(**{connections.BEGIN: begin})
 
     def try_to_write(self) -> None:
         """Run an UPDATE of no rows, so that ``availability`` knows whether the database rejects changes now.

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
+import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
 
@@ -26,6 +27,9 @@ T = TypeVar('T')
 #: A connection of the pool that was closed breaks at its first statement. This is shorter than any timeout of a
 #: connection, which is at least one second.
 MAX_STALE_SECONDS = 0.9
+
+#: Execution option of a connection: when the pool gave it, in monotonic time.
+OBTAINED = 'placement_obtained'
 
 #: The exceptions that a transaction raises if the database is unavailable, rejects it, or lacks our tables.
 DATABASE_ERRORS = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
@@ -218,12 +222,12 @@ def is_disconnect(error: BaseException) -> bool:
     return bool(getattr(_unwrapped(error), 'connection_invalidated', False)) and not is_read_only(error)
 
 
-def broke_early(error: BaseException, obtained: float) -> bool:
-    """Return whether the connection broke within a second after it was ``obtained``, as one that was closed before.
+def broke_early(error: BaseException, connection: sa.Connection) -> bool:
+    """Return whether ``connection`` broke within a second after it was obtained, as one that was closed before.
 
     If it breaks later, the server may not respond, and a retry would wait as long again.
     """
-    return is_disconnect(error) and time.monotonic() - obtained < MAX_STALE_SECONDS
+    return is_disconnect(error) and time.monotonic() - connection.get_execution_options()[OBTAINED] < MAX_STALE_SECONDS
 
 
 def _driver_error(error: BaseException) -> BaseException | None:
