@@ -123,7 +123,7 @@ def _pattern(assignment: Assignment, as_list: bool, groups: Sequence[RequestGrou
 
 def _summaries(candidates: AllocationCandidates, version: Any) -> list[bytes]:
     """Encode the summaries of the providers in the response as JSON."""
-    included = None if version >= (1, 27) else frozenset(candidates.request.class_names)
+    included = None if version >= (1, 27) else frozenset(candidates.request.requested_classes)
     cache_key = ('summary', version >= (1, 17), version >= (1, 29), included)
     write = functools.partial(_summary, included, version)
     written: list[bytes] = []

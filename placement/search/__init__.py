@@ -41,7 +41,7 @@ def find_candidates(
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """
-    snapshot.names.raise_unless_known(request.class_names, request.trait_names)
+    snapshot.names.raise_unless_known(request.requested_classes, request.trait_names)
     # The requirements that providers have to satisfy. Equal request groups have equal requirements.
     compiled = compile_request(request, snapshot.root_id_of)
     # The trees in which every requirement has a provider, found by columns. Equivalent trees form one search unit.

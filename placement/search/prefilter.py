@@ -174,7 +174,7 @@ class SharingIndex:
     def __init__(self, sharing: Iterable[Provider], compiled: CompiledRequest, counter: StepCounter) -> None:
         self._compiled = compiled
         self._counter = counter
-        classes = frozenset(compiled.request.class_names)
+        classes = frozenset(compiled.request.requested_classes)
         # A sharing provider without the requested resources may serve a group without resources.
         any_class = not all(group.resources for group in compiled.request.groups)
         useful = [provider for provider in sharing if any_class or not classes.isdisjoint(provider.inventories)]

@@ -70,8 +70,8 @@ class CandidateRequest:
         return self.group_policy == 'isolate'
 
     @property
-    def class_names(self) -> tuple[str, ...]:
-        """The resource class of each amount, in order. Errors name the first unknown one."""
+    def requested_classes(self) -> tuple[str, ...]:
+        """The resource class of each amount in ``resources``, in order. Errors name the first unknown one."""
         return tuple(name for group in self.groups for name in group.resources)
 
     @property

@@ -97,7 +97,7 @@ def select(
     remaining, size_remaining = request.limit or sys.maxsize, budget.max_size
     max_candidate, max_summary = max_candidate_size(request), snapshot.max_summary_size
     # Each amount comes from one provider.
-    max_sharing = len(request.class_names)
+    max_sharing = len(request.requested_classes)
     for candidate_set in candidate_sets:
         selected.append(candidate_set if len(candidate_set) <= remaining else candidate_set[:remaining])
         remaining -= len(selected[-1])

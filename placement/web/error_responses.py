@@ -64,7 +64,8 @@ class ErrorMapping(NamedTuple):
     code: str | None = None
 
 
-#: For a query string whose ``resources`` name a class that does not exist.
+#: For a query string whose ``resources`` name a class that does not exist. Clients know the phrase. A class in another
+#: parameter needs a subclass of the exception, and a phrase of its own before this one.
 UNKNOWN_CLASS_IN_QUERY = ErrorMapping(
     exception.ResourceClassNotFound, 'Invalid resource class in resources parameter: {error}', exc.HTTPBadRequest
 )

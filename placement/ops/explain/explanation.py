@@ -127,10 +127,10 @@ def explain(
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """
-    snapshot.names.raise_unless_known(request.class_names, request.trait_names)
+    snapshot.names.raise_unless_known(request.requested_classes, request.trait_names)
     compiled = compile_request(request, snapshot.root_id_of)
     trees = sum(int(partition.has_root.sum()) for partition in snapshot.partitions)
-    result = Explanation(trees, about_hosts=not HOST_CLASSES.isdisjoint(request.class_names), limit=request.limit)
+    result = Explanation(trees, about_hosts=not HOST_CLASSES.isdisjoint(request.requested_classes), limit=request.limit)
     if not trees:
         return result
     matrix = None

@@ -90,7 +90,7 @@ def count_fits(snapshot: Snapshot, request: CandidateRequest, max_searches: int)
     :raises ResourceClassNotFound: a requested class does not exist.
     :raises TraitNotFound: a requested trait does not exist.
     """
-    snapshot.names.raise_unless_known(request.class_names, request.trait_names)
+    snapshot.names.raise_unless_known(request.requested_classes, request.trait_names)
     prefilter = Prefilter.for_request(snapshot, request)
     counted = _Counted()
     if len(request.groups) == 1 and not request.groups[0].use_same_provider:
