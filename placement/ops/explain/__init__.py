@@ -2,7 +2,7 @@
 
 ``explanation.explain`` is its table of contents. In the order of use:
 
-* ``searches_in_text`` finds a search in what an operator pastes, and the latest searches in the log.
+* ``searches_in_text`` finds a search in what an operator pastes, and ``searches_in_log`` the latest ones in the log.
 * ``checks`` divides a request into checks of single providers.
 * ``matrix`` finds the failed checks of all providers at once, and then of their trees.
 * ``explanation`` counts the trees by what they lack.

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from placement import exception
-from placement.ops.explain import explanation, searches_in_text, sentences
+from placement.ops.explain import explanation, searches_in_log, searches_in_text, sentences
 from placement.ops.page.view import Parameters, Sources, View
 from placement.search.budget import SearchBudget
 
@@ -45,7 +45,7 @@ def why_view(sources: Sources, parameters: Parameters) -> View:
             extra |= {'trees': result.trees, 'sentences': sentences}
     if sources.log is not None:
         try:
-            data['empty_searches'] = dataclasses.asdict(searches_in_text.recent(sources.log))
+            data['empty_searches'] = dataclasses.asdict(searches_in_log.recent(sources.log))
         except OSError as error:
             extra['problem'] = error.strerror
     return View('why.html', 'Why?', data, extra, status=400 if 'error' in data else 200)
