@@ -80,12 +80,13 @@ def _absent(number: int) -> str:
     return str(uuid.UUID(int=2**100 + number))
 
 
-#: Nothing in these matters but the number of conditions: every host satisfies nearly all of them.
+#: Nothing in these matters but the number of conditions: every host satisfies nearly all of those of groups.
 CONDITIONS = {
     'forbidden aggregates': _repeated('member_of', lambda number: f'!{_absent(number)}', 1000),
     'sets of aggregates': _repeated(
         'member_of', lambda number: 'in:' + ','.join([_absent(number), *AGGREGATES[:-1]]), 30
     ),
+    'traits of roots': '&root_required=' + ','.join([*TRAITS[20:22], *(f'!{name}' for name in TRAITS[:20])]),
     'forbidden traits': '&required=' + ','.join(f'!{name}' for name in TRAITS[:20]),
     'sets of traits': _repeated(
         'required', lambda number: f'in:{TRAITS[number // 39]},{",".join(TRAITS[number % 39 - 19 :])}', 200
