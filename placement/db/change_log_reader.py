@@ -34,18 +34,12 @@ _MAX_RECENT_ENTRIES = 300
 #: the constant 0.
 _TABLE_ID = {'postgresql': 'CAST(tableoid AS BIGINT)'}
 
-
-#: The check before each search: the number of slots, the sums of their sequence numbers and tokens, and the id of the
-#: table, in one row.
+#: The check before each search: the number of slots, and the sums of their sequence numbers and tokens, in one row. On
+#: PostgreSQL the id of the table follows. Elsewhere the drivers need not read another column.
 _CHECK, _CHECK_ON_POSTGRESQL = (
-    sql.statement(
-        'SELECT COUNT(*), SUM(sequence), SUM(token), MAX({id}) FROM {slots}',
-        id=_TABLE_ID.get(dialect, '0'),
-        slots=tables.change_log_slots,
-    )
-    for dialect in ('', 'postgresql')
+    sql.statement('SELECT COUNT(*), SUM(sequence), SUM(token){id} FROM {slots}', id=id_, slots=tables.change_log_slots)
+    for id_ in ('', f', MAX({_TABLE_ID["postgresql"]})')
 )
-
 
 _ENTRIES = ('slot_id', 'sequence', 'token', 'provider_id', 'kind')
 
@@ -73,7 +67,7 @@ class Sums(NamedTuple):
     slots: int
     sequences: int
     tokens: int
-    table_id: int
+    table_id: int = 0
 
 
 class Relation(enum.Enum):
@@ -135,11 +129,11 @@ def read_sums(tx: sa.Connection) -> Sums:
     :raises IncompleteDatabase: there are no slots.
     """
     text = _CHECK_ON_POSTGRESQL if tx.dialect.name == 'postgresql' else _CHECK
-    slots, sequences, tokens, table_id = tx.exec_driver_sql(text).one()
+    slots, sequences, tokens, *table_id = tx.exec_driver_sql(text).one()
     if not slots:
         raise no_slots()
     # Databases return decimals.
-    return Sums(slots, int(sequences), int(tokens), table_id)
+    return Sums(slots, int(sequences), int(tokens), *table_id)
 
 
 def read_log_position(tx: sa.Connection) -> LogPosition:
