@@ -108,9 +108,7 @@ def list_resource_providers(req: Request, context: RequestContext, params: Multi
     members = {'resource_providers': ('[]', entries)}
     times = [provider.modified for provider in providers]
     latest = max(filter(None, times), default=http.now())
-    response = http.fragments_response(req, members, last_modified=latest)
-    response.body = http.add_prefix(req, response.body)
-    return response
+    return http.fragments_response(req, members, last_modified=latest)
 
 
 def _entries(req: Request, listed: Iterable[tuple[Partition, Sequence[int]]]) -> list[bytes]:

@@ -213,8 +213,9 @@ def fragments_response(
 ) -> Response:
     """Make a response with a JSON object of long arrays or objects whose items are already encoded.
 
-    :param members: by name, the brackets of the value (``[]`` or ``{}``) and its encoded items. The lists are modified,
-        so that the body, which may have many megabytes, can be joined in one step.
+    :param members: by name, the brackets of the value (``[]`` or ``{}``) and its encoded items, with links as for
+        ``add_prefix``. The lists are modified, so that the body, which may have many megabytes, can be joined in one
+        step.
     """
     parts: list[bytes] = []
     for name, (brackets, items) in members.items():
@@ -224,7 +225,8 @@ def fragments_response(
         written[-1] += brackets[1].encode()
         parts += written
     parts[-1] += b'}'
-    return _respond(req, last_modified, body=b','.join(parts), status=200, content_type='application/json')
+    body = add_prefix(req, b','.join(parts))
+    return _respond(req, last_modified, body=body, status=200, content_type='application/json')
 
 
 def empty_response(
