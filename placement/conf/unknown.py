@@ -11,8 +11,7 @@ from placement import conf as configuration
 
 _STRATEGY = 'as with breadth-first, each host that has candidates provides one before any provides a second'
 _NO_PART = 'nothing here depends on it'
-#: Advice on common options of other services of this API, and on options that former releases had: the group, the
-#: options, and what there is instead of them.
+#: Advice on common options of other services of this API: the group, the options, and what there is instead of them.
 _ADVICE = (
     (
         'placement_database',
@@ -39,8 +38,6 @@ _ADVICE = (
     ('DEFAULT', 'verbose', 'the log has lines of level INFO, and with [DEFAULT] debug all lines'),
     ('DEFAULT', 'tempdir bindir', _NO_PART),
     ('oslo_middleware', 'max_request_body_size', 'use [api] max_request_body_size'),
-    ('metrics', 'inventory_refresh_interval', 'a scrape reads inventories again after 60 seconds'),
-    ('server', 'socket_mode', 'the mode is 0660; for another one, let a socket unit of systemd listen (SocketMode)'),
     ('api', 'use_forwarded_for', 'use [oslo_middleware] enable_proxy_headers_parsing'),
     ('oslo_concurrency', 'lock_path', 'the service locks no files'),
     (

@@ -18,17 +18,11 @@ _REFERENCE_COMMANDS = frozenset(
         'placement-status upgrade check',
     }
 )
-#: Options of other releases of this service, which no release of the reference has.
-_FORMER_OPTIONS = frozenset({('metrics', 'inventory_refresh_interval'), ('server', 'socket_mode')})
 
 
 def options_table() -> str:
     """Return the table of the options that are ignored, each with the line that the log has for it."""
-    rows = [
-        f'| `[{group}] {name}` | {reason} |\n'
-        for (group, name), reason in sorted(COUNTERPARTS.items())
-        if (group, name) not in _FORMER_OPTIONS
-    ]
+    rows = [f'| `[{group}] {name}` | {reason} |\n' for (group, name), reason in sorted(COUNTERPARTS.items())]
     return ''.join(['| Ignored | Reason, or what to use instead |\n', '|---|---|\n', *rows])
 
 
