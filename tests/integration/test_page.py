@@ -67,13 +67,9 @@ def _open_all_views(page: Page) -> None:
     assert (len(tree['consumers']), tree['sharing_providers'][0]['name']) == (7, 'store')
     consumer = fetch(f'/consumers/{uuid_of("machine-3")}')
     assert consumer['totals'] == {'SRIOV_NET_VF': 2, 'VCPU': 16, 'MEMORY_MB': 16256, 'DISK_GB': 80}
-    assert fetch('/consumers')['projects'] == [{'project': 'project-blue', 'consumers': 17}]
-    for text in ('project-blue', 'user-ada'):
-        assert fetch(f'/consumers?q={text}')['total'] == 17
-    assert [row['uuid'] for row in fetch(f'/consumers?q={uuid_of("machine-3")[:9]}')['consumers']] == [
-        uuid_of('machine-3')
-    ]
-    assert fetch('/consumers?q=%25')['total'] == 0
+    assert fetch('/consumers?q=project-blue')['total'] == 17
+    assert [row['uuid'] for row in fetch(f'/consumers?q={uuid_of("machine-3")}')['consumers']] == [uuid_of('machine-3')]
+    assert fetch('/consumers?q=project')['total'] == 0
     assert fetch('/why?query=resources%3DVCPU:99')['explanation']['candidates'] == 0
     health = fetch('/health?audit=all')
     assert {check['found'] for check in health['audit']} == {0}

@@ -1,4 +1,4 @@
-"""The consumers of trees and providers, the allocations of one consumer, and the most common size of consumers."""
+"""The consumers of trees, providers and projects, the allocations of one consumer, and the most common size."""
 
 from __future__ import annotations
 
@@ -90,26 +90,18 @@ def consumers_by_provider(
             yield by_provider
 
 
-def find_consumers(db: Database, text: str, first: int, count: int) -> tuple[int, list[ConsumerReport]]:
-    """Return the consumers of a project or user, or otherwise those whose uuid begins with ``text``.
+def consumers_of_project(db: Database, project: str, first: int, count: int) -> tuple[int, list[ConsumerReport]]:
+    """Return the consumers of a project with all their allocations, in four statements.
 
-    This takes at most six statements.
-
-    :param text: the id of a project or a user, or the beginning of a uuid, in any case.
     :param first: how many consumers to skip.
     :param count: maximum number of consumers to return.
     :returns: the number of all such consumers, and those to return, ordered by uuid.
     """
-    if not sql.storable(text):
+    if not sql.storable(project):
         return 0, []
+    consumers = sa.select(_consumers.c.uuid).join(_projects, _projects.c.id == _consumers.c.project_id)
     with db.reader() as tx:
-        condition = _consumers.c.uuid.startswith(text.lower(), autoescape=True)
-        for names, column in ((_projects, _consumers.c.project_id), (_users, _consumers.c.user_id)):
-            id_ = tx.execute(sa.select(names.c.id).where(names.c.external_id == text)).scalar()
-            if id_ is not None:
-                condition = column == id_
-                break
-        return _page(tx, sa.select(_consumers.c.uuid).where(condition), sa.true(), first, count)
+        return _page(tx, consumers.where(_projects.c.external_id == project), sa.true(), first, count)
 
 
 def _page(
@@ -122,23 +114,6 @@ def _page(
     total = tx.execute(sa.select(sa.func.count()).select_from(consumers.subquery())).scalar_one()
     uuids = tx.scalars(consumers.order_by(*consumers.selected_columns).limit(count).offset(first)).all()
     return total, _read(tx, uuids, within)
-
-
-def largest_projects(db: Database, count: int) -> list[dict[str, Any]]:
-    """Return each ``project`` with the most consumers, and the number of these ``consumers``, in one statement.
-
-    :param count: maximum number of projects to return.
-    """
-    consumers = sa.func.count().label('consumers')
-    query = (
-        sa.select(_projects.c.external_id.label('project'), consumers)
-        .join_from(_consumers, _projects, _projects.c.id == _consumers.c.project_id)
-        .group_by(_projects.c.external_id)
-        .order_by(consumers.desc(), _projects.c.external_id)
-        .limit(count)
-    )
-    with db.reader() as tx:
-        return [row._asdict() for row in tx.execute(query)]
 
 
 def read_consumer(db: Database, uuid: str) -> ConsumerReport | None:

@@ -54,7 +54,6 @@ VIEWS = {
         'tree': f'/trees/{uuid_of(NUMA_HOST)}',
         'tree-over-committed': f'/trees/{uuid_of(OVER_COMMITTED)}',
         'consumers': f'/consumers?q={PROJECT}',
-        'projects': '/consumers',
         'consumer': f'/consumers/{uuid_of(NUMA_INSTANCE)}',
         'why': f'/why?query={_REALISTIC_SEARCH}',
         'why-found': f'/why?query={_FOUND_SEARCH}',
