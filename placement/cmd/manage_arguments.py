@@ -207,7 +207,7 @@ def tree(parser: CommandParser) -> None:
 
 def _add_tree_filter(parser: CommandParser) -> None:
     group = parser.add_argument_group('which trees')
-    group.add_argument('--name', metavar='PATTERN', help='part of the name of a provider, or a pattern with * and ?')
+    group.add_argument('--name', metavar='PART', help='part of the name of a provider, or the beginning of its uuid')
     group.add_argument('--trait', metavar='NAME', action='append', default=[], help='trait; may be repeated')
     group.add_argument(
         '--aggregate',

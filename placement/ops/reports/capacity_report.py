@@ -18,7 +18,7 @@ from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import Partition
 from placement.cache.providers import DISABLED_TRAIT
 from placement.cache.snapshot import Snapshot
-from placement.ops.reports.tree_filter import ALL_TREES, FULL, TreeFilter, inventory_states, name_matcher
+from placement.ops.reports.tree_filter import ALL_TREES, FULL, TreeFilter, inventory_states
 
 #: The maximum of a capacity or usage in a sum. Larger ones are cut to it, so that sums over a partition fit 64 bits.
 _LARGEST = 2**48
@@ -214,7 +214,6 @@ class TreeRow:
     """One tree, with name and uuid of its root, and the sums over its providers by resource class.
 
     ``disabled`` tells whether the root has the trait ``COMPUTE_STATUS_DISABLED``: there nova places nothing.
-    ``matching_provider`` names the provider that matched, if not the root.
     """
 
     uuid: str
@@ -222,7 +221,6 @@ class TreeRow:
     providers: int
     utilizations: Mapping[str, Utilization]
     disabled: bool
-    matching_provider: str | None
 
 
 def list_trees(
@@ -262,10 +260,8 @@ def list_trees(
             name: Utilization(*map(int, sums(partition, name)[number].tolist()))
             for name in sorted(names, key=snapshot.names.class_ids.__getitem__)
         }
-        match = next(filter(name_matcher(trees.name), tree), tree[0]) if trees.name else tree[0]
-        matching = None if match is tree[0] else match.display_name
         disabled = DISABLED_TRAIT in tree[0].traits
-        rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), utilizations, disabled, matching))
+        rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), utilizations, disabled))
     return len(places), rows
 
 

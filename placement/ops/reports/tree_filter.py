@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import enum
-import fnmatch
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +11,6 @@ import numpy as np
 from placement import exception, uuid_spelling
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import Partition, or_by_tree
-from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.search.requirements import AggregateCondition, TraitCondition
 
@@ -56,10 +53,10 @@ class AggregateNotFound(exception.NotFound):
 class TreeFilter:
     """Conditions on a tree. Different providers of the tree may satisfy different conditions.
 
-    ``name`` is a part of a name or a pattern with ``*`` and ``?``, in any case, or the beginning of a uuid. The tree
-    has all of ``aggregates`` (uuids), ``traits`` and ``classes``. Its root has all traits of ``root_required`` and none
-    of ``root_forbidden``. If ``states`` are given, one of its inventories is in one of these states; if ``classes`` are
-    also given, an inventory of one of these classes.
+    ``name`` is a part of a name, in any case, or the beginning of a uuid. The tree has all of ``aggregates`` (uuids),
+    ``traits`` and ``classes``. Its root has all traits of ``root_required`` and none of ``root_forbidden``. If
+    ``states`` are given, one of its inventories is in one of these states; if ``classes`` are also given, an inventory
+    of one of these classes.
 
     ``lacking`` has amounts by class. The tree has capacity of each of these classes, except those that some sharing
     provider supplies. For at least one class of which it has capacity, no provider in it can allocate the amount. Even
@@ -115,7 +112,12 @@ class TreeFilter:
     def _conditions(self, partition: Partition) -> Iterator[Flags]:
         """Yield, for each condition that any provider of a tree may satisfy, which providers satisfy it."""
         if self.name:
-            named = map(name_matcher(self.name), partition.providers)
+            part = self.name.casefold()
+            uuid = uuid_spelling.canonical_uuid(part)
+            named = (
+                part in (provider.name or '').casefold() or provider.uuid.startswith(uuid)
+                for provider in partition.providers
+            )
             yield np.fromiter(named, np.bool_, len(partition.providers))
         for aggregate in self.aggregates:
             yield AggregateCondition((frozenset({aggregate}),)).matches(partition)
@@ -145,16 +147,6 @@ class TreeFilter:
 
 #: Selects all trees.
 ALL_TREES = TreeFilter()
-
-
-def name_matcher(text: str) -> Callable[[Provider], bool]:
-    """Return a function that tells whether ``text`` matches the name of a provider or the beginning of its uuid."""
-    part = text.casefold()
-    uuid = uuid_spelling.canonical_uuid(part)
-    if set('*?[') & set(part):
-        matches_pattern = re.compile(fnmatch.translate(part)).match
-        return lambda provider: matches_pattern((provider.name or '').casefold()) is not None
-    return lambda provider: part in (provider.name or '').casefold() or provider.uuid.startswith(uuid)
 
 
 def _flags(partition: Partition, positions: Sequence[Integers]) -> Flags:
