@@ -217,18 +217,11 @@ def _add_tree_filter(parser: CommandParser) -> None:
         help='uuid of an aggregate, or its name in the names file; may be repeated',
     )
     group.add_argument('--class', metavar='NAME', action='append', default=[], help='resource class; may be repeated')
-    for state, text in (
-        ('full', 'from which no allocation is possible'),
-        ('over-committed', 'whose usage is above its capacity'),
-        ('reserved', 'that is fully reserved'),
-    ):
-        group.add_argument(
-            f'--{state}',
-            dest='state',
-            action='store_const',
-            const=state,
-            help=f'with an inventory (of --class, if given) {text}',
-        )
+    group.add_argument(
+        '--full',
+        action='store_true',
+        help='with an inventory (of --class, if given) from which no allocation is possible',
+    )
     group.add_argument(
         '--unchanged-for',
         metavar='AGE',

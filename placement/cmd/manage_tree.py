@@ -22,7 +22,7 @@ from placement.ops.display_names import DisplayNames
 from placement.ops.reports import capacity_report, provider_trees
 from placement.ops.reports.consumer_reports import ConsumerReport, consumers_by_provider
 from placement.ops.reports.provider_trees import ProviderTree
-from placement.ops.reports.tree_filter import FULL, InventoryState, TreeFilter
+from placement.ops.reports.tree_filter import FULL, TreeFilter
 
 #: The consumers of each provider, by its uuid.
 Consumers = Mapping[str, Sequence[ConsumerReport]]
@@ -30,12 +30,6 @@ Consumers = Mapping[str, Sequence[ConsumerReport]]
 #: The consumers of this number of trees are read at a time. More would take more memory, and no less time.
 _TREES_PER_READ = 100
 _BAR_WIDTH = 20
-#: The states of inventories that an option selects.
-_STATES = {
-    'full': FULL,
-    'over-committed': frozenset({InventoryState.OVER_COMMITTED}),
-    'reserved': frozenset({InventoryState.RESERVED}),
-}
 #: The color of a bar for each lower bound of the used share. A corrupt usage may be negative.
 _COLORS = ((1.0, 'red'), (0.8, 'yellow'), (-math.inf, 'green'))
 
@@ -48,7 +42,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         traits=frozenset(args.trait),
         aggregates=frozenset(map(names.aggregate_uuid, args.aggregate)),
         classes=frozenset(vars(args)['class']),
-        states=_STATES.get(args.state, frozenset()),
+        states=FULL if args.full else frozenset(),
     )
     with output.waiting('Reading the resource providers ...'):
         stored, snapshot = provider_trees.load(db, args.provider)

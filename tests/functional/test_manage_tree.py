@@ -140,8 +140,7 @@ def test_a_negative_usage_is_drawn_and_named(url: str, capsys: pytest.CaptureFix
         (['--aggregate', SHARED], ['root', 'store']),
         (['--aggregate', SHARED, '--aggregate', corruption.AGGREGATE], ['root']),
         (['--full'], ['store']),
-        (['--over-committed'], []),
-        (['--reserved'], []),
+        (['--full', '--class', 'VCPU'], []),
         (['--name', 'nobody'], []),
     ],
 )
@@ -269,7 +268,7 @@ def test_all_trees_have_the_times_of_over_committed_inventories_only(url: str, p
     corruption.plant(url, *corruption.SOUND, *SHARING, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
     assert printed('tree', '--format', 'json').count('"updated_at"') == 1
     line = '├── VCPU ████████████████████ 2 of 1 used (total 1, ratio 1), over-committed by 1'
-    assert printed('tree', '--over-committed').splitlines()[1] == line
+    assert printed('tree', '--full').splitlines()[1] == line
 
 
 @pytest.mark.usefixtures('url')
