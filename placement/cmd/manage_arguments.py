@@ -201,7 +201,6 @@ def tree(parser: CommandParser) -> None:
     )
     _add_tree_filter(parser)
     parser.add_flag('--consumers', 'also print the consumers of each provider, and their owners')
-    parser.add_flag('--no-pager', 'do not use a pager')
     parser.add_report_options()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         print('No tree satisfies these conditions.' if stored else 'No resource providers are stored.')
     else:
         drawings = (_drawing(tree, consumers or {}, names, console) for tree, consumers in pairs)
-        with contextlib.nullcontext() if args.no_pager else output.paged(console, 'Drawing the trees ...'):
+        with output.paged(console, 'Drawing the trees ...'):
             for drawing in drawings:
                 console.print(drawing)
     output.warn_of_usage_mismatches(
