@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import pathlib
 
-from placement.cmd.parser import CommandParser, age, positive
+from placement.cmd.parser import CommandParser, age
 from placement.ops.audit_kinds import KINDS
 
 #: The address of the page.
@@ -373,7 +373,6 @@ def plan_failures(parser: CommandParser) -> None:
     """
     parser.add_argument('--aggregate', metavar='AGGREGATE', help='only the hosts in this aggregate fail')
     _add_plan_options(parser)
-    parser.add_argument('--count', metavar='N', type=positive, default=20, help='hosts to list (default: %(default)s)')
     parser.add_report_options()
 
 

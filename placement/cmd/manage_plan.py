@@ -99,13 +99,13 @@ def run_failures(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -
         output.print_json(sentences.document(texts, report))
     else:
         output.print_lines(texts)
-        _print_failed(report, args.count)
+        _print_failed(report)
         output.print_lines(['', sentences.MEANING])
     verdicts = {host.verdict for host in report.not_evacuable_hosts}
     return CANNOT if Verdict.CANNOT in verdicts else NOT_FOUND if verdicts else FITS
 
 
-def _print_failed(report: FailureReport, count: int) -> None:
+def _print_failed(report: FailureReport) -> None:
     rows = [
         (
             host.host.display_name,
@@ -114,7 +114,7 @@ def _print_failed(report: FailureReport, count: int) -> None:
             host.verdict.value,
             units.amounts_text(host.left_resources),
         )
-        for host in report.not_evacuable_hosts[:count]
+        for host in report.not_evacuable_hosts[:_ROWS]
     ]
     headings = ('Host', 'Consumers', 'Not placed', 'Verdict', 'Resources not placed')
     _print_table(headings, rows, report.not_evacuable, 'host')

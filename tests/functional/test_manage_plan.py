@@ -190,9 +190,6 @@ def test_hosts_whose_load_does_not_fit(cloud: Cloud, db: Database, printed: Prin
     [failed_host] = report['not_evacuable_hosts']
     assert (failed_host['host']['name'], failed_host['consumers'], failed_host['verdict']) == ('compute-2', 3, 'cannot')
     assert failed_host['left_resources']['VCPU'] == 4 * failed_host['left_count']
-    assert 'And 2 more hosts.' in printed('plan', 'failures', '--count', '1', code=manage_plan.CANNOT)
-    with pytest.raises(SystemExit):
-        printed('plan', 'failures', '--count', '-1')
 
 
 def test_a_host_may_have_its_uuid_in_any_spelling(db: Database, url: str, printed: Printed) -> None:
@@ -203,11 +200,12 @@ def test_a_host_may_have_its_uuid_in_any_spelling(db: Database, url: str, printe
 
 def test_gaps_that_are_smaller_than_a_consumer_guarantee_nothing(db: Database, url: str, printed: Printed) -> None:
     held: dict[str, dict[str, Amounts]] = {
-        f'x{host}-{number}': {f'host{host}': {'VCPU': 4}} for host in range(10) for number in range(2)
+        f'x{host}-{number}': {f'host{host}': {'VCPU': 4}} for host in range(22) for number in range(2)
     }
-    store(db, *(host(f'host{number}', 10) for number in range(10)), **held)
+    store(db, *(host(f'host{number}', 10) for number in range(22)), **held)
     report = document(printed, 'failures', code=manage_plan.CANNOT)
-    assert (report['guaranteed_together'], report['at_most_together'], report['not_evacuable']) == (0, 0, 10)
+    assert (report['guaranteed_together'], report['at_most_together'], report['not_evacuable']) == (0, 0, 22)
+    assert 'And 2 more hosts.' in printed('plan', 'failures', code=manage_plan.CANNOT)
 
 
 def test_a_host_that_just_fits_can_fail(db: Database, url: str, printed: Printed) -> None:
