@@ -77,13 +77,6 @@ _METRICS = [
         ' providers, trees, consumers and allocations, which are several time series for each resource class.',
     ),
     cfg.IntOpt(
-        'allocation_refresh_interval',
-        default=600,
-        min=-1,
-        help='Maximum age, in seconds, of the number of usage mismatches, and of the consumers and allocations of'
-        ' aggregates. To read these again, a scrape reads all allocations. -1: they are never read.',
-    ),
-    cfg.IntOpt(
         'plan_interval',
         default=3600,
         min=0,

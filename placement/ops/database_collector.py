@@ -31,6 +31,8 @@ _members = tables.resource_provider_aggregates
 #: Maximum age, in seconds, of the sums over all inventories and of the numbers of providers, consumers and allocations.
 #: Reading them again takes few statements and, with 100,000 hosts, 25 ms of processor time.
 _INVENTORY_INTERVAL_SECONDS = 60
+#: The same for the usage mismatches, and for the consumers and allocations of aggregates, which read all allocations.
+_ALLOCATION_INTERVAL_SECONDS = 600
 
 _FIELDS = ('total', 'reserved', 'capacity', 'used', 'free', 'over_committed')
 _MAX_ALLOCATABLE = 'The largest amount that one more allocation from one inventory may have.'
@@ -88,7 +90,7 @@ class DatabaseCollector(Collector):
             BackgroundQuery(
                 'inventory', lambda: inventory_samples(db, provider_cache, uuids), _INVENTORY_INTERVAL_SECONDS
             ),
-            BackgroundQuery('allocation', lambda: allocation_samples(db, uuids), options.allocation_refresh_interval),
+            BackgroundQuery('allocation', lambda: allocation_samples(db, uuids), _ALLOCATION_INTERVAL_SECONDS),
         )
         #: The check of failing hosts, which the page shows.
         self.plan = plan_query(db, options)

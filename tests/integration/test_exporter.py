@@ -97,7 +97,7 @@ def reload(server: Server) -> None:
 def test_reloads_leave_no_files_and_lose_no_counts(server: Server) -> None:
     """Whether the last one found a valid configuration is shown. None of them reloads the cache."""
     directory, requests = server.log.parent, count(server)
-    for configuration, success in (('', 1), ('[metrics]\nallocation_refresh_interval = nonsense\n', 0), ('', 1)):
+    for configuration, success in (('', 1), ('[metrics]\nplan_interval = nonsense\n', 0), ('', 1)):
         (directory / 'placement.conf').write_text(configuration)
         search(server, 10)
         requests += 10
