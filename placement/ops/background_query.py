@@ -39,8 +39,8 @@ class BackgroundQuery(Generic[T]):
     def __init__(self, name: str, query: Callable[[], T], interval: float) -> None:
         self.name = name
         self.result: T | None = None
-        #: The time of the last success, in seconds since 1970, and how many seconds the query took. Both start with 0.
-        self.succeeded_at = self.seconds = 0.0
+        #: The time of the last success, in seconds since 1970; 0 before.
+        self.succeeded_at = 0.0
         self._query = query
         self._interval = interval
         self._lock = threading.Lock()
@@ -83,11 +83,11 @@ class BackgroundQuery(Generic[T]):
             self._thread.join(max(seconds, 0))
 
     def _run(self) -> None:
-        self._started = started = time.monotonic()
+        self._started = time.monotonic()
         failure: Exception | None = None
         try:
             self.result = self._query()
-            self.succeeded_at, self.seconds = time.time(), time.monotonic() - started
+            self.succeeded_at = time.time()
         except Exception as error:
             failure, self._started = error, -math.inf
         self._log_change(failure)

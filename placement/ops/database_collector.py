@@ -71,7 +71,6 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         'When a collector last read the database; 0 for never.',
         ('collector',),
     ),
-    ('placement_collector_duration_seconds', 'How long the last successful read of a collector took.', ('collector',)),
 )
 
 
@@ -114,10 +113,8 @@ class DatabaseCollector(Collector):
         ]
         for query in queries:
             if query.is_enabled:
-                samples += [
-                    ('placement_collector_last_success_timestamp_seconds', query.succeeded_at, (query.name,)),
-                    ('placement_collector_duration_seconds', query.seconds, (query.name,)),
-                ]
+                name = 'placement_collector_last_success_timestamp_seconds'
+                samples.append((name, query.succeeded_at, (query.name,)))
         for sample_query in self._queries:
             samples += sample_query.result or ()
         if (report := self.plan.result) is not None:

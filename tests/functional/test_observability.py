@@ -494,7 +494,6 @@ def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
     query.wait(60)
     assert query.result == 2
     assert query.succeeded_at > succeeded_at
-    assert query.seconds > 0.2
 
 
 @pytest.mark.parametrize('error', [exception.DatabaseUnavailable, ZeroDivisionError])
@@ -537,4 +536,4 @@ def test_hosts_that_cannot_be_evacuated_are_counted(
 def test_failing_hosts_are_not_checked_without_an_interval(db: Database, load: Load) -> None:
     samples = _samples(_scrape(_listener(db, load(metrics={'plan_interval': 0}))))
     assert 'placement_hosts_not_evacuable' not in samples
-    assert ('plan',) not in samples['placement_collector_duration_seconds']
+    assert ('plan',) not in samples['placement_collector_last_success_timestamp_seconds']
