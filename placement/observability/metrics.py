@@ -181,7 +181,6 @@ class Metrics:
         )
         self._threads = gauge('placement_threads', 'Threads that process requests.')
         self._threads_busy = gauge('placement_threads_busy', 'Threads that are processing a request.')
-        self._requests_waiting = gauge('placement_requests_waiting', 'Requests that wait for a thread.')
         self._connections = gauge('placement_database_connections', 'Connections to the database.', ('pool', 'field'))
         self._connections_waiting = gauge(
             'placement_database_connections_waiting', 'Threads that wait for a connection to the database.', ('pool',)
@@ -234,10 +233,6 @@ class Metrics:
     def set_threads(self, count: int) -> None:
         """Set the number of threads that process requests."""
         self._threads.set(count)
-
-    def set_requests_waiting(self, count: int) -> None:
-        """Set the number of requests that wait for a thread of this process."""
-        self._requests_waiting.set(count)
 
     def instrument(self, engine: sa.Engine, limit: float) -> None:
         """Measure the connections of ``engine``, and the time that its statements take, from now on.

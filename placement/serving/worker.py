@@ -129,8 +129,7 @@ class WaitressWorker(Worker):
             outbuf_overflow=_MAX_RESPONSE_MEMORY_BYTES,
         )
         self._dispatcher = server.task_dispatcher
-        self._metrics = self.wsgi.db.metrics
-        self._metrics.set_threads(self.cfg.threads)
+        self.wsgi.db.metrics.set_threads(self.cfg.threads)
         self._servers = connections.servers
         self._paused = False
         self._checked_at = 0.0
@@ -178,7 +177,6 @@ class WaitressWorker(Worker):
         if now - self._checked_at >= _LOOP_INTERVAL_SECONDS:
             self._checked_at = now
             self.notify()
-            self._metrics.set_requests_waiting(len(self._dispatcher.queue))
             self._dispatcher.watch()
             self._connections.reap()
 
