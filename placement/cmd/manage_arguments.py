@@ -331,12 +331,6 @@ def page(parser: CommandParser) -> None:
         'allow an address that other machines can reach, and requests under any host name: whoever can reach it'
         ' sees everything, without a password',
     )
-    parser.add_path(
-        '--log',
-        metavar='FILE',
-        type=pathlib.Path,
-        help='log file of the service; the page lists the latest searches in it that found no candidates',
-    )
     parser.add_names()
 
 

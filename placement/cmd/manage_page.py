@@ -35,8 +35,8 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     with output.waiting('Reading the resource providers ...'):
         provider_cache.up_to_date()
     names = DisplayNames(conf.placement.names_file)
-    log, plan = args.log or log_file(conf), plan_query(db, conf.metrics)
-    sources = Sources(conf, db, provider_cache, TimedCheck(db), log, names=names, plan=plan)
+    plan = plan_query(db, conf.metrics)
+    sources = Sources(conf, db, provider_cache, TimedCheck(db), log_file(conf), names=names, plan=plan)
     application = Page(sources, None if args.allow_remote else host_names(host))
     with single_process.listen(args.bind, host, port) as listener, contextlib.suppress(KeyboardInterrupt):
         print(f'The page is at http://{args.bind}/ until Ctrl-C.', flush=True)

@@ -48,8 +48,7 @@ class CommandParser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args: Any, depth: int = 0, **options: Any) -> None:
-        # With abbreviations, the parser of the program would reject --log of ``page`` as ambiguous, and each new option
-        # could break a script.
+        # With abbreviations, each new option could break a script.
         super().__init__(*args, **{'allow_abbrev': False, **options})
         self._depth = depth
         self._add_shared(

@@ -56,7 +56,13 @@ def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     'command',
     [f'{name} {argument}' for name in ('api', 'manage', 'status') for argument in ('--version', '--help', '--wrong')]
-    + ['manage', 'manage tree --help', 'manage audit --except wrong', 'status upgrade check --format wrong'],
+    + [
+        'manage',
+        'manage tree --help',
+        'manage audit --except wrong',
+        'manage tree --debu',
+        'status upgrade check --format wrong',
+    ],
 )
 def test_texts_of_the_parser_need_no_slow_imports(command: str) -> None:
     # The imports take most of the time of a command.
@@ -242,11 +248,6 @@ def test_output_that_nobody_reads_is_not_an_error(command: str, url: str, tmp_pa
     finally:
         os.close(writer)
     assert (ended.returncode, ended.stderr) == (OUTPUT_CLOSED, b'')
-
-
-def test_an_option_is_no_abbreviation_of_others(url: str, failed: Printed) -> None:
-    """``--log`` of a command begins like options of the program."""
-    assert '--bind takes HOST:PORT' in failed('page', '--log', 'placement.log', '--bind', 'nowhere')
 
 
 def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

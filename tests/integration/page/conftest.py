@@ -58,7 +58,9 @@ def _served(cloud: Cloud, directory: pathlib.Path) -> Iterator[str]:
     address = f'127.0.0.1:{servers.free_port()}'
     command = [str(pathlib.Path(sys.executable).with_name('placement-manage')), 'page', '--bind', address]
     environ = servers.clean_environ(
-        OS_PLACEMENT_CONFIG_DIR=str(directory), OS_PLACEMENT_DATABASE__CONNECTION=connection
+        OS_PLACEMENT_CONFIG_DIR=str(directory),
+        OS_PLACEMENT_DATABASE__CONNECTION=connection,
+        OS_DEFAULT__LOG_FILE=str(log),
     )
-    with servers.running([*command, '--log', str(log)], f'http://{address}/', directory / 'page.log', environ):
+    with servers.running(command, f'http://{address}/', directory / 'page.log', environ):
         yield f'http://{address}'
