@@ -1,4 +1,4 @@
-"""Reports whether the database can be used, when it was last changed, and who is connected to it."""
+"""Reports whether the database can be used, and who is connected to it."""
 
 from __future__ import annotations
 
@@ -136,18 +136,6 @@ class TimedCheck:
             self._is_silent = False
             LOG.info('The database answers again')
         result.set_result(problem)
-
-
-def seconds_since_change(db: Database) -> float | None:
-    """Return the age of the newest entry of the change log in seconds, by the clock of the database; None without one.
-
-    When a process takes a slot that has been used before, this also counts as an entry.
-    """
-    slots = tables.change_log_slots.c
-    newest = sa.select(sa.func.max(slots.updated_at).label('at'), sql.UtcNow().label('now')).where(slots.sequence > 0)
-    with db.reader() as connection:
-        row = connection.execute(newest).one()
-    return None if row.at is None else float((row.now - row.at).total_seconds())
 
 
 class Session(NamedTuple):

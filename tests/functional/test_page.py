@@ -497,7 +497,7 @@ def test_without_the_database_or_its_tables_the_page_is_503(tmp_path: Path, file
         ('/consumers?q=project-blue', 5),
         (f'/consumers/{uuid_of("machine-3")}', 3),
         ('/why?query=resources%3DVCPU:1', 2),
-        ('/health', 6),
+        ('/health', 5),
     ],
 )
 def test_views_take_few_statements(

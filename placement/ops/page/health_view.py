@@ -29,7 +29,6 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
     chosen = parameters.choice('audit', ('quick', 'all', *KINDS))
     kinds = {name for name, kind in KINDS.items() if chosen in (name, 'all') or (chosen == 'quick' and kind.is_quick)}
     snapshot = sources.provider_cache.up_to_date()
-    changed = database_health.seconds_since_change(sources.db)
     activity = _activity(sources.metrics) if sources.metrics else None
     checked = activity.pop('cache_checked') if activity else None
     results = _audit(sources, kinds)
@@ -37,7 +36,6 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
     data = {
         'cache': {
             'providers': snapshot.provider_count,
-            'seconds_since_change': changed,
             'service_checked_seconds_ago': max(time.time() - checked, 0.0) if checked else None,
         },
         'database': {'read_only': is_read_only(sources)},
