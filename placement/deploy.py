@@ -24,15 +24,7 @@ from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.ops.empty_searches import EmptySearches
 from placement.search.budget import Limit
-from placement.web import (
-    authentication,
-    error_responses,
-    health_check,
-    http,
-    operation,
-    policy,
-    request_log,
-)
+from placement.web import authentication, error_responses, health_check, http, operation, policy, request_log
 
 LOG = log.getLogger(__name__)
 

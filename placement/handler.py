@@ -18,13 +18,8 @@ from placement.web import microversion
 from placement.web.operation import Declarations
 
 ROUTE_DECLARATIONS: Declarations = {
-    '/': {
-        'GET': root.list_versions,
-    },
-    '/resource_classes': {
-        'GET': resource_class.list_resource_classes,
-        'POST': resource_class.create_resource_class,
-    },
+    '/': {'GET': root.list_versions},
+    '/resource_classes': {'GET': resource_class.list_resource_classes, 'POST': resource_class.create_resource_class},
     '/resource_classes/{name}': {
         'GET': resource_class.get_resource_class,
         'PUT': resource_class.update_resource_class,
@@ -50,46 +45,28 @@ ROUTE_DECLARATIONS: Declarations = {
         'PUT': inventory.update_resource_provider_inventory,
         'DELETE': inventory.delete_resource_provider_inventory,
     },
-    '/resource_providers/{uuid}/usages': {
-        'GET': usage.list_resource_provider_usages,
-    },
+    '/resource_providers/{uuid}/usages': {'GET': usage.list_resource_provider_usages},
     '/resource_providers/{uuid}/aggregates': {
         'GET': aggregate.list_resource_provider_aggregates,
         'PUT': aggregate.replace_resource_provider_aggregates,
     },
-    '/resource_providers/{uuid}/allocations': {
-        'GET': allocation.list_resource_provider_allocations,
-    },
+    '/resource_providers/{uuid}/allocations': {'GET': allocation.list_resource_provider_allocations},
     '/resource_providers/{uuid}/traits': {
         'GET': trait.list_resource_provider_traits,
         'PUT': trait.replace_resource_provider_traits,
         'DELETE': trait.delete_resource_provider_traits,
     },
-    '/traits': {
-        'GET': trait.list_traits,
-    },
-    '/traits/{name}': {
-        'GET': trait.get_trait,
-        'PUT': trait.create_trait,
-        'DELETE': trait.delete_trait,
-    },
-    '/allocations': {
-        'POST': allocation.set_allocations,
-    },
+    '/traits': {'GET': trait.list_traits},
+    '/traits/{name}': {'GET': trait.get_trait, 'PUT': trait.create_trait, 'DELETE': trait.delete_trait},
+    '/allocations': {'POST': allocation.set_allocations},
     '/allocations/{consumer_uuid}': {
         'GET': allocation.list_consumer_allocations,
         'PUT': allocation.replace_consumer_allocations,
         'DELETE': allocation.delete_consumer_allocations,
     },
-    '/reshaper': {
-        'POST': reshaper.reshape,
-    },
-    '/allocation_candidates': {
-        'GET': allocation_candidate.list_allocation_candidates,
-    },
-    '/usages': {
-        'GET': usage.list_usages,
-    },
+    '/reshaper': {'POST': reshaper.reshape},
+    '/allocation_candidates': {'GET': allocation_candidate.list_allocation_candidates},
+    '/usages': {'GET': usage.list_usages},
 }
 
 

@@ -36,8 +36,7 @@ def _parser() -> CommandParser:
     )
     parser.add_information()
     parser.add_flag(
-        '--dev',
-        'run without a configuration file: data in SQLite, no authentication, reachable from this machine only',
+        '--dev', 'run without a configuration file: data in SQLite, no authentication, reachable from this machine only'
     )
     parser.add_path(
         '--database',
@@ -53,10 +52,7 @@ def _parser() -> CommandParser:
         ' is used instead',
     )
     parser.add_argument(
-        '--workers',
-        metavar='N',
-        type=positive,
-        help='worker processes (default: 1 with --dev, else [server] workers)',
+        '--workers', metavar='N', type=positive, help='worker processes (default: 1 with --dev, else [server] workers)'
     )
     parser.add_argument('--threads', metavar='N', type=positive, help='threads per process (default: [server] threads)')
     parser.add_flag(

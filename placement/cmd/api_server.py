@@ -186,9 +186,7 @@ class _Server(BaseApplication):
                 },
             }
         conf = configuration.load(
-            configuration_arguments(arguments),
-            config_files=() if arguments.dev else None,
-            overrides=overrides,
+            configuration_arguments(arguments), config_files=() if arguments.dev else None, overrides=overrides
         )
         if conf.api.auth_strategy == 'noauth2' and not arguments.allow_insecure_noauth:
             hosts = [str(address[0]).partition('%')[0] for address in self._addresses if isinstance(address, tuple)]

@@ -408,7 +408,5 @@ def openapi(parser: CommandParser) -> None:
     Print the OpenAPI 3.1 document of one microversion as JSON. No database is needed.
     """
     parser.add_argument(
-        '--microversion',
-        metavar='VERSION',
-        help='1.0 to [placement] max_microversion, which is also the default',
+        '--microversion', metavar='VERSION', help='1.0 to [placement] max_microversion, which is also the default'
     )

@@ -50,11 +50,7 @@ class StatementBatch:
         self._statements: list[_Statement] = []
 
     def add_statement(
-        self,
-        text: str,
-        *values: Any,
-        rows: int | None = None,
-        error: Callable[[], Exception] = errors.RetryTransaction,
+        self, text: str, *values: Any, rows: int | None = None, error: Callable[[], Exception] = errors.RetryTransaction
     ) -> None:
         """Append a statement.
 

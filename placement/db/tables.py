@@ -150,10 +150,7 @@ resource_classes = _table(
 # One row: the largest id that any class ever had, so that the id of a deleted class is not reused. Transactions that
 # create a class lock the row, so they run one at a time.
 resource_class_sequence = _table(
-    'placement_resource_class_sequence',
-    _key('id'),
-    sa.Column('last', sa.Integer, nullable=False),
-    has_times=False,
+    'placement_resource_class_sequence', _key('id'), sa.Column('last', sa.Integer, nullable=False), has_times=False
 )
 
 traits = _of_texts('placement_traits', 'name')

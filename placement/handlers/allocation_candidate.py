@@ -33,10 +33,7 @@ LOG = log.getLogger(__name__)
     Microversions((1, 10)),
     accepts_json,
     RequiresPolicy('placement:allocation_candidates:list'),
-    failures=(
-        UNKNOWN_CLASS_IN_QUERY,
-        ErrorMapping(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
-    ),
+    failures=(UNKNOWN_CLASS_IN_QUERY, ErrorMapping(exception.TraitNotFound, '{error}', exc.HTTPBadRequest)),
     query=schema.GET,
     responses={200: responses.CANDIDATES},
     parse_query=parsing.parse,

@@ -147,9 +147,7 @@ def delete_resource_provider_inventories(req: Request, context: RequestContext, 
 
 
 @operation(
-    accepts_json,
-    RequiresPolicy('placement:resource_providers:inventories:show'),
-    responses={200: responses.INVENTORY},
+    accepts_json, RequiresPolicy('placement:resource_providers:inventories:show'), responses={200: responses.INVENTORY}
 )
 def get_resource_provider_inventory(req: Request, context: RequestContext, uuid: str, resource_class: str) -> Response:
     """Show the inventory of one class."""

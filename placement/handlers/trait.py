@@ -29,10 +29,7 @@ _INVALID_NAME = (
 
 
 def _for_provider(req: Request, provider: ProviderGeneration, traits: Sequence[Trait]) -> Response:
-    body = {
-        'traits': [trait.name for trait in traits],
-        'resource_provider_generation': provider.generation,
-    }
+    body = {'traits': [trait.name for trait in traits], 'resource_provider_generation': provider.generation}
     return http.json_response(req, body, last_modified=http.last_modified(traits))
 
 
@@ -122,10 +119,7 @@ def create_trait(req: Request, context: RequestContext, name: str) -> Response:
         raise exc.HTTPBadRequest(_INVALID_NAME) from error
     trait, created = Trait.ensure(context, name)
     return http.empty_response(
-        req,
-        201 if created else 204,
-        location=http.url(req.environ, 'traits', name),
-        last_modified=trait.modified,
+        req, 201 if created else 204, location=http.url(req.environ, 'traits', name), last_modified=trait.modified
     )
 
 

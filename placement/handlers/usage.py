@@ -21,9 +21,7 @@ def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
 
 
 @operation(
-    accepts_json,
-    RequiresPolicy('placement:resource_providers:usages'),
-    responses={200: responses.PROVIDER_USAGES},
+    accepts_json, RequiresPolicy('placement:resource_providers:usages'), responses={200: responses.PROVIDER_USAGES}
 )
 def list_resource_provider_usages(req: Request, context: RequestContext, uuid: str) -> Response:
     """Show the amount consumed of each inventory of a provider."""

@@ -23,10 +23,7 @@ class Usage(base.PlacementObject):
     VERSION = '1.0'
     #: The usages of a provider: one (perhaps 0) for each class of its inventories.
     WITH_PROVIDER = base.with_provider(
-        inventory.JOINED,
-        _classes.c.id,
-        _classes.c.name.label('resource_class'),
-        _inventories.c.used.label('usage'),
+        inventory.JOINED, _classes.c.id, _classes.c.name.label('resource_class'), _inventories.c.used.label('usage')
     )
 
     resource_class: str

@@ -5,10 +5,7 @@ from __future__ import annotations
 from placement.schemas import TEXT, UUID, UUID_OR_NULL, Schema, Windows, object_of, with_members
 
 _NUMBER: Schema = {'type': 'integer'}
-LINKS: Schema = {
-    'type': 'array',
-    'items': object_of({'rel': TEXT, 'href': TEXT}),
-}
+LINKS: Schema = {'type': 'array', 'items': object_of({'rel': TEXT, 'href': TEXT})}
 
 
 def _object(**members: Schema) -> Schema:
@@ -99,9 +96,7 @@ PROVIDER_ALLOCATIONS: Windows = (
 
 _SUMMARY: Schema = {'resources': _by_name(_object(capacity=_NUMBER, used=_NUMBER))}
 _SUMMARY_1_17: Schema = {**_SUMMARY, 'traits': _list_of(TEXT)}
-_AS_LIST = _object(
-    allocations=_list_of(_object(resource_provider=_object(uuid=UUID), resources=_AMOUNTS)),
-)
+_AS_LIST = _object(allocations=_list_of(_object(resource_provider=_object(uuid=UUID), resources=_AMOUNTS)))
 _AS_OBJECT = _object(allocations=_by_name(_object(resources=_AMOUNTS)))
 _WITH_MAPPINGS = _object(allocations=_by_name(_object(resources=_AMOUNTS)), mappings=_by_name(_list_of(UUID)))
 

@@ -54,11 +54,7 @@ class HealthCheck:
             problem = environ.get(SERVER_PROBLEM) or self._check()
             is_read_only = self._is_read_only()
         body = (problem or ('The database is read-only.' if is_read_only else 'OK')).encode() + b'\n'
-        headers = [
-            ('Content-Type', 'text/plain'),
-            ('Content-Length', str(len(body))),
-            ('Cache-Control', 'no-store'),
-        ]
+        headers = [('Content-Type', 'text/plain'), ('Content-Length', str(len(body))), ('Cache-Control', 'no-store')]
         start_response('503 Service Unavailable' if problem else '200 OK', headers)
         return [] if environ['REQUEST_METHOD'] == 'HEAD' else [body]
 

@@ -31,13 +31,7 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
         raise BadInput(reason=f'“order” must be fullest, name or a resource class, not “{order}”.')
     total, rows = capacity_report.list_trees(snapshot, trees, order, (page - 1) * _TREES, _TREES)
     pages = Pagination(page, _TREES, total)
-    data = {
-        'search': trees.name,
-        'scope': trees,
-        'order': order,
-        'trees': list(map(_row, rows)),
-        **pages.data(),
-    }
+    data = {'search': trees.name, 'scope': trees, 'order': order, 'trees': list(map(_row, rows)), **pages.data()}
     all_classes = capacity_report.class_names(snapshot)
     shown = {name for row in rows for name in row.utilizations}
     extra = {
