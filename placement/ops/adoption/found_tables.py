@@ -78,11 +78,6 @@ class FoundTable:
         """Return columns that allow NULL in the database, but not in our table."""
         return self._columns_where(lambda ours, present: ours.nullable is False and present['nullable'])
 
-    def unwanted_not_null(self) -> list[str]:
-        """Return columns that allow NULL in our table, but not in the database, unless we always write a value."""
-        names = self._columns_where(lambda ours, present: ours.nullable and not present['nullable'])
-        return [name for name in names if name not in ('name', 'created_at')]
-
     def short_columns(self) -> list[str]:
         """Return text columns that are shorter than ours. SQLite does not limit lengths."""
         if self.dialect == 'sqlite':
@@ -150,15 +145,12 @@ def _collated_columns(connection: sa.Connection, table: sa.Table, name: str, def
             ' WHERE table_schema = DATABASE() AND table_name = ?'
         )
         collations = {row.name: row.collation for row in sql.execute_text(connection, query, name)}
-        yield from (text for text in texts if collations.get(text) not in (None, binary_collation(connection)))
+        # The type of our columns ends with the name of its collation.
+        binary = str(sql.Text(1).compile(connection.dialect)).rpartition(' ')[2]
+        yield from (text for text in texts if collations.get(text) not in (None, binary))
     for text in texts if definition else ():
         if re.search(rf'\b{text}\b["`\]]?[^,]*\bCOLLATE\s+(?!BINARY)', definition, re.IGNORECASE):
             yield text
-
-
-def binary_collation(connection: sa.Connection) -> str:
-    """Return the name of the collation of ``sql.Text`` on MySQL or MariaDB."""
-    return str(sql.Text(1).compile(connection.dialect)).rpartition(' ')[2]
 
 
 def is_expected(column: sa.Column[Any], type_: Any) -> bool:

@@ -215,7 +215,8 @@ def _changes_of_column(existing: FoundTable, ours: sa.Column[Any]) -> Iterator[C
     if name in existing.missing_not_null() and name not in existing.single_precision():
         words.append('becomes NOT NULL')
         nullable = False
-    if name in existing.unwanted_not_null():
+    # This service always writes a name and the time of creation.
+    if ours.nullable and not present['nullable'] and name not in ('name', 'created_at'):
         words.append('allows NULL')
         nullable = True
     if words:
