@@ -16,6 +16,7 @@ from rich.text import Text
 from placement.cmd import output
 from placement.db.api import Database
 from placement.ops import audit
+from placement.ops.audit.findings import Finding
 from placement.ops.display_names import DisplayNames
 from placement.units import plural
 
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> int:
     """Audit the database, print the findings, and return the exit code."""
     # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
-    findings: list[audit.Finding] = []
+    findings: list[Finding] = []
     repairs = options.repair and not options.dry_run
     for kind in output.with_progress('Checking', [kind for kind in audit.KINDS if kind not in options.excluded]):
         findings_of_kind = audit.find(db, conf, kind)
@@ -60,7 +61,7 @@ def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> in
     return REPAIRED if all(finding.repaired for finding in problems) else FOUND
 
 
-def _status(finding: audit.Finding, options: AuditOptions) -> str:
+def _status(finding: Finding, options: AuditOptions) -> str:
     """Return the status of the repair of a finding."""
     if finding.repaired:
         return 'repaired'
@@ -73,7 +74,7 @@ def _status(finding: audit.Finding, options: AuditOptions) -> str:
     return 'would be repaired' if options.dry_run else 'not repaired because of concurrent writes: run it again'
 
 
-def _as_data(findings: list[audit.Finding]) -> dict[str, Any]:
+def _as_data(findings: list[Finding]) -> dict[str, Any]:
     return {
         'findings': [
             {
@@ -90,7 +91,7 @@ def _as_data(findings: list[audit.Finding]) -> dict[str, Any]:
     }
 
 
-def _print_text(findings: list[audit.Finding], options: AuditOptions, names: DisplayNames) -> None:
+def _print_text(findings: list[Finding], options: AuditOptions, names: DisplayNames) -> None:
     if not findings:
         print('No problems found.')
         return

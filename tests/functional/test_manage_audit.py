@@ -14,6 +14,7 @@ from placement.cmd import manage, manage_audit
 from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.audit import references
+from placement.ops.audit.findings import Finding
 from tests.support import corruption, preforked
 from tests.support.fixtures import Printed
 from tests.support.http_client import send_request
@@ -77,7 +78,7 @@ def test_dry_run_announces_what_is_repaired_after_two_damages(url: str, conf: cf
         assert not any(finding.changes for finding in left), pair
 
 
-def _as_announced(finding: audit.Finding) -> tuple[Any, ...]:
+def _as_announced(finding: Finding) -> tuple[Any, ...]:
     return finding.kind, finding.subject, finding.detail, [change.as_data() for change in finding.changes]
 
 

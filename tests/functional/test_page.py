@@ -21,7 +21,7 @@ from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
 from placement.ops import audit
-from placement.ops.audit_kinds import KINDS
+from placement.ops.audit import KINDS
 from placement.ops.background_query import plan_query
 from placement.ops.page import plan_view
 from placement.ops.page.application import Page

@@ -16,6 +16,7 @@ from placement.claims.claim import replace_allocations
 from placement.claims.requested import ConsumerClaim
 from placement.db.api import Database
 from placement.ops import audit
+from placement.ops.audit.findings import Finding
 from placement.ops.planning.drain import DrainPlan, Verdict, plan_drain
 from placement.ops.planning.failures import check_failures
 from placement.ops.planning.loads import PlanOptions
@@ -82,7 +83,7 @@ def cloud_root(cloud: Cloud, name: str) -> str:
     return name
 
 
-def all_findings(db: Database) -> Iterator[audit.Finding]:
+def all_findings(db: Database) -> Iterator[Finding]:
     conf = applications.options('sqlite://')
     for kind in audit.KINDS:
         yield from audit.find(db, conf, kind)

@@ -3,44 +3,86 @@
 The number of statements of a check does not depend on the number of rows. Each repair is its own transaction, which
 runs the check of one subject again, under locks, and makes the changes that follow. So both are safe while the service
 runs, and a repair changes what its finding announces.
+
+The command line lists the kinds in its help, so this module imports a check, and the database, only when it is run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-from collections.abc import Mapping
-
-import sqlalchemy as sa
-from oslo_config import cfg
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement import exception
-from placement.db.api import Database
-from placement.ops.audit import contradictions, references
-from placement.ops.audit.findings import Check, Finding, RowChange
-from placement.ops.audit_kinds import KINDS
 
-__all__ = ['KINDS', 'Finding', 'find', 'repair']
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from oslo_config import cfg
+
+    from placement.db.api import Database
+    from placement.ops.audit.findings import Finding, RowChange
 
 
-def _check_of_kind(kind: str, conf: cfg.ConfigOpts) -> Check:
+class Kind(NamedTuple):
+    """What all findings of a check have in common."""
+
+    #: Their heading on the page.
+    heading: str
+    #: The module of this package with the check: the function with the name of the kind.
+    module: str
+    #: Whether the page runs the check by default: those of the tree, of capacity, and of what is cheap.
+    is_quick: bool = False
+    #: Whether they are for information, so that nobody has to act.
+    is_informational: bool = False
+    #: Whether requests to the service can cause them. Of the others, another program or a mixed backup is the cause.
+    caused_by_requests: bool = False
+
+
+#: The kinds in the order in which an audit checks and repairs them. A check takes into account what the repairs before
+#: it change, so that an audit that repairs nothing finds the same.
+KINDS: Mapping[str, Kind] = {
+    'outdated_class_sequence': Kind('Outdated ids of resource classes', 'references'),
+    'missing_reference': Kind('References to missing rows', 'references'),
+    'invalid_tree': Kind('Invalid trees', 'contradictions', is_quick=True),
+    'orphaned_aggregate': Kind(
+        'Aggregates without providers', 'contradictions', is_quick=True, caused_by_requests=True
+    ),
+    'allocation_without_consumer': Kind('Allocations without a consumer', 'contradictions'),
+    'allocation_owner_mismatch': Kind('Allocations with a wrong owner', 'contradictions'),
+    'consumer_without_allocations': Kind('Consumers without allocations', 'contradictions'),
+    'allocation_without_inventory': Kind('Allocations without inventory', 'contradictions'),
+    'usage_mismatch': Kind('Usage mismatches', 'contradictions'),
+    'over_committed': Kind('Over-committed inventories', 'contradictions', is_quick=True, caused_by_requests=True),
+    'invalid_step_size': Kind('Step sizes below 1', 'contradictions'),
+    'unit_violation': Kind('Unit violations', 'contradictions', is_informational=True, caused_by_requests=True),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Scope:
+    """What a check covers: the whole database, or one subject right before its repair."""
+
+    tx: sa.Connection
+    conf: cfg.ConfigOpts
+    #: The ``key`` of a finding: check only its subject, and lock it until the end of the transaction. None to check
+    #: everything without locks.
+    key: Any = None
+
+    def restrict(self, query: sa.Select[Any], column: sa.Column[Any]) -> sa.Select[Any]:
+        """Return the query of the row that has the key in this column, and lock this row; without a key, the query."""
+        if self.key is None:
+            return query
+        condition = column == self.key
+        self.tx.execute(column.table.select().where(condition).with_for_update())
+        return query.where(condition)
+
+
+def _check_of_kind(kind: str) -> Callable[[Scope], Iterator[Finding]]:
     """Return the check of a kind of ``KINDS``."""
-    checks: Mapping[str, Check] = {
-        'outdated_class_sequence': references.outdated_class_sequence,
-        'missing_reference': references.missing_reference,
-        'invalid_tree': contradictions.invalid_tree,
-        'orphaned_aggregate': contradictions.orphaned_aggregate,
-        'allocation_without_consumer': functools.partial(contradictions.allocation_without_consumer, conf),
-        'allocation_owner_mismatch': contradictions.allocation_owner_mismatch,
-        'consumer_without_allocations': contradictions.consumer_without_allocations,
-        'allocation_without_inventory': contradictions.allocation_without_inventory,
-        'usage_mismatch': contradictions.usage_mismatch,
-        'over_committed': contradictions.over_committed,
-        'invalid_step_size': contradictions.invalid_step_size,
-        'unit_violation': contradictions.unit_violation,
-    }
-    return checks[kind]
+    check: Callable[[Scope], Iterator[Finding]] = pkgutil.resolve_name(f'{__name__}.{KINDS[kind].module}:{kind}')
+    return check
 
 
 def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
@@ -48,8 +90,9 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
 
     :param kind: a key of ``KINDS``.
     """
+    check = _check_of_kind(kind)
     with db.reader() as tx:
-        return [dataclasses.replace(finding, kind=kind) for finding in _check_of_kind(kind, conf)(tx)]
+        return [dataclasses.replace(finding, kind=kind) for finding in check(Scope(tx, conf))]
 
 
 def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
@@ -60,7 +103,7 @@ def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
 
     def repair_in(tx: sa.Connection) -> tuple[RowChange, ...]:
         changes: list[RowChange] = []
-        for current in _check_of_kind(finding.kind, conf)(tx, finding.key):
+        for current in _check_of_kind(finding.kind)(Scope(tx, conf, finding.key)):
             changes += [change for change in current.changes if change.apply(tx)]
             current.record(tx)
             finding.detail = current.detail

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sqlalchemy as sa
-from oslo_config import cfg
 
 from placement import capacity, units
 from placement.db import change_log, errors, tables
+from placement.ops.audit import Scope
 from placement.ops.audit.findings import Finding, IdOf, RowChange, deletion
 from placement.ops.audit.references import lost_name
 from placement.ops.lost_consumers import OWNER_COLUMNS, read_lost_consumers
@@ -23,7 +23,7 @@ _classes, _providers = tables.resource_classes, tables.resource_providers
 _projects, _users, _members = tables.projects, tables.users, tables.resource_provider_aggregates
 
 
-def invalid_tree(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
+def invalid_tree(scope: Scope) -> Iterator[Finding]:
     """Find providers whose recorded root is not the one that their parents lead to."""
     columns = _providers.c
     recorded_root = _providers.alias()
@@ -32,14 +32,14 @@ def invalid_tree(tx: sa.Connection, key: int | None = None, /) -> Iterator[Findi
         .add_columns(recorded_root.c.uuid.label('recorded_root'))
         .outerjoin(recorded_root, recorded_root.c.id == columns.root_provider_id)
     )
-    if key is not None:
-        query = query.where(columns.id.in_(_locked_ancestors(tx, key)))
-    rows = {row.id: row for row in tx.execute(query.order_by(columns.id))}
+    if scope.key is not None:
+        query = query.where(columns.id.in_(_locked_ancestors(scope.tx, scope.key)))
+    rows = {row.id: row for row in scope.tx.execute(query.order_by(columns.id))}
     parents: dict[int, int | None] = {id_: row.parent_provider_id for id_, row in rows.items()}
     root_of = find_roots(parents)
     for id_, row in rows.items():
         root_id = root_of[id_]
-        if root_id == row.root_provider_id or key not in (None, id_):
+        if root_id == row.root_provider_id or scope.key not in (None, id_):
             continue
         subject = {'resource_provider': row.uuid, 'provider_name': row.name}
         if root_id is None:
@@ -57,24 +57,22 @@ def invalid_tree(tx: sa.Connection, key: int | None = None, /) -> Iterator[Findi
             yield Finding(subject, detail, (change,), id_, record)
 
 
-def allocation_without_consumer(
-    conf: cfg.ConfigOpts, tx: sa.Connection, key: str | None = None, /
-) -> Iterator[Finding]:
+def allocation_without_consumer(scope: Scope) -> Iterator[Finding]:
     """Find allocations whose consumer has no record.
 
     Their newest copies of project, user and type are the owner (``lost_consumers``), or, if no allocation has copies,
     project and user of ``[placement] incomplete_consumer_...``.
     """
     incomplete_owner = {
-        'project_id': (_projects.c.external_id, conf.placement.incomplete_consumer_project_id),
-        'user_id': (_users.c.external_id, conf.placement.incomplete_consumer_user_id),
+        'project_id': (_projects.c.external_id, scope.conf.placement.incomplete_consumer_project_id),
+        'user_id': (_users.c.external_id, scope.conf.placement.incomplete_consumer_user_id),
     }
     ids = [
         sa.select(column.table.c.id).where(column == text).scalar_subquery().label(f'incomplete_{name}')
         for name, (column, text) in incomplete_owner.items()
     ]
     inserted = set()
-    for consumer in read_lost_consumers(tx, *ids, uuid=key):
+    for consumer in read_lost_consumers(scope.tx, *ids, uuid=scope.key):
         owner: dict[str, Any] = dict.fromkeys(OWNER_COLUMNS)
         new_rows: list[RowChange] = []
         if consumer.owner:
@@ -95,7 +93,7 @@ def allocation_without_consumer(
         yield Finding({'consumer': consumer.uuid}, detail, (*new_rows, *copies), consumer.uuid)
 
 
-def allocation_owner_mismatch(tx: sa.Connection, key: str | None = None, /) -> Iterator[Finding]:
+def allocation_owner_mismatch(scope: Scope) -> Iterator[Finding]:
     """Find consumers whose allocations have other copies of project, user and type than their own."""
     copies = _allocations.c
     query = (
@@ -112,94 +110,89 @@ def allocation_owner_mismatch(tx: sa.Connection, key: str | None = None, /) -> I
         )
         .order_by(copies.consumer_id, copies.id)
     )
-    if key is not None:
-        # A claim updates the row of the consumer before it replaces the allocations, so under the lock both belong to
-        # the same claim.
-        tx.execute(sa.select(_consumers.c.id).where(_consumers.c.uuid == key).with_for_update())
-        query = query.where(copies.consumer_id == key)
+    # A claim updates the row of the consumer before it replaces the allocations, so under the lock both belong to the
+    # same claim.
+    query = scope.restrict(query, _consumers.c.uuid)
     owner_of = operator.attrgetter(*(f'owner_{name}' for name in OWNER_COLUMNS))
-    for consumer, group in itertools.groupby(tx.execute(query), key=operator.attrgetter('consumer_id')):
+    for consumer, group in itertools.groupby(scope.tx.execute(query), key=operator.attrgetter('consumer_id')):
         rows = list(group)
         detail = f'{units.plural(len(rows), "allocation")} with another project, user or type than the consumer'
         changes = [change for row in rows for change in _copies(row, owner_of(row))]
         yield Finding({'consumer': consumer}, detail, tuple(changes), consumer)
 
 
-def allocation_without_inventory(tx: sa.Connection, _key: int | None = None, /) -> Iterator[Finding]:
+def allocation_without_inventory(scope: Scope) -> Iterator[Finding]:
     """Find allocations of classes that the provider has no inventory of."""
-    for row in tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
+    for row in scope.tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
         detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
         yield Finding(_subject(row), detail)
 
 
-def usage_mismatch(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
+def usage_mismatch(scope: Scope) -> Iterator[Finding]:
     """Find inventories whose recorded usage is not the sum of the allocations."""
     query = _select(_inventories, tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
-    if key is not None:
-        # Each transaction that changes allocations of this inventory also updates its row. While the row is locked, no
-        # such transaction can be committed, so the sum of the committed allocations does not change.
-        tx.execute(sa.select(_inventories.c.id).where(_inventories.c.id == key).with_for_update())
-        query = query.where(_inventories.c.id == key)
-    for row in tx.execute(query):
+    # Each transaction that changes allocations of this inventory also updates its row. While the row is locked, no such
+    # transaction can be committed, so the sum of the committed allocations does not change.
+    for row in scope.tx.execute(scope.restrict(query, _inventories.c.id)):
         detail = f'recorded as used: {row.used}; sum of the allocations: {row.allocated}'
         change = RowChange(_inventories, {'id': row.id}, {'used': row.used}, {'used': int(row.allocated)})
         record = functools.partial(change_log.record_usage, provider_ids=[row.resource_provider_id])
         yield Finding(_subject(row), detail, (change,), row.id, record)
 
 
-def over_committed(tx: sa.Connection, _key: int | None = None, /) -> Iterator[Finding]:
+def over_committed(scope: Scope) -> Iterator[Finding]:
     """Find inventories whose allocations exceed their capacity."""
     limit, allocated = capacity.capacity_limit(_inventories.c), tables.ALLOCATED
     # What ``usage_mismatch`` records as used if it repairs.
     query = _select(_inventories, limit.label('limit'), allocated.label('allocated'))
-    for row in tx.execute(query.where(allocated > sa.case((limit > 0, limit), else_=0))):
+    for row in scope.tx.execute(query.where(allocated > sa.case((limit > 0, limit), else_=0))):
         subject = _subject(row)
         used = units.used_of_capacity(subject['resource_class'], int(row.allocated), max(int(row.limit), 0))
         detail = f'{used} used: raise the inventory or move consumers to other providers'
         yield Finding(subject, detail)
 
 
-def invalid_step_size(tx: sa.Connection, _key: int | None = None, /) -> Iterator[Finding]:
+def invalid_step_size(scope: Scope) -> Iterator[Finding]:
     """Find inventories with a step size below 1, which another program wrote."""
-    for row in tx.execute(_select(_inventories).where(_inventories.c.step_size < 1)):
+    for row in scope.tx.execute(_select(_inventories).where(_inventories.c.step_size < 1)):
         detail = f'step_size is {row.step_size}, so no amount can be allocated: set it to 1 or more'
         yield Finding(_subject(row), detail)
 
 
-def unit_violation(tx: sa.Connection, _key: int | None = None, /) -> Iterator[Finding]:
+def unit_violation(scope: Scope) -> Iterator[Finding]:
     """Find allocations that their inventory would not allow now."""
     inv = _inventories.c
     used = _allocations.c.used
     violated = sa.not_(capacity.satisfies_unit_constraints(inv, used, used, used))
     # ``invalid_step_size`` finds the others. PostgreSQL fails on a division by 0, and only CASE guarantees the order.
     is_violated = sa.case((inv.step_size < 1, sa.false()), else_=violated)
-    for row in tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
+    for row in scope.tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
         detail = f'allocation of {row.used} violates {rules}, which changed after the claim'
         yield Finding(_subject(row), detail)
 
 
-def orphaned_aggregate(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
+def orphaned_aggregate(scope: Scope) -> Iterator[Finding]:
     """Find aggregates without providers."""
     aggregates = tables.placement_aggregates
     is_member = sa.exists().where(_members.c.aggregate_id == aggregates.c.id)
     # Rows of providers that do not exist are deleted (``references``), so they do not count.
     is_used = is_member.where(_members.c.resource_provider_id == _providers.c.id)
-    return _unused(tx, key, aggregates, is_used, 'aggregate', 'an aggregate without providers')
+    return _unused(scope, aggregates, is_used, 'aggregate', 'an aggregate without providers')
 
 
-def consumer_without_allocations(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
+def consumer_without_allocations(scope: Scope) -> Iterator[Finding]:
     """Find consumers without allocations."""
     has_allocation = sa.exists().where(_allocations.c.consumer_id == _consumers.c.uuid)
     is_used = has_allocation.where(_allocations.c.resource_provider_id == _providers.c.id)
-    return _unused(tx, key, _consumers, is_used, 'consumer', 'a consumer without allocations')
+    return _unused(scope, _consumers, is_used, 'consumer', 'a consumer without allocations')
 
 
 # Queries and changes of the checks ------------------------------------------------------------------------
 
 
 def _unused(
-    tx: sa.Connection, key: int | None, table: sa.Table, is_used: sa.ColumnElement[bool], noun: str, detail: str
+    scope: Scope, table: sa.Table, is_used: sa.ColumnElement[bool], noun: str, detail: str
 ) -> Iterator[Finding]:
     """Find the rows that nothing refers to.
 
@@ -207,11 +200,8 @@ def _unused(
     :param noun: what a row is.
     """
     query = sa.select(table).where(~is_used).order_by(table.c.id)
-    if key is not None:
-        # The lock prevents new references: a claim updates the row of the consumer before it inserts allocations.
-        tx.execute(sa.select(table.c.id).where(table.c.id == key).with_for_update())
-        query = query.where(table.c.id == key)
-    for row in tx.execute(query):
+    # The lock prevents new references: a claim updates the row of the consumer before it inserts allocations.
+    for row in scope.tx.execute(scope.restrict(query, table.c.id)):
         yield Finding({noun: row.uuid}, detail, (deletion(table, row),), row.id)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import errors
-from placement.ops.audit_kinds import KINDS
+from placement.ops.audit import KINDS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,17 +103,6 @@ class Finding:
     def needs_action(self) -> bool:
         """Whether a repair or an operator has to change something."""
         return not KINDS[self.kind].is_informational
-
-
-class Check(Protocol):
-    """A check of the whole database, or of one subject before its repair."""
-
-    def __call__(self, tx: sa.Connection, key: Any = None, /) -> Iterator[Finding]:
-        """Yield the inconsistencies.
-
-        :param key: the ``key`` of a finding: check only its subject, and lock it until the end of the transaction; None
-            to check everything without locks.
-        """
 
 
 def deletion(table: sa.Table, row: Any) -> RowChange:

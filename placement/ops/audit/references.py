@@ -14,21 +14,22 @@ import sqlalchemy as sa
 
 from placement import units
 from placement.db import change_log, tables
+from placement.ops.audit import Scope
 from placement.ops.audit.findings import Finding, RowChange, deletion
 
 _providers = tables.resource_providers
 
 
-def missing_reference(tx: sa.Connection, key: tuple[str, int] | None = None, /) -> Iterator[Finding]:
+def missing_reference(scope: Scope) -> Iterator[Finding]:
     """Find the rows that name a row that does not exist, with one statement for each column, grouped by that row."""
     for column, target in CHECKED:
         name, table = str(column), column.table.name
         query = _dangling(column, target)
-        if key is not None:
-            if key[0] != name:
+        if scope.key is not None:
+            if scope.key[0] != name:
                 continue
-            query = query.where(column == key[1])
-        for id_, group in itertools.groupby(tx.execute(query), key=operator.attrgetter(column.name)):
+            query = query.where(column == scope.key[1])
+        for id_, group in itertools.groupby(scope.tx.execute(query), key=operator.attrgetter(column.name)):
             rows = list(group)
             subject = {column.name.removesuffix('_id'): f'number {id_}'}
             detail = f'{units.plural(len(rows), "row")} of {table} with this id, which {target.name} lacks'
@@ -36,7 +37,7 @@ def missing_reference(tx: sa.Connection, key: tuple[str, int] | None = None, /) 
             yield Finding(subject, detail, changes, (name, id_), change_log.record_reload)
 
 
-def outdated_class_sequence(tx: sa.Connection, key: int | None = None, /) -> Iterator[Finding]:
+def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
     """Find that a new resource class would get an id that is in use."""
     sequence = tables.resource_class_sequence.c
     columns = (
@@ -45,10 +46,9 @@ def outdated_class_sequence(tx: sa.Connection, key: int | None = None, /) -> Ite
         tables.allocations.c.resource_class_id,
     )
     largest = [sa.select(sa.func.coalesce(sa.func.max(column), 0)).scalar_subquery() for column in columns]
-    if key is not None:
-        # Every transaction that creates a class updates this row.
-        tx.execute(sa.select(sequence.id).with_for_update())
-    for row in tx.execute(sa.select(sequence.id, sequence.last, *largest)):
+    # Every transaction that creates a class updates this row.
+    query = scope.restrict(sa.select(sequence.id, sequence.last, *largest), sequence.id)
+    for row in scope.tx.execute(query):
         id_, last, *ids = row
         if last < max(ids):
             detail = f'recorded as the largest id of a resource class: {last}; in use: {max(ids)}'
