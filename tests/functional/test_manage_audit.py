@@ -13,7 +13,7 @@ from oslo_config import cfg
 from placement.cmd import manage, manage_audit
 from placement.db.api import Database
 from placement.ops import audit
-from placement.ops.audit import references
+from placement.ops.audit import reference_checks
 from placement.ops.audit.findings import Finding
 from tests.support import corruption, preforked
 from tests.support.fixtures import Printed
@@ -155,5 +155,5 @@ def test_check_is_one_statement_but_that_of_references_one_for_each_column(
     url: str, conf: cfg.ConfigOpts, db: Database, queries: Any
 ) -> None:
     for kind in audit.KINDS:
-        with queries(at_most=len(references.CHECKED) if kind == 'missing_reference' else 1):
+        with queries(at_most=len(reference_checks.CHECKED) if kind == 'missing_reference' else 1):
             audit.find(db, conf, kind)

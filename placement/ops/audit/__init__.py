@@ -43,20 +43,20 @@ class Kind(NamedTuple):
 #: The kinds in the order in which an audit checks and repairs them. A check takes into account what the repairs before
 #: it change, so that an audit that repairs nothing finds the same.
 KINDS: Mapping[str, Kind] = {
-    'outdated_class_sequence': Kind('Outdated ids of resource classes', 'references'),
-    'missing_reference': Kind('References to missing rows', 'references'),
-    'invalid_tree': Kind('Invalid trees', 'contradictions', is_quick=True),
+    'outdated_class_sequence': Kind('Outdated ids of resource classes', 'reference_checks'),
+    'missing_reference': Kind('References to missing rows', 'reference_checks'),
+    'invalid_tree': Kind('Invalid trees', 'tree_checks', is_quick=True),
     'orphaned_aggregate': Kind(
-        'Aggregates without providers', 'contradictions', is_quick=True, caused_by_requests=True
+        'Aggregates without providers', 'reference_checks', is_quick=True, caused_by_requests=True
     ),
-    'allocation_without_consumer': Kind('Allocations without a consumer', 'contradictions'),
-    'allocation_owner_mismatch': Kind('Allocations with a wrong owner', 'contradictions'),
-    'consumer_without_allocations': Kind('Consumers without allocations', 'contradictions'),
-    'allocation_without_inventory': Kind('Allocations without inventory', 'contradictions'),
-    'usage_mismatch': Kind('Usage mismatches', 'contradictions'),
-    'over_committed': Kind('Over-committed inventories', 'contradictions', is_quick=True, caused_by_requests=True),
-    'invalid_step_size': Kind('Step sizes below 1', 'contradictions'),
-    'unit_violation': Kind('Unit violations', 'contradictions', is_informational=True, caused_by_requests=True),
+    'allocation_without_consumer': Kind('Allocations without a consumer', 'consumer_checks'),
+    'allocation_owner_mismatch': Kind('Allocations with a wrong owner', 'consumer_checks'),
+    'consumer_without_allocations': Kind('Consumers without allocations', 'reference_checks'),
+    'allocation_without_inventory': Kind('Allocations without inventory', 'inventory_checks'),
+    'usage_mismatch': Kind('Usage mismatches', 'inventory_checks'),
+    'over_committed': Kind('Over-committed inventories', 'inventory_checks', is_quick=True, caused_by_requests=True),
+    'invalid_step_size': Kind('Step sizes below 1', 'inventory_checks'),
+    'unit_violation': Kind('Unit violations', 'inventory_checks', is_informational=True, caused_by_requests=True),
 }
 
 

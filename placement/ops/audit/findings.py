@@ -103,14 +103,3 @@ class Finding:
     def needs_action(self) -> bool:
         """Whether a repair or an operator has to change something."""
         return not KINDS[self.kind].is_informational
-
-
-def deletion(table: sa.Table, row: Any) -> RowChange:
-    """Return the change that deletes a row.
-
-    :param row: has the columns of the table.
-    """
-    times = ('created_at', 'updated_at')
-    values = {column.name: getattr(row, column.name) for column in table.columns if column.name not in times}
-    primary_key = {column.name: values.pop(column.name) for column in table.primary_key}
-    return RowChange(table, primary_key, values, None)

@@ -1,6 +1,7 @@
-"""The checks of the audit for references to rows that do not exist.
+"""The checks of the audit for references to rows that do not exist, and for rows that nothing refers to.
 
-The database rejects such references, except while it does not check foreign keys, as when a dump is loaded.
+The database rejects references to rows that do not exist, except while it does not check foreign keys, as when a dump
+is loaded.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import sqlalchemy as sa
 from placement import units
 from placement.db import change_log, tables
 from placement.ops.audit import Scope
-from placement.ops.audit.findings import Finding, RowChange, deletion
+from placement.ops.audit.findings import Finding, RowChange
 
-_providers = tables.resource_providers
+_allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
+_members = tables.resource_provider_aggregates
 
 
 def missing_reference(scope: Scope) -> Iterator[Finding]:
@@ -56,7 +58,23 @@ def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
             yield Finding({'resource_class': f'number {max(ids)}'}, detail, (change,), id_)
 
 
-#: The root of a provider is left out: ``contradictions`` has it.
+def orphaned_aggregate(scope: Scope) -> Iterator[Finding]:
+    """Find aggregates without providers."""
+    aggregates = tables.placement_aggregates
+    is_member = sa.exists().where(_members.c.aggregate_id == aggregates.c.id)
+    # Rows of providers that do not exist are deleted (``missing_reference``), so they do not count.
+    is_used = is_member.where(_members.c.resource_provider_id == _providers.c.id)
+    return _unused(scope, aggregates, is_used, 'aggregate', 'an aggregate without providers')
+
+
+def consumer_without_allocations(scope: Scope) -> Iterator[Finding]:
+    """Find consumers without allocations."""
+    has_allocation = sa.exists().where(_allocations.c.consumer_id == _consumers.c.uuid)
+    is_used = has_allocation.where(_allocations.c.resource_provider_id == _providers.c.id)
+    return _unused(scope, _consumers, is_used, 'consumer', 'a consumer without allocations')
+
+
+#: The root of a provider is left out: ``invalid_tree`` has it.
 CHECKED = [reference for reference in tables.REFERENCES if reference[0] is not _providers.c.root_provider_id]
 _LOST_NAMES = {
     tables.resource_classes: 'CUSTOM_LOST_CLASS_{}',
@@ -70,6 +88,20 @@ def lost_name(table: sa.Table, id_: int) -> str:
     """Return the name with which a lost row is inserted: of a standard class its own, otherwise a name that says so."""
     text = _LOST_NAMES[table].format(id_)
     return tables.STANDARD_CLASSES.get(id_, text) if table is tables.resource_classes else text
+
+
+def _unused(
+    scope: Scope, table: sa.Table, is_used: sa.ColumnElement[bool], noun: str, detail: str
+) -> Iterator[Finding]:
+    """Find the rows that nothing refers to.
+
+    :param is_used: the condition that something refers to a row.
+    :param noun: what a row is.
+    """
+    query = sa.select(table).where(~is_used).order_by(table.c.id)
+    # The lock prevents new references: a claim updates the row of the consumer before it inserts allocations.
+    for row in scope.tx.execute(scope.restrict(query, table.c.id)):
+        yield Finding({noun: row.uuid}, detail, (_deletion(table, row),), row.id)
 
 
 def _dangling(column: sa.Column[int], target: sa.Table) -> sa.Select[Any]:
@@ -95,4 +127,15 @@ def _repair(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any])
         return (RowChange(target, {'id': id_}, None, {name: lost_name(target, id_)}),)
     if column is _providers.c.parent_provider_id:
         return tuple(RowChange(target, {'id': row.id}, {column.name: id_}, {column.name: None}) for row in rows)
-    return tuple(deletion(column.table, row) for row in rows)
+    return tuple(_deletion(column.table, row) for row in rows)
+
+
+def _deletion(table: sa.Table, row: Any) -> RowChange:
+    """Return the change that deletes a row.
+
+    :param row: has the columns of the table.
+    """
+    times = ('created_at', 'updated_at')
+    values = {column.name: getattr(row, column.name) for column in table.columns if column.name not in times}
+    primary_key = {column.name: values.pop(column.name) for column in table.primary_key}
+    return RowChange(table, primary_key, values, None)

@@ -1,0 +1,96 @@
+"""The checks of the audit for inventories and the allocations of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement import capacity, units
+from placement.db import change_log, tables
+from placement.ops.audit import Scope
+from placement.ops.audit.findings import Finding, RowChange
+from placement.ops.audit.reference_checks import lost_name
+
+_allocations, _inventories = tables.allocations, tables.inventories
+_classes, _providers = tables.resource_classes, tables.resource_providers
+
+
+def allocation_without_inventory(scope: Scope) -> Iterator[Finding]:
+    """Find allocations of classes that the provider has no inventory of."""
+    for row in scope.tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
+        detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
+        yield Finding(_subject(row), detail)
+
+
+def usage_mismatch(scope: Scope) -> Iterator[Finding]:
+    """Find inventories whose recorded usage is not the sum of the allocations."""
+    query = _select(_inventories, tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
+    # Each transaction that changes allocations of this inventory also updates its row. While the row is locked, no such
+    # transaction can be committed, so the sum of the committed allocations does not change.
+    for row in scope.tx.execute(scope.restrict(query, _inventories.c.id)):
+        detail = f'recorded as used: {row.used}; sum of the allocations: {row.allocated}'
+        change = RowChange(_inventories, {'id': row.id}, {'used': row.used}, {'used': int(row.allocated)})
+        record = functools.partial(change_log.record_usage, provider_ids=[row.resource_provider_id])
+        yield Finding(_subject(row), detail, (change,), row.id, record)
+
+
+def over_committed(scope: Scope) -> Iterator[Finding]:
+    """Find inventories whose allocations exceed their capacity."""
+    limit, allocated = capacity.capacity_limit(_inventories.c), tables.ALLOCATED
+    # What ``usage_mismatch`` records as used if it repairs.
+    query = _select(_inventories, limit.label('limit'), allocated.label('allocated'))
+    for row in scope.tx.execute(query.where(allocated > sa.case((limit > 0, limit), else_=0))):
+        subject = _subject(row)
+        used = units.used_of_capacity(subject['resource_class'], int(row.allocated), max(int(row.limit), 0))
+        detail = f'{used} used: raise the inventory or move consumers to other providers'
+        yield Finding(subject, detail)
+
+
+def invalid_step_size(scope: Scope) -> Iterator[Finding]:
+    """Find inventories with a step size below 1, which another program wrote."""
+    for row in scope.tx.execute(_select(_inventories).where(_inventories.c.step_size < 1)):
+        detail = f'step_size is {row.step_size}, so no amount can be allocated: set it to 1 or more'
+        yield Finding(_subject(row), detail)
+
+
+def unit_violation(scope: Scope) -> Iterator[Finding]:
+    """Find allocations that their inventory would not allow now."""
+    inv = _inventories.c
+    used = _allocations.c.used
+    violated = sa.not_(capacity.satisfies_unit_constraints(inv, used, used, used))
+    # ``invalid_step_size`` finds the others. PostgreSQL fails on a division by 0, and only CASE guarantees the order.
+    is_violated = sa.case((inv.step_size < 1, sa.false()), else_=violated)
+    for row in scope.tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
+        rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
+        detail = f'allocation of {row.used} violates {rules}, which changed after the claim'
+        yield Finding(_subject(row), detail)
+
+
+def _select(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select the inventories or allocations with the names of their providers and classes (see ``_subject``)."""
+    class_name = _classes.c.name.label('class_name')
+    return (
+        sa.select(table, _providers.c.uuid, _providers.c.name.label('provider_name'), class_name, *columns)
+        .select_from(table)
+        .join(_providers, _providers.c.id == table.c.resource_provider_id)
+        .outerjoin(_classes, _classes.c.id == table.c.resource_class_id)
+        .order_by(table.c.id)
+    )
+
+
+def _select_allocations(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select the allocations, each with its inventory if there is one."""
+    return _select(_allocations, *columns).outerjoin(_inventories, tables.ALLOCATION_OF_INVENTORY)
+
+
+def _subject(row: Any) -> dict[str, Any]:
+    """Return the ``subject`` for the row of an inventory or an allocation.
+
+    A class that does not exist has the name with which ``missing_reference`` inserts it.
+    """
+    class_name = row.class_name or lost_name(_classes, row.resource_class_id)
+    about = {'resource_provider': row.uuid, 'provider_name': row.provider_name, 'resource_class': class_name}
+    return about | ({'consumer': row.consumer_id} if hasattr(row, 'consumer_id') else {})
