@@ -46,7 +46,7 @@ def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> in
     findings: list[Finding] = []
     repairs = options.repair and not options.dry_run
     for kind in output.with_progress('Checking', [kind for kind in audit.KINDS if kind not in options.excluded]):
-        findings_of_kind = audit.find(db, conf, kind)
+        findings_of_kind = audit.find(db, conf, kind, options.excluded)
         if repairs:
             for finding in output.with_progress(f'Repairing {kind}', findings_of_kind):
                 audit.repair(db, conf, finding)

@@ -29,20 +29,21 @@ class LostConsumer(NamedTuple):
 
 
 def read_lost_consumers(
-    tx: sa.Connection, *columns: sa.ColumnElement[Any], uuid: str | None = None
+    tx: sa.Connection, *columns: sa.ColumnElement[Any], uuid: str | None = None, are_inserted: bool = False
 ) -> Iterator[LostConsumer]:
     """Read all lost consumers in one statement.
 
     :param columns: columns that the rows of the allocations have besides those of the table.
-    :param uuid: read only this consumer, right before its repair. Otherwise a project, user or type that another
-        consumer refers to counts as existing, because an audit inserts it before it repairs lost consumers.
+    :param uuid: read only this consumer.
+    :param are_inserted: whether the projects, users and types that other consumers refer to count as existing, because
+        an audit inserts them before it repairs lost consumers.
     """
     other = _consumers.alias()
     owner_columns: list[sa.ColumnElement[Any]] = []
     for (name, table), copy in zip(OWNER_COLUMNS.items(), tables.CONSUMER_COPIES, strict=True):
         id_ = _allocations.c[copy]
         exists: sa.ColumnElement[bool] = sa.exists().where(table.c.id == id_)
-        if uuid is None:
+        if are_inserted:
             exists |= sa.exists().where(other.c[name] == id_)
         owner_columns.append(sa.case((exists, id_)).label(f'owner_{name}'))
     query = (

@@ -134,9 +134,11 @@ def test_kinds_can_be_omitted(url: str, capsys: pytest.CaptureFixture[str], prin
 def test_recorded_owner_that_an_omitted_repair_would_insert_does_not_count(url: str, printed: Printed) -> None:
     for name in ('lost consumer with a recorded owner of a lost type', 'missing project'):
         corruption.plant(url, *corruption.ALL[name].statements)
-    options = ['--repair', '--except', 'missing_reference', '--format', 'json']
-    (finding,) = json.loads(printed('audit', *options, code=manage_audit.REPAIRED))['findings']
-    assert finding['detail'] == '1 allocation without a record of the consumer; nothing records its owner'
+    options = ['--except', 'missing_reference', '--format', 'json']
+    (announced,) = json.loads(printed('audit', '--dry-run', *options, code=manage_audit.FOUND))['findings']
+    (repaired,) = json.loads(printed('audit', '--repair', *options, code=manage_audit.REPAIRED))['findings']
+    assert repaired['detail'] == '1 allocation without a record of the consumer; nothing records its owner'
+    assert repaired == {**announced, 'repaired': True}
     query = f"SELECT project_id FROM placement_consumers WHERE uuid = '{corruption.LOST_CONSUMER}'"
     assert corruption.column(url, query) == corruption.column(url, 'SELECT id FROM placement_projects')
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement import exception
@@ -69,6 +69,8 @@ class Scope:
     #: The ``key`` of a finding: check only its subject, and lock it until the end of the transaction. None to check
     #: everything without locks.
     key: Any = None
+    #: The kinds that this audit does not repair, so that the check takes no account of their repairs.
+    excluded: Collection[str] = ()
 
     def restrict(self, query: sa.Select[Any], column: sa.Column[Any]) -> sa.Select[Any]:
         """Return the query of the row that has the key in this column, and lock this row; without a key, the query."""
@@ -85,14 +87,15 @@ def _check_of_kind(kind: str) -> Callable[[Scope], Iterator[Finding]]:
     return check
 
 
-def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
+def find(db: Database, conf: cfg.ConfigOpts, kind: str, excluded: Collection[str] = ()) -> list[Finding]:
     """Run one check and return its findings.
 
     :param kind: a key of ``KINDS``.
+    :param excluded: the kinds that this audit does not repair.
     """
     check = _check_of_kind(kind)
     with db.reader() as tx:
-        return [dataclasses.replace(finding, kind=kind) for finding in check(Scope(tx, conf))]
+        return [dataclasses.replace(finding, kind=kind) for finding in check(Scope(tx, conf, excluded=excluded))]
 
 
 def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
