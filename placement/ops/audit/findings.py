@@ -39,6 +39,17 @@ class RowChange:
     #: The values after; None if the row is deleted.
     new: Mapping[str, Any] | None
 
+    @classmethod
+    def deletion(cls, table: sa.Table, row: Any) -> RowChange:
+        """Return the change that deletes a row.
+
+        :param row: has the columns of the table.
+        """
+        times = ('created_at', 'updated_at')
+        values = {column.name: getattr(row, column.name) for column in table.columns if column.name not in times}
+        primary_key = {column.name: values.pop(column.name) for column in table.primary_key}
+        return cls(table, primary_key, values, None)
+
     def __str__(self) -> str:
         id_ = ', '.join(f'{name} {value}' for name, value in self.primary_key.items())
         row = f'{self.table.name} {id_}'.strip()

@@ -101,7 +101,7 @@ def _unused(
     query = sa.select(table).where(~is_used).order_by(table.c.id)
     # The lock prevents new references: a claim updates the row of the consumer before it inserts allocations.
     for row in scope.tx.execute(scope.restrict(query, table.c.id)):
-        yield Finding({noun: row.uuid}, detail, (_deletion(table, row),), row.id)
+        yield Finding({noun: row.uuid}, detail, (RowChange.deletion(table, row),), row.id)
 
 
 def _dangling(column: sa.Column[int], target: sa.Table) -> sa.Select[Any]:
@@ -127,15 +127,4 @@ def _repair(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any])
         return (RowChange(target, {'id': id_}, None, {name: lost_name(target, id_)}),)
     if column is _providers.c.parent_provider_id:
         return tuple(RowChange(target, {'id': row.id}, {column.name: id_}, {column.name: None}) for row in rows)
-    return tuple(_deletion(column.table, row) for row in rows)
-
-
-def _deletion(table: sa.Table, row: Any) -> RowChange:
-    """Return the change that deletes a row.
-
-    :param row: has the columns of the table.
-    """
-    times = ('created_at', 'updated_at')
-    values = {column.name: getattr(row, column.name) for column in table.columns if column.name not in times}
-    primary_key = {column.name: values.pop(column.name) for column in table.primary_key}
-    return RowChange(table, primary_key, values, None)
+    return tuple(RowChange.deletion(column.table, row) for row in rows)
