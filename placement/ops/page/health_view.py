@@ -43,8 +43,8 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
         'activity': activity,
         'connections': connections and connections[:_CONNECTIONS],
     }
-    informational = {name for name, kind in KINDS.items() if kind.is_informational}
-    return View('health.html', 'Health', data, {'kinds': KINDS, 'informational': informational})
+    problems = any(result['found'] and not KINDS[result['kind']].is_informational for result in results)
+    return View('health.html', 'Health', data, {'kinds': KINDS, 'problems': problems})
 
 
 def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
