@@ -10,7 +10,6 @@ The command line lists the kinds in its help, so this module imports a check, an
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import pkgutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,8 +59,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Scope:
+class Scope(NamedTuple):
     """What a check covers: the whole database, or one subject right before its repair."""
 
     tx: sa.Connection
@@ -95,7 +93,10 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str, excluded: Collection[str
     """
     check = _check_of_kind(kind)
     with db.reader() as tx:
-        return [dataclasses.replace(finding, kind=kind) for finding in check(Scope(tx, conf, excluded=excluded))]
+        findings = list(check(Scope(tx, conf, excluded=excluded)))
+    for finding in findings:
+        finding.kind = kind
+    return findings
 
 
 def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
