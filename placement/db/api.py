@@ -32,7 +32,8 @@ from placement.db import (
     tables,
 )
 from placement.db.change_log_slots import Outcome
-from placement.db.errors import Attempt, ConnectionLost, RetryPolicy, RetryTransaction
+from placement.db.errors import ConnectionLost, RetryTransaction
+from placement.db.retries import Attempt, RetryPolicy
 from placement.observability import DATABASE
 
 T = TypeVar('T')

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from placement import exception
-from placement.db import errors, sql, tables
+from placement.db import errors, retries, sql, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, SlotTaken, no_slots
 from placement.db.errors import RetryTransaction
 
@@ -144,7 +144,7 @@ class ChangeLogSlots:
             return not isinstance(error, exception.DatabaseUnavailable) and time.monotonic() < deadline
 
         try:
-            outcome = errors.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
+            outcome = retries.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
         except (RetryTransaction, *errors.DATABASE_ERRORS):
             outcome = Outcome.UNKNOWN
         reason = str(failure.__cause__).partition('\n')[0]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import connections, errors, sql, tables
+from placement.db import connections, errors, retries, sql, tables
 from placement.db.batch import StatementBatch
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def sync(engine: sa.Engine) -> None:
         while not _advance(engine):
             pass
 
-    errors.retry(advance_to_head, is_temporary, retries=_MAX_SYNC_RETRIES, interval=1)
+    retries.retry(advance_to_head, is_temporary, retries=_MAX_SYNC_RETRIES, interval=1)
 
 
 def _advance(engine: sa.Engine) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import change_log, errors, name_locks, sql
+from placement.db import change_log, errors, name_locks, retries, sql
 from placement.objects import base
 from placement.objects.base import Context
 
@@ -105,7 +105,7 @@ class NamedResource(base.Timestamped):
 
         try:
             # If another client creates it at the same time, the next attempt reads it, unless it was deleted again.
-            return errors.retry(
+            return retries.retry(
                 get_or_create, lambda error: isinstance(error, exception.NameTaken), retries=_MAX_RETRIES
             )
         except exception.NameTaken as error:

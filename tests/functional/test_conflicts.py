@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.capacity import InventoryRecord
-from placement.db import errors
+from placement.db import errors, retries
 from placement.handlers import inventory, trait
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.authentication import RequestContext
@@ -186,7 +186,7 @@ def test_a_call_is_repeated_as_often_as_allowed() -> None:
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        errors.retry(fail, lambda error: isinstance(error, TimeoutError), retries=2)
+        retries.retry(fail, lambda error: isinstance(error, TimeoutError), retries=2)
     assert len(calls) == 3
 
 

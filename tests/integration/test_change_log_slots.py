@@ -17,7 +17,8 @@ from placement.db import change_log, change_log_slots, connections, sql, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
 from placement.db.change_log_slots import Outcome
-from placement.db.errors import RetryPolicy, RetryTransaction
+from placement.db.errors import RetryTransaction
+from placement.db.retries import RetryPolicy
 from tests.integration import tcp_proxy
 from tests.support import logs
 from tests.support.event_hooks import listening

@@ -6,7 +6,8 @@ import pytest
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db.errors import Attempt, ConnectionLost, RetryPolicy, RetryTransaction
+from placement.db.errors import ConnectionLost, RetryTransaction
+from placement.db.retries import Attempt, RetryPolicy
 
 POLICY = RetryPolicy(max_retries=3)
 

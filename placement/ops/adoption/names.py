@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import sqlalchemy as sa
 
-from placement.db import errors, sql, tables
+from placement.db import errors, retries, sql, tables
 from placement.ops.adoption import Step
 
 #: Seconds that a change of the schema waits for other transactions to end.
@@ -104,4 +104,4 @@ def lock_tables(connection: sa.Connection, names: Names) -> None:
                     sql.execute_text(connection, f'LOCK TABLE {", ".join(present)} IN ACCESS EXCLUSIVE MODE')
 
             # If another transaction has locked one of the tables and waits for another, the server ends one of the two.
-            errors.retry(lock, errors.is_deadlock, retries=_MAX_LOCK_RETRIES)
+            retries.retry(lock, errors.is_deadlock, retries=_MAX_LOCK_RETRIES)
