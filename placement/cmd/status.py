@@ -53,8 +53,7 @@ def upgrade_check(parser: CommandParser) -> None:
 
     Exit code: 0 if ready, perhaps with warnings, 2 if not ready, 255 if the check failed or the database has no tables.
     """
-    parser.add_format()
-    parser.add_argument('--json', action='store_const', dest='format', const='json', help='the same as --format json')
+    parser.add_flag('--json', 'print JSON instead of a table')
 
 
 if __name__ == '__main__':

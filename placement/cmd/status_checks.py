@@ -154,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
         # If the database is unavailable, this fails with one line. A check would print a traceback.
         migration.recorded_revision(db.engine)
         # oslo.upgradecheck parses a command line itself. It gets one made from ours, which has better help.
-        arguments = ['upgrade', 'check', *(['--json'] if args.format == 'json' else [])]
+        arguments = ['upgrade', 'check', *(['--json'] if args.json else [])]
         worst = upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), arguments, [])
         # Tools expect that the check of an empty database fails.
         if migration.recorded_revision(db.engine) is None and not migration.is_foreign(db.engine):

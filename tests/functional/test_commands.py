@@ -61,7 +61,7 @@ def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture
         'manage tree --help',
         'manage audit --except wrong',
         'manage tree --debu',
-        'status upgrade check --format wrong',
+        'status upgrade check --wrong',
     ],
 )
 def test_texts_of_the_parser_need_no_slow_imports(command: str) -> None:
@@ -274,7 +274,7 @@ def test_the_configuration_may_be_given_anywhere(
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     path = tmp_path / 'given.conf'
     path.write_text(f'[placement_database]\nconnection = {conf.placement_database.connection}\n')
-    arguments = ['db', 'version'] if main is manage.main else ['upgrade', 'check', '--format', 'json']
+    arguments = ['db', 'version'] if main is manage.main else ['upgrade', 'check', '--json']
     arguments[position:position] = [option, str(path if option == '--config-file' else tmp_path)]
     assert main(arguments) == 0
 

@@ -165,7 +165,7 @@ def test_commands_warn_and_go_on(beside: Path, capsys: pytest.CaptureFixture[str
     captured = capsys.readouterr()
     assert captured.err.startswith(f'placement-manage: warning: {SAID}')
     assert captured.err.count('\n') == 1
-    assert status.main(['upgrade', 'check', '--format', 'json']) == 0
+    assert status.main(['upgrade', 'check', '--json']) == 0
     assert capsys.readouterr().err.startswith(f'placement-status: warning: {SAID}')
 
 

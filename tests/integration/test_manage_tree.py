@@ -17,10 +17,10 @@ def test_trees_and_status(
     database: sa.URL, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     point_commands_at(database)
-    assert status.main(['upgrade', 'check', '--format', 'json']) == status.FAILED
+    assert status.main(['upgrade', 'check', '--json']) == status.FAILED
     assert manage.main(['db', 'sync']) == 0
     corruption.plant(database, *corruption.SOUND)
-    assert status.main(['upgrade', 'check', '--format', 'json']) == 0
+    assert status.main(['upgrade', 'check', '--json']) == 0
     capsys.readouterr()
     assert manage.main(['tree', 'child', '--format', 'json']) == 0
     (tree,) = json.loads(capsys.readouterr().out)['trees']
@@ -42,4 +42,4 @@ def test_trees_and_status(
     assert manage.main(['tree', 'CHILD']) == manage.FAILED
     assert manage.main(['tree', corruption.CHILD.upper()]) == 0
     corruption.plant(database, *corruption.ALL['no root'].statements)
-    assert status.main(['upgrade', 'check', '--format', 'json']) == 2
+    assert status.main(['upgrade', 'check', '--json']) == 2
