@@ -71,7 +71,11 @@ def _status(finding: Finding, options: AuditOptions) -> str:
         return 'requires a decision'
     if not options.repair:
         return 'to be repaired with --repair'
-    return 'would be repaired' if options.dry_run else 'not repaired because of concurrent writes: run it again'
+    if options.dry_run:
+        return 'would be repaired'
+    # The database rejects a repair that refers to a missing row.
+    causes = 'concurrent writes or excluded kinds' if options.excluded else 'concurrent writes'
+    return f'not repaired because of {causes}: run it again'
 
 
 def _as_data(findings: list[Finding]) -> dict[str, Any]:

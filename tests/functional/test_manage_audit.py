@@ -143,6 +143,21 @@ def test_recorded_owner_that_an_omitted_repair_would_insert_does_not_count(url: 
     assert corruption.column(url, query) == corruption.column(url, 'SELECT id FROM placement_projects')
 
 
+def test_repair_that_depends_on_an_omitted_one_names_both_causes(url: str, printed: Printed) -> None:
+    """The database does not accept a change of a row that refers to a missing row."""
+    for name in ('missing parent', 'no root'):
+        corruption.plant(url, *corruption.ALL[name].statements)
+    for options, status in (
+        (
+            ['--except', 'missing_reference'],
+            'not repaired because of concurrent writes or excluded kinds: run it again',
+        ),
+        ([], 'repaired'),
+    ):
+        code = manage_audit.FOUND if options else manage_audit.REPAIRED
+        assert status in printed('audit', '--repair', *options, code=code)
+
+
 def test_table_that_is_gone_is_one_line(url: str, failed: Printed) -> None:
     corruption.plant(url, 'DROP TABLE placement_allocations')
     error = failed('audit', '--repair')
