@@ -201,8 +201,7 @@ def _profiler_middleware(conf: cfg.ConfigOpts, db: Database) -> Middleware | Non
     osprofiler.notifier.set(notify_without_failing)
     if conf.profiler.trace_sqlalchemy:
         osprofiler.sqlalchemy.add_tracing(sa, db.engine, 'db')
-    middleware: Middleware = osprofiler.web.WsgiMiddleware.factory(None, **dict(conf.profiler))
-    return middleware
+    return osprofiler.web.WsgiMiddleware.factory(None, **dict(conf.profiler))
 
 
 class _Preflight:

@@ -64,10 +64,7 @@ class Validator:
         # In draft 4, 2.0 is not an integer. Details of exceptions are not used.
         schema = {**self._schema, '$schema': 'http://json-schema.org/draft-04/schema#'}
         formats = {'uuid': is_uuid}
-        check: Callable[[Any], Any] = fastjsonschema.compile(
-            schema, formats=formats, use_default=False, detailed_exceptions=False
-        )
-        return check
+        return fastjsonschema.compile(schema, formats=formats, use_default=False, detailed_exceptions=False)
 
 
 def for_version(windows: Sequence[tuple[tuple[int, int], T]], version: tuple[int, int]) -> T:

@@ -39,8 +39,7 @@ class DictionaryColumn(Generic[Value]):
 
     def where(self, predicate: Callable[[Value], bool]) -> Flags:
         """Return for each item whether its value satisfies ``predicate``. Call it only once for each distinct value."""
-        flags: Flags = np.fromiter(map(predicate, self.values), np.bool_, len(self.values))[self.codes]
-        return flags
+        return np.fromiter(map(predicate, self.values), np.bool_, len(self.values))[self.codes]
 
     def counts(self, items: Flags | slice = slice(None)) -> Mapping[Value, int]:
         """Return how many of the flagged items have each value, in the order of ``values``; without those of none."""

@@ -68,8 +68,7 @@ class InventoryColumns:
     @functools.cached_property
     def max_increase(self) -> Integers:
         """The largest amount of each inventory that one candidate may use."""
-        max_increase: Integers = capacity.max_increase(self, self.capacity_limit, np.minimum)
-        return max_increase
+        return capacity.max_increase(self, self.capacity_limit, np.minimum)
 
     @functools.cached_property
     def trivial_units(self) -> bool:
@@ -79,8 +78,7 @@ class InventoryColumns:
     @property
     def max_allocatable(self) -> Integers:
         """The largest amount of each inventory that one new allocation may have; 0 if none is possible."""
-        amounts: Integers = capacity.max_allocatable(self, np.maximum(self.max_increase, 0))
-        return amounts
+        return capacity.max_allocatable(self, np.maximum(self.max_increase, 0))
 
     def positions_with_capacity(self, amount: int) -> Integers:
         """Return the positions of the providers that can allocate ``amount``, an integer of 1 or more and any size."""
@@ -89,8 +87,7 @@ class InventoryColumns:
         fits = self.max_increase >= amount
         if not self.trivial_units:
             fits &= capacity.satisfies_unit_constraints(self, amount, amount, amount)
-        positions: Integers = self.positions[fits]
-        return positions
+        return self.positions[fits]
 
     def selected(self, items: Flags | Integers) -> InventoryColumns:
         """Return only the items that are flagged, or at these indexes in their order."""

@@ -154,8 +154,7 @@ def read_providers(
 
     def intern(value: _T) -> _T:
         """Return the same object for all equal values, to save memory: many inventories and traits are equal."""
-        first: _T = firsts.setdefault(value, value)
-        return first
+        return firsts.setdefault(value, value)
 
     inventories = _inventories_of(_read(tx, _INVENTORIES, _inventories.c.resource_provider_id, ids), classes, intern)
     report(f'inventories of {len(inventories)} providers')

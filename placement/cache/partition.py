@@ -259,8 +259,7 @@ class Partition:
     @functools.cached_property
     def sharing(self) -> Sequence[int]:
         """The positions of the sharing providers that are in an aggregate."""
-        positions: list[int] = np.flatnonzero(self.has_sharing_trait & self.aggregates.where(bool)).tolist()
-        return positions
+        return np.flatnonzero(self.has_sharing_trait & self.aggregates.where(bool)).tolist()
 
     @functools.cached_property
     def tree_aggregates(self) -> NameColumn:
@@ -324,8 +323,7 @@ class Partition:
 
     def in_tree(self, root_id: int | None) -> Flags:
         """Return for each provider whether it is in the tree with this root id. No tree has the id None."""
-        flags: Flags = (self.roots == (-1 if root_id is None else root_id))[self.tree_numbers]
-        return flags
+        return (self.roots == (-1 if root_id is None else root_id))[self.tree_numbers]
 
     def fragments(
         self, cache_key: Hashable, positions: Sequence[int], encode: Callable[[Provider], bytes]
@@ -438,8 +436,7 @@ def or_by_tree(partition: Partition, of_providers: NDArray[_Bits]) -> NDArray[_B
     """
     if len(partition.starts) == len(of_providers) + 1:
         return of_providers
-    combined: NDArray[_Bits] = np.bitwise_or.reduceat(of_providers, partition.starts[:-1], axis=0)
-    return combined
+    return np.bitwise_or.reduceat(of_providers, partition.starts[:-1], axis=0)
 
 
 def partition_trees(trees: Sequence[Tree], size: int) -> Iterator[Partition]:

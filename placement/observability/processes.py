@@ -44,8 +44,7 @@ class _Counts(MultiProcessCollector):
                 # For an empty file prometheus_client would raise struct.error, and the scrape would fail.
                 if path.stat().st_size:
                     paths.append(str(path))
-        metrics: Iterable[Metric] = self.merge(paths)  # type: ignore[no-untyped-call]
-        return metrics
+        return self.merge(paths)  # type: ignore[no-untyped-call]
 
 
 class ProcessNumber:

@@ -57,8 +57,7 @@ def requested(req: Request) -> microversion_parse.Version:
 
 def text_in(header: str | None) -> str | None:
     """Return the microversion in the header of a request as the client wrote it; None without one."""
-    text: str | None = microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE)
-    return text
+    return microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE)
 
 
 def negotiate(header: str | None, newest: str) -> microversion_parse.Version:

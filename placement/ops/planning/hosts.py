@@ -62,16 +62,14 @@ class Hosts:
     def weights(self) -> NDArray[np.float64]:
         """For each class the inverse of the mean capacity of a provider that has it, which makes amounts comparable."""
         counts = np.maximum((self.limit > 0).sum(axis=0), 1)
-        weights: NDArray[np.float64] = 1.0 / np.maximum(np.maximum(self.limit, 0).sum(axis=0) / counts, 1e-9)
-        return weights
+        return 1.0 / np.maximum(np.maximum(self.limit, 0).sum(axis=0) / counts, 1e-9)
 
     @functools.cached_property
     def trivial_amounts(self) -> list[int]:
         """For each class, the largest amount that the units of every inventory allow, if they allow all up to it."""
         smallest = np.where(self.max_unit > 0, self.max_unit, _LARGEST).min(axis=0, initial=_LARGEST)
         trivial = ((self.min_unit <= 1) & (self.step_size == 1)).all(axis=0)
-        amounts: list[int] = np.where(trivial, smallest, 0).tolist()
-        return amounts
+        return np.where(trivial, smallest, 0).tolist()
 
     def rows(self, tree: int) -> slice:
         """Return the rows of a tree."""
@@ -79,8 +77,7 @@ class Hosts:
 
     def by_tree(self, amounts: Matrix) -> Matrix:
         """Return the sums of amounts by row over the rows of each tree."""
-        sums: Matrix = np.add.reduceat(amounts, self.starts[:-1])
-        return sums
+        return np.add.reduceat(amounts, self.starts[:-1])
 
     def provider(self, row: int) -> Provider:
         """Return the provider of a row."""

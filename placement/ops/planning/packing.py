@@ -143,8 +143,7 @@ class Packing:
             if self._fit is Fit.FEWEST:
                 # More than can be left anywhere.
                 scores = scores + self._free.size * is_used
-        rounded: Floats = np.round(scores, 9)
-        return rounded
+        return np.round(scores, 9)
 
     def _fill(self, shape: Shape, place: int, count: int) -> Iterator[tuple[tuple[int, ...], int]]:
         """Place as many as fit in one row or, for several roles, in one tree."""
