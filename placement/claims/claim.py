@@ -80,7 +80,7 @@ Retries
 * another process takes the slot of step 8 first, or also uses it (``ChangeLogSlots.lease``, ``change_log.SlotTaken``);
 * the database reports a conflict, also at COMMIT: deadlock, lock timeout, serialization failure, a failed certification
   on Galera (``errors.is_conflict``);
-* COMMIT failed, and the change log shows that nothing was committed (``ChangeLogSlots.find_outcome``).
+* COMMIT failed, and the change log shows that nothing was committed (``db.commit_outcome``).
 
 If the connection breaks early and before COMMIT, or the database is read-only, the transaction starts again on a new
 connection, but not twice in a row; this is not counted (``RetryPolicy``). Nothing else is retried: neither a wrong

@@ -31,7 +31,7 @@ from placement.db import (
     name_locks,
     tables,
 )
-from placement.db.change_log_slots import Outcome
+from placement.db.commit_outcome import Outcome, find_outcome
 from placement.db.errors import ConnectionLost, RetryTransaction
 from placement.db.retries import Attempt, RetryPolicy
 from placement.observability import DATABASE
@@ -74,9 +74,11 @@ class Database:
         limit = self._options.max_pool_size + self._options.max_overflow if is_limited else math.inf
         self.metrics.instrument(self.engine, limit)
         self.availability = availability.Availability(self.metrics.set_read_only)
+        #: Begins a transaction that changes only slots and entries of the change log. Nothing retries it.
+        self.write_eagerly = functools.partial(self._transaction, connections.WRITE_EAGER)
         self._retry_policy = RetryPolicy(self._options.max_transaction_retries)
         #: The slots of the change log that the transactions of this process use.
-        self.slots = change_log_slots.ChangeLogSlots(functools.partial(self._transaction, connections.WRITE_EAGER))
+        self.slots = change_log_slots.ChangeLogSlots(self.write_eagerly)
         self.resource_classes = name_locks.ResourceClassIds()
         #: Uuids of aggregates that existed when this process last used them. An audit may have deleted some since.
         self.known_aggregates: set[str] = set()
@@ -152,7 +154,7 @@ class Database:
         """Run ``work`` in one transaction, under a leased slot of the change log, and commit.
 
         The last batch of ``work`` gets the statements that append the entries to the change log, so on MySQL they are
-        one text. At the end ``slots`` takes the slot back (``keep``, ``find_outcome`` or ``give_up``).
+        one text.
         """
         slot = self.slots.lease()
         try:
@@ -165,13 +167,14 @@ class Database:
                         last.add_statement(text, rows=rows, error=change_log.SlotTaken)
                 last.execute()
         except exception.CommitUnknown as error:
-            outcome = self.slots.find_outcome(slot, error)
-            if outcome is Outcome.UNKNOWN:
-                raise
+            outcome = find_outcome(self.write_eagerly, slot, error)
+            self.slots.give_up(slot, error)
+            if outcome is Outcome.COMMITTED:
+                return result
             if outcome is Outcome.NOT_COMMITTED:
                 # If no retry is left, this was an outage, not a conflict.
                 raise RetryTransaction(exception.SingleFailure()) from error
-            return result
+            raise
         except BaseException as error:
             self.slots.give_up(slot, error)
             if isinstance(error, RollbackAndDiagnose):
@@ -266,7 +269,7 @@ class Database:
         if self.engine.dialect.name != 'sqlite' or self.availability.is_read_only:
             change_nothing = tables.change_log_slots.update().where(sa.false()).values(owner=None)
             with contextlib.suppress(*errors.DATABASE_ERRORS), self._observed(writes=True):  # noqa: SIM117
-                with self._transaction(connections.WRITE_EAGER) as tx:
+                with self.write_eagerly() as tx:
                     tx.execute(change_nothing)
 
     def sync(self) -> None:

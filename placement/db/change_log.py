@@ -97,6 +97,16 @@ class Slot:
             yield f'{_INTO} VALUES {", ".join(chunk)}', len(chunk)
 
 
+def append_entries(tx: sa.Connection, slot: Slot, changes: Mapping[int, ChangeKind]) -> None:
+    """Increment the slot, and insert its entries.
+
+    :raises SlotTaken: the slot has another sequence number or token.
+    """
+    for text, rows in slot.statements(tx.dialect.name, changes):
+        if sql.execute_text(tx, text).rowcount != rows:
+            raise SlotTaken
+
+
 def record_usage(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
     """Record that only ``inventories.used`` and the generation of these providers changed.
 

@@ -14,19 +14,16 @@ never write the same row of it.
 from __future__ import annotations
 
 import contextlib
-import enum
-import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import sqlalchemy as sa
 from oslo_log import log
 
 from placement import exception
-from placement.db import errors, retries, sql, tables
-from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, SlotTaken, no_slots
+from placement.db import errors, sql, tables
+from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, SlotTaken, append_entries, no_slots
 from placement.db.errors import RetryTransaction
 
 LOG = log.getLogger(__name__)
@@ -36,24 +33,12 @@ LOG = log.getLogger(__name__)
 TRIM_INTERVAL_TRANSACTIONS = 100
 KEPT_TRANSACTIONS = 5000
 
-#: How long ``find_outcome`` waits for a transaction that still locks its slot, and the interval of its attempts.
-_SETTLE_SECONDS = 5.0
-_SETTLE_INTERVAL_SECONDS = 0.1
-
 #: A slot is free if its owner has been silent for longer than this.
 _MAX_SILENCE_MICROSECONDS = 3600 * 10**6
 
 _slots = tables.change_log_slots
 
 Begin = Callable[[], contextlib.AbstractContextManager[sa.Connection]]
-
-
-class Outcome(enum.Enum):
-    """What became of a transaction."""
-
-    COMMITTED = 'committed'
-    NOT_COMMITTED = 'not committed'
-    UNKNOWN = 'unknown'
 
 
 class ChangeLogSlots:
@@ -78,8 +63,7 @@ class ChangeLogSlots:
         self._idle: list[Slot] = []
 
     def lease(self) -> Slot:
-        """Give a slot to one transaction. When the transaction has ended, call ``keep``, ``give_up`` or
-        ``find_outcome``.
+        """Give a slot to one transaction. When the transaction has ended, call ``keep`` or ``give_up``.
 
         :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         :raises DatabaseUnavailable: the database cannot be reached.
@@ -110,46 +94,6 @@ class ChangeLogSlots:
             self._idle.clear()
         elif not slot.is_written:
             self._idle.append(slot)
-
-    def find_outcome(self, slot: Slot, failure: exception.CommitUnknown) -> Outcome:
-        """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
-
-        ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open
-        in the server. For this it waits for the row lock and then writes to the slot, which makes a late COMMIT fail on
-        every node of a cluster.
-
-        ``COMMITTED`` is decided by the COMMIT that frees the slot, which waits for synchronous standbys. Other sessions
-        see a row before these have it, so what was read alone may be lost with the server. Therefore the outcome is
-        unknown if the database is read-only now.
-
-        It is also unknown if the transaction has appended no entries. Then the slot is kept. Otherwise this process
-        does not use it again.
-        """
-        if not slot.is_written:
-            self._idle.append(slot)
-            return Outcome.UNKNOWN
-        deadline = time.monotonic() + _SETTLE_SECONDS
-
-        def decide() -> Outcome:
-            with self._begin() as tx:
-                row = _lock_row(tx, slot)
-                decided = _outcome(tx, slot, row)
-                if decided is Outcome.NOT_COMMITTED and row.sequence == slot.sequence:
-                    # Of the kinds of change without a provider, ``NAMES`` costs readers less.
-                    _append(tx, Slot(slot.slot_id, *row), {NO_PROVIDER: ChangeKind.NAMES})
-                tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(owner=None))
-            return decided
-
-        def is_temporary(error: Exception) -> bool:
-            return not isinstance(error, exception.DatabaseUnavailable) and time.monotonic() < deadline
-
-        try:
-            outcome = retries.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
-        except (RetryTransaction, *errors.DATABASE_ERRORS):
-            outcome = Outcome.UNKNOWN
-        reason = str(failure.__cause__).partition('\n')[0]
-        LOG.warning('A COMMIT failed (%s). According to the change log, its outcome is: %s.', reason, outcome.value)
-        return outcome
 
     def release(self) -> None:
         """Free the slots of this process that no transaction uses. Ignore failures, because the slots expire anyway."""
@@ -234,36 +178,4 @@ def append_reload(connection: sa.Connection) -> None:
     inserted = connection.execute(_slots.insert().values(sequence=0, token=0))
     number = time.time_ns() // 1000
     connection.execute(_slots.update().values(sequence=number).where(_slots.c.id == sql.new_id(inserted)))
-    _append(connection, Slot(sql.new_id(inserted), number), {NO_PROVIDER: ChangeKind.RELOAD})
-
-
-def _append(tx: sa.Connection, slot: Slot, changes: Mapping[int, ChangeKind]) -> None:
-    for text, rows in slot.statements(tx.dialect.name, changes):
-        if sql.execute_text(tx, text).rowcount != rows:
-            raise SlotTaken
-
-
-def _lock_row(tx: sa.Connection, slot: Slot) -> Any:
-    """Lock a slot until the end of the transaction. This fails while the transaction of the slot is still open.
-
-    :returns: its ``sequence`` and ``token``.
-    :raises RetryTransaction: this node of a cluster has not applied the earlier transactions of the slot.
-    """
-    query = sa.select(_slots.c.sequence, _slots.c.token).where(_slots.c.id == slot.slot_id)
-    row = tx.execute(query.with_for_update(nowait=True)).first()
-    if row is None or row.sequence < slot.sequence:
-        raise RetryTransaction
-    return row
-
-
-def _outcome(tx: sa.Connection, slot: Slot, row: Any) -> Outcome:
-    """Return what the log says of the transaction of a slot whose row is ``row``."""
-    if row == (slot.sequence, slot.token):
-        return Outcome.NOT_COMMITTED
-    # Another process may have written the entry with the number of the transaction.
-    entries = tables.change_log.c
-    entry = (entries.slot_id == slot.slot_id) & (entries.sequence == slot.sequence + 1)
-    token = tx.scalar(sa.select(entries.token).where(entry).limit(1))
-    if token is None:
-        return Outcome.UNKNOWN
-    return Outcome.COMMITTED if token == slot.next_token else Outcome.NOT_COMMITTED
+    append_entries(connection, Slot(sql.new_id(inserted), number), {NO_PROVIDER: ChangeKind.RELOAD})

@@ -15,7 +15,7 @@ import pytest
 from oslo_config import cfg
 
 from placement import exception
-from placement.db import change_log, change_log_slots
+from placement.db import change_log, commit_outcome
 from tests.support import logs
 from tests.support.http_client import claim_body, create_provider, send_request
 
@@ -166,7 +166,7 @@ def test_a_commit_whose_outcome_nobody_knows(
     app: Any, host: str, fail_commits: FailCommits, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody has deleted the log meanwhile."""
-    monkeypatch.setattr(change_log_slots, '_SETTLE_SECONDS', 0.2)
+    monkeypatch.setattr(commit_outcome, '_SETTLE_SECONDS', 0.2)
 
     def delete_log() -> None:
         with contextlib.closing(sqlite3.connect(app.db.engine.url.database)) as connection, connection:

@@ -1,0 +1,105 @@
+"""Finds out, after a COMMIT that failed, whether the transaction was committed: the change log shows it.
+
+doc/database.md#a-commit-that-fails has the cases, and what the client gets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_log import log
+
+from placement import exception
+from placement.db import change_log, errors, retries, tables
+from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot
+from placement.db.errors import RetryTransaction
+
+LOG = log.getLogger(__name__)
+
+#: How long ``find_outcome`` waits for a transaction that still locks its slot, and the interval of its attempts.
+_SETTLE_SECONDS = 5.0
+_SETTLE_INTERVAL_SECONDS = 0.1
+
+_slots = tables.change_log_slots
+
+
+class Outcome(enum.Enum):
+    """What became of a transaction."""
+
+    COMMITTED = 'committed'
+    NOT_COMMITTED = 'not committed'
+    UNKNOWN = 'unknown'
+
+
+def find_outcome(
+    begin: Callable[[], contextlib.AbstractContextManager[sa.Connection]], slot: Slot, failure: exception.CommitUnknown
+) -> Outcome:
+    """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
+
+    ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open in
+    the server. For this it waits for the row lock and then writes to the slot, which makes a late COMMIT fail on every
+    node of a cluster.
+
+    ``COMMITTED`` is decided by the COMMIT that frees the slot, which waits for synchronous standbys. Other sessions see
+    a row before these have it, so what was read alone may be lost with the server. Therefore the outcome is unknown if
+    the database is read-only now. It is also unknown if the transaction has appended no entries.
+
+    :param begin: begins a transaction that may write, with BEGIN at once.
+    :param slot: the slot of the transaction. If it is written, this process must not use it again.
+    """
+    if not slot.is_written:
+        return Outcome.UNKNOWN
+    deadline = time.monotonic() + _SETTLE_SECONDS
+
+    def decide() -> Outcome:
+        with begin() as tx:
+            row = _lock_row(tx, slot)
+            decided = _outcome(tx, slot, row)
+            if decided is Outcome.NOT_COMMITTED and row.sequence == slot.sequence:
+                # Of the kinds of change without a provider, ``NAMES`` costs readers less.
+                change_log.append_entries(tx, Slot(slot.slot_id, *row), {NO_PROVIDER: ChangeKind.NAMES})
+            tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(owner=None))
+        return decided
+
+    def is_temporary(error: Exception) -> bool:
+        return not isinstance(error, exception.DatabaseUnavailable) and time.monotonic() < deadline
+
+    try:
+        outcome = retries.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
+    except (RetryTransaction, *errors.DATABASE_ERRORS):
+        outcome = Outcome.UNKNOWN
+    reason = str(failure.__cause__).partition('\n')[0]
+    LOG.warning('A COMMIT failed (%s). According to the change log, its outcome is: %s.', reason, outcome.value)
+    return outcome
+
+
+def _lock_row(tx: sa.Connection, slot: Slot) -> Any:
+    """Lock a slot until the end of the transaction. This fails while the transaction of the slot is still open.
+
+    :returns: its ``sequence`` and ``token``.
+    :raises RetryTransaction: this node of a cluster has not applied the earlier transactions of the slot.
+    """
+    query = sa.select(_slots.c.sequence, _slots.c.token).where(_slots.c.id == slot.slot_id)
+    row = tx.execute(query.with_for_update(nowait=True)).first()
+    if row is None or row.sequence < slot.sequence:
+        raise RetryTransaction
+    return row
+
+
+def _outcome(tx: sa.Connection, slot: Slot, row: Any) -> Outcome:
+    """Return what the log says of the transaction of a slot whose row is ``row``."""
+    if row == (slot.sequence, slot.token):
+        return Outcome.NOT_COMMITTED
+    # Another process may have written the entry with the number of the transaction.
+    entries = tables.change_log.c
+    entry = (entries.slot_id == slot.slot_id) & (entries.sequence == slot.sequence + 1)
+    token = tx.scalar(sa.select(entries.token).where(entry).limit(1))
+    if token is None:
+        return Outcome.UNKNOWN
+    return Outcome.COMMITTED if token == slot.next_token else Outcome.NOT_COMMITTED
