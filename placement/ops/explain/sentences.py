@@ -136,8 +136,10 @@ class Writer:
         context = [other for other in explanation.selective if other.rule != check.rule]
         context.sort(key=lambda other: other.rule.parameter in _PLACES)
         where = _after_noun((self.words(other).passes for other in context[:_MAX_CHECKS]), ' ')
-        # Another provider of the tree may have what the one for the group lacks.
-        passes = self.words(check, 'for group' if check.resource_class else 'on the provider for group').passes
+        passes = self.words(check).passes
+        if passes.verb in (HAVE, LACK) and not check.resource_class:
+            # Another provider of the tree may have what the one for the group lacks.
+            passes = self.words(check, 'on the provider for group').passes
         reason = ''
         if closest and closest.limit == 'capacity':
             reason = f': the largest has a capacity of {closest.free}'
