@@ -143,6 +143,38 @@ def test_recorded_owner_that_an_omitted_repair_would_insert_does_not_count(url: 
     assert corruption.column(url, query) == corruption.column(url, 'SELECT id FROM placement_projects')
 
 
+@pytest.mark.parametrize(
+    'statements',
+    [
+        (
+            *corruption.ALL['missing provider'].statements,
+            *corruption.ALL['idle consumer'].statements,
+        ),
+        (
+            f"INSERT INTO placement_aggregates (id, uuid) VALUES (502, '{corruption.EMPTY}')",
+            'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (99, 502)',
+        ),
+    ],
+    ids=['consumer', 'aggregate'],
+)
+def test_row_that_only_a_missing_provider_uses_stays_if_its_repair_is_omitted(
+    url: str, printed: Printed, statements: tuple[str, ...]
+) -> None:
+    corruption.plant(url, *statements)
+    before = corruption.contents(url)
+    assert printed('audit', '--repair', '--except', 'missing_reference') == 'No problems found.\n'
+    assert corruption.contents(url) == before
+
+
+def test_class_whose_repair_is_omitted_has_no_name(url: str, printed: Printed) -> None:
+    corruption.plant(
+        url, *corruption.ALL['missing class'].statements, 'UPDATE placement_inventories SET used = 9 WHERE id = 1'
+    )
+    for options, name in (([], 'CUSTOM_LOST_CLASS_10007'), (['--except', 'missing_reference'], 'number 10007')):
+        findings = json.loads(printed('audit', '--format', 'json', *options, code=manage_audit.FOUND))['findings']
+        assert name in {finding['resource_class'] for finding in findings if finding['kind'] == 'usage_mismatch'}
+
+
 def test_repair_that_depends_on_an_omitted_one_names_both_causes(url: str, printed: Printed) -> None:
     """The database does not accept a change of a row that refers to a missing row."""
     for name in ('missing parent', 'no root'):

@@ -67,8 +67,15 @@ class Scope(NamedTuple):
     #: The ``key`` of a finding: check only its subject, and lock it until the end of the transaction. None to check
     #: everything without locks.
     key: Any = None
-    #: The kinds that this audit does not repair, so that the check takes no account of their repairs.
+    #: The kinds that this audit does not repair.
     excluded: Collection[str] = ()
+
+    def assumes_repaired(self, kind: str) -> bool:
+        """Return whether the check takes an earlier kind as repaired, so that an audit without repairs finds the same.
+
+        Right before a repair it does not: then the rows show what was repaired, and what failed.
+        """
+        return self.key is None and kind not in self.excluded
 
     def restrict(self, query: sa.Select[Any], column: sa.Column[Any]) -> sa.Select[Any]:
         """Return the query of the row that has the key in this column, and lock this row; without a key, the query."""

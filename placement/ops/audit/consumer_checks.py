@@ -34,8 +34,7 @@ def allocation_without_consumer(scope: Scope) -> Iterator[Finding]:
         for name, (column, text) in incomplete_owner.items()
     ]
     inserted = set()
-    # Before a repair of its own, ``missing_reference`` has inserted what it could.
-    are_inserted = scope.key is None and 'missing_reference' not in scope.excluded
+    are_inserted = scope.assumes_repaired('missing_reference')
     for consumer in read_lost_consumers(scope.tx, *ids, uuid=scope.key, are_inserted=are_inserted):
         owner: dict[str, Any] = dict.fromkeys(OWNER_COLUMNS)
         new_rows: list[RowChange] = []

@@ -22,7 +22,7 @@ def allocation_without_inventory(scope: Scope) -> Iterator[Finding]:
     """Find allocations of classes that the provider has no inventory of."""
     for row in scope.tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
         detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
-        yield Finding(_subject(row), detail)
+        yield Finding(_subject(scope, row), detail)
 
 
 def usage_mismatch(scope: Scope) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def usage_mismatch(scope: Scope) -> Iterator[Finding]:
         detail = f'recorded as used: {row.used}; sum of the allocations: {row.allocated}'
         change = RowChange(_inventories, {'id': row.id}, {'used': row.used}, {'used': int(row.allocated)})
         record = functools.partial(change_log.record_usage, provider_ids=[row.resource_provider_id])
-        yield Finding(_subject(row), detail, (change,), row.id, record)
+        yield Finding(_subject(scope, row), detail, (change,), row.id, record)
 
 
 def over_committed(scope: Scope) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def over_committed(scope: Scope) -> Iterator[Finding]:
     # What ``usage_mismatch`` records as used if it repairs.
     query = _select(_inventories, limit.label('limit'), allocated.label('allocated'))
     for row in scope.tx.execute(query.where(allocated > sa.case((limit > 0, limit), else_=0))):
-        subject = _subject(row)
+        subject = _subject(scope, row)
         used = units.used_of_capacity(subject['resource_class'], int(row.allocated), max(int(row.limit), 0))
         detail = f'{used} used: raise the inventory or move consumers to other providers'
         yield Finding(subject, detail)
@@ -53,7 +53,7 @@ def invalid_step_size(scope: Scope) -> Iterator[Finding]:
     """Find inventories with a step size below 1, which another program wrote."""
     for row in scope.tx.execute(_select(_inventories).where(_inventories.c.step_size < 1)):
         detail = f'step_size is {row.step_size}, so no amount can be allocated: set it to 1 or more'
-        yield Finding(_subject(row), detail)
+        yield Finding(_subject(scope, row), detail)
 
 
 def unit_violation(scope: Scope) -> Iterator[Finding]:
@@ -66,7 +66,7 @@ def unit_violation(scope: Scope) -> Iterator[Finding]:
     for row in scope.tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
         detail = f'allocation of {row.used} violates {rules}, which changed after the claim'
-        yield Finding(_subject(row), detail)
+        yield Finding(_subject(scope, row), detail)
 
 
 def _select(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -86,11 +86,13 @@ def _select_allocations(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     return _select(_allocations, *columns).outerjoin(_inventories, tables.ALLOCATION_OF_INVENTORY)
 
 
-def _subject(row: Any) -> dict[str, Any]:
+def _subject(scope: Scope, row: Any) -> dict[str, Any]:
     """Return the ``subject`` for the row of an inventory or an allocation.
 
-    A class that does not exist has the name with which ``missing_reference`` inserts it.
+    A class that does not exist has the name with which ``missing_reference`` inserts it, if it does.
     """
-    class_name = row.class_name or lost_name(_classes, row.resource_class_id)
+    number = row.resource_class_id
+    is_inserted = scope.assumes_repaired('missing_reference')
+    class_name = row.class_name or (lost_name(_classes, number) if is_inserted else f'number {number}')
     about = {'resource_provider': row.uuid, 'provider_name': row.provider_name, 'resource_class': class_name}
     return about | ({'consumer': row.consumer_id} if hasattr(row, 'consumer_id') else {})

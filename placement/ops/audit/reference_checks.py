@@ -18,8 +18,7 @@ from placement.db import change_log, tables
 from placement.ops.audit import Scope
 from placement.ops.audit.findings import Finding, RowChange
 
-_allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
-_members = tables.resource_provider_aggregates
+_providers = tables.resource_providers
 
 
 def missing_reference(scope: Scope) -> Iterator[Finding]:
@@ -60,18 +59,14 @@ def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
 
 def orphaned_aggregate(scope: Scope) -> Iterator[Finding]:
     """Find aggregates without providers."""
-    aggregates = tables.placement_aggregates
-    is_member = sa.exists().where(_members.c.aggregate_id == aggregates.c.id)
-    # Rows of providers that do not exist are deleted (``missing_reference``), so they do not count.
-    is_used = is_member.where(_members.c.resource_provider_id == _providers.c.id)
-    return _unused(scope, aggregates, is_used, 'aggregate', 'an aggregate without providers')
+    id_, reference = tables.placement_aggregates.c.id, tables.resource_provider_aggregates.c.aggregate_id
+    return _unused(scope, id_, reference, 'aggregate', 'an aggregate without providers')
 
 
 def consumer_without_allocations(scope: Scope) -> Iterator[Finding]:
     """Find consumers without allocations."""
-    has_allocation = sa.exists().where(_allocations.c.consumer_id == _consumers.c.uuid)
-    is_used = has_allocation.where(_allocations.c.resource_provider_id == _providers.c.id)
-    return _unused(scope, _consumers, is_used, 'consumer', 'a consumer without allocations')
+    uuid, reference = tables.consumers.c.uuid, tables.allocations.c.consumer_id
+    return _unused(scope, uuid, reference, 'consumer', 'a consumer without allocations')
 
 
 #: The root of a provider is left out: ``invalid_tree`` has it.
@@ -91,13 +86,18 @@ def lost_name(table: sa.Table, id_: int) -> str:
 
 
 def _unused(
-    scope: Scope, table: sa.Table, is_used: sa.ColumnElement[bool], noun: str, detail: str
+    scope: Scope, column: sa.Column[Any], reference: sa.Column[Any], noun: str, detail: str
 ) -> Iterator[Finding]:
     """Find the rows that nothing refers to.
 
-    :param is_used: the condition that something refers to a row.
+    :param column: their column that others refer to.
+    :param reference: the column that refers to it; its table has rows of providers.
     :param noun: what a row is.
     """
+    table, is_used = column.table, sa.exists().where(reference == column)
+    if scope.assumes_repaired('missing_reference'):
+        # It deletes the rows of providers that do not exist.
+        is_used = is_used.where(reference.table.c.resource_provider_id == _providers.c.id)
     query = sa.select(table).where(~is_used).order_by(table.c.id)
     # The lock prevents new references: a claim updates the row of the consumer before it inserts allocations.
     for row in scope.tx.execute(scope.restrict(query, table.c.id)):
