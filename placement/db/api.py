@@ -163,6 +163,7 @@ class Database:
                 result = work(tx)
                 last = batch.deferred(tx)
                 if changes:
+                    slot.is_pending = True
                     for text, rows in slot.statements(tx.dialect.name, changes):
                         last.add_statement(text, rows=rows, error=change_log.SlotTaken)
                 last.execute()
@@ -198,8 +199,8 @@ class Database:
         closed connection back.
 
         :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``.
-        :param slot: the leased slot, if a client asked for the changes. It is not written if the transaction has
-            certainly been rolled back.
+        :param slot: the leased slot, if a client asked for the changes. Its number is no longer pending if the
+            transaction has certainly been rolled back.
         :raises CommitUnknown: COMMIT failed, and its error does not exclude that the transaction is committed. Without
             a slot, this is a ``SingleFailure``.
         :raises ConnectionLost: the connection broke early.
@@ -212,7 +213,7 @@ class Database:
                 connection.rollback()
                 # We closed the connection to a read-only database. So the server rolls back, as it does on ROLLBACK.
                 if slot and (not connection.invalidated or errors.is_read_only(error)):
-                    slot.is_written = False
+                    slot.is_pending = False
                 if errors.broke_early(error, connection):
                     raise ConnectionLost from error
                 raise
@@ -223,7 +224,7 @@ class Database:
                 connection.invalidate()
                 if errors.excludes_commit(error):
                     if slot:
-                        slot.is_written = False
+                        slot.is_pending = False
                 elif isinstance(error, Exception):
                     raise (exception.CommitUnknown if slot else exception.SingleFailure) from error
                 raise

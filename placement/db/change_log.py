@@ -49,6 +49,10 @@ class SlotTaken(RetryTransaction):
     """Another process has written under the slot of this transaction."""
 
 
+def _random_token() -> int:
+    return secrets.randbelow(2**48 - 1) + 1
+
+
 @dataclasses.dataclass
 class Slot:
     """A row of ``placement_writer_slots``."""
@@ -57,11 +61,10 @@ class Slot:
     #: The number and the token of the newest committed transaction.
     sequence: int = 0
     token: int = 0
-    #: What the running transaction writes together with the next number.
-    next_token: int = 0
-    #: Whether the running transaction has written to the slot, and so may lock it. ``Database`` resets this when the
-    #: transaction has certainly been rolled back.
-    is_written: bool = False
+    #: What the next transaction that is committed has written together with the next number.
+    next_token: int = dataclasses.field(default_factory=_random_token)
+    #: Whether a transaction has sent the next number, and has not certainly been rolled back.
+    is_pending: bool = False
 
     def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[tuple[str, int]]:
         """Yield the last statements of a transaction, which increment the slot and insert its entries.
@@ -73,7 +76,6 @@ class Slot:
 
         :param changes: the kinds of change by provider id, at least one.
         """
-        self.next_token, self.is_written = secrets.randbelow(2**48 - 1) + 1, True
         increment = sql.statement(
             'UPDATE {slots} SET sequence = {slot.sequence} + 1, token = {slot.next_token}, updated_at = {now}'
             ' WHERE id = {slot.slot_id} AND sequence = {slot.sequence} AND token = {slot.token}',

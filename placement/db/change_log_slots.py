@@ -74,8 +74,8 @@ class ChangeLogSlots:
             return self._take()
 
     def keep(self, slot: Slot) -> None:
-        """Take back the slot of a transaction that was committed. It is at its next number if it was written."""
-        if slot.is_written:
+        """Take back the slot of a transaction that was committed. It is at the next number if this is pending."""
+        if slot.is_pending:
             slot = Slot(slot.slot_id, slot.sequence + 1, slot.next_token)
         if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and slot.sequence > KEPT_TRANSACTIONS:
             self._untrimmed.add(slot.slot_id)
@@ -92,7 +92,7 @@ class ChangeLogSlots:
         """
         if isinstance(error, SlotTaken):
             self._idle.clear()
-        elif not slot.is_written:
+        elif not slot.is_pending:
             self._idle.append(slot)
 
     def release(self) -> None:

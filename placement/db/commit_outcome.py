@@ -51,9 +51,9 @@ def find_outcome(
     the database is read-only now. It is also unknown if the transaction has appended no entries.
 
     :param begin: begins a transaction that may write, with BEGIN at once.
-    :param slot: the slot of the transaction. If it is written, this process must not use it again.
+    :param slot: the slot of the transaction. If its number is pending, this process must not use it again.
     """
-    if not slot.is_written:
+    if not slot.is_pending:
         return Outcome.UNKNOWN
     deadline = time.monotonic() + _SETTLE_SECONDS
 

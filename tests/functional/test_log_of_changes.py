@@ -240,6 +240,6 @@ def test_a_slot_that_a_restored_database_has_for_another_transaction(db: Databas
 def test_a_slot_whose_transaction_may_still_be_open_is_not_used_again(db: Database) -> None:
     """When the connection broke before COMMIT was sent, the server may not have noticed and still lock the row."""
     slot = db.slots.lease()
-    list(slot.statements(db.engine.dialect.name, {1: ChangeKind.USAGE}))
+    slot.is_pending = True
     db.slots.give_up(slot, exception.DatabaseUnavailable())
     assert logs.next_slot(db).slot_id != slot.slot_id
