@@ -168,8 +168,11 @@ class Database:
                         last.add_statement(text, rows=rows, error=change_log.SlotTaken)
                 last.execute()
         except exception.CommitUnknown as error:
-            outcome = find_outcome(self.write_eagerly, slot, error)
             self.slots.give_up(slot, error)
+            if not changes:
+                # The change log does not know of this transaction.
+                raise
+            outcome = find_outcome(self.write_eagerly, slot, error)
             if outcome is Outcome.COMMITTED:
                 return result
             if outcome is Outcome.NOT_COMMITTED:

@@ -48,13 +48,11 @@ def find_outcome(
 
     ``COMMITTED`` is decided by the COMMIT that frees the slot, which waits for synchronous standbys. Other sessions see
     a row before these have it, so what was read alone may be lost with the server. Therefore the outcome is unknown if
-    the database is read-only now. It is also unknown if the transaction has appended no entries.
+    the database is read-only now.
 
     :param begin: begins a transaction that may write, with BEGIN at once.
-    :param slot: the slot of the transaction. If its number is pending, this process must not use it again.
+    :param slot: the slot under which the transaction appended its entries. This process must not use it again.
     """
-    if not slot.is_pending:
-        return Outcome.UNKNOWN
     deadline = time.monotonic() + _SETTLE_SECONDS
 
     def decide() -> Outcome:
