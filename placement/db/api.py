@@ -223,13 +223,16 @@ class Database:
             try:
                 with self.metrics.phase(DATABASE):
                     connection.commit()
-            except BaseException as error:
+            except Exception as error:
                 connection.invalidate()
-                if errors.excludes_commit(error):
-                    if slot:
-                        slot.is_pending = False
-                elif isinstance(error, Exception):
+                if not errors.excludes_commit(error):
                     raise (exception.CommitUnknown if slot else exception.SingleFailure) from error
+                if slot:
+                    slot.is_pending = False
+                raise
+            except BaseException:
+                # The process is about to end. Nobody waits for the outcome.
+                connection.invalidate()
                 raise
 
     def _begin(self, begin: str, *, retries: int = 1) -> sa.Connection:
