@@ -92,9 +92,11 @@ def _lock_row(tx: sa.Connection, slot: Slot) -> Any:
 
 def _outcome(tx: sa.Connection, slot: Slot, row: Any) -> Outcome:
     """Return what the log says of the transaction of a slot whose row is ``row``."""
+    if row == (slot.sequence + 1, slot.next_token):
+        return Outcome.COMMITTED
     if row == (slot.sequence, slot.token):
         return Outcome.NOT_COMMITTED
-    # Another process may have written the entry with the number of the transaction.
+    # Another process has used the slot since. It may also have written the entry with the number of the transaction.
     entries = tables.change_log.c
     entry = (entries.slot_id == slot.slot_id) & (entries.sequence == slot.sequence + 1)
     token = tx.scalar(sa.select(entries.token).where(entry).limit(1))

@@ -143,6 +143,19 @@ def test_a_commit_whose_outcome_the_log_knows(
     assert line.endswith(f'failed with SQLITE_IOERR). According to the change log, its outcome is: {outcome}.')
 
 
+def test_a_commit_that_is_known_without_its_entries(app: Any, host: str, fail_commits: FailCommits) -> None:
+    """Somebody has deleted the entries of the log meanwhile. The slot has the number and the token."""
+
+    def delete_entries() -> None:
+        with contextlib.closing(sqlite3.connect(app.db.engine.url.database)) as connection, connection:
+            assert connection.execute('DELETE FROM placement_change_log').rowcount
+
+    fail_commits('SQLITE_IOERR', done=True, after=delete_entries)
+    assert claim(app, host).status_int == 204
+    assert used(app, host) == 2
+    assert counted(app) == {'accepted': 1}
+
+
 @pytest.mark.parametrize(
     ('error', 'done'),
     [
