@@ -66,11 +66,16 @@ def find_outcome(
         return decided
 
     def is_temporary(error: Exception) -> bool:
-        return not isinstance(error, exception.DatabaseUnavailable) and time.monotonic() < deadline
+        is_conflict = isinstance(error, RetryTransaction) or errors.is_conflict(error)
+        return is_conflict and time.monotonic() < deadline
 
     try:
         outcome = retries.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
     except (RetryTransaction, *errors.DATABASE_ERRORS):
+        outcome = Outcome.UNKNOWN
+    except Exception:
+        # Also after a bug the client must hear that the change may have been made.
+        LOG.exception('Looking up the outcome of a COMMIT failed.')
         outcome = Outcome.UNKNOWN
     reason = str(failure.__cause__).partition('\n')[0]
     LOG.warning('A COMMIT failed (%s). According to the change log, its outcome is: %s.', reason, outcome.value)

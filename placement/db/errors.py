@@ -146,12 +146,13 @@ _SIGNS: Mapping[ErrorKind, _Signs] = {
         frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055}),
         ('08', '57P', '53300', 'SQLITE_IOERR', 'SQLITE_CANTOPEN', 'SQLITE_NOTADB', 'SQLITE_CORRUPT'),
     ),
-    # A deadlock, lock wait timeout (1205), record has changed since last read (1020), and on Group Replication a COMMIT
-    # that the plugin rejected (3100, 3101); serialization failure (40001), lock not available (55P03). A violated
-    # foreign key: since the transaction read a row, another one has deleted it or inserted a reference to it.
+    # A deadlock, lock wait timeout (1205), a lock that MySQL does not get at once (3572), record has changed since last
+    # read (1020), and on Group Replication a COMMIT that the plugin rejected (3100, 3101); serialization failure
+    # (40001), lock not available (55P03). A violated foreign key: since the transaction read a row, another one has
+    # deleted it or inserted a reference to it.
     ErrorKind.CONFLICT: _Signs(
         (db_exc.DBDeadlock, db_exc.DBReferenceError),
-        _DEADLOCK.numbers | {1205, 1020, 3100, 3101},
+        _DEADLOCK.numbers | {1205, 1020, 3100, 3101, 3572},
         (*_DEADLOCK.prefixes, '40001', '55P03', 'SQLITE_LOCKED', 'SQLITE_BUSY_'),
     ),
     ErrorKind.SQLITE_BUSY: _Signs(prefixes=('SQLITE_BUSY',)),

@@ -195,3 +195,24 @@ def test_a_commit_whose_outcome_nobody_knows(
     outcome, outage = warnings(caplog)
     assert outcome.endswith('its outcome is: unknown.')
     assert outage.endswith('failed with SQLITE_IOERR')
+
+
+def test_a_bug_in_the_look_up(
+    app: Any, host: str, fail_commits: FailCommits, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not repeated, and the client gets the same as without the log."""
+    calls: list[int] = []
+
+    def fail(*_arguments: Any) -> None:
+        calls.append(1)
+        raise AttributeError('a bug')
+
+    monkeypatch.setattr(commit_outcome, '_outcome', fail)
+    fail_commits('SQLITE_IOERR')
+    response = claim(app, host)
+    assert response.status_int == 503
+    assert 'The change may have been made' in response.json['errors'][0]['detail']
+    assert len(calls) == 1
+    assert counted(app) == {'commit_unknown': 1}
+    bug, _outcome, _outage = (record for record in caplog.records if record.levelno >= logging.WARNING)
+    assert bug.exc_info

@@ -318,6 +318,7 @@ def test_only_a_commit_proves_what_was_found(
     interrupt_commit(db, monkeypatch, OSError, True, False)
     with pytest.raises(exception.CommitUnknown):
         db.write(lambda tx: logs.move(tx, providers))
+    assert not any(record.exc_info for record in caplog.records)
     assert 'A COMMIT failed (interrupted). According to the change log, its outcome is: unknown.' in caplog.messages
     with db.reader() as tx:
         assert set(logs.generations(tx).values()) == {1}
