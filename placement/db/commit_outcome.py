@@ -78,7 +78,7 @@ def find_outcome(
         LOG.exception('Looking up the outcome of a COMMIT failed.')
         outcome = Outcome.UNKNOWN
     reason = str(failure.__cause__).partition('\n')[0]
-    LOG.warning('A COMMIT failed (%s). According to the change log, its outcome is: %s.', reason, outcome.value)
+    LOG.warning('A COMMIT failed. According to the change log, its outcome is: %s. %s', outcome.value, reason)
     return outcome
 
 

@@ -140,7 +140,8 @@ def test_a_commit_whose_outcome_the_log_knows(
     assert used(app, host) == 2
     assert counted(app) == counts
     (line,) = warnings(caplog)
-    assert line.endswith(f'failed with SQLITE_IOERR). According to the change log, its outcome is: {outcome}.')
+    assert line.startswith(f'A COMMIT failed. According to the change log, its outcome is: {outcome}. (')
+    assert line.endswith('failed with SQLITE_IOERR')
 
 
 def test_a_commit_that_is_known_without_its_entries(app: Any, host: str, fail_commits: FailCommits) -> None:
@@ -193,7 +194,7 @@ def test_a_commit_whose_outcome_nobody_knows(
     assert 'failed with' not in detail
     assert counted(app) == {'commit_unknown': 1}
     outcome, outage = warnings(caplog)
-    assert outcome.endswith('its outcome is: unknown.')
+    assert 'its outcome is: unknown. (' in outcome
     assert outage.endswith('failed with SQLITE_IOERR')
 
 

@@ -319,7 +319,7 @@ def test_only_a_commit_proves_what_was_found(
     with pytest.raises(exception.CommitUnknown):
         db.write(lambda tx: logs.move(tx, providers))
     assert not any(record.exc_info for record in caplog.records)
-    assert 'A COMMIT failed (interrupted). According to the change log, its outcome is: unknown.' in caplog.messages
+    assert 'A COMMIT failed. According to the change log, its outcome is: unknown. interrupted' in caplog.messages
     with db.reader() as tx:
         assert set(logs.generations(tx).values()) == {1}
 
@@ -343,7 +343,7 @@ def test_a_commit_that_was_found_is_not_proved_if_the_database_is_read_only_now(
     monkeypatch.setattr(db.engine.dialect, 'do_commit', lose_the_answer)
     with pytest.raises(exception.CommitUnknown):
         db.write(lambda tx: logs.move(tx, providers))
-    assert 'A COMMIT failed (lost). According to the change log, its outcome is: unknown.' in caplog.messages
+    assert 'A COMMIT failed. According to the change log, its outcome is: unknown. lost' in caplog.messages
     with pytest.raises(exception.DatabaseReadOnly):
         db.write(lambda tx: logs.move(tx, providers))
     with db.reader() as tx:
