@@ -168,7 +168,7 @@ class Database:
                         last.add_statement(text, rows=rows, error=change_log.SlotTaken)
                 last.execute()
         except exception.CommitUnknown as error:
-            self.slots.give_up(slot, error)
+            self.slots.failed(slot, error)
             if not changes:
                 # The change log does not know of this transaction.
                 raise
@@ -180,13 +180,13 @@ class Database:
                 raise RetryTransaction(exception.SingleFailure()) from error
             raise
         except BaseException as error:
-            self.slots.give_up(slot, error)
+            self.slots.failed(slot, error)
             if isinstance(error, RollbackAndDiagnose):
                 # Without ``reader``, so that ``write`` alone counts an outage.
                 with self._transaction(connections.SNAPSHOT) as tx:
                     raise error.explain(tx) from None
             raise
-        self.slots.keep(slot)
+        self.slots.committed(slot)
         return result
 
     @contextlib.contextmanager

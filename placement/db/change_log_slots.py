@@ -52,7 +52,7 @@ class ChangeLogSlots:
         self.forget()
         #: The ids of slots with old entries.
         self._untrimmed: set[int] = set()
-        #: Whether a thread calls ``trim``. Otherwise ``keep`` does, and the caller of that write waits for it.
+        #: Whether a thread calls ``trim``. Otherwise ``committed`` does, and the caller of that write waits for it.
         self.is_trimmed_in_background = False
 
     def forget(self) -> None:
@@ -63,7 +63,7 @@ class ChangeLogSlots:
         self._idle: list[Slot] = []
 
     def lease(self) -> Slot:
-        """Give a slot to one transaction. When the transaction has ended, call ``keep`` or ``give_up``.
+        """Give a slot to one transaction. When this has ended, call ``committed`` or ``failed``.
 
         :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         :raises DatabaseUnavailable: the database cannot be reached.
@@ -73,7 +73,7 @@ class ChangeLogSlots:
         except IndexError:
             return self._take()
 
-    def keep(self, slot: Slot) -> None:
+    def committed(self, slot: Slot) -> None:
         """Take back the slot of a transaction that was committed. It is at the next number if this is pending."""
         if slot.is_pending:
             slot = Slot(slot.slot_id, slot.sequence + 1, slot.next_token)
@@ -83,7 +83,7 @@ class ChangeLogSlots:
                 self.trim()
         self._idle.append(slot)
 
-    def give_up(self, slot: Slot, error: BaseException) -> None:
+    def failed(self, slot: Slot, error: BaseException) -> None:
         """Take back the slot of a transaction that failed with ``error``, if it was rolled back.
 
         Otherwise the server may keep the slot locked until it notices that the connection has ended, so this process

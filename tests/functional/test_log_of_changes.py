@@ -241,5 +241,5 @@ def test_a_slot_whose_transaction_may_still_be_open_is_not_used_again(db: Databa
     """When the connection broke before COMMIT was sent, the server may not have noticed and still lock the row."""
     slot = db.slots.lease()
     slot.is_pending = True
-    db.slots.give_up(slot, exception.DatabaseUnavailable())
+    db.slots.failed(slot, exception.DatabaseUnavailable())
     assert logs.next_slot(db).slot_id != slot.slot_id

@@ -121,12 +121,12 @@ def test_a_silent_process_with_many_slots_takes_one_new(
 ) -> None:
     """Otherwise it would try each of its slots in turn, and fail."""
     for slot in [db.slots.lease() for _ in range(30)]:
-        db.slots.keep(slot)
+        db.slots.committed(slot)
     logs.free_all(db)
     for slot in [other.slots.lease() for _ in range(30)]:
         with other._transaction(connections.WRITE) as tx:
             logs.append(tx, slot)
-        other.slots.keep(slot)
+        other.slots.committed(slot)
     retried: list[str] = []
     monkeypatch.setattr(db.metrics, 'transaction_retried', retried.append)
     db.write(lambda tx: logs.move(tx, providers))
@@ -147,7 +147,7 @@ def test_processes_that_take_slots_at_once(url: sa.URL, db: Database, providers:
         barrier.wait()
         slot = process.slots.lease()
         barrier.wait(60)
-        process.slots.keep(slot)
+        process.slots.committed(slot)
         return slot.slot_id
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

@@ -73,7 +73,7 @@ def append(tx: sa.Connection, slot: change_log.Slot) -> None:
 def next_slot(db: Database) -> change_log.Slot:
     """Return a copy of the slot that the next transaction of this process will use."""
     slot = db.slots.lease()
-    db.slots.keep(slot)
+    db.slots.committed(slot)
     return dataclasses.replace(slot)
 
 
