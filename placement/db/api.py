@@ -75,10 +75,10 @@ class Database:
         self.metrics.instrument(self.engine, limit)
         self.availability = availability.Availability(self.metrics.set_read_only)
         #: Begins a transaction that changes only slots and entries of the change log. Nothing retries it.
-        self.write_eagerly = functools.partial(self._transaction, connections.WRITE_EAGER)
+        self.slot_transaction = functools.partial(self._transaction, connections.WRITE_EAGER)
         self._retry_policy = RetryPolicy(self._options.max_transaction_retries)
         #: The slots of the change log that the transactions of this process use.
-        self.slots = change_log_slots.ChangeLogSlots(self.write_eagerly)
+        self.slots = change_log_slots.ChangeLogSlots(self.slot_transaction)
         self.resource_classes = name_locks.ResourceClassIds()
         #: Uuids of aggregates that existed when this process last used them. An audit may have deleted some since.
         self.known_aggregates: set[str] = set()
@@ -143,14 +143,14 @@ class Database:
         with self._observed(writes=True):
             while True:
                 try:
-                    return self._attempt(work)
+                    return self._write_once(work)
                 except Exception as error:
                     attempt = self._retry_policy.next_attempt(attempt, error)
                     if not attempt.is_reconnected:
                         self.metrics.transaction_retried(type(error).__name__)
                 time.sleep(attempt.delay_seconds)
 
-    def _attempt(self, work: Callable[[sa.Connection], T]) -> T:
+    def _write_once(self, work: Callable[[sa.Connection], T]) -> T:
         """Run ``work`` in one transaction, under a leased slot of the change log, and commit.
 
         The last batch of ``work`` gets the statements that append the entries to the change log, so on MySQL they are
@@ -172,11 +172,11 @@ class Database:
             if not changes:
                 # The change log does not know of this transaction.
                 raise
-            outcome = find_outcome(self.write_eagerly, slot, error)
+            outcome = find_outcome(self.slot_transaction, slot, error)
             if outcome is Outcome.COMMITTED:
                 return result
             if outcome is Outcome.NOT_COMMITTED:
-                # If no retry is left, this was an outage, not a conflict.
+                # If no retry is left, the client gets 503, not 409: this is no conflict with another request.
                 raise RetryTransaction(exception.SingleFailure()) from error
             raise
         except BaseException as error:
@@ -276,7 +276,7 @@ class Database:
         if self.engine.dialect.name != 'sqlite' or self.availability.is_read_only:
             change_nothing = tables.change_log_slots.update().where(sa.false()).values(owner=None)
             with contextlib.suppress(*errors.DATABASE_ERRORS), self._observed(writes=True):  # noqa: SIM117
-                with self.write_eagerly() as tx:
+                with self.slot_transaction() as tx:
                     tx.execute(change_nothing)
 
     def sync(self) -> None:

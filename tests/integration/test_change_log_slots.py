@@ -352,7 +352,7 @@ def test_a_commit_that_was_found_is_not_proved_if_the_database_is_read_only_now(
 
 @everywhere
 @pytest.mark.parametrize('done', [False, True])
-def test_a_failed_commit_of_a_slot_is_an_outage_without_a_change(
+def test_a_failed_commit_of_a_slot_is_503_without_a_change(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
     """The transaction that needs it has not begun."""
@@ -367,9 +367,7 @@ def test_a_failed_commit_of_a_slot_is_an_outage_without_a_change(
 
 
 @everywhere
-def test_a_commit_that_always_fails_is_an_outage(
-    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_always_fails_is_503(db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients must not read it as a conflict with another request."""
     db._retry_policy = RetryPolicy(max_retries=0)
     interrupt_commit(db, monkeypatch, OSError, False)
@@ -379,7 +377,7 @@ def test_a_commit_that_always_fails_is_an_outage(
 
 
 @everywhere
-def test_a_failed_commit_of_a_reader_is_an_outage_without_a_change(
+def test_a_failed_commit_of_a_reader_is_503_without_a_change(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt_commit(db, monkeypatch, OSError, False)
@@ -389,7 +387,7 @@ def test_a_failed_commit_of_a_reader_is_an_outage_without_a_change(
 
 
 @everywhere
-def test_a_failed_commit_of_nothing_recorded_is_an_outage(
+def test_a_failed_commit_of_nothing_recorded_is_503(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The change log does not know of it. Its slot is not locked, so it is used again."""
@@ -448,7 +446,7 @@ def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
     """A session that has not reached its last statements yet finds that its slot has moved."""
     late = logs.next_slot(db)
     late.is_pending = True
-    assert find_outcome(db.write_eagerly, late, exception.CommitUnknown()) is Outcome.NOT_COMMITTED
+    assert find_outcome(db.slot_transaction, late, exception.CommitUnknown()) is Outcome.NOT_COMMITTED
     with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
         (first, _rows), *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
         assert connection.exec_driver_sql(first).rowcount == 0
@@ -470,12 +468,12 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     for _ in range(2):
         other.write(change_log.record_names)
     assert logs.next_slot(other).slot_id == mine.slot_id
-    assert find_outcome(db.write_eagerly, mine, exception.CommitUnknown()) is (
+    assert find_outcome(db.slot_transaction, mine, exception.CommitUnknown()) is (
         Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED
     )
     with db.engine.begin() as tx:
         tx.execute(tables.change_log.delete())
-    assert find_outcome(db.write_eagerly, mine, exception.CommitUnknown()) is Outcome.UNKNOWN
+    assert find_outcome(db.slot_transaction, mine, exception.CommitUnknown()) is Outcome.UNKNOWN
 
 
 @everywhere

@@ -256,7 +256,7 @@ def test_a_time_limit_of_statements(app: deploy.Application, database: sa.URL) -
 
 @pytest.mark.parametrize('reason', ['lock', 'cancel'])
 def test_a_transaction_that_fails_in_each_attempt(app: deploy.Application, database: sa.URL, reason: str) -> None:
-    """A lock that another session keeps is a conflict in the end. A canceled statement is an outage."""
+    """A lock that another session keeps is a conflict in the end. A canceled statement is a 503 in the end."""
     backend = app.db.engine.dialect.name
     row = f"placement_resource_providers WHERE uuid = '{create_provider(app, VCPU=1)}'"
     expected: dict[str, tuple[str, int, type[Exception]]] = {

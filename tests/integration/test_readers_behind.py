@@ -161,7 +161,7 @@ def test_a_late_commit_on_another_node_fails(nodes: list[sa.URL]) -> None:
     late = logs.next_slot(first)
     with sa.create_engine(nodes[0], poolclass=sa.NullPool).connect() as connection:
         logs.append(connection, late)
-        wait_until(lambda: find_outcome(other.write_eagerly, late, CommitUnknown()) is Outcome.NOT_COMMITTED)
+        wait_until(lambda: find_outcome(other.slot_transaction, late, CommitUnknown()) is Outcome.NOT_COMMITTED)
         with pytest.raises(sa.exc.OperationalError, match='1213'):
             connection.commit()
     first.write(change_log.record_names)
