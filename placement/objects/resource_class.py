@@ -40,11 +40,17 @@ class ResourceClass(named_resource.NamedResource):
 
         :returns: the class with only its id and name.
         :raises ResourceClassExists: there is such a class.
+        :raises IncompleteDatabase: no largest id is recorded.
         :raises MaxRetriesExceeded: other transactions took the name or the id in each attempt.
         """
 
         def work(tx: sa.Connection) -> int:
-            last, largest, existing = sql.execute_text(tx, _READ_SEQUENCE + sql.for_update(tx.dialect), name).one()
+            row = sql.execute_text(tx, _READ_SEQUENCE + sql.for_update(tx.dialect), name).first()
+            if row is None:
+                advice = 'If no backup is being restored, run: placement-manage audit --repair'
+                reason = f'the table {tables.resource_class_sequence} has no rows. {advice}'
+                raise errors.IncompleteDatabase(reason=reason)
+            last, largest, existing = row
             if existing is not None:
                 raise exception.ResourceClassExists(resource_class=name)
             # No class ever had this id. ``largest`` exceeds ``last`` only if somebody inserted a row by hand.

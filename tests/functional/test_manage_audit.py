@@ -97,6 +97,17 @@ def test_searches_of_a_running_service_see_the_repair(url: str, app: Any, printe
     assert corruption.ROOT in send_request(app, 'GET', path, version='1.12').json['provider_summaries']
 
 
+def test_class_cannot_be_created_until_the_largest_id_is_recorded(url: str, app: Any, printed: Printed) -> None:
+    corruption.plant(url, *corruption.ALL['missing sequence'].statements)
+    path = '/resource_classes/CUSTOM_NEW'
+    response = send_request(app, 'PUT', path, version='1.7')
+    assert response.status_int == 503
+    assert response.json['errors'][0]['detail'].endswith('The database is not available at the moment.')
+    printed('audit', '--repair', code=manage_audit.REPAIRED)
+    assert send_request(app, 'PUT', path, version='1.7').status_int == 201
+    assert corruption.column(url, "SELECT id FROM placement_resource_classes WHERE name = 'CUSTOM_NEW'") == [10000]
+
+
 def test_text(url: str, printed: Printed) -> None:
     corruption.plant(url, *corruption.ALL['usage too high'].statements, *corruption.ALL['missing inventory'].statements)
     change = '      placement_inventories id 1: used 7 becomes 2\n'

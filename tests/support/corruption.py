@@ -56,7 +56,8 @@ CLEAR = (
     'DELETE FROM placement_resource_provider_traits',
     'DELETE FROM placement_consumer_types',
     'DELETE FROM placement_resource_classes WHERE id >= 10000',
-    'UPDATE placement_resource_class_sequence SET last = 9999',
+    'DELETE FROM placement_resource_class_sequence',
+    'INSERT INTO placement_resource_class_sequence (id, last) VALUES (1, 9999)',
 )
 
 
@@ -194,10 +195,14 @@ ALL = {
         ('UPDATE placement_resource_class_sequence SET last = 1',),
         ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
         f'recorded as the largest id of a resource class: 1; in use: {max(STANDARD_CLASSES)}',
-        (
-            'SELECT last - (SELECT MAX(id) FROM placement_resource_classes) FROM placement_resource_class_sequence',
-            [0],
-        ),
+        ('SELECT last FROM placement_resource_class_sequence', [9999]),
+    ),
+    'missing sequence': Damage(
+        'outdated_class_sequence',
+        ('DELETE FROM placement_resource_class_sequence',),
+        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
+        f'recorded as the largest id of a resource class: None; in use: {max(STANDARD_CLASSES)}',
+        ('SELECT last FROM placement_resource_class_sequence', [9999]),
     ),
     'usage too high': Damage(
         'usage_mismatch',

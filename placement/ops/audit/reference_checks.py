@@ -39,22 +39,25 @@ def missing_reference(scope: Scope) -> Iterator[Finding]:
 
 
 def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
-    """Find that a new resource class would get an id that is in use."""
-    sequence = tables.resource_class_sequence.c
+    """Find that a new resource class would get an id that is in use, or none because none is recorded."""
+    sequence = tables.resource_class_sequence
     columns = (
         tables.resource_classes.c.id,
         tables.inventories.c.resource_class_id,
         tables.allocations.c.resource_class_id,
     )
     largest = [sa.select(sa.func.coalesce(sa.func.max(column), 0)).scalar_subquery() for column in columns]
-    # Every transaction that creates a class updates this row.
-    query = scope.restrict(sa.select(sequence.id, sequence.last, *largest), sequence.id)
-    for row in scope.tx.execute(query):
-        id_, last, *ids = row
-        if last < max(ids):
-            detail = f'recorded as the largest id of a resource class: {last}; in use: {max(ids)}'
-            change = RowChange(tables.resource_class_sequence, {'id': id_}, {'last': last}, {'last': max(ids)})
-            yield Finding({'resource_class': f'number {max(ids)}'}, detail, (change,), id_)
+    if scope.key is not None:
+        # Every transaction that creates a class locks this row.
+        scope.tx.execute(sequence.select().with_for_update())
+    recorded = sa.select(sa.func.max(sequence.c.last)).scalar_subquery()
+    last, *ids = scope.tx.execute(sa.select(recorded, *largest)).one()
+    if last is None or last < max(ids):
+        detail = f'recorded as the largest id of a resource class: {last}; in use: {max(ids)}'
+        # The ids below are those of standard classes, also of later releases.
+        new = {'last': max(tables.FIRST_CUSTOM_CLASS_ID - 1, *ids)}
+        change = RowChange(sequence, {'id': 1}, None if last is None else {'last': last}, new)
+        yield Finding({'resource_class': f'number {max(ids)}'}, detail, (change,), 1)
 
 
 def orphaned_aggregate(scope: Scope) -> Iterator[Finding]:
