@@ -18,7 +18,7 @@ from __future__ import annotations
 import pathlib
 
 from placement.cmd.parser import CommandParser, age
-from placement.ops.audit import KINDS
+from placement.ops.audit.kinds import KINDS
 
 #: The address of the page.
 PAGE_BIND = '127.0.0.1:8779'

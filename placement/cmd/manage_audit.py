@@ -17,6 +17,7 @@ from placement.cmd import output
 from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.audit.findings import Finding
+from placement.ops.audit.kinds import KINDS
 from placement.ops.display_names import DisplayNames
 from placement.units import plural
 
@@ -45,7 +46,7 @@ def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> in
     # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
     findings: list[Finding] = []
     repairs = options.repair and not options.dry_run
-    for kind in output.with_progress('Checking', [kind for kind in audit.KINDS if kind not in options.excluded]):
+    for kind in output.with_progress('Checking', [kind for kind in KINDS if kind not in options.excluded]):
         findings_of_kind = audit.find(db, conf, kind, options.excluded)
         if repairs:
             for finding in output.with_progress(f'Repairing {kind}', findings_of_kind):

@@ -18,6 +18,7 @@ from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.ops import audit
+from placement.ops.audit.kinds import KINDS
 from placement.search import filter_providers
 from placement.search.request import NameFilter, RequestGroup
 from placement.web.authentication import RequestContext
@@ -69,7 +70,7 @@ def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> N
             assert shown.generation == 1 + generation
             of_consumers = [allocation.consumer_generation for allocation in allocations]
             assert of_consumers == [generation] * (COUNT * len(CLASSES) if amount else 0)
-        assert not any(audit.find(context.db, context.conf, kind) for kind in audit.KINDS)
+        assert not any(audit.find(context.db, context.conf, kind) for kind in KINDS)
         compare(context.provider_cache, context.db)
 
 

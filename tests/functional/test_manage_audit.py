@@ -15,6 +15,7 @@ from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.audit import reference_checks
 from placement.ops.audit.findings import Finding
+from placement.ops.audit.kinds import KINDS
 from tests.support import corruption, preforked
 from tests.support.fixtures import Printed
 from tests.support.http_client import send_request
@@ -66,15 +67,15 @@ def test_dry_run_announces_what_is_repaired_after_two_damages(url: str, conf: cf
     for pair in itertools.combinations(corruption.ALL, 2):
         corruption.plant(url, *corruption.CLEAR, *corruption.SOUND)
         corruption.plant(url, *(statement for name in pair for statement in corruption.ALL[name].statements))
-        announced = [finding for kind in audit.KINDS for finding in audit.find(db, conf, kind)]
+        announced = [finding for kind in KINDS for finding in audit.find(db, conf, kind)]
         repaired = []
-        for kind in audit.KINDS:
+        for kind in KINDS:
             for finding in audit.find(db, conf, kind):
                 audit.repair(db, conf, finding)
                 repaired.append(finding)
         assert list(map(_as_announced, repaired)) == list(map(_as_announced, announced)), pair
         assert [finding.repaired for finding in repaired] == [bool(finding.changes) for finding in announced], pair
-        left = [finding for kind in audit.KINDS for finding in audit.find(db, conf, kind)]
+        left = [finding for kind in KINDS for finding in audit.find(db, conf, kind)]
         assert not any(finding.changes for finding in left), pair
 
 
@@ -214,6 +215,6 @@ def test_table_that_is_gone_is_one_line(url: str, failed: Printed) -> None:
 def test_check_is_one_statement_but_that_of_references_one_for_each_column(
     url: str, conf: cfg.ConfigOpts, db: Database, queries: Any
 ) -> None:
-    for kind in audit.KINDS:
+    for kind in KINDS:
         with queries(at_most=len(reference_checks.CHECKED) if kind == 'missing_reference' else 1):
             audit.find(db, conf, kind)

@@ -20,8 +20,7 @@ from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability.metrics import Metrics
-from placement.ops import audit
-from placement.ops.audit import KINDS
+from placement.ops.audit.kinds import KINDS
 from placement.ops.background_query import plan_query
 from placement.ops.page import plan_view
 from placement.ops.page.application import Page
@@ -349,7 +348,7 @@ def test_the_audit_names_what_is_wrong(page: Page, url: str) -> None:
     corruption.plant(url, *corruption.SOUND, 'UPDATE placement_inventories SET used = 7 WHERE id = 1')
     # One check, because after a second no other one begins.
     by_kind = {check['kind']: check for check in json(page, '/health?audit=usage_mismatch')['audit']}
-    assert by_kind.keys() == set(audit.KINDS)
+    assert by_kind.keys() == set(KINDS)
     (finding,) = by_kind['usage_mismatch']['findings']
     assert (finding['subject']['resource_provider'], finding['repairable']) == (corruption.ROOT, True)
     assert f'/trees/{corruption.ROOT}' in get(page, '/health?audit=usage_mismatch').text

@@ -13,6 +13,7 @@ from placement.cmd import manage
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.ops import audit
+from placement.ops.audit.kinds import KINDS
 from placement.web.authentication import RequestContext
 from tests.support import applications
 from tests.support.clouds import Amounts, Cloud, Provider, create_cloud, uuid_of
@@ -100,5 +101,5 @@ def test_commands_print_what_the_page_says(db: Database, url: str, context: Requ
                 text += f'{line}\n{story.run(line[2:])}'
         assert text == block
     conf = applications.options('sqlite://')
-    assert not [finding for kind in audit.KINDS for finding in audit.find(db, conf, kind)]
+    assert not [finding for kind in KINDS for finding in audit.find(db, conf, kind)]
     assert manage.main(['plan', 'drain', 'compute-5']) == 0

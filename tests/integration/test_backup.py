@@ -23,7 +23,7 @@ from placement.cmd import manage, status
 from placement.db import change_log, errors, tables
 from placement.db.api import Database
 from placement.ops import audit
-from placement.ops.audit import KINDS
+from placement.ops.audit.kinds import KINDS
 from placement.ops.fingerprint import read_fingerprint
 from tests.support import applications, databases, objects
 from tests.support.fixtures import PointCommandsAt

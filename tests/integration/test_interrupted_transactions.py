@@ -20,6 +20,7 @@ from placement import deploy, exception
 from placement.db import errors
 from placement.db.api import RollbackAndDiagnose
 from placement.ops import audit
+from placement.ops.audit.kinds import KINDS
 from tests.support import applications, corruption, databases
 from tests.support.http_client import claim_body, create_provider, send_request
 from tests.support.waiting import wait_until
@@ -180,7 +181,7 @@ def test_what_was_answered_is_what_is_stored(
     for host in hosts:
         assert send_request(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': used[host]}
     conf = applications.options(database)
-    for kind in audit.KINDS:
+    for kind in KINDS:
         assert audit.find(app.db, conf, kind) == [], kind
     # One line each; but SQLAlchemy logs a traceback if a second KILL QUERY arrives while it closes a failed cursor.
     records = [record for record in caplog.records if record.name.startswith('placement')]

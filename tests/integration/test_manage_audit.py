@@ -16,8 +16,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from placement.ops import audit
 from placement.ops.audit.findings import RowChange
+from placement.ops.audit.kinds import KINDS
 from tests.support import corruption, databases, servers
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history.client import Client
@@ -42,7 +42,7 @@ def run(database: sa.URL, point_commands_at: PointCommandsAt) -> Iterator[Manage
 @databases.EVERYWHERE
 def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     """Each damage is found, not changed without --repair, and repaired unless a person has to decide."""
-    assert {planted.kind for planted in corruption.ALL.values()} == set(audit.KINDS)
+    assert {planted.kind for planted in corruption.ALL.values()} == set(KINDS)
     for name, planted in corruption.ALL.items():
         corruption.plant(database, *corruption.CLEAR, *corruption.SOUND)
         assert run('audit') == manage_audit.CLEAN, name

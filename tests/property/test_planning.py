@@ -17,6 +17,7 @@ from placement.claims.requested import ConsumerClaim
 from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.audit.findings import Finding
+from placement.ops.audit.kinds import KINDS as AUDIT_KINDS
 from placement.ops.planning.drain import DrainPlan, Verdict, plan_drain
 from placement.ops.planning.failures import check_failures
 from placement.ops.planning.loads import PlanOptions
@@ -85,7 +86,7 @@ def cloud_root(cloud: Cloud, name: str) -> str:
 
 def all_findings(db: Database) -> Iterator[Finding]:
     conf = applications.options('sqlite://')
-    for kind in audit.KINDS:
+    for kind in AUDIT_KINDS:
         yield from audit.find(db, conf, kind)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.db.tables import STANDARD_CLASSES
-from placement.ops.audit import KINDS
+from placement.ops.audit.kinds import KINDS
 from tests.support import waiting
 
 ROOT, CHILD, FLAT = (f'0000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))

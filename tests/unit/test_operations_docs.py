@@ -18,7 +18,7 @@ from placement.cmd import manage, status, status_checks
 from placement.db import migration
 from placement.observability import ACCEPTED
 from placement.observability.metrics import CLAIM_REJECTIONS
-from placement.ops import audit
+from placement.ops.audit.kinds import KINDS
 from placement.search.budget import Limit
 from tests.support.pages import ROOT, first_cells, section
 
@@ -195,7 +195,7 @@ def test_examples_print_the_newest_revision(page: str) -> None:
 def test_checks_of_an_audit_are_documented() -> None:
     rows = re.findall(r'^\| `([a-z_]+)` \| ([^|]+)', section('manage.md', 'audit'), flags=re.MULTILINE)
     documented = [(kind, '(requests)' in cause) for kind, cause in rows]
-    assert documented == [(name, kind.caused_by_requests) for name, kind in audit.KINDS.items()]
+    assert documented == [(name, kind.caused_by_requests) for name, kind in KINDS.items()]
 
 
 def test_checks_of_an_upgrade_are_documented() -> None:

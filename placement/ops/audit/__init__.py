@@ -4,17 +4,19 @@ The number of statements of a check does not depend on the number of rows. Each 
 runs the check of one subject again, under locks, and makes the changes that follow. So both are safe while the service
 runs, and a repair changes what its finding announces.
 
-The command line lists the kinds in its help, so this module imports a check, and the database, only when it is run.
+The command line imports this package for the kinds in its help, so checks, and the database, are imported only when
+they run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import pkgutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement import exception
+from placement.ops.audit.kinds import KINDS
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -22,41 +24,6 @@ if TYPE_CHECKING:
 
     from placement.db.api import Database
     from placement.ops.audit.findings import Finding, RowChange
-
-
-class Kind(NamedTuple):
-    """What all findings of a check have in common."""
-
-    #: Their heading on the page.
-    heading: str
-    #: The module of this package with the check: the function with the name of the kind.
-    module: str
-    #: Whether the page runs the check by default: those of the tree, of capacity, and of what is cheap.
-    is_quick: bool = False
-    #: Whether they are for information, so that nobody has to act.
-    is_informational: bool = False
-    #: Whether requests to the service can cause them. Of the others, another program or a mixed backup is the cause.
-    caused_by_requests: bool = False
-
-
-#: The kinds in the order in which an audit checks and repairs them. A check takes into account what the repairs before
-#: it change, so that an audit that repairs nothing finds the same.
-KINDS: Mapping[str, Kind] = {
-    'outdated_class_sequence': Kind('Outdated ids of resource classes', 'reference_checks'),
-    'missing_reference': Kind('References to missing rows', 'reference_checks'),
-    'invalid_tree': Kind('Invalid trees', 'tree_checks', is_quick=True),
-    'orphaned_aggregate': Kind(
-        'Aggregates without providers', 'reference_checks', is_quick=True, caused_by_requests=True
-    ),
-    'allocation_without_consumer': Kind('Allocations without a consumer', 'consumer_checks'),
-    'allocation_owner_mismatch': Kind('Allocations with a wrong owner', 'consumer_checks'),
-    'consumer_without_allocations': Kind('Consumers without allocations', 'reference_checks'),
-    'allocation_without_inventory': Kind('Allocations without inventory', 'inventory_checks'),
-    'usage_mismatch': Kind('Usage mismatches', 'inventory_checks'),
-    'over_committed': Kind('Over-committed inventories', 'inventory_checks', is_quick=True, caused_by_requests=True),
-    'invalid_step_size': Kind('Step sizes below 1', 'inventory_checks'),
-    'unit_violation': Kind('Unit violations', 'inventory_checks', is_informational=True, caused_by_requests=True),
-}
 
 
 class Scope(NamedTuple):

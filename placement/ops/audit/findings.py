@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import errors
-from placement.ops.audit import KINDS
+from placement.ops.audit.kinds import KINDS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,14 @@ from placement.ops.audit import Scope
 from placement.ops.audit.findings import Finding, RowChange
 
 _providers = tables.resource_providers
+#: The root of a provider is left out: ``invalid_tree`` has it.
+CHECKED = [reference for reference in tables.REFERENCES if reference[0] is not _providers.c.root_provider_id]
+_LOST_NAMES = {
+    tables.resource_classes: 'CUSTOM_LOST_CLASS_{}',
+    tables.projects: 'lost-project-{}',
+    tables.users: 'lost-user-{}',
+    tables.consumer_types: 'LOST_TYPE_{}',
+}
 
 
 def missing_reference(scope: Scope) -> Iterator[Finding]:
@@ -63,23 +71,7 @@ def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
 def orphaned_aggregate(scope: Scope) -> Iterator[Finding]:
     """Find aggregates without providers."""
     id_, reference = tables.placement_aggregates.c.id, tables.resource_provider_aggregates.c.aggregate_id
-    return _unused(scope, id_, reference, 'aggregate', 'an aggregate without providers')
-
-
-def consumer_without_allocations(scope: Scope) -> Iterator[Finding]:
-    """Find consumers without allocations."""
-    uuid, reference = tables.consumers.c.uuid, tables.allocations.c.consumer_id
-    return _unused(scope, uuid, reference, 'consumer', 'a consumer without allocations')
-
-
-#: The root of a provider is left out: ``invalid_tree`` has it.
-CHECKED = [reference for reference in tables.REFERENCES if reference[0] is not _providers.c.root_provider_id]
-_LOST_NAMES = {
-    tables.resource_classes: 'CUSTOM_LOST_CLASS_{}',
-    tables.projects: 'lost-project-{}',
-    tables.users: 'lost-user-{}',
-    tables.consumer_types: 'LOST_TYPE_{}',
-}
+    return unused(scope, id_, reference, 'aggregate', 'an aggregate without providers')
 
 
 def lost_name(table: sa.Table, id_: int) -> str:
@@ -88,7 +80,7 @@ def lost_name(table: sa.Table, id_: int) -> str:
     return tables.STANDARD_CLASSES.get(id_, text) if table is tables.resource_classes else text
 
 
-def _unused(
+def unused(
     scope: Scope, column: sa.Column[Any], reference: sa.Column[Any], noun: str, detail: str
 ) -> Iterator[Finding]:
     """Find the rows that nothing refers to.

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from placement.ops import audit
+from placement.ops.audit.kinds import KINDS
 from tests.support import applications
 from tests.support.history import capacity
 from tests.support.history.client import Client
@@ -161,6 +162,6 @@ def link_problems(links: Mapping[str, tuple[str | None, str]]) -> list[str]:
 def _tables(url: applications.Place) -> list[str]:
     with applications.database(url) as db:
         conf = applications.options(url)
-        faults = [name for name, kind in audit.KINDS.items() if not kind.caused_by_requests]
+        faults = [name for name, kind in KINDS.items() if not kind.caused_by_requests]
         findings = [finding for kind in faults for finding in audit.find(db, conf, kind)]
     return [f'{finding.subject}: {finding.detail}' for finding in findings]

@@ -1,0 +1,41 @@
+"""The kinds of findings of an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    """What all findings of a check have in common."""
+
+    #: Their heading on the page.
+    heading: str
+    #: The module of this package with the check: the function with the name of the kind.
+    module: str
+    #: Whether the page runs the check by default: those of the tree, of capacity, and of what is cheap.
+    is_quick: bool = False
+    #: Whether they are for information, so that nobody has to act.
+    is_informational: bool = False
+    #: Whether requests to the service can cause them. Of the others, another program or a mixed backup is the cause.
+    caused_by_requests: bool = False
+
+
+#: The kinds in the order in which an audit checks and repairs them. A check takes into account what the repairs before
+#: it change, so that an audit that repairs nothing finds the same.
+KINDS: Mapping[str, Kind] = {
+    'outdated_class_sequence': Kind('Outdated ids of resource classes', 'reference_checks'),
+    'missing_reference': Kind('References to missing rows', 'reference_checks'),
+    'invalid_tree': Kind('Invalid trees', 'tree_checks', is_quick=True),
+    'orphaned_aggregate': Kind(
+        'Aggregates without providers', 'reference_checks', is_quick=True, caused_by_requests=True
+    ),
+    'allocation_without_consumer': Kind('Allocations without a consumer', 'consumer_checks'),
+    'allocation_owner_mismatch': Kind('Allocations with a wrong owner', 'consumer_checks'),
+    'consumer_without_allocations': Kind('Consumers without allocations', 'consumer_checks'),
+    'allocation_without_inventory': Kind('Allocations without inventory', 'inventory_checks'),
+    'usage_mismatch': Kind('Usage mismatches', 'inventory_checks'),
+    'over_committed': Kind('Over-committed inventories', 'inventory_checks', is_quick=True, caused_by_requests=True),
+    'invalid_step_size': Kind('Step sizes below 1', 'inventory_checks'),
+    'unit_violation': Kind('Unit violations', 'inventory_checks', is_informational=True, caused_by_requests=True),
+}
