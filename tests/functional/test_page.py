@@ -272,7 +272,7 @@ def test_a_consumer_without_a_record_is_found(page: Page, url: str) -> None:
 def test_health_makes_the_quick_checks_and_names_hosts(page: Page) -> None:
     findings = {check['kind']: check['found'] for check in json(page, '/health')['audit']}
     assert {kind for kind, count in findings.items() if count is not None} == {
-        name for name, kind in KINDS.items() if kind.is_quick
+        name for name, kind in KINDS.items() if kind.runs_by_default
     }
     assert findings['over_committed'] == 1
     shown = get(page, '/health').text

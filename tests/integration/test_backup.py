@@ -91,7 +91,7 @@ def _cause_findings(app: Any) -> None:
     inventory = {'total': 1, 'max_unit': 1, 'resource_provider_generation': 4}
     demand(app, 'PUT', path.format(other, 'inventories/VCPU'), inventory)
     kinds = {kind for kind in KINDS if audit.find(app.db, applications.options(app.db.engine.url), kind)}
-    assert kinds == {name for name, kind in KINDS.items() if kind.caused_by_requests}
+    assert kinds == {name for name, kind in KINDS.items() if kind.requests_can_cause}
 
 
 # oslo.upgradecheck 2.8 gives this warning, which only the tests see.

@@ -77,7 +77,7 @@ class Damage:
 
     @property
     def needs_action(self) -> bool:
-        return not KINDS[self.kind].is_informational
+        return KINDS[self.kind].needs_action
 
     @property
     def code(self) -> int:

@@ -195,7 +195,7 @@ def test_examples_print_the_newest_revision(page: str) -> None:
 def test_checks_of_an_audit_are_documented() -> None:
     rows = re.findall(r'^\| `([a-z_]+)` \| ([^|]+)', section('manage.md', 'audit'), flags=re.MULTILINE)
     documented = [(kind, '(requests)' in cause) for kind, cause in rows]
-    assert documented == [(name, kind.caused_by_requests) for name, kind in KINDS.items()]
+    assert documented == [(name, kind.requests_can_cause) for name, kind in KINDS.items()]
 
 
 def test_checks_of_an_upgrade_are_documented() -> None:

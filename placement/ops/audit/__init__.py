@@ -32,7 +32,8 @@ class Scope(NamedTuple):
     tx: sa.Connection
     conf: cfg.ConfigOpts
     #: The ``key`` of a finding: check only its subject, and lock it until the end of the transaction. None to check
-    #: everything without locks.
+    #: everything without locks. Each check chooses its key: the id of a row, the uuid of a consumer, or, for
+    #: ``missing_reference``, the name of a column and the id that is missing.
     key: Any = None
     #: The kinds that this audit does not repair.
     excluded: Collection[str] = ()

@@ -113,4 +113,4 @@ class Finding:
     @property
     def needs_action(self) -> bool:
         """Whether a repair or an operator has to change something."""
-        return not KINDS[self.kind].is_informational
+        return KINDS[self.kind].needs_action

@@ -14,11 +14,11 @@ class Kind(NamedTuple):
     #: The module of this package with the check: the function with the name of the kind.
     module: str
     #: Whether the page runs the check by default: those of the tree, of capacity, and of what is cheap.
-    is_quick: bool = False
-    #: Whether they are for information, so that nobody has to act.
-    is_informational: bool = False
+    runs_by_default: bool = False
+    #: Whether a repair or an operator has to change something. Otherwise they are for information.
+    needs_action: bool = True
     #: Whether requests to the service can cause them. Of the others, another program or a mixed backup is the cause.
-    caused_by_requests: bool = False
+    requests_can_cause: bool = False
 
 
 #: The kinds in the order in which an audit checks and repairs them. A check takes into account what the repairs before
@@ -26,16 +26,18 @@ class Kind(NamedTuple):
 KINDS: Mapping[str, Kind] = {
     'outdated_class_sequence': Kind('Outdated ids of resource classes', 'reference_checks'),
     'missing_reference': Kind('References to missing rows', 'reference_checks'),
-    'invalid_tree': Kind('Invalid trees', 'tree_checks', is_quick=True),
+    'invalid_tree': Kind('Invalid trees', 'tree_checks', runs_by_default=True),
     'orphaned_aggregate': Kind(
-        'Aggregates without providers', 'reference_checks', is_quick=True, caused_by_requests=True
+        'Aggregates without providers', 'reference_checks', runs_by_default=True, requests_can_cause=True
     ),
     'allocation_without_consumer': Kind('Allocations without a consumer', 'consumer_checks'),
     'allocation_owner_mismatch': Kind('Allocations with a wrong owner', 'consumer_checks'),
     'consumer_without_allocations': Kind('Consumers without allocations', 'consumer_checks'),
     'allocation_without_inventory': Kind('Allocations without inventory', 'inventory_checks'),
     'usage_mismatch': Kind('Usage mismatches', 'inventory_checks'),
-    'over_committed': Kind('Over-committed inventories', 'inventory_checks', is_quick=True, caused_by_requests=True),
+    'over_committed': Kind(
+        'Over-committed inventories', 'inventory_checks', runs_by_default=True, requests_can_cause=True
+    ),
     'invalid_step_size': Kind('Step sizes below 1', 'inventory_checks'),
-    'unit_violation': Kind('Unit violations', 'inventory_checks', is_informational=True, caused_by_requests=True),
+    'unit_violation': Kind('Unit violations', 'inventory_checks', needs_action=False, requests_can_cause=True),
 }

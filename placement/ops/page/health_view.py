@@ -27,7 +27,9 @@ _ROUTES, _CONNECTIONS = 15, 50
 def health_view(sources: Sources, parameters: Parameters) -> View:
     """Show the state of the cache and of the service, and the findings of the checks that ``audit`` chooses."""
     chosen = parameters.choice('audit', ('quick', 'all', *KINDS))
-    kinds = {name for name, kind in KINDS.items() if chosen in (name, 'all') or (chosen == 'quick' and kind.is_quick)}
+    kinds = {
+        name for name, kind in KINDS.items() if chosen in (name, 'all') or (chosen == 'quick' and kind.runs_by_default)
+    }
     snapshot = sources.provider_cache.up_to_date()
     activity = _activity(sources.metrics) if sources.metrics else None
     checked = activity.pop('cache_checked') if activity else None
@@ -43,7 +45,7 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
         'activity': activity,
         'connections': connections and connections[:_CONNECTIONS],
     }
-    problems = any(result['found'] and not KINDS[result['kind']].is_informational for result in results)
+    problems = any(result['found'] and KINDS[result['kind']].needs_action for result in results)
     return View('health.html', 'Health', data, {'kinds': KINDS, 'problems': problems})
 
 
@@ -51,7 +53,7 @@ def _audit(sources: Sources, kinds: Collection[str]) -> list[dict[str, Any]]:
     """Return the findings of each check; ``found`` is None if it is not in ``kinds`` or was not started in time."""
     started = time.monotonic()
     results: dict[str, dict[str, Any]] = {}
-    for kind in sorted(KINDS, key=lambda kind: not KINDS[kind].is_quick):
+    for kind in sorted(KINDS, key=lambda kind: not KINDS[kind].runs_by_default):
         is_started = kind in kinds and time.monotonic() - started <= _AUDIT_SECONDS
         findings = audit.find(sources.db, sources.conf, kind) if is_started else []
         shown = [

@@ -162,6 +162,6 @@ def link_problems(links: Mapping[str, tuple[str | None, str]]) -> list[str]:
 def _tables(url: applications.Place) -> list[str]:
     with applications.database(url) as db:
         conf = applications.options(url)
-        faults = [name for name, kind in KINDS.items() if not kind.caused_by_requests]
+        faults = [name for name, kind in KINDS.items() if not kind.requests_can_cause]
         findings = [finding for kind in faults for finding in audit.find(db, conf, kind)]
     return [f'{finding.subject}: {finding.detail}' for finding in findings]
