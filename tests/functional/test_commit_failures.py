@@ -198,6 +198,34 @@ def test_a_commit_whose_outcome_nobody_knows(
     assert outage.endswith('failed with SQLITE_IOERR')
 
 
+def test_a_claim_that_clears_nothing(
+    app: Any, host: str, fail_commits: FailCommits, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It records nothing, so the log cannot tell what became of it."""
+    slots = logs.idle_slots(app.db)
+    fail_commits('SQLITE_IOERR')
+    response = send_request(app, 'PUT', f'/allocations/{CONSUMER}', claim_body({}), '1.28')
+    assert response.status_int == 503
+    assert 'The change may have been made' in response.json['errors'][0]['detail']
+    assert counted(app) == {'commit_unknown': 1}
+    (outage,) = warnings(caplog)
+    assert outage.endswith('failed with SQLITE_IOERR')
+    assert logs.idle_slots(app.db) == slots
+
+
+def test_a_search_whose_refresh_fails_at_commit(
+    app: Any, host: str, fail_commits: FailCommits, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has changed nothing, and the next one refreshes the cache."""
+    search = '/allocation_candidates?resources=VCPU:1'
+    fail_commits('SQLITE_IOERR')
+    response = send_request(app, 'GET', search)
+    assert response.status_int == 503
+    assert 'may have been made' not in response.json['errors'][0]['detail']
+    assert len(warnings(caplog)) == 1
+    assert host in send_request(app, 'GET', search).json['provider_summaries']
+
+
 def test_a_bug_in_the_look_up(
     app: Any, host: str, fail_commits: FailCommits, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
