@@ -1,7 +1,7 @@
 """The transaction of a claim or a reshape: it writes allocations and updates ``inventories.used``.
 
 api-ref/allocations.md#what-a-write-means and api-ref/reshaper.md#meaning define what the request means. This docstring
-is the one place that lists the statements of the transaction, its locks, its end and its retries. ``_write`` and
+is the one place that lists the statements of the transaction, its locks, its end and its conflicts. ``_write`` and
 ``_release`` execute the steps from top to bottom; ``plan.make_plan`` has steps 0 to 2, ``_replace_inventories`` 5a to
 5c.
 
@@ -67,8 +67,8 @@ rule is violated.
 Retries
 -------
 
-``Database.write`` runs the whole transaction again, from the beginning, at most
-``[placement_database] max_transaction_retries`` times (doc/database.md#retries-and-what-the-caller-sees), when
+``Database.write`` runs the whole transaction again, from the beginning, after the conflicts and the failures that
+doc/architecture.md#the-end-of-a-transaction-and-all-retries lists. A claim adds these conflicts:
 
 * a consumer was changed, created or deleted since step 1: a row count in steps 4 and 7, or a duplicate key;
 * another transaction inserted the same project, user or type: a duplicate key in step 3;
@@ -76,15 +76,9 @@ Retries
 * the generation of a provider whose inventories a reshape replaces was incremented since it was read: a row count in
   step 5a. The next attempt finds out which provider that is;
 * something did not fit in step 6, or an inventory that a reshape removes was in use, but ``diagnosis`` finds that the
-  consumers or the generations have changed or that no rule is violated now;
-* another process takes the slot of step 8 first, or also uses it (``ChangeLogSlots.lease``, ``change_log.SlotTaken``);
-* the database reports a conflict, also at COMMIT: deadlock, lock timeout, serialization failure, a failed certification
-  on Galera (``errors.is_conflict``);
-* COMMIT failed, and the change log shows that nothing was committed (``db.commit_outcome``).
+  consumers or the generations have changed or that no rule is violated now.
 
-If the connection breaks early and before COMMIT, or the database is read-only, the transaction starts again on a new
-connection, but not twice in a row; this is not counted (``RetryPolicy``). Nothing else is retried: neither a wrong
-generation of a consumer nor a connection that breaks later, except in COMMIT.
+A wrong generation of a consumer is not retried.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One configured database: engine, transactions with retries, and the caches that belong to it.
 
 Each write request is one transaction. If it conflicts with a concurrent transaction, even at COMMIT, it is rolled back
-and retried from its first read, a limited number of times. ``placement.claims.claim`` lists the statements and retries
-of a claim.
+and retried from its first read, a limited number of times. ``placement.claims.claim`` lists the statements of a claim
+and what it adds to the conflicts.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Database:
 
         :param work: takes the connection, and records what it changes (``placement.db.change_log``). It may leave its
             last statements to this method (``StatementBatch.defer``). It is called again, in a new transaction, after a
-            conflict with another transaction (``errors.is_conflict``), after it raised ``RetryTransaction``, after a
+            conflict with another transaction (``errors.CONFLICTS``), after it raised ``RetryTransaction``, after a
             failed COMMIT that certainly did not happen, and, but not twice in a row, if the connection broke early or
             the database is read-only (``RetryPolicy``). So it must not keep anything from one call to the next. It may
             raise ``RollbackAndDiagnose``.

@@ -88,8 +88,8 @@ class ErrorKind(enum.Enum):
     OTHER = enum.auto()
 
 
-#: After these errors, the same statements may succeed. None of these transactions is committed, except that an
-#: interrupted COMMIT may have succeeded.
+#: Another transaction was in the way. ``Database.read`` repeats its statement after each of these, ``Database.write``
+#: its transaction except after ``SQLITE_BUSY``, because it has already waited for a whole timeout.
 CONFLICTS = frozenset({ErrorKind.CONFLICT, ErrorKind.INTERRUPTED, ErrorKind.SQLITE_BUSY})
 
 
@@ -115,8 +115,7 @@ class _Signs(NamedTuple):
 #: A deadlock; on Galera also a failed certification.
 _DEADLOCK = _Signs(numbers=frozenset({1213}), prefixes=('40P01',))
 #: The option read_only or super_read_only (1290), InnoDB or a transaction is read-only (1836, 1792), and the full disk
-#: of SQLite, which writes the pages of a transaction at COMMIT. A server that has no space left at COMMIT may have
-#: committed, so its codes are not among these.
+#: of SQLite.
 _READ_ONLY_AT_COMMIT = _Signs(numbers=frozenset({1290, 1792, 1836}), prefixes=('SQLITE_READONLY', 'SQLITE_FULL'))
 #: COMMIT failed with an error of the storage engine. The message has its number; 149 is a deadlock.
 _MYSQL_COMMIT_FAILED = _Signs(numbers=frozenset({1180}))
@@ -129,7 +128,8 @@ _SCHEMA_CONFLICTS = _Signs(
     (db_exc.DBDuplicateEntry,), _TABLE_MISSING.numbers | {1050, 1061, 1062, 1684, 1412}, _TABLE_MISSING.prefixes
 )
 
-#: The signs of most kinds, in the order in which ``classify`` tries them.
+#: The signs of most kinds. ``classify`` takes the first that matches: ``SQLITE_BUSY_...`` is a conflict, and
+#: ``SQLITE_BUSY`` alone another kind, although it is a prefix of the former.
 _SIGNS: Mapping[ErrorKind, _Signs] = {
     # In addition: the disk (1021, 53100) or the table space (1114) is full; transactions are read-only, as on a standby
     # (25006).
@@ -186,12 +186,24 @@ def classify(error: BaseException) -> ErrorKind:
 
 
 def excludes_commit(error: BaseException) -> bool:
-    """Return whether ``error``, which COMMIT raised, guarantees that the transaction is not committed."""
+    """Return whether ``error``, which COMMIT raised, guarantees that the transaction is not committed.
+
+    =====================  =========================================================================================
+    Kind                   At COMMIT
+    =====================  =========================================================================================
+    CONFLICT, SQLITE_BUSY  not committed: the database rejected the transaction, or SQLite did not get its lock
+    READ_ONLY              not committed, except that a server without space on its disk (1021, 1114, 53100) may have
+                           committed. SQLite writes the pages of a transaction at COMMIT, and only then is it committed
+    INTERRUPTED, CANCELED  may be committed: the statement is canceled at any moment
+    UNAVAILABLE            may be committed: nobody knows what happened before the connection or the file failed
+    TABLE_MISSING, OTHER   may be committed: nothing is known of such an error
+    =====================  =========================================================================================
+    """
     return _READ_ONLY_AT_COMMIT.match(error) or classify(error) in CONFLICTS - {ErrorKind.INTERRUPTED}
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Return whether ``error`` is a conflict with a concurrent transaction, after which a retry may succeed."""
+    """Return whether ``error`` is a conflict with a concurrent transaction (``CONFLICTS``)."""
     return classify(error) in CONFLICTS
 
 
