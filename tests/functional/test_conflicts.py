@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.capacity import InventoryRecord
-from placement.db import errors, retries
+from placement.db import retries
 from placement.handlers import inventory, trait
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.authentication import RequestContext
@@ -188,13 +188,6 @@ def test_a_call_is_repeated_as_often_as_allowed() -> None:
     with pytest.raises(TimeoutError):
         retries.retry(fail, lambda error: isinstance(error, TimeoutError), retries=2)
     assert len(calls) == 3
-
-
-def test_a_locked_table_is_a_conflict_too() -> None:
-    """SQLITE_LOCKED, which is not SQLITE_BUSY."""
-    error = sqlite3.OperationalError('database table is locked')
-    error.sqlite_errorname = 'SQLITE_LOCKED_SHAREDCACHE'
-    assert errors.is_conflict(sa.exc.OperationalError('SELECT', None, error))
 
 
 @pytest.mark.parametrize('generation', [2**31, 2**64])
