@@ -104,18 +104,20 @@ def test_every_microversion_is_documented_in_order() -> None:
 
 
 def _members(schema: Any) -> set[str]:
-    """The names of the members that a JSON Schema declares, at any depth; of patterns those that stand for one name."""
+    """The names of the members that a JSON Schema declares, at any depth."""
     if isinstance(schema, list):
         return set().union(*map(_members, schema))
     if not isinstance(schema, dict):
         return set()
-    named = (re.fullmatch(r'\^(\w+)\\Z', pattern) for pattern in schema.get('patternProperties', ()))
-    members = {*schema.get('properties', ()), *(match[1] for match in named if match)}
-    return members.union(*map(_members, schema.values()))
+    return set(schema.get('properties', ())).union(*map(_members, schema.values()))
 
 
 def _members_since(schema: Schema | Windows) -> Iterator[tuple[str, str]]:
     """Each member that a schema declares, and the microversion that added it; '' for the first."""
+    if schema is allocation_candidate.GET:  # Its schemas have patterns instead of names.
+        first, *others = allocation_candidate.PARAMETERS
+        yield from [(first.name, ''), *((parameter.name, _dotted(parameter.since)) for parameter in others)]
+        return
     declared: set[str] = set()
     for since, window in reversed(schema) if isinstance(schema, tuple) else [((1, 0), schema)]:
         new = _members(window) - declared
