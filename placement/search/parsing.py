@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 from placement import capacity, uuid_spelling
 from placement.exception import INVALID_QUERY, BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
@@ -113,7 +113,7 @@ def _validate(params: dict[str, str], values: Values, version: Version) -> None:
 
 
 def _parse_groups(parameters: Sequence[GroupParameter], values: Values, version: Version) -> tuple[RequestGroup, ...]:
-    """Convert the parameters of groups to the fields of each ``RequestGroup``.
+    """Convert the parameters of groups to the fields of their ``RequestGroup``.
 
     Of ``resources`` and ``in_tree`` the last value counts, but all have to be well-formed. All values of ``required``
     and ``member_of`` count, and are read together at the first occurrence.
@@ -123,19 +123,21 @@ def _parse_groups(parameters: Sequence[GroupParameter], values: Values, version:
     if version < (1, 30):
         # The first malformed value is reported: here of the first group, since 1.30 in the order of the URL.
         parameters = sorted(parameters, key=lambda item: (item.group, _ORDER_BELOW_1_30.index(item.name)))
-    groups: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    groups: dict[str, RequestGroup] = {}
     for _, suffix, name, value in parameters:
-        fields = groups[suffix]
+        group = groups.get(suffix) or RequestGroup(suffix, bool(suffix))
         if name == 'resources':
-            fields['resources'] = parse_resources(value)
+            group = replace(group, resources=parse_resources(value))
         elif name == 'in_tree':
-            fields['in_tree'] = parse_in_tree(value)
-        elif name == 'required' and 'traits' not in fields:
-            fields['traits'] = parse_required(values[f'required{suffix}'], version)
-        elif name == 'member_of' and 'aggregates' not in fields:
+            group = replace(group, in_tree=parse_uuid('in_tree', value))
+        elif name == 'required' and not group.traits.names:
+            group = replace(group, traits=parse_required(values[f'required{suffix}'], version))
+        elif name == 'member_of' and not group.aggregates.names:
             together = values[f'member_of{suffix}']
-            fields['aggregates'] = parse_member_of(together, version, suffix, one_by_one=version >= (1, 30))
-    return tuple([RequestGroup(suffix, bool(suffix), **fields) for suffix, fields in groups.items()])
+            aggregates = parse_member_of(together, version, suffix, one_by_one=version >= (1, 30))
+            group = replace(group, aggregates=aggregates)
+        groups[suffix] = group
+    return tuple(groups.values())
 
 
 def _parse_root_required(values: Sequence[str]) -> NameFilter:
@@ -311,14 +313,14 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '', o
     return NameFilter(tuple(any_of), forbidden)
 
 
-def parse_in_tree(value: str) -> str:
+def parse_uuid(parameter: str, value: str) -> str:
     """Return the canonical uuid of a provider. Blanks around it are ignored.
 
     :raises BadQuery: the value is not a uuid.
     """
     text = value.strip()
     if not uuid_spelling.is_uuid(text):
-        raise BadQuery(f"{INVALID_QUERY}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
+        raise BadQuery(f"{INVALID_QUERY}Expected '{parameter}' parameter to be a format of uuid. Got: {value}")
     return uuid_spelling.canonical_uuid(text)
 
 
