@@ -76,6 +76,9 @@ class EmptySearches:
         except (queue.Full, RuntimeError):
             # The system may allow no further thread. The response does not depend on it.
             self._metrics.explanation_dropped()
+            with self._lock:
+                # The next search with this query is logged.
+                self._logged[hash(query)] = -LOG_INTERVAL_SECONDS, suppressed + 1
 
     def count_search(self, query: str) -> int | None:
         """Count a search that found nothing.

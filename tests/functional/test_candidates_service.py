@@ -238,6 +238,8 @@ def test_searches_that_find_the_queue_full_are_counted(
     assert _empty(caplog, 0) == []
     go_on.set()
     assert len(_empty(caplog, 3)) == 3
+    searches.add('resources=VCPU:5', candidates)
+    assert _empty(caplog, 4)[3].endswith('(1 more since the last such line)')
     [family] = [
         family for family in app.db.metrics.registry.collect() if family.name == 'placement_explanations_dropped'
     ]
