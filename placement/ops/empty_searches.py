@@ -114,7 +114,7 @@ class EmptySearches:
                 )
                 texts += [f'({suppressed} more since the last such line)'] if suppressed else []
                 LOG.info('No allocation candidates for %s: %s', query, ' '.join(texts))
-            except Exception as error:
-                LOG.error('The search %s cannot be explained: %s: %s', query, type(error).__name__, error)
+            except Exception:
+                LOG.exception('The search %s cannot be explained.', query)
             # The next search may come much later, and this one keeps a snapshot.
             del request_context, candidates
