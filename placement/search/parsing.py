@@ -50,8 +50,8 @@ Values = Mapping[str, Sequence[str]]
 class GroupParameter(NamedTuple):
     """One occurrence of a parameter of a group."""
 
-    #: The number of the group, in the order of the URL.
-    group: int
+    #: Counts the groups in the order of the URL.
+    group_number: int
     suffix: str
     name: str
     value: str
@@ -122,7 +122,7 @@ def _parse_groups(parameters: Sequence[GroupParameter], values: Values, version:
     """
     if version < (1, 30):
         # The first malformed value is reported: here of the first group, since 1.30 in the order of the URL.
-        parameters = sorted(parameters, key=lambda item: (item.group, _ORDER_BELOW_1_30.index(item.name)))
+        parameters = sorted(parameters, key=lambda item: (item.group_number, _ORDER_BELOW_1_30.index(item.name)))
     groups: dict[str, RequestGroup] = {}
     for _, suffix, name, value in parameters:
         group = groups.get(suffix) or RequestGroup(suffix, bool(suffix))

@@ -264,11 +264,11 @@ class TreeCondition(ProviderCondition):
 class Requirement:
     """All conditions that one provider has to satisfy.
 
-    ``group`` is the suffix of its group. Requirements that differ only in ``group`` are equal. ``use_same_provider`` is
+    ``suffix`` is that of its group. Requirements that differ only in it are equal. ``use_same_provider`` is
     false for one class of the unsuffixed group, otherwise true.
     """
 
-    group: str = field(compare=False)
+    suffix: str = field(compare=False)
     use_same_provider: bool
     conditions: tuple[ProviderCondition, ...]
 
@@ -323,7 +323,7 @@ class CompiledRequest:
         """The distinct requirements, each with the suffixes of the groups that have it."""
         distinct: dict[Requirement, tuple[str, ...]] = {}
         for requirement in self.requirements:
-            distinct[requirement] = (*distinct.get(requirement, ()), requirement.group)
+            distinct[requirement] = (*distinct.get(requirement, ()), requirement.suffix)
         return distinct
 
     @functools.cached_property
@@ -337,7 +337,7 @@ class CompiledRequest:
         """For each ``same_subtree`` of several groups, the indexes of their requirements in ``requirements``."""
         subtrees = []
         for suffixes in self.request.same_subtree:
-            indexes = [index for index, requirement in enumerate(self.requirements) if requirement.group in suffixes]
+            indexes = [index for index, requirement in enumerate(self.requirements) if requirement.suffix in suffixes]
             if len(indexes) > 1:
                 subtrees.append(indexes)
         return subtrees

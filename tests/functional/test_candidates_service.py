@@ -142,7 +142,7 @@ def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     topology, hard_query = hard.packing(0, classes=3)
     stored = Stored(app, topology)
     amounts = {
-        group.number: ','.join(f'{name}:{n}' for name, n in group.resources.items()) for group in hard_query.groups
+        group.suffix: ','.join(f'{name}:{n}' for name, n in group.resources.items()) for group in hard_query.groups
     }
     query = '&'.join(f'resources{suffix}={value}' for suffix, value in amounts.items()) + '&group_policy=none&limit=1'
     conf.set_override('max_search_steps_per_tree', 1000, 'placement')

@@ -61,7 +61,7 @@ class Model:
         )
 
     def options(self, group: Group, root: str, waived: Set[Key]) -> Iterable[bool]:
-        if group.number:
+        if group.suffix:
             yield from (
                 failed <= waived
                 for name in {*self.oracle.tree(root), *self.oracle.reaching(root)}
@@ -82,7 +82,7 @@ class Model:
             yield self.lacking(traits, group) <= waived
 
     def suffixes_of(self, group: Group) -> tuple[str, ...]:
-        return self.suffixes.get(group.number, (group.number,))
+        return self.suffixes.get(group.suffix, (group.suffix,))
 
     def lacking(self, traits: set[str], group: Group) -> set[Key]:
         sets = [*({name} for name in group.required), *group.any_of]
@@ -99,13 +99,13 @@ class Model:
                 # Nobody would add inventory of the class to a pool.
                 return
             failed |= {('resources', suffixes, f'{rc}:{group.resources[rc]}', fault) for fault in faults}
-        if group.number:
+        if group.suffix:
             failed |= self.lacking(rp.traits, group)
         failed |= {('forbidden', suffixes, trait, Fault.VIOLATED) for trait in group.forbidden & rp.traits}
         failed |= {('member_of', suffixes, f'!{name}', Fault.VIOLATED) for name in group.not_member_of & rp.aggregates}
-        if group.in_tree and not (self.oracle.in_requested_tree(name, group) and (group.number or own)):
+        if group.in_tree and not (self.oracle.in_requested_tree(name, group) and (group.suffix or own)):
             failed.add(('in_tree', suffixes, f'uuid of {group.in_tree}', Fault.VIOLATED))
-        members = [name, root] if own and not group.number else [name]
+        members = [name, root] if own and not group.suffix else [name]
         for member in members:
             outside = [names for names in group.member_of if not names & self.oracle.rps[member].aggregates]
             yield failed | {('member_of', suffixes, ','.join(sorted(names)), Fault.VIOLATED) for names in outside}
@@ -124,7 +124,7 @@ class Model:
         failed: set[Key] = {('root_required', (), name, Fault.VIOLATED) for name in query.root_required - traits}
         failed |= {('root_required', (), f'!{name}', Fault.VIOLATED) for name in query.root_forbidden & traits}
         for group in query.groups:
-            if not group.number:
+            if not group.suffix:
                 forbidden = group.not_member_of & aggregates
                 failed |= {('member_of', ('',), f'!{name}', Fault.VIOLATED) for name in forbidden}
         return failed
@@ -210,7 +210,7 @@ def check_closest(model: Model, blocked: Blocked) -> None:
     event('closest')
     query = copy.deepcopy(model.query)
     for group in query.groups:
-        if group.number in check.rule.suffixes:
+        if group.suffix in check.rule.suffixes:
             group.resources[check.resource_class] = free
     changed = Model([*model.oracle.rps.values()], query, [])
     changed.suffixes = model.suffixes
@@ -269,7 +269,7 @@ def check_between(topology: list[RP], query: Query, result: Explanation) -> None
     changes: dict[Rule, dict[str, Any]] = {}
     if query.minor < 29:
         changes[Rule('microversion', (), 'below 1.29')] = {'minor': 29}
-    if query.policy == 'isolate' and sum(bool(group.number) for group in query.groups) > 1:
+    if query.policy == 'isolate' and sum(bool(group.suffix) for group in query.groups) > 1:
         changes[Rule('group_policy', (), 'isolate')] = {'policy': 'none'}
     for names in query.same_subtree:
         subtrees = [other for other in query.same_subtree if set(other) != set(names)]

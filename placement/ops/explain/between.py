@@ -100,7 +100,7 @@ def _competing_groups(compiled: CompiledRequest, unit: SearchUnit) -> tuple[str,
     """Return isolated groups that fewer providers than groups satisfy; none if no domain alone shows it."""
     # The search has built the same variables within its budget.
     variables = build_variables(unit, compiled, StepCounter(SearchBudget()))
-    isolated = {variable.requirement.group: variable.domain for variable in variables if variable.isolated}
+    isolated = {variable.requirement.suffix: variable.domain for variable in variables if variable.isolated}
     for domain in sorted(set(isolated.values()), key=len):
         groups = [group for group, positions in isolated.items() if set(positions) <= set(domain)]
         if len(groups) > len(domain):

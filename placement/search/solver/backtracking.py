@@ -83,7 +83,7 @@ class PartialAssignment:
             key = (position, name)
             self._amounts[key] = self._amounts.get(key, 0) + amount
         self._from_tree += position < self._tree_size
-        self._by_group[variable.requirement.group].append(position)
+        self._by_group[variable.requirement.suffix].append(position)
         for subtree, _ in variable.subtrees:
             subtree.assign(position)
         if not self._nested_aware:
@@ -101,7 +101,7 @@ class PartialAssignment:
             if not self._amounts[key]:
                 del self._amounts[key]
         self._from_tree -= position < self._tree_size
-        self._by_group[variable.requirement.group].pop()
+        self._by_group[variable.requirement.suffix].pop()
         for subtree, _ in variable.subtrees:
             subtree.unassign()
         if not self._nested_aware:

@@ -75,7 +75,7 @@ def entries(snapshot: Snapshot, query: Query, candidate_sets: Iterable[Candidate
     for candidate in itertools.chain.from_iterable(candidate_sets):
         body = frozenset((names[id_], name, amount) for id_, name, amount in candidate.amounts)
         mapped = zip(query.groups, candidate.mappings, strict=True) if query.minor >= 34 else ()
-        mappings = frozenset((group.number, frozenset(map(names.__getitem__, ids))) for group, ids in mapped)
+        mappings = frozenset((group.suffix, frozenset(map(names.__getitem__, ids))) for group, ids in mapped)
         result.append(Entry(body, mappings if query.minor >= 34 else None))
     return result
 

@@ -52,14 +52,14 @@ class RP:
 
 @dataclass
 class Group:
-    """A request group; ``number`` is its suffix, '' for the unsuffixed one.
+    """A request group; the suffix of the unsuffixed one is empty.
 
     :ivar any_of: the sets of ``required=in:...``.
     :ivar not_member_of: the aggregates of ``member_of=!...``.
     :ivar in_tree: the name of a provider, which need not exist.
     """
 
-    number: str
+    suffix: str
     resources: dict[str, int]
     required: set[str] = field(default_factory=set)
     forbidden: set[str] = field(default_factory=set)
@@ -181,7 +181,7 @@ class Oracle:
         traits = self.rps[root].traits
         return query.root_required <= traits and not query.root_forbidden & traits
 
-    def unnumbered_options(self, group: Group, root: str) -> list[Option]:
+    def unsuffixed_options(self, group: Group, root: str) -> list[Option]:
         if not self.outside(root, group):
             return []
         in_aggregates = self.inside(root, group.member_of)
@@ -200,7 +200,7 @@ class Oracle:
                 options.append(Option(providers, choice))
         return options
 
-    def numbered_options(self, group: Group, root: str) -> list[Option]:
+    def suffixed_options(self, group: Group, root: str) -> list[Option]:
         """One provider each; that of a group without resources supplies nothing."""
         return [
             Option(frozenset({name}), tuple((name, rc, n) for rc, n in group.resources.items()))
@@ -237,11 +237,11 @@ class Oracle:
         if not self.is_anchor(root, query):
             return
         options = [
-            self.numbered_options(group, root) if group.number else self.unnumbered_options(group, root)
+            self.suffixed_options(group, root) if group.suffix else self.unsuffixed_options(group, root)
             for group in query.groups
         ]
         for choice in itertools.product(*options):
-            chosen = {group.number: option for group, option in zip(query.groups, choice, strict=True)}
+            chosen = {group.suffix: option for group, option in zip(query.groups, choice, strict=True)}
             entry = self._entry(query, chosen)
             if entry is not None:
                 yield entry

@@ -185,11 +185,11 @@ def _named(text: str, names: Mapping[str, str]) -> str:
 
 def _check_groups(query: Query) -> None:
     """Reject a request in which something is missing or contradictory."""
-    bare = {group.number for group in query.groups if not group.resources}
+    bare = {group.suffix for group in query.groups if not group.resources}
     subtrees = set().union(*query.same_subtree)
     _require(len(bare) < len(query.groups))
-    _require(bare <= subtrees <= {group.number for group in query.groups})
+    _require(bare <= subtrees <= {group.suffix for group in query.groups})
     for group in query.groups:
         _require(not group.required & group.forbidden)
         _require(not any(alternatives <= group.forbidden for alternatives in group.any_of))
-    _require(query.policy or sum(bool(group.number) for group in query.groups) <= 1)
+    _require(query.policy or sum(bool(group.suffix) for group in query.groups) <= 1)

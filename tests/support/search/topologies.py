@@ -43,8 +43,8 @@ def request_of(query: Query) -> CandidateRequest:
     return CandidateRequest(
         groups=tuple(
             RequestGroup(
-                suffix=group.number,
-                use_same_provider=bool(group.number),
+                suffix=group.suffix,
+                use_same_provider=bool(group.suffix),
                 resources=dict(group.resources),
                 traits=name_filter([*({name} for name in group.required), *group.any_of], group.forbidden),
                 aggregates=name_filter(group.member_of, group.not_member_of),
@@ -135,7 +135,7 @@ def device_trees(draw: st.DrawFn) -> tuple[list[RP], Query]:
     ]
     groups[0].resources = {'DISK_GB': 1}
     conditions = draw(st.lists(st.sets(st.sampled_from(suffixes), min_size=2), min_size=1, max_size=3))
-    conditions += [{group.number} for group in groups if not group.resources]
+    conditions += [{group.suffix} for group in groups if not group.resources]
     policy = draw(st.sampled_from(['none', 'isolate']))
     return topology, Query(groups, policy, None, 36, same_subtree=conditions)
 
