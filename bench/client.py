@@ -6,11 +6,11 @@ import socket
 import time
 from typing import NamedTuple, Self
 
-from placement.conf.options import MAX_MICROVERSIONS
+from placement.conf.options import MICROVERSION_CHOICES
 
 DEFAULT_MICROVERSION = '1.29'
 #: The newest microversion of the services that are measured.
-MAX_MICROVERSION = MAX_MICROVERSIONS[-1]
+MAX_MICROVERSION = MICROVERSION_CHOICES[-1]
 
 _TIMEOUT_SECONDS = 300.0
 _BUFFER_BYTES = 1 << 20

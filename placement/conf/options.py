@@ -94,13 +94,13 @@ _METRICS = [
 _INCOMPLETE = '00000000-0000-0000-0000-000000000000'
 
 #: The values of ``max_microversion``, the default first. A new microversion is added here and nowhere else in code.
-MAX_MICROVERSIONS = [f'1.{minor}' for minor in range(29, 40)]
+MICROVERSION_CHOICES = [f'1.{minor}' for minor in range(29, 40)]
 
 _PLACEMENT = [
     cfg.StrOpt(
         'max_microversion',
-        default=MAX_MICROVERSIONS[0],
-        choices=MAX_MICROVERSIONS,
+        default=MICROVERSION_CHOICES[0],
+        choices=MICROVERSION_CHOICES,
         help='The newest microversion that is served. A request for a newer one is rejected with 406. Current compute'
         ' services need 1.36 or later. Processes behind one endpoint must have the same value.',
     ),

@@ -8,7 +8,7 @@ import re
 import microversion_parse
 from webob import Request, exc
 
-from placement.conf.options import MAX_MICROVERSIONS
+from placement.conf.options import MICROVERSION_CHOICES
 
 SERVICE_TYPE = 'placement'
 ENVIRON_KEY = 'placement.microversion'
@@ -16,7 +16,7 @@ HEADER = 'OpenStack-API-Version'
 
 #: Every microversion, oldest first; api-ref/microversions.md has the changes of each. An application serves all up to
 #: ``[placement] max_microversion``.
-VERSIONS = [*(f'1.{minor}' for minor in range(29)), *MAX_MICROVERSIONS]
+VERSIONS = [*(f'1.{minor}' for minor in range(29)), *MICROVERSION_CHOICES]
 
 _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
 
@@ -29,7 +29,7 @@ class UnacceptableVersion(exc.HTTPNotAcceptable):
         #: For the log: whether ``[placement] max_microversion`` can allow this microversion.
         self.advice = (
             f'set [placement] max_microversion = {text} or newer'
-            if text in MAX_MICROVERSIONS
+            if text in MICROVERSION_CHOICES
             else f'this release has {VERSIONS[0]} to {VERSIONS[-1]}'
         )
         self.members = {'max_version': newest, 'min_version': VERSIONS[0]}

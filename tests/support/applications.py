@@ -14,13 +14,13 @@ from oslo_config import cfg
 from placement import conf as placement_conf
 from placement import deploy, policies
 from placement.cache.refresh import ProviderCache
-from placement.conf.options import MAX_MICROVERSIONS
+from placement.conf.options import MICROVERSION_CHOICES
 from placement.db.api import Database
 from placement.web.authentication import RequestContext
 from placement.web.policy import Enforcer
 
 #: The newest microversion, and the options ``[placement]`` of a service that serves every one.
-NEWEST_MICROVERSION = MAX_MICROVERSIONS[-1]
+NEWEST_MICROVERSION = MICROVERSION_CHOICES[-1]
 EVERY_MICROVERSION = {'max_microversion': NEWEST_MICROVERSION}
 
 #: The URL of a database, or a SQLite file.

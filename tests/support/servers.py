@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.conf.options import MAX_MICROVERSIONS
+from placement.conf.options import MICROVERSION_CHOICES
 from tests.support import raw_http
 from tests.support.waiting import wait_until
 
@@ -156,7 +156,7 @@ def settings(database_url: str | sa.URL, directory: pathlib.Path) -> dict[str, s
         'OS_PLACEMENT_DATABASE__CONNECTION': database_url,
         'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
         'OS_API__AUTH_STRATEGY': 'noauth2',
-        'OS_PLACEMENT__MAX_MICROVERSION': MAX_MICROVERSIONS[-1],
+        'OS_PLACEMENT__MAX_MICROVERSION': MICROVERSION_CHOICES[-1],
     }
 
 

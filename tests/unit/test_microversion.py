@@ -9,7 +9,7 @@ import pytest
 from webob import exc
 
 from placement import conf as placement_conf
-from placement.conf.options import MAX_MICROVERSIONS
+from placement.conf.options import MICROVERSION_CHOICES
 from placement.web import microversion
 from tests.support.pages import ROOT
 
@@ -18,7 +18,7 @@ DEFAULT = '1.29'
 
 def test_the_option_goes_from_the_default_to_the_newest_microversion_that_there_is() -> None:
     assert [f'1.{minor}' for minor in range(len(microversion.VERSIONS))] == microversion.VERSIONS
-    assert microversion.VERSIONS[29:] == MAX_MICROVERSIONS
+    assert microversion.VERSIONS[29:] == MICROVERSION_CHOICES
     assert placement_conf.load(config_files=[]).placement.max_microversion == DEFAULT
 
 
@@ -28,10 +28,10 @@ def test_documents_name_the_default_and_the_newest_microversion(file: str) -> No
     [(default, newest)] = re.findall(
         r'`\[placement\] max_microversion`.* default.*?`(1\.\d+)`.* up to `(1\.\d+)`', text
     )
-    assert (default, newest) == (DEFAULT, MAX_MICROVERSIONS[-1])
+    assert (default, newest) == (DEFAULT, MICROVERSION_CHOICES[-1])
 
 
-@pytest.mark.parametrize('newest', MAX_MICROVERSIONS)
+@pytest.mark.parametrize('newest', MICROVERSION_CHOICES)
 def test_what_is_served_ends_at_the_newest(newest: str) -> None:
     assert microversion.served(newest)[-1] == newest
     latest = microversion.negotiate('placement latest', newest)

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.conf.options import MAX_MICROVERSIONS
+from placement.conf.options import MICROVERSION_CHOICES
 from placement.db import migration, sql, tables
 from placement.ops.adoption import Step
 from placement.ops.adoption.found_tables import FoundTable
@@ -277,7 +277,7 @@ def notes(connection: sa.Connection, names: Names, existing_tables: Mapping[str,
             have = 'has' if number == 1 else 'have'
             yield (
                 f'{plural(number, "consumer")} {have} a type. Clients that set types use microversion 1.38 or later,'
-                f' and need [placement] max_microversion = {MAX_MICROVERSIONS[-1]}.'
+                f' and need [placement] max_microversion = {MICROVERSION_CHOICES[-1]}.'
                 ' doc/adopt.md lists the clients that are supported.'
             )
 
