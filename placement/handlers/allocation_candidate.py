@@ -36,7 +36,7 @@ LOG = log.getLogger(__name__)
     failures=(UNKNOWN_CLASS_IN_QUERY, ErrorMapping(exception.TraitNotFound, '{error}', exc.HTTPBadRequest)),
     query=schema.GET,
     responses={200: responses.CANDIDATES},
-    parse_query=parsing.parse,
+    query_parser=parsing.parse,
 )
 def list_allocation_candidates(req: Request, context: RequestContext, candidate_request: CandidateRequest) -> Response:
     """Find the candidates for the request in the query string."""

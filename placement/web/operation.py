@@ -30,7 +30,7 @@ LOG = log.getLogger(__name__)
 Handler = Callable[..., Response]
 
 #: A condition on a request: raises an HTTP error if the request does not satisfy it.
-Check = Callable[[Request], None]
+RequestCheck = Callable[[Request], None]
 
 JSON = 'application/json'
 
@@ -118,7 +118,7 @@ class Operation:
     :param failures: rules for the exceptions of this operation. They come before the general rules, and the first match
         counts. Their texts may contain the variables of the path.
     :param query: the schema of the query string; None if the operation does not read it.
-    :param parse_query: reads and validates the query string for the handler, at a microversion. By default the handler
+    :param query_parser: reads and validates the query string for the handler, at a microversion. By default the handler
         gets a MultiDict that satisfies ``query``.
     :param path_error: raises the error about the variables of the path, if there is one. It is called if the body is
         invalid, so that the error about the path is reported first. If the body is valid, the handler itself finds this
@@ -129,11 +129,11 @@ class Operation:
     def __init__(
         self,
         handler: Handler,
-        checks: Iterable[Check],
+        checks: Iterable[RequestCheck],
         failures: Iterable[ErrorMapping] = (),
         query: Described = None,
         responses: Responses | None = None,
-        parse_query: Callable[[str, microversion_parse.Version], Any] | None = None,
+        query_parser: Callable[[str, microversion_parse.Version], Any] | None = None,
         path_error: Callable[[RequestContext, Mapping[str, str]], None] | None = None,
     ) -> None:
         self.handler = handler
@@ -146,7 +146,7 @@ class Operation:
         self.policy = next((check for check in self.checks if isinstance(check, RequiresPolicy)), None)
         self.body = next((check.schema for check in self.checks if isinstance(check, JsonBody)), None)
         self._query, self._body = _validators(query), _validators(self.body)
-        self._parse_query = parse_query
+        self._query_parser = query_parser
         self._path_error = path_error
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -172,8 +172,8 @@ class Operation:
     def _read(self, req: Request, variables: Mapping[str, str]) -> tuple[Any, ...]:
         """Return the validated body or query string, if the operation reads one."""
         version = microversion.requested(req)
-        if self._parse_query is not None:
-            return (self._parse_query(req.environ.get('QUERY_STRING', ''), version),)
+        if self._query_parser is not None:
+            return (self._query_parser(req.environ.get('QUERY_STRING', ''), version),)
         if self._query:
             return (http.query_params(req, for_version(self._query, version)),)
         if not self._body:
@@ -264,7 +264,7 @@ class Dispatcher:
         return methods[environ['REQUEST_METHOD']](environ, start_response)
 
 
-def operation(*checks: Check, **declarations: Any) -> Callable[[Handler], Operation]:
+def operation(*checks: RequestCheck, **declarations: Any) -> Callable[[Handler], Operation]:
     """Make an operation of a ``Handler``, which is called after the ``checks``.
 
     :param declarations: the other parameters of ``Operation``. The OpenAPI document (``placement.openapi``) shows the

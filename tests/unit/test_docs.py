@@ -17,7 +17,7 @@ from placement import handler, policies
 from placement.schemas import Schema, Windows, allocation_candidate, requests
 from placement.web import error_responses, microversion
 from placement.web import operation as web_operation
-from placement.web.operation import Check, JsonBody, Microversions, RequiresPolicy
+from placement.web.operation import JsonBody, Microversions, RequestCheck, RequiresPolicy
 from tests.support.pages import ROOT, first_cells
 from tests.unit.test_openapi import OPERATIONS
 
@@ -219,7 +219,7 @@ def _dotted(version: tuple[int, int]) -> str:
     return f'{version[0]}.{version[1]}'
 
 
-def _in_words(check: Check) -> str:
+def _in_words(check: RequestCheck) -> str:
     match check:
         case Microversions(first, None, otherwise):
             return f'{otherwise} below {_dotted(first)}'
