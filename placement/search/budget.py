@@ -32,7 +32,7 @@ class Limit(enum.Enum):
     TREE_STEPS = 'tree_steps'
     REQUEST_STEPS = 'request_steps'
     CANDIDATES = 'candidates'
-    RESPONSE_SIZE = 'answer_size'
+    ANSWER_SIZE = 'answer_size'
 
 
 class StepLimitReached(Exception):
@@ -179,7 +179,7 @@ class StepCounter:
 #: The options of ``[placement]`` that set the limits.
 _OPTIONS = {
     Limit.CANDIDATES: 'max_allocation_candidates',
-    Limit.RESPONSE_SIZE: 'max_allocation_candidates_size',
+    Limit.ANSWER_SIZE: 'max_allocation_candidates_size',
     Limit.REQUEST_STEPS: 'max_search_steps',
     Limit.TREE_STEPS: 'max_search_steps_per_tree',
 }

@@ -150,7 +150,7 @@ def _within_size(
     for candidate in itertools.islice(itertools.chain.from_iterable(candidate_sets), request.limit):
         size.add_candidate(candidate)
         if size.total > budget.max_size and selected:
-            budget.reached.add(Limit.RESPONSE_SIZE)
+            budget.reached.add(Limit.ANSWER_SIZE)
             break
         selected.append(candidate)
     return selected

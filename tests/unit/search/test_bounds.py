@@ -209,7 +209,7 @@ def test_a_smaller_memory_changes_no_response(monkeypatch: pytest.MonkeyPatch) -
 def test_wide_responses_are_bounded_by_their_size(classes: int) -> None:
     case, budget = hard.wide(classes), SearchBudget(max_size=2_000_000)
     candidates = find(case, budget)
-    assert budget.reached == {Limit.RESPONSE_SIZE}
+    assert budget.reached == {Limit.ANSWER_SIZE}
     assert budget.max_size - 100 * classes <= size_of(candidates, case) <= budget.max_size
     assert len(candidates) > budget.max_size // (100 * classes)
 
@@ -224,7 +224,7 @@ def test_candidates_are_kept_up_to_the_bound_on_size() -> None:
         # A single candidate is returned whatever its size.
         assert candidates
         assert len(candidates) == 1 or size_of(candidates, case) <= size
-        assert budget.reached == (set() if len(candidates) == len(everything) else {Limit.RESPONSE_SIZE})
+        assert budget.reached == (set() if len(candidates) == len(everything) else {Limit.ANSWER_SIZE})
         assert not budget.reached or size_of(everything[: len(candidates) + 1], case) > size
 
 
@@ -232,7 +232,7 @@ def test_a_bound_is_reported_unless_the_limit_is_reached_first() -> None:
     topology, query = hard.wide(10)
     query.limit = 50
     everything = find((topology, query), SearchBudget())
-    for count, reached in ((49, {Limit.RESPONSE_SIZE}), (50, set())):
+    for count, reached in ((49, {Limit.ANSWER_SIZE}), (50, set())):
         budget = SearchBudget(max_size=size_of(everything[:count], (topology, query)))
         assert len(find((topology, query), budget)) == count
         assert budget.reached == reached
@@ -248,7 +248,7 @@ def test_samples_are_drawn_from_all_candidates_up_to_the_size() -> None:
         candidates = find((topology, query), budget, random.Random(4))
         assert size_of(candidates, (topology, query)) <= size
         assert len(candidates) > size // 4_000 or len(candidates) == query.limit
-        assert budget.reached == ({Limit.RESPONSE_SIZE} if len(candidates) < query.limit else set())
+        assert budget.reached == ({Limit.ANSWER_SIZE} if len(candidates) < query.limit else set())
         assert len(set(amounts(candidates))) == len(candidates)
         drawn.update(amounts(candidates))
     assert drawn <= set(everything)

@@ -68,7 +68,7 @@ def test_mappings_count_for_the_size_of_an_answer() -> None:
         sizes.append(size.total)
         budget = SearchBudget(max_size=size.total)
         assert len(find(topology, query, budget)) == count
-        assert budget.reached == {Limit.RESPONSE_SIZE}
+        assert budget.reached == {Limit.ANSWER_SIZE}
     # A candidate has two amounts of VGPU, and one provider for each of two groups.
     member = '"allocations":{"":{"resources":{"VGPU":1}},"":{"resources":{"VGPU":1}}}'
     length = len(f'{{{member},"mappings":{{"_0":[""],"_1":[""]}}}},') + 4 * 36
