@@ -123,7 +123,7 @@ class Prefilter:
             for tree in requirement.conditions:
                 if not isinstance(tree, TreeCondition):
                     continue
-                if tree.sharing and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
+                if tree.may_be_shared and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
                     continue
                 return [] if tree.root_id is None else [self.snapshot.find_tree(tree.root_id)[0]]
         return self.snapshot.partitions

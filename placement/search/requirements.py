@@ -239,12 +239,12 @@ class AggregateCondition(NameCondition):
 class TreeCondition(ProviderCondition):
     """The provider is in the tree of ``root_id``, which is None if there is no such tree.
 
-    Without ``sharing``, this must also be the tree of the search unit: with ``in_tree`` the unsuffixed group uses no
-    sharing providers of other trees. ``uuid`` is the value of ``in_tree``.
+    Unless the provider ``may_be_shared``, this must also be the tree of the search unit: with ``in_tree`` the
+    unsuffixed group uses no sharing providers of other trees. ``uuid`` is the value of ``in_tree``.
     """
 
     root_id: int | None
-    sharing: bool
+    may_be_shared: bool
     uuid: str = field(compare=False)
 
     parameter = 'in_tree'
@@ -254,7 +254,7 @@ class TreeCondition(ProviderCondition):
         return self.uuid
 
     def accepts(self, provider: Provider, root: Provider | None) -> bool:
-        return provider.root_id == self.root_id and (self.sharing or root is not None)
+        return provider.root_id == self.root_id and (self.may_be_shared or root is not None)
 
     def matches(self, partition: Partition) -> Flags:
         return partition.in_tree(self.root_id)

@@ -53,7 +53,7 @@ class Check:
     def never_by_sharing(self) -> bool:
         """Whether every sharing provider fails in other trees: by ``in_tree`` of the unsuffixed group, or its trait."""
         if isinstance(self.condition, TreeCondition):
-            return not self.condition.sharing
+            return not self.condition.may_be_shared
         return self.rule.parameter == 'forbidden' and self.rule.subject == SHARING_TRAIT
 
     @property
