@@ -17,11 +17,14 @@ from placement.cmd import output
 from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.audit.findings import Finding
-from placement.ops.audit.kinds import KINDS
+from placement.ops.audit.kinds import KINDS, Outcome
 from placement.ops.display_names import DisplayNames
 from placement.units import plural
 
 CLEAN, FOUND, REPAIRED = 0, 3, 4
+
+#: The statuses that differ for several findings.
+_PLURAL_STATUSES = {'requires a decision': 'require a decision'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +52,8 @@ def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> in
     for kind in output.with_progress('Checking', [kind for kind in KINDS if kind not in options.excluded]):
         findings_of_kind = audit.find(db, conf, kind, options.excluded)
         if repairs:
-            for finding in output.with_progress(f'Repairing {kind}', findings_of_kind):
-                audit.repair(db, conf, finding)
+            announced = output.with_progress(f'Repairing {kind}', findings_of_kind)
+            findings_of_kind = [audit.repair(db, conf, finding) for finding in announced]
         findings += findings_of_kind
     if options.format == 'json':
         output.print_json(_as_data(findings))
@@ -59,13 +62,15 @@ def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> in
     problems = [finding for finding in findings if finding.needs_action]
     if not problems:
         return CLEAN
-    return REPAIRED if all(finding.repaired for finding in problems) else FOUND
+    return REPAIRED if all(finding.outcome is Outcome.REPAIRED for finding in problems) else FOUND
 
 
 def _status(finding: Finding, options: AuditOptions) -> str:
     """Return the status of the repair of a finding."""
-    if finding.repaired:
+    if finding.outcome is Outcome.REPAIRED:
         return 'repaired'
+    if finding.outcome is Outcome.VANISHED:
+        return 'no longer found when it was to be repaired'
     if not finding.needs_action:
         return 'for information'
     if not finding.changes:
@@ -86,8 +91,8 @@ def _as_data(findings: list[Finding]) -> dict[str, Any]:
                 'kind': finding.kind,
                 **finding.subject,
                 'detail': finding.detail,
-                'repairable': bool(finding.changes) or finding.repaired,
-                'repaired': finding.repaired,
+                'repairable': bool(finding.changes),
+                'repaired': finding.outcome is Outcome.REPAIRED,
                 'needs_action': finding.needs_action,
                 'changes': [change.as_data() for change in finding.changes],
             }
@@ -105,11 +110,11 @@ def _print_text(findings: list[Finding], options: AuditOptions, names: DisplayNa
         console.print(Text(kind, 'bold'))
         for finding in group:
             subject = ', '.join(f'{noun} {names.label(value)}' for noun, value in finding.subject.items())
-            shown = finding.changes if finding.repaired or options.dry_run else ()
+            shown = finding.changes if finding.outcome is Outcome.REPAIRED or options.dry_run else ()
             changes = (f'      {change}' for change in shown)
             output.print_lines([f'  {subject}', f'    {finding.detail} ({_status(finding, options)})', *changes])
     counts = collections.Counter(_status(finding, options) for finding in findings)
     texts = [
-        f'{count} {status.replace("requires", "require") if count > 1 else status}' for status, count in counts.items()
+        f'{count} {_PLURAL_STATUSES.get(status, status) if count > 1 else status}' for status, count in counts.items()
     ]
     console.print(f'{plural(len(findings), "finding")}: {", ".join(texts)}')

@@ -15,7 +15,7 @@ from placement.db.api import Database
 from placement.ops import audit
 from placement.ops.audit import reference_checks
 from placement.ops.audit.findings import Finding
-from placement.ops.audit.kinds import KINDS
+from placement.ops.audit.kinds import KINDS, Outcome
 from tests.support import corruption, preforked
 from tests.support.fixtures import Printed
 from tests.support.http_client import send_request
@@ -68,19 +68,51 @@ def test_dry_run_announces_what_is_repaired_after_two_damages(url: str, conf: cf
         corruption.plant(url, *corruption.CLEAR, *corruption.SOUND)
         corruption.plant(url, *(statement for name in pair for statement in corruption.ALL[name].statements))
         announced = [finding for kind in KINDS for finding in audit.find(db, conf, kind)]
-        repaired = []
+        repaired: list[Finding] = []
         for kind in KINDS:
-            for finding in audit.find(db, conf, kind):
-                audit.repair(db, conf, finding)
-                repaired.append(finding)
-        assert list(map(_as_announced, repaired)) == list(map(_as_announced, announced)), pair
-        assert [finding.repaired for finding in repaired] == [bool(finding.changes) for finding in announced], pair
+            repaired += [audit.repair(db, conf, finding) for finding in audit.find(db, conf, kind)]
+        assert list(map(_as_data, repaired)) == list(map(_as_data, announced, repaired)), pair
+        is_repaired = [finding.outcome is Outcome.REPAIRED for finding in repaired]
+        assert is_repaired == [bool(finding.changes) for finding in announced], pair
         left = [finding for kind in KINDS for finding in audit.find(db, conf, kind)]
         assert not any(finding.changes for finding in left), pair
 
 
-def _as_announced(finding: Finding) -> tuple[Any, ...]:
-    return finding.kind, finding.subject, finding.detail, [change.as_data() for change in finding.changes]
+def _as_data(finding: Finding, repaired: Finding | None = None) -> tuple[Any, ...]:
+    changes = [change.as_data() for change in finding.changes]
+    if repaired:
+        changes = corruption.with_new_ids(changes, [change.as_data() for change in repaired.changes])
+    return finding.kind, finding.subject, finding.detail, changes
+
+
+def test_finding_that_vanishes_before_its_repair_is_not_called_repaired(url: str, printed: Printed) -> None:
+    corruption.plant(
+        url,
+        f"INSERT INTO placement_aggregates (id, uuid) VALUES (502, '{corruption.EMPTY}'), (503, '{corruption.CHILD}')",
+        # Deletes the second aggregate when the first is repaired, as another program could.
+        'CREATE TRIGGER another AFTER DELETE ON placement_aggregates WHEN OLD.id % 2 = 0'
+        ' BEGIN DELETE FROM placement_aggregates WHERE id = OLD.id + 1; END',
+    )
+    options = ('--repair', '--format', 'json')
+    findings = json.loads(printed('audit', *options, code=manage_audit.REPAIRED))['findings']
+    states = [tuple(finding[name] for name in ('repaired', 'needs_action', 'changes')) for finding in findings]
+    change = {'table': 'placement_aggregates', 'key': {'id': 502}, 'old': {'uuid': corruption.EMPTY}, 'new': None}
+    assert states == [(True, True, [change]), (False, False, [])]
+    corruption.plant(
+        url,
+        f"INSERT INTO placement_aggregates (id, uuid) VALUES (602, '{corruption.EMPTY}'), (603, '{corruption.CHILD}')",
+    )
+    summary = '2 findings: 1 repaired, 1 no longer found when it was to be repaired\n'
+    assert printed('audit', '--repair', code=manage_audit.REPAIRED).endswith(summary)
+
+
+def test_changes_have_the_ids_of_inserted_rows(url: str, printed: Printed) -> None:
+    corruption.plant(url, *corruption.ALL['missing consumers'].statements)
+    findings = json.loads(printed('audit', '--repair', '--format', 'json', code=manage_audit.REPAIRED))['findings']
+    consumers = [change['new'] for finding in findings for change in finding['changes'] if 'uuid' in change['new']]
+    for column in ('project_id', 'user_id'):
+        query = f"SELECT {column} FROM placement_consumers WHERE uuid != '{corruption.HOLDER}' ORDER BY uuid"
+        assert [consumer[column] for consumer in consumers] == corruption.column(url, query)
 
 
 def test_null_is_null_in_json(url: str, printed: Printed) -> None:
@@ -150,7 +182,8 @@ def test_recorded_owner_that_an_omitted_repair_would_insert_does_not_count(url: 
     (announced,) = json.loads(printed('audit', '--dry-run', *options, code=manage_audit.FOUND))['findings']
     (repaired,) = json.loads(printed('audit', '--repair', *options, code=manage_audit.REPAIRED))['findings']
     assert repaired['detail'] == '1 allocation without a record of the consumer; nothing records its owner'
-    assert repaired == {**announced, 'repaired': True}
+    changes = corruption.with_new_ids(announced['changes'], repaired['changes'])
+    assert repaired == {**announced, 'changes': changes, 'repaired': True}
     query = f"SELECT project_id FROM placement_consumers WHERE uuid = '{corruption.LOST_CONSUMER}'"
     assert corruption.column(url, query) == corruption.column(url, 'SELECT id FROM placement_projects')
 

@@ -65,7 +65,8 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
         code = run('audit', '--repair', '--format', 'json')
         assert code == (manage_audit.REPAIRED if planted.after else planted.code), name
         findings = json.loads(capsys.readouterr().out)['findings']
-        assert [finding['changes'] for finding in findings] == announced, name
+        made = [finding['changes'] for finding in findings]
+        assert made == list(map(corruption.with_new_ids, announced, made)), name
         assert _changed_rows(damaged, corruption.contents(database)) == _number_of_rows(announced), name
         if planted.after:
             query, result = planted.after
@@ -103,7 +104,7 @@ def test_a_repair_changes_no_row_that_a_client_has_changed_since(
     corruption.plant(database, *corruption.CLEAR, *corruption.SOUND, *corruption.ALL['missing parent'].statements)
     apply = RowChange.apply
 
-    def overtaken(change: RowChange, tx: sa.Connection) -> bool:
+    def overtaken(change: RowChange, tx: sa.Connection) -> RowChange | None:
         monkeypatch.setattr(RowChange, 'apply', apply)
         corruption.plant(database, 'UPDATE placement_resource_providers SET parent_provider_id = 1 WHERE id = 3')
         return change.apply(tx)

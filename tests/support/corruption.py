@@ -381,6 +381,21 @@ def column(url: str | sa.URL, query: str) -> list[Any]:
         return list(connection.exec_driver_sql(query).scalars())
 
 
+def with_new_ids(announced: list[dict[str, Any]], repaired: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The announced changes of a finding, with the ids that the repair knows and the announcement has as texts."""
+    return [
+        change
+        | {
+            'new': change['new']
+            and {
+                name: made['new'][name] if str(value).startswith('the id of ') else value
+                for name, value in change['new'].items()
+            }
+        }
+        for change, made in zip(announced, repaired, strict=False)
+    ] + announced[len(repaired) :]
+
+
 def contents(url: str | sa.URL) -> dict[str, list[Any]]:
     """Everything in every table."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)

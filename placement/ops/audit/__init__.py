@@ -11,19 +11,20 @@ they run.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pkgutil
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement import exception
-from placement.ops.audit.kinds import KINDS
+from placement.ops.audit.kinds import KINDS, Outcome
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
     from oslo_config import cfg
 
     from placement.db.api import Database
-    from placement.ops.audit.findings import Finding, RowChange
+    from placement.ops.audit.findings import Finding
 
 
 class Scope(NamedTuple):
@@ -68,27 +69,25 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str, excluded: Collection[str
     """
     check = _check_of_kind(kind)
     with db.reader() as tx:
-        findings = list(check(Scope(tx, conf, excluded=excluded)))
-    for finding in findings:
-        finding.kind = kind
-    return findings
+        return [dataclasses.replace(finding, kind=kind) for finding in check(Scope(tx, conf, excluded=excluded))]
 
 
-def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> None:
-    """Repair a finding if it has changes, and replace these and its detail by what the repair found and changed.
+def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> Finding:
+    """Repair a finding if it has changes. Return it with its outcome, and what the repair found and changed.
 
-    Set ``repaired``, unless concurrent writes made all attempts fail. Data that have become consistent stay unchanged.
+    Data that have become consistent stay unchanged.
     """
 
-    def repair_in(tx: sa.Connection) -> tuple[RowChange, ...]:
-        changes: list[RowChange] = []
-        for current in _check_of_kind(finding.kind)(Scope(tx, conf, finding.key)):
-            changes += [change for change in current.changes if change.apply(tx)]
-            current.record(tx)
-            finding.detail = current.detail
-        return tuple(changes)
+    def repair_in(tx: sa.Connection) -> Finding:
+        current = next(_check_of_kind(finding.kind)(Scope(tx, conf, finding.key)), None)
+        if current is None:
+            return dataclasses.replace(finding, changes=(), outcome=Outcome.VANISHED)
+        changes = tuple(change for announced in current.changes if (change := announced.apply(tx)))
+        current.record(tx)
+        outcome = Outcome.REPAIRED if changes else Outcome.VANISHED if current.changes else Outcome.UNCHANGED
+        return dataclasses.replace(finding, detail=current.detail, changes=changes, outcome=outcome)
 
     if finding.changes:
         with contextlib.suppress(exception.ConcurrentProviderUpdate):
-            finding.changes = db.write(repair_in)
-            finding.repaired = True
+            return db.write(repair_in)
+    return finding

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import errors
-from placement.ops.audit.kinds import KINDS
+from placement.ops.audit.kinds import KINDS, Outcome
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,14 +64,14 @@ class RowChange:
         new = self.new and {name: str(value) if isinstance(value, IdOf) else value for name, value in self.new.items()}
         return {'table': self.table.name, 'key': self.primary_key, 'old': self.old, 'new': new}
 
-    def apply(self, tx: sa.Connection) -> bool:
-        """Make the change, unless the row to delete is gone. Return whether a row was changed.
+    def apply(self, tx: sa.Connection) -> RowChange | None:
+        """Make the change. Return it with the ids that ``IdOf`` stands for; None if the row to delete is gone.
 
         :raises RetryTransaction: another transaction inserted the new row, or changed the row to change, meanwhile.
         """
         condition = [self.table.c[name] == value for name, value in self.primary_key.items()]
         if self.new is None:
-            return bool(tx.execute(self.table.delete().where(*condition)).rowcount)
+            return self if tx.execute(self.table.delete().where(*condition)).rowcount else None
         values = {
             name: tx.scalar(sa.select(value.column.table.c.id).where(value.column == value.text))
             if isinstance(value, IdOf)
@@ -84,15 +84,15 @@ class RowChange:
             condition += [self.table.c[name].is_not_distinct_from(value) for name, value in self.old.items()]
             if not tx.execute(self.table.update().where(*condition).values(times | values)).rowcount:
                 raise errors.RetryTransaction
-            return True
+            return dataclasses.replace(self, new=values)
         try:
             tx.execute(self.table.insert().values({**self.primary_key, **values}))
         except db_exc.DBDuplicateEntry as error:
             raise errors.RetryTransaction from error
-        return True
+        return dataclasses.replace(self, new=values)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """One inconsistency."""
 
@@ -106,11 +106,11 @@ class Finding:
     key: Any = None
     #: Records the changes in the change log.
     record: Callable[[sa.Connection], None] = lambda _tx: None
-    repaired: bool = False
-    #: The key of ``KINDS``.
+    #: The key of ``KINDS``, which ``audit.find`` adds.
     kind: str = ''
+    outcome: Outcome = Outcome.UNCHANGED
 
     @property
     def needs_action(self) -> bool:
         """Whether a repair or an operator has to change something."""
-        return KINDS[self.kind].needs_action
+        return KINDS[self.kind].needs_action and self.outcome is not Outcome.VANISHED

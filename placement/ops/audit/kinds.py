@@ -1,7 +1,8 @@
-"""The kinds of findings of an audit."""
+"""The kinds of findings of an audit, and what becomes of them."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -41,3 +42,13 @@ KINDS: Mapping[str, Kind] = {
     'invalid_step_size': Kind('Step sizes below 1', 'inventory_checks'),
     'unit_violation': Kind('Unit violations', 'inventory_checks', needs_action=False, requests_can_cause=True),
 }
+
+
+class Outcome(enum.Enum):
+    """What became of a finding."""
+
+    #: No repair was tried, or an operator has to decide, or concurrent writes made all attempts fail.
+    UNCHANGED = enum.auto()
+    REPAIRED = enum.auto()
+    #: Right before the repair, the data had become consistent.
+    VANISHED = enum.auto()
