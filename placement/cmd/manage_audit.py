@@ -49,8 +49,9 @@ def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> in
     # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
     findings: list[Finding] = []
     repairs = options.repair and not options.dry_run
-    for kind in output.with_progress('Checking', [kind for kind in KINDS if kind not in options.excluded]):
-        findings_of_kind = audit.find(db, conf, kind, options.excluded)
+    for kind in (kind for kind in KINDS if kind not in options.excluded):
+        with output.waiting(f'Checking {kind}'):
+            findings_of_kind = audit.find(db, conf, kind, options.excluded)
         if repairs:
             announced = output.with_progress(f'Repairing {kind}', findings_of_kind)
             findings_of_kind = [audit.repair(db, conf, finding) for finding in announced]
