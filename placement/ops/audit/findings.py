@@ -43,6 +43,9 @@ class RowChange:
     def deletion(cls, table: sa.Table, row: Any) -> RowChange:
         """Return the change that deletes a row.
 
+        ``apply`` does not compare its values before, as it does those of an update: whatever they are now, the row has
+        to go. What must still be true is that nothing needs the row, which the check makes sure of right before.
+
         :param row: has the columns of the table.
         """
         times = ('created_at', 'updated_at')

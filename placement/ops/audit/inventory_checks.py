@@ -39,8 +39,8 @@ def usage_mismatch(scope: Scope) -> Iterator[Finding]:
 
 def over_committed(scope: Scope) -> Iterator[Finding]:
     """Find inventories whose allocations exceed their capacity."""
+    # ``usage_mismatch`` records the sum of the allocations as used, if it repairs.
     limit, allocated = capacity.capacity_limit(_inventories.c), tables.ALLOCATED
-    # What ``usage_mismatch`` records as used if it repairs.
     query = _select(_inventories, limit.label('limit'), allocated.label('allocated'))
     for row in scope.tx.execute(query.where(allocated > sa.case((limit > 0, limit), else_=0))):
         subject = _subject(scope, row)
