@@ -49,10 +49,6 @@ class SlotTaken(RetryTransaction):
     """Another process has written under the slot of this transaction."""
 
 
-def _random_token() -> int:
-    return secrets.randbelow(2**48 - 1) + 1
-
-
 @dataclasses.dataclass
 class Slot:
     """A row of ``placement_writer_slots``."""
@@ -61,8 +57,8 @@ class Slot:
     #: The number and the token of the newest committed transaction.
     sequence: int = 0
     token: int = 0
-    #: What the next transaction that is committed has written together with the next number.
-    next_token: int = dataclasses.field(default_factory=_random_token)
+    #: The token that a transaction writes together with the next number.
+    next_token: int = dataclasses.field(default_factory=lambda: secrets.randbelow(2**48 - 1) + 1)
     #: Whether a transaction has sent the next number, and has not certainly been rolled back.
     is_pending: bool = False
 
