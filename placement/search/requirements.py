@@ -46,6 +46,8 @@ class ProviderCondition:
 
     #: Whether its parameter belongs to no group, so that it is one rule for the root and all groups.
     of_whole_request = False
+    #: Whether the query has a ``!`` before ``subject``.
+    forbidden = False
 
     @property
     def parameter(self) -> str:
@@ -54,7 +56,7 @@ class ProviderCondition:
 
     @property
     def subject(self) -> str:
-        """The text that a query has for the condition."""
+        """The text that a query has for the condition, without ``!``."""
         raise NotImplementedError
 
     @property
@@ -179,13 +181,11 @@ class NameCondition(ProviderCondition):
 class TraitCondition(NameCondition):
     """A condition on the traits of the provider."""
 
+    parameter = 'required'
+
     @property
     def is_state(self) -> bool:
         return all(names <= STATE_TRAITS for names in self.sets)
-
-    @property
-    def parameter(self) -> str:
-        return 'forbidden' if self.forbidden else 'required'
 
     @property
     def subject(self) -> str:
@@ -205,10 +205,6 @@ class RootTraitCondition(TraitCondition):
     of_whole_request = True
     parameter = 'root_required'
 
-    @property
-    def subject(self) -> str:
-        return f'{"!" if self.forbidden else ""}{super().subject}'
-
 
 @dataclass(frozen=True)
 class AggregateCondition(NameCondition):
@@ -223,7 +219,7 @@ class AggregateCondition(NameCondition):
 
     @property
     def subject(self) -> str:
-        return ' '.join(f'{"!" if self.forbidden else ""}{",".join(sorted(names))}' for names in self.sets)
+        return ' '.join(','.join(sorted(names)) for names in self.sets)
 
     def accepts(self, provider: Provider, root: Provider | None) -> bool:
         return self.accepts_names(provider.aggregates) or (

@@ -34,12 +34,13 @@ def explained(topology: list[RP], query: Query) -> Explanation:
 
 
 def key_of(check: Check) -> Key:
-    return check.rule.parameter, check.rule.suffixes, check.rule.subject, check.fault
+    parameter, subject = check.rule.in_output
+    return parameter, check.rule.suffixes, subject, check.fault
 
 
 def is_state(check: Check) -> bool:
-    about_traits = check.rule.parameter in {'required', 'forbidden', 'root_required'}
-    return check.fault is Fault.FULL or (about_traits and check.rule.subject.strip('!') == 'COMPUTE_STATUS_DISABLED')
+    about_traits = check.rule.parameter in {'required', 'root_required'}
+    return check.fault is Fault.FULL or (about_traits and check.rule.subject == 'COMPUTE_STATUS_DISABLED')
 
 
 class Model:

@@ -26,13 +26,22 @@ HOST_CLASSES = frozenset({'VCPU', 'PCPU', 'MEMORY_MB'})
 class Rule:
     """One part of a request: a condition, or a rule between groups."""
 
-    #: The query parameter. ``forbidden`` stands for a forbidden trait, ``microversion`` for the rule that below 1.29 a
-    #: candidate uses at most one provider of a tree.
+    #: The query parameter. ``microversion`` stands for the rule that below 1.29 a candidate uses at most one provider
+    #: of a tree.
     parameter: str
     #: The groups that have it; groups with equal requirements have common rules. One of the whole request has none.
     suffixes: tuple[str, ...] = ()
-    #: The text of the query, such as ``VCPU:4``.
+    #: The text of the query, such as ``VCPU:4``, without ``!``.
     subject: str = ''
+    #: Whether the query has a ``!`` before it.
+    forbids: bool = False
+
+    @property
+    def in_output(self) -> tuple[str, str]:
+        """The parameter and the subject as users see them: ``forbidden`` instead of ``required``, or with its ``!``."""
+        if self.forbids and self.parameter == 'required':
+            return 'forbidden', self.subject
+        return self.parameter, f'{"!" if self.forbids else ""}{self.subject}'
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ class Check:
         """Whether every sharing provider fails in other trees: by ``in_tree`` of the unsuffixed group, or its trait."""
         if isinstance(self.condition, TreeCondition):
             return not self.condition.may_be_shared
-        return self.rule.parameter == 'forbidden' and self.rule.subject == SHARING_TRAIT
+        return self.rule.forbids and self.rule.subject == SHARING_TRAIT
 
     @property
     def resource_class(self) -> str:
@@ -73,7 +82,8 @@ def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterat
         if isinstance(part, AggregateCondition):
             part = replace(part, or_root=False)  # noqa: PLW2901
         fault = part.fault if isinstance(part, ResourcePart) else Fault.VIOLATED
-        yield Check(Rule(part.parameter, () if condition.of_whole_request else suffixes, part.subject), fault, part)
+        of_groups = () if condition.of_whole_request else suffixes
+        yield Check(Rule(part.parameter, of_groups, part.subject, part.forbidden), fault, part)
 
 
 class RequestChecks:

@@ -227,7 +227,7 @@ def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> Near | No
 
 def _similar(matrix: TreeMatrix, check: Check) -> str:
     """Return the trait in use whose name is most similar to one that no provider has; empty if none is."""
-    if check.rule.parameter != 'required':
+    if check.rule.parameter != 'required' or check.rule.forbids:
         return ''
     traits = sorted(frozenset().union(*matrix.partition.traits.values))
     full_names = {name.removeprefix('CUSTOM_'): name for name in traits}

@@ -47,7 +47,7 @@ class Phrase(NamedTuple):
 class Words(NamedTuple):
     """What people say of trees that pass a check, and of those that fail it.
 
-    ``{subject}`` is the text of the query without ``!``, ``{name}`` the class of an amount, ``{place}`` the aggregates.
+    ``{subject}`` is the text of the query, ``{name}`` the class of an amount, ``{place}`` the aggregates.
     """
 
     passes: Phrase
@@ -61,7 +61,7 @@ WORDS: dict[str, Words] = {
     Fault.TOO_SMALL: Words(Phrase(HAVE_ENOUGH, '{subject}'), Phrase(ARE_TOO_SMALL, '{subject}')),
     Fault.FULL: Words(Phrase(HAVE, '{subject} free'), Phrase(LACK, '{subject}')),
     'required': Words(Phrase(HAVE, '{subject}'), Phrase(LACK, '{subject}')),
-    'forbidden': Words(Phrase(LACK, '{subject}'), Phrase(HAVE, 'the forbidden {subject}')),
+    '!required': Words(Phrase(LACK, '{subject}'), Phrase(HAVE, 'the forbidden {subject}')),
     'member_of': Words(Phrase(ARE, 'in {place}'), Phrase(ARE, 'not in {place}', 'in other aggregates')),
     '!member_of': Words(Phrase(ARE, 'outside {place}'), Phrase(ARE, 'in the forbidden {place}')),
     'disabled': Words(Phrase(ARE_MARKED, 'enabled'), Phrase(ARE_MARKED, 'disabled')),
@@ -161,7 +161,7 @@ class Writer:
             hint = f' The closest name in use is {name}.' if name else ''
             texts.append(f'No provider {_predicate(1, self.words(check).passes)}.{hint}')
         for fact in [fact for fact in near if fact.checks[0] in explanation.nowhere]:
-            subject = fact.checks[0].rule.subject.removeprefix('!')
+            subject = fact.checks[0].rule.subject
             texts.append(f'{_counted(explanation, fact.trees, Phrase(_FIT))} except for {subject}.')
         return texts
 
@@ -206,12 +206,11 @@ class Writer:
 
     def words(self, check: Check, for_group: str = 'for group') -> Words:
         """Return the words for a check. Those that follow a noun do not name its groups."""
-        rule, subject = check.rule, check.rule.subject.removeprefix('!')
-        forbids = rule.subject.startswith('!')
-        key = f'{"!" if forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
-        if key in {'forbidden', '!root_required'} and check.condition.is_state:
+        rule = check.rule
+        key = f'{"!" if rule.forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
+        if rule.forbids and check.condition.is_state:
             key = 'disabled'
-        values = {'subject': subject, 'name': check.resource_class, 'place': self._place(subject)}
+        values = {'subject': rule.subject, 'name': check.resource_class, 'place': self._place(rule.subject)}
         groups = f' {for_group} {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
 
         def filled_in(phrase: Phrase) -> Phrase:
@@ -230,11 +229,10 @@ class Writer:
 
     def rule_text(self, rule: Rule) -> str:
         """Return a rule as in a query, such as ``resources1 VCPU:4``, and with the names of aggregates."""
-        subject = rule.subject
         if rule.parameter == 'member_of':
-            uuids = subject.removeprefix('!').split(',')
-            subject = subject[: subject.startswith('!')] + ','.join(map(self._names.label, uuids))
-        return f'{rule.parameter}{_suffixes(rule)} {subject}'
+            rule = dataclasses.replace(rule, subject=','.join(map(self._names.label, rule.subject.split(','))))
+        parameter, subject = rule.in_output
+        return f'{parameter}{_suffixes(rule)} {subject}'
 
     def blocked_text(self, blocked: Blocked) -> str:
         """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
@@ -263,9 +261,10 @@ class Writer:
         match value:
             case Provider():
                 return {'name': value.display_name, 'uuid': value.uuid}
-            case Rule(parameter, suffixes, subject):
+            case Rule():
+                parameter, subject = value.in_output
                 # In ``groups``, an empty text is the unsuffixed group.
-                return {'rule': parameter, 'groups': suffixes, 'subject': subject, 'text': self.rule_text(value)}
+                return {'rule': parameter, 'groups': value.suffixes, 'subject': subject, 'text': self.rule_text(value)}
             case enum.Enum():
                 return value.value
             case Mapping():
