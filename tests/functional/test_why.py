@@ -16,10 +16,12 @@ import pytest
 import yaml
 
 from placement.cache.snapshot import KnownNames, Snapshot
+from placement.ops.explain.checks import RequestChecks
 from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.sentences import Writer
-from placement.search import parsing
+from placement.search import parsing, requirements
 from placement.search.budget import SearchBudget
+from placement.search.requirements import NameCondition, ProviderCondition, ResourcePart
 from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.search.cached import records_of
 from tests.support.search.oracle import RP, rp
@@ -92,6 +94,27 @@ def test_a_pool_is_listed_with_the_aggregates_that_it_would_need() -> None:
     [pool] = Writer().document(explained(scenario))['pools']
     missing = f'but is in none of their aggregates (aggregate {uuid_of("rack")})'
     assert pool['text'] == f'has 8,192 free, {missing}'
+
+
+def test_every_condition_has_words() -> None:
+    """Required and forbidden. Of a part without words, the log would only have a traceback."""
+    of_group = 'resources{0}=VCPU:1&required{0}=A,!B,!COMPUTE_STATUS_DISABLED&member_of{0}=north&member_of{0}=!south'
+    query = f'{of_group.format("")}&{of_group.format("1")}&in_tree1=host&root_required=A,!B,!COMPUTE_STATUS_DISABLED'
+    compiled = requirements.compile_request(parsing.parse(with_uuids(query), (1, 39)), lambda _uuid: 1)
+    kinds = {kind for kind in vars(requirements).values() if isinstance(kind, type)}
+    kinds = {kind for kind in kinds if issubclass(kind, ProviderCondition)}
+    kinds -= {ProviderCondition, NameCondition, ResourcePart}
+    polarities = {kind: {False, True} if issubclass(kind, NameCondition) else {False} for kind in kinds}
+    conditions = [
+        condition for requirement in (compiled.root, *compiled.requirements) for condition in requirement.conditions
+    ]
+    assert polarities == {
+        kind: {condition.forbidden for condition in conditions if type(condition) is kind} for kind in kinds
+    }, 'the query needs a parameter for each'
+    for check in RequestChecks(compiled).in_order:
+        words = Writer().words(check)
+        assert words.passes != words.fails
+        assert '{' not in f'{words}'
 
 
 def test_the_members_of_the_json_output_are_documented() -> None:
