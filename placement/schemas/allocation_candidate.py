@@ -41,27 +41,26 @@ PARAMETERS = [
 _SUFFIXES = {(1, 33): '[a-zA-Z0-9_-]{1,64}', (1, 25): '[1-9][0-9]*'}
 
 
-def _group_key(parameters: list[Parameter], suffix: str) -> str:
-    """Return the pattern of the keys of request groups: the parameter, and the suffix of the group."""
-    names = '|'.join(parameter.name for parameter in parameters if parameter.of_group)
-    return rf'^({names})({suffix})?\Z'
+def _groups(version: Version) -> tuple[str, str | None]:
+    """Return patterns of the parameters of request groups and of their suffix; None if suffixes do not exist yet."""
+    names = '|'.join(parameter.name for parameter in PARAMETERS if parameter.of_group and parameter.since <= version)
+    return names, next((suffix for since, suffix in _SUFFIXES.items() if since <= version), None)
 
 
 #: Matches the keys of request groups at all microversions, and a few other keys, which the schemas reject.
-GROUP_KEY = _group_key(PARAMETERS, '|'.join(_SUFFIXES.values()))
+GROUP_KEY = rf'^({_groups(PARAMETERS[-1].since)[0]})({"|".join(_SUFFIXES.values())})?\Z'
 
 
 def suffixed_keys(version: Version) -> str | None:
     """Return the pattern of the keys of suffixed request groups at ``version``; None if there are no such groups."""
-    names = '|'.join(parameter.name for parameter in PARAMETERS if parameter.of_group and parameter.since <= version)
-    suffix = next((suffix for since, suffix in _SUFFIXES.items() if since <= version), None)
+    names, suffix = _groups(version)
     return suffix and rf'^({names})({suffix})\Z'
 
 
 def _schema(version: Version) -> Schema:
     """Return the schema at ``version``. Missing and unknown keys are checked before values, so they come first."""
     parameters = [parameter for parameter in PARAMETERS if parameter.since <= version]
-    suffix = next((suffix for since, suffix in _SUFFIXES.items() if since <= version), None)
+    names, suffix = _groups(version)
     if suffix is None:
         return {
             'type': 'object',
@@ -70,7 +69,7 @@ def _schema(version: Version) -> Schema:
             'properties': {parameter.name: parameter.schema for parameter in parameters},
         }
     single = {rf'^{parameter.name}\Z': parameter.schema for parameter in parameters if not parameter.of_group}
-    patterns = {_group_key(parameters, suffix): TEXT, **single}
+    patterns = {rf'^({names})({suffix})?\Z': TEXT, **single}
     return {'type': 'object', 'additionalProperties': False, 'patternProperties': patterns}
 
 

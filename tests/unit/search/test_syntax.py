@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from placement.exception import BadQuery
+from placement.schemas.allocation_candidate import PARAMETERS
 from placement.search import parsing
 from placement.search.request import CandidateRequest, NameFilter
 
@@ -21,6 +22,18 @@ def rejection(text: str, minor: int = 29) -> str:
     with pytest.raises(BadQuery) as caught:
         parse(text, minor)
     return str(caught.value)
+
+
+def test_no_parameter_reads_as_another_one_with_a_suffix() -> None:
+    """Since 1.33 a suffix may begin with any letter, so the schema would have the name of a parameter for two."""
+    names = [parameter.name for parameter in PARAMETERS]
+    beginnings = [parameter.name for parameter in PARAMETERS if parameter.of_group]
+    assert [
+        (name, beginning)
+        for name in names
+        for beginning in beginnings
+        if name != beginning and name.startswith(beginning)
+    ] == [], 'choose another beginning'
 
 
 def test_resources_are_amounts_by_class() -> None:
