@@ -149,8 +149,8 @@ class Prefilter:
     def accepted_roots(self, partition: Partition) -> Flags:
         """Return for each tree whether its root is accepted.
 
-        This counts no steps: a request has at most three conditions on roots, however many groups it has, and each
-        takes no longer than a condition on providers.
+        This counts no steps: the number of conditions on roots does not grow with the groups of a request, and each
+        condition takes no longer than one on providers.
         """
         flags: Flags = self.compiled.root.matches(partition)[partition.starts[:-1]]
         return flags

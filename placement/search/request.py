@@ -29,7 +29,7 @@ class NameFilter:
 
 @dataclass(frozen=True)
 class RequestGroup:
-    """The ``resources``, ``required``, ``member_of`` and ``in_tree`` parameters of one suffix."""
+    """The parameters with one suffix."""
 
     #: Empty for the unsuffixed group.
     suffix: str

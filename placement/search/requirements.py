@@ -36,13 +36,7 @@ STATE_TRAITS = frozenset({DISABLED_TRAIT})
 
 
 class ProviderCondition:
-    """A rule about a single provider.
-
-    ``matches`` returns which providers of a partition satisfy it in their own trees: a search calls it for all trees.
-    ``accepts`` decides about one provider. A search calls it for each sharing provider that could serve other trees,
-    and plans for the providers of trees that are not stored. ``root`` is the root of the provider's tree; None if a
-    sharing provider serves another tree.
-    """
+    """A rule about a single provider."""
 
     #: Whether its parameter belongs to no group, so that it is one rule for the root and all groups.
     of_whole_request = False
@@ -65,9 +59,17 @@ class ProviderCondition:
         return False
 
     def accepts(self, provider: Provider, root: Provider | None) -> bool:
+        """Return whether one provider satisfies it.
+
+        A search asks about each sharing provider that could serve other trees, and plans about the providers of trees
+        that are not stored.
+
+        :param root: the root of the provider's tree; None if a sharing provider serves another tree.
+        """
         raise NotImplementedError
 
     def matches(self, partition: Partition) -> Flags:
+        """Return which providers of a partition satisfy it in their own trees. A search asks about all trees."""
         raise NotImplementedError
 
     def parts(self) -> Sequence[ProviderCondition]:

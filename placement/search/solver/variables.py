@@ -134,7 +134,7 @@ class Variable:
 
     Three fields depend on the variables that are assigned after this one. ``lookahead`` knows which traits the
     collective ones can provide. ``tree_in_lookahead`` tells whether the domain of any of them has a provider of the
-    tree. ``subtrees`` has the conditions ``same_subtree``, each with the union of the domains of its later variables.
+    tree. ``subtrees`` has each ``same_subtree`` of the group, with the union of the domains of its later variables.
     """
 
     requirement: Requirement
