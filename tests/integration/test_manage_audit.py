@@ -39,44 +39,45 @@ def run(database: sa.URL, point_commands_at: PointCommandsAt) -> Iterator[Manage
     corruption.plant(database, *corruption.CLEAR)
 
 
+def test_each_kind_has_a_damage() -> None:
+    assert {damage.kind for damage in corruption.ALL.values()} == set(KINDS)
+
+
+@pytest.mark.parametrize('damage', corruption.ALL.values(), ids=corruption.ALL)
 @databases.EVERYWHERE
-def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each damage is found, not changed without --repair, and repaired unless a person has to decide."""
-    assert {planted.kind for planted in corruption.ALL.values()} == set(KINDS)
-    for name, planted in corruption.ALL.items():
-        corruption.plant(database, *corruption.CLEAR, *corruption.SOUND)
-        assert run('audit') == manage_audit.CLEAN, name
-        corruption.plant(database, *planted.statements)
-        damaged = corruption.contents(database)
-        for options in ([], ['--dry-run'], ['--repair', '--dry-run']):
-            capsys.readouterr()
-            assert run('audit', '--format', 'json', *options) == planted.code, name
-            findings = json.loads(capsys.readouterr().out)['findings']
-            assert all(
-                finding.items() >= subject.items() for finding, subject in zip(findings, planted.subjects, strict=True)
-            ), name
-            assert all(planted.subjects), name
-            assert any(planted.detail in finding['detail'] for finding in findings), name
-            states = [(finding['kind'], finding['repaired'], finding['needs_action']) for finding in findings]
-            assert set(states) == {(planted.kind, False, planted.needs_action)}, name
-        assert corruption.contents(database) == damaged, name
-        announced = [finding['changes'] for finding in findings]
+def test_findings_and_repairs(
+    database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str], damage: corruption.Damage
+) -> None:
+    """A damage is found, not changed without --repair, and repaired unless a person has to decide."""
+    corruption.plant(database, *corruption.CLEAR, *corruption.SOUND)
+    assert run('audit') == manage_audit.CLEAN
+    corruption.plant(database, *damage.statements)
+    damaged = corruption.contents(database)
+    for options in ([], ['--dry-run'], ['--repair', '--dry-run']):
         capsys.readouterr()
-        code = run('audit', '--repair', '--format', 'json')
-        assert code == (manage_audit.REPAIRED if planted.after else planted.code), name
+        assert run('audit', '--format', 'json', *options) == damage.code
         findings = json.loads(capsys.readouterr().out)['findings']
-        made = [finding['changes'] for finding in findings]
-        assert made == list(map(corruption.with_new_ids, announced, made)), name
-        assert _changed_rows(damaged, corruption.contents(database)) == _number_of_rows(announced), name
-        if planted.after:
-            query, result = planted.after
-            assert corruption.column(database, query) == result, name
-            assert run('audit') == manage_audit.CLEAN, name
-        else:
-            verdict = 'requires a decision' if planted.needs_action else 'for information'
-            run('audit', '--repair')
-            assert f'({verdict})' in capsys.readouterr().out, name
-            assert corruption.contents(database) == damaged, name
+        subjects = [{name: finding[name] for name in damage.subjects[0]} for finding in findings]
+        assert subjects == list(damage.subjects)
+        assert any(damage.detail in finding['detail'] for finding in findings)
+        states = [(finding['kind'], finding['repaired'], finding['needs_action']) for finding in findings]
+        assert set(states) == {(damage.kind, False, damage.needs_action)}
+    assert corruption.contents(database) == damaged
+    announced = [finding['changes'] for finding in findings]
+    capsys.readouterr()
+    assert run('audit', '--repair', '--format', 'json') == (manage_audit.REPAIRED if damage.after else damage.code)
+    made = [finding['changes'] for finding in json.loads(capsys.readouterr().out)['findings']]
+    assert made == list(map(corruption.with_new_ids, announced, made))
+    assert _changed_rows(damaged, corruption.contents(database)) == _number_of_rows(announced)
+    if damage.after:
+        query, result = damage.after
+        assert corruption.column(database, query) == result
+        assert run('audit') == manage_audit.CLEAN
+    else:
+        verdict = 'requires a decision' if damage.needs_action else 'for information'
+        run('audit', '--repair')
+        assert f'({verdict})' in capsys.readouterr().out
+        assert corruption.contents(database) == damaged
 
 
 def _changed_rows(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> collections.Counter[tuple[str, str]]:

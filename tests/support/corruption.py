@@ -65,7 +65,8 @@ CLEAR = (
 class Damage:
     """The statements that damage a sound database, and the findings of an audit.
 
-    ``subjects`` are those of the findings. ``after`` is a query and its result after a repair; None where a person
+    ``subjects`` are those of the findings, each with the same kinds of objects, and ``detail`` is a part of the detail
+    of at least one of them. ``after`` is a query and its result after a repair; None where a person
     has to decide.
     """
 
