@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support import log_watch
 
@@ -45,11 +45,16 @@ atexit.register(shutil.rmtree, os.environ['OS_PLACEMENT_CONFIG_DIR'], ignore_err
 #: is requested, whatever this machine has; then what is missing lets it fail.
 NEEDS = frozenset({'bench', 'postgresql', 'mariadb', 'mysql', 'galera', 'operations', 'deployers', 'page'})
 
-# No generated test fails because the machine is slow.
-settings.register_profile('patient', deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No generated test fails because the machine is slow. A failure is shown as it was generated: shrinking takes minutes.
+settings.register_profile(
+    'patient',
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
 settings.load_profile('patient')
-#: The largest number of examples for generated tests: ``pytest --hypothesis-profile thorough``.
-settings.register_profile('thorough', settings.get_profile('patient'))
+#: The largest number of examples for generated tests, and small failures: ``pytest --hypothesis-profile thorough``.
+settings.register_profile('thorough', settings.get_profile('patient'), phases=tuple(Phase))
 
 
 def _requested(config: pytest.Config) -> set[str]:
