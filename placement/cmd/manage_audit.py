@@ -21,7 +21,7 @@ from placement.ops.audit.kinds import KINDS, Outcome
 from placement.ops.display_names import DisplayNames
 from placement.units import plural
 
-CLEAN, FOUND, REPAIRED = 0, 3, 4
+CLEAN, UNREPAIRED, REPAIRED = 0, 3, 4
 
 #: The statuses that differ for several findings.
 _PLURAL_STATUSES = {'requires a decision': 'require a decision'}
@@ -63,7 +63,7 @@ def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> in
     problems = [finding for finding in findings if finding.needs_action]
     if not problems:
         return CLEAN
-    return REPAIRED if all(finding.outcome is Outcome.REPAIRED for finding in problems) else FOUND
+    return REPAIRED if all(finding.outcome is Outcome.REPAIRED for finding in problems) else UNREPAIRED
 
 
 def _status(finding: Finding, options: AuditOptions) -> str:

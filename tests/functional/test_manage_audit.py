@@ -58,8 +58,8 @@ def test_findings_do_not_depend_on_the_repairs_before_them(
 ) -> None:
     """The usage that is recorded would exceed the capacity, or hides that the allocations do."""
     corruption.plant(url, damage)
-    needs_decision = manage_audit.FOUND if 'over_committed' in kinds else manage_audit.REPAIRED
-    for options, code in (([], manage_audit.FOUND), (['--repair'], needs_decision)):
+    needs_decision = manage_audit.UNREPAIRED if 'over_committed' in kinds else manage_audit.REPAIRED
+    for options, code in (([], manage_audit.UNREPAIRED), (['--repair'], needs_decision)):
         findings = json.loads(printed('audit', '--format', 'json', *options, code=code))['findings']
         assert [finding['kind'] for finding in findings] == kinds
 
@@ -160,7 +160,7 @@ def test_changes_have_the_ids_of_inserted_rows(url: str, printed: Printed) -> No
 
 def test_null_is_null_in_json(url: str, printed: Printed) -> None:
     corruption.plant(url, *corruption.ALL['missing parent'].statements)
-    (finding,) = json.loads(printed('audit', '--format', 'json', code=manage_audit.FOUND))['findings']
+    (finding,) = json.loads(printed('audit', '--format', 'json', code=manage_audit.UNREPAIRED))['findings']
     assert finding['changes'][0]['new'] == {'parent_provider_id': None}
 
 
@@ -192,7 +192,7 @@ def test_text(url: str, printed: Printed) -> None:
         (['--repair', '--dry-run'], 'would be repaired'),
         (['--repair'], 'repaired'),
     ):
-        assert printed('audit', *options, code=manage_audit.FOUND) == (
+        assert printed('audit', *options, code=manage_audit.UNREPAIRED) == (
             'allocation_without_inventory\n'
             f'  resource_provider {corruption.FLAT}, provider_name flat, resource_class DISK_GB,'
             f' consumer {corruption.HOLDER}\n'
@@ -222,7 +222,7 @@ def test_recorded_owner_that_an_omitted_repair_would_insert_does_not_count(url: 
     for name in ('lost consumer with a recorded owner of a lost type', 'missing project'):
         corruption.plant(url, *corruption.ALL[name].statements)
     options = ['--except', 'missing_reference', '--format', 'json']
-    (announced,) = json.loads(printed('audit', '--dry-run', *options, code=manage_audit.FOUND))['findings']
+    (announced,) = json.loads(printed('audit', '--dry-run', *options, code=manage_audit.UNREPAIRED))['findings']
     (repaired,) = json.loads(printed('audit', '--repair', *options, code=manage_audit.REPAIRED))['findings']
     assert repaired['detail'] == '1 allocation without a record of the consumer; nothing records its owner'
     changes = corruption.with_new_ids(announced['changes'], repaired['changes'])
@@ -259,7 +259,7 @@ def test_class_whose_repair_is_omitted_has_no_name(url: str, printed: Printed) -
         url, *corruption.ALL['missing class'].statements, 'UPDATE placement_inventories SET used = 9 WHERE id = 1'
     )
     for options, name in (([], 'CUSTOM_LOST_CLASS_10007'), (['--except', 'missing_reference'], 'number 10007')):
-        findings = json.loads(printed('audit', '--format', 'json', *options, code=manage_audit.FOUND))['findings']
+        findings = json.loads(printed('audit', '--format', 'json', *options, code=manage_audit.UNREPAIRED))['findings']
         assert name in {finding['resource_class'] for finding in findings if finding['kind'] == 'usage_mismatch'}
 
 
@@ -274,7 +274,7 @@ def test_repair_that_depends_on_an_omitted_one_names_both_causes(url: str, print
         ),
         ([], 'repaired'),
     ):
-        code = manage_audit.FOUND if options else manage_audit.REPAIRED
+        code = manage_audit.UNREPAIRED if options else manage_audit.REPAIRED
         assert status in printed('audit', '--repair', *options, code=code)
 
 
