@@ -104,7 +104,11 @@ class Model:
             failed |= self.lacking(rp.traits, group)
         failed |= {('forbidden', suffixes, trait, Fault.VIOLATED) for trait in group.forbidden & rp.traits}
         failed |= {('member_of', suffixes, f'!{name}', Fault.VIOLATED) for name in group.not_member_of & rp.aggregates}
-        if group.in_tree and not (self.oracle.in_requested_tree(name, group) and (group.suffix or own)):
+        fails_tree = group.in_tree and not (self.oracle.in_requested_tree(name, group) and (group.suffix or own))
+        if not own and (SHARES in group.forbidden or (fails_tree and group.in_tree in self.oracle.rps)):
+            # Nobody would stop the sharing of a pool, or move it to the tree.
+            return
+        if fails_tree:
             failed.add(('in_tree', suffixes, f'uuid of {group.in_tree}', Fault.VIOLATED))
         members = [name, root] if own and not group.suffix else [name]
         for member in members:

@@ -66,6 +66,14 @@ class Check:
         return self.rule.forbids and self.rule.subject == SHARING_TRAIT
 
     @property
+    def excludes_pools(self) -> bool:
+        """Whether it keeps sharing providers from serving other trees at all."""
+        if isinstance(self.condition, TreeCondition):
+            # If the tree does not exist, the condition is wrong, and not the choice of pools.
+            return self.condition.root_id is not None
+        return self.never_by_sharing
+
+    @property
     def resource_class(self) -> str:
         """The class of an amount; empty for another check."""
         return self.condition.resource_class if isinstance(self.condition, ResourcePart) else ''
@@ -112,6 +120,9 @@ class RequestChecks:
         self.membership = self.mask(check for check in self.in_order if check.is_membership)
         self.together = self.mask(together)
         self.absent = self.mask(check for check in self.in_order if check.fault is Fault.ABSENT)
+        #: A pool that fails one of these is no choice for other trees: nobody would add inventory of the class to it,
+        #: move it to the tree of ``in_tree`` or remove its trait for sharing.
+        self.never_useful = self.absent | self.mask(check for check in self.in_order if check.excludes_pools)
 
     def mask(self, checks: Iterable[Check]) -> int:
         """Return the set of some checks."""

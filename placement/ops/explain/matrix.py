@@ -151,8 +151,7 @@ class TreeMatrix:
     def _choices(self, requirement: Requirement) -> DictionaryColumn[Masks]:
         """Return the choices of each tree for one requirement."""
         direct, shared = self.providers.columns[requirement]
-        # Nobody would add inventory of the class to a pool that has none.
-        useful = {mask for mask in shared.values if not mask & self.checks.absent}
+        useful = {mask for mask in shared.values if not mask & self.checks.never_useful}
         masks = useful.union(*(column.values for column in direct))
         closest = sorted(masks, key=self.checks.cost)[:_MAX_MASKS]
         if len(closest) < len(masks):
