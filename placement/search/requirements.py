@@ -243,7 +243,7 @@ class TreeCondition(ProviderCondition):
 
     root_id: int | None
     may_be_shared: bool
-    uuid: str = field(compare=False)
+    uuid: str
 
     parameter = 'in_tree'
 
