@@ -22,7 +22,7 @@ from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest
-from placement.search.requirements import Fault, Requirement, ResourcePart, compile_request
+from placement.search.requirements import Fault, Requirement, ResourcePart, TraitCondition, compile_request
 
 #: Maximum numbers of providers to name for a fact, of facts of a kind, and of checks in a set (unless all have more).
 _MAX_NAMED, _MAX_FACTS, _MAX_CHECKS = 3, 20, 4
@@ -227,7 +227,7 @@ def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> Near | No
 
 def _similar(matrix: TreeMatrix, check: Check) -> str:
     """Return the trait in use whose name is most similar to one that no provider has; empty if none is."""
-    if check.rule.parameter != 'required' or check.rule.forbids:
+    if not isinstance(check.condition, TraitCondition) or check.condition.forbidden:
         return ''
     traits = sorted(frozenset().union(*matrix.partition.traits.values))
     full_names = {name.removeprefix('CUSTOM_'): name for name in traits}
