@@ -227,11 +227,12 @@ def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> Near | No
 
 def _similar(matrix: TreeMatrix, check: Check) -> str:
     """Return the trait in use whose name is most similar to one that no provider has; empty if none is."""
-    if not isinstance(check.condition, TraitCondition) or check.condition.forbidden:
-        return ''
-    traits = sorted(frozenset().union(*matrix.partition.traits.values))
-    full_names = {name.removeprefix('CUSTOM_'): name for name in traits}
+    traits = frozenset().union(*matrix.partition.traits.values)
     name = check.rule.subject.removeprefix('in:').partition(',')[0]
+    # A trait that no root has may be in use below the roots.
+    if not isinstance(check.condition, TraitCondition) or check.condition.forbidden or name in traits:
+        return ''
+    full_names = {trait.removeprefix('CUSTOM_'): trait for trait in sorted(traits)}
     matches = difflib.get_close_matches(name.removeprefix('CUSTOM_'), full_names, 1)
     return full_names[matches[0]] if matches else ''
 
