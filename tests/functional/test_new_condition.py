@@ -12,6 +12,7 @@ from placement.cache.inventory_columns import Flags
 from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.ops.explain import explanation, sentences
+from placement.ops.explain.checks import checks_of
 from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.sentences import ARE, Phrase, Words, Writer
 from placement.search import parsing
@@ -46,6 +47,13 @@ class OfWholeRequest(NameSuffixCondition):
     """The same, if the root and every provider have to satisfy it."""
 
     of_whole_request = True
+
+
+class ForbiddenState(NameSuffixCondition):
+    """The same, if a name must not have the suffix, and names change like states."""
+
+    forbidden = True
+    is_state = True
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +101,13 @@ def test_suitable_hosts_are_told_apart_by_it() -> None:
 
 def test_a_search_with_it_finds_what_satisfies_it() -> None:
     assert explained([rp('host-a', VCPU=8), rp('host-b', VCPU=8)], 'resources=VCPU:4').candidates == 1
+
+
+def test_the_words_of_disabled_hosts_are_not_for_other_forbidden_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = Words(Phrase(ARE, 'called otherwise'), Phrase(ARE, 'called {subject}'))
+    monkeypatch.setitem(sentences.WORDS, '!name_suffix', words)
+    [check] = checks_of(ForbiddenState('-a'), ('',))
+    assert Writer().words(check).fails.rest == 'called -a'
 
 
 def test_it_is_one_rule_if_it_belongs_to_no_group(monkeypatch: pytest.MonkeyPatch) -> None:

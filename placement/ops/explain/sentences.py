@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from placement import units
-from placement.cache.providers import SHARING_TRAIT, Provider
+from placement.cache.providers import DISABLED_TRAIT, SHARING_TRAIT, Provider
 from placement.ops.display_names import DisplayNames
 from placement.ops.explain.checks import Check, Rule
 from placement.ops.explain.explanation import Blocked, Explanation, Near, Pool
@@ -55,7 +55,7 @@ class Words(NamedTuple):
 
 
 #: By the parameter of a rule, or by fault. A rule that forbids has a ``!`` before its parameter, or is ``disabled`` if
-#: what it forbids is a state.
+#: it forbids the trait of disabled hosts.
 WORDS: dict[str, Words] = {
     Fault.ABSENT: Words(Phrase(HAVE, '{name}'), Phrase(HAVE, 'no {name}')),
     Fault.TOO_SMALL: Words(Phrase(HAVE_ENOUGH, '{subject}'), Phrase(ARE_TOO_SMALL, '{subject}')),
@@ -208,7 +208,7 @@ class Writer:
         """Return the words for a check. Those that follow a noun do not name its groups."""
         rule = check.rule
         key = f'{"!" if rule.forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
-        if rule.forbids and check.condition.is_state:
+        if rule.forbids and rule.subject == DISABLED_TRAIT:
             key = 'disabled'
         values = {'subject': rule.subject, 'name': check.resource_class, 'place': self._place(rule.subject)}
         groups = f' {for_group} {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
