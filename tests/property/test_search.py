@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from placement.cache.snapshot import Snapshot
 from placement.handlers import allocation_candidate as handler
+from placement.schemas.allocation_candidate import PARAMETERS
 from placement.search import find_candidates
 from placement.search.budget import Limit, SearchBudget
 from placement.search.prefilter import Prefilter
@@ -30,7 +31,7 @@ from placement.search.solver.variables import Variable
 from tests.support import applications
 from tests.support.search.cached import entries, find, search, snapshot_of
 from tests.support.search.oracle import RP, SHARES, Entry, Oracle, Query, assert_candidates
-from tests.support.search.query_strings import RejectedError
+from tests.support.search.query_strings import PARAMETER_NAMES, RejectedError
 from tests.support.search.random_queries import MINORS, QueryString, parse, queries, query_strings
 from tests.support.search.store import Stored
 from tests.support.search.topologies import (
@@ -47,6 +48,10 @@ from tests.support.search.topologies import (
 pytestmark = pytest.mark.timeout(1200)
 
 CASES = st.tuples(topologies(), queries())
+
+
+def test_each_parameter_has_a_model() -> None:
+    assert {parameter.name for parameter in PARAMETERS} == PARAMETER_NAMES, 'a parameter has no model'
 
 
 @pytest.mark.parametrize('alike', [True, False])

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Collection, Mapping
 from urllib.parse import parse_qsl, urlencode
 
-from placement.schemas.allocation_candidate import PARAMETERS
 from tests.support.search.oracle import Group, Query
 
 _NAMESPACE = uuid.UUID('5b0f1b52-6f55-4b7e-8a44-0c1a33a1a111')
@@ -22,7 +21,8 @@ _NAMED = re.compile(r'(member_of|in_tree)')
 #: The minor versions that added the parameters of the request, and those of groups. This is part of the model.
 _SINCE = {'limit': 16, 'group_policy': 25, 'root_required': 35, 'same_subtree': 36}
 _GROUP_SINCE = {'resources': 10, 'required': 17, 'member_of': 21, 'in_tree': 31}
-assert {**_SINCE, **_GROUP_SINCE}.keys() == {parameter.name for parameter in PARAMETERS}, 'a parameter has no model'
+#: The parameters that the model reads.
+PARAMETER_NAMES = {*_SINCE, *_GROUP_SINCE}
 
 
 class RejectedError(Exception):
