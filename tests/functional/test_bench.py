@@ -15,6 +15,7 @@ from placement.ops.explain.explanation import explain
 from placement.ops.explain.sentences import Writer
 from placement.search import parsing
 from placement.search.budget import Limit, SearchBudget
+from tests.support.applications import NEWEST_VERSION
 
 _TINY = [
     *('--flat', '30', '--nested', '2', '--shared', '3', '--symmetric', '1', '--workers', '1'),
@@ -95,7 +96,7 @@ def test_the_hardest_explanation_is_complete_within_the_steps_of_a_search() -> N
     """On an eighth of the largest cloud, with an eighth of the steps."""
     snapshot, aggregates = explanations.cloud(1000, 3, 500)
     budget = SearchBudget(max_steps=1_000_000 // 8)
-    request = parsing.parse(explanations.hardest_query(aggregates), (1, 39))
+    request = parsing.parse(explanations.hardest_query(aggregates), NEWEST_VERSION)
     result = explain(snapshot, request, budget)
     assert (result.examined, result.limits_reached) == (result.trees, frozenset())
     assert result.trees == 1500
@@ -103,7 +104,7 @@ def test_the_hardest_explanation_is_complete_within_the_steps_of_a_search() -> N
 
 def test_an_explanation_says_how_many_hosts_it_is_about() -> None:
     snapshot, aggregates = explanations.cloud(9000, 0, 100)
-    request = parsing.parse(explanations.hardest_query(aggregates), (1, 39))
+    request = parsing.parse(explanations.hardest_query(aggregates), NEWEST_VERSION)
     result = explain(snapshot, request, SearchBudget(max_steps=30_000))
     assert 0 < result.examined < result.trees == 9100
     [first, *_] = Writer().sentences(result)

@@ -19,6 +19,7 @@ from placement.ops.explain.explanation import explain
 from placement.search import filter_providers, find_candidates, parsing
 from placement.search.budget import Limit, SearchBudget
 from placement.search.requirements import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
+from tests.support.applications import NEWEST_VERSION
 from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import SHARES, rp
 
@@ -108,7 +109,7 @@ def test_the_conditions_of_a_search_are_evaluated_once(
     snapshot: Snapshot, evaluations: Counter[str], name: str
 ) -> None:
     text = f'resources=VCPU:1,MEMORY_MB:1,DISK_GB:1{CONDITIONS[name]}&resources1=VCPU:1&group_policy=none'
-    request = parsing.parse(text, (1, 39))
+    request = parsing.parse(text, NEWEST_VERSION)
     find_candidates(snapshot, request, SearchBudget())
     # Each tree has a class of its own, and its provider and the sharing ones satisfy some five conditions each.
     assert evaluations['columns'] <= 10 * (HOSTS + 10)
@@ -120,14 +121,14 @@ def test_a_search_ends_when_its_steps_are_used_wherever_that_is(
     snapshot: Snapshot, evaluations: Counter[str], name: str
 ) -> None:
     budget = SearchBudget(max_steps=MAX_STEPS)
-    find_candidates(snapshot, parsing.parse(f'group_policy=none{GROUPS[name]}', (1, 39)), budget)
+    find_candidates(snapshot, parsing.parse(f'group_policy=none{GROUPS[name]}', NEWEST_VERSION), budget)
     assert budget.reached == {Limit.REQUEST_STEPS}
     assert evaluations.total() <= 2 * MAX_STEPS
 
 
 @pytest.mark.parametrize('name', CONDITIONS)
 def test_the_conditions_of_a_list_are_evaluated_once(snapshot: Snapshot, evaluations: Counter[str], name: str) -> None:
-    [group] = parsing.parse(f'resources=VCPU:1{CONDITIONS[name]}', (1, 39)).groups
+    [group] = parsing.parse(f'resources=VCPU:1{CONDITIONS[name]}', NEWEST_VERSION).groups
     list(filter_providers(snapshot, dataclasses.replace(group, use_same_provider=True)))
     assert evaluations.total() <= 2 * (HOSTS + 10)
 
@@ -140,7 +141,7 @@ def test_an_explanation_ends_when_its_steps_are_used(snapshot: Snapshot, evaluat
         else f'resources=DISK_GB:2000{CONDITIONS[name]}'
     )
     budget = SearchBudget(max_steps=MAX_STEPS)
-    result = explain(snapshot, parsing.parse(text, (1, 39)), budget)
+    result = explain(snapshot, parsing.parse(text, NEWEST_VERSION), budget)
     assert result.candidates == 0
     assert result.limits_reached <= {Limit.REQUEST_STEPS}
     assert evaluations.total() <= 2 * MAX_STEPS
@@ -150,6 +151,6 @@ def test_an_explanation_compares_only_pools_with_hosts_that_could_reach_them(eva
     hosts = [rp(f'host{number}', aggregates=f'rack{number}', VCPU=8) for number in range(HOSTS)]
     others = [rp(f'storage{number}', aggregates=f'other{number}', DISK_GB=100) for number in range(HOSTS)]
     snapshot = snapshot_of([*hosts, *others])
-    result = explain(snapshot, parsing.parse('resources=VCPU:1,DISK_GB:50', (1, 39)), SearchBudget())
+    result = explain(snapshot, parsing.parse('resources=VCPU:1,DISK_GB:50', NEWEST_VERSION), SearchBudget())
     assert (result.placeable, list(result.pools)) == (0, [])
     assert evaluations.total() <= 10 * 2 * HOSTS

@@ -18,6 +18,7 @@ from placement.ops.explain.sentences import ARE, Phrase, Words, Writer
 from placement.search import parsing
 from placement.search.budget import SearchBudget
 from placement.search.requirements import CompiledRequest, ProviderCondition, compile_request
+from tests.support.applications import NEWEST_VERSION
 from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import RP, rp
 
@@ -75,7 +76,7 @@ def _condition(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def explained(topology: list[RP], query: str) -> Explanation:
-    return explain(snapshot_of(topology), parsing.parse(query, (1, 39)), SearchBudget())
+    return explain(snapshot_of(topology), parsing.parse(query, NEWEST_VERSION), SearchBudget())
 
 
 def test_it_is_a_near_miss_and_has_a_row() -> None:

@@ -22,7 +22,7 @@ from placement.ops.explain.sentences import Writer
 from placement.search import parsing, requirements
 from placement.search.budget import SearchBudget
 from placement.search.requirements import NameCondition, ProviderCondition, ResourcePart
-from tests.support.applications import NEWEST_MICROVERSION
+from tests.support.applications import NEWEST_MICROVERSION, NEWEST_VERSION
 from tests.support.search.cached import records_of
 from tests.support.search.oracle import RP, rp
 from tests.support.search.query_strings import uuid_of, with_uuids
@@ -100,7 +100,7 @@ def test_every_condition_has_words() -> None:
     """Required and forbidden. Of a part without words, the log would only have a traceback."""
     of_group = 'resources{0}=VCPU:1&required{0}=A,!B,!COMPUTE_STATUS_DISABLED&member_of{0}=north&member_of{0}=!south'
     query = f'{of_group.format("")}&{of_group.format("1")}&in_tree1=host&root_required=A,!B,!COMPUTE_STATUS_DISABLED'
-    compiled = requirements.compile_request(parsing.parse(with_uuids(query), (1, 39)), lambda _uuid: 1)
+    compiled = requirements.compile_request(parsing.parse(with_uuids(query), NEWEST_VERSION), lambda _uuid: 1)
     kinds = {kind for kind in vars(requirements).values() if isinstance(kind, type)}
     kinds = {kind for kind in kinds if issubclass(kind, ProviderCondition)}
     kinds -= {ProviderCondition, NameCondition, ResourcePart}

@@ -17,11 +17,14 @@ from placement.cache.refresh import ProviderCache
 from placement.conf.options import MICROVERSION_CHOICES
 from placement.db.api import Database
 from placement.web.authentication import RequestContext
+from placement.web.microversion import parse_version_string
 from placement.web.policy import Enforcer
 
 #: The newest microversion, and the options ``[placement]`` of a service that serves every one.
 NEWEST_MICROVERSION = MICROVERSION_CHOICES[-1]
 EVERY_MICROVERSION = {'max_microversion': NEWEST_MICROVERSION}
+#: The same microversion as the parser of searches takes it.
+NEWEST_VERSION = parse_version_string(NEWEST_MICROVERSION)
 
 #: The URL of a database, or a SQLite file.
 Place = str | sa.URL | pathlib.Path
