@@ -6,7 +6,9 @@ of one resource class of the unsuffixed group. ``compile_request`` makes those o
 those of a group; it is the only place that resolves the uuid of ``in_tree``.
 
 Both are evaluated in two ways, ``matches`` and ``accepts`` (see ``ProviderCondition``). The other members of a
-condition are all that ``ops/explain`` needs to explain it.
+condition are what ``ops/explain`` needs of every kind. By type it asks only for amounts (``ResourcePart``), aggregates
+that the root may have instead (``AggregateCondition``), pools that ``TreeCondition`` excludes, and similar names
+(``TraitCondition``).
 
 Conditions and requirements are immutable and comparable, so ``dataclasses.replace`` on ``Requirement.conditions`` makes
 "the request without this rule" or "all rules up to this one".
