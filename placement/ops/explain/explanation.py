@@ -118,12 +118,15 @@ class Explanation:
 
 
 def explain(
-    snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, empty: frozenset[Limit] | None = None
+    snapshot: Snapshot,
+    request: CandidateRequest,
+    budget: SearchBudget,
+    limits_of_empty_search: frozenset[Limit] | None = None,
 ) -> Explanation:
     """Explain what a request finds, or why it finds nothing.
 
     :param budget: limits the matrix, the search and the searches without a rule between groups, all together.
-    :param empty: the limits that a search reached that found nothing; None to search.
+    :param limits_of_empty_search: the limits that a search reached that found nothing; None to search.
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """
@@ -141,15 +144,16 @@ def explain(
         result.stages = _stages(matrix)
     result.limits_reached = of_matrix.reached
     if result.placeable or result.examined < trees:
-        if empty is None:
+        limits = limits_of_empty_search
+        if limits is None:
             # A third of the steps that are left is for the reasons why nothing is found.
             with budget.share(2 / 3) as of_search:
                 units = Prefilter(snapshot, compiled, of_search).search_units()
                 candidates = itertools.chain.from_iterable(find_candidate_sets(units, compiled, of_search))
                 result.candidates = sum(1 for _ in itertools.islice(candidates, request.limit))
-            empty = frozenset(of_search.reached)
+            limits = frozenset(of_search.reached)
         # Only a search that finds nothing may have missed candidates because of the matrix.
-        result.limits_reached = empty if result.candidates else result.limits_reached | empty
+        result.limits_reached = limits if result.candidates else result.limits_reached | limits
     if result.candidates or matrix is None:
         return result
     if result.placeable:
