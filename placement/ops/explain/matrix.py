@@ -149,7 +149,15 @@ class TreeMatrix:
         self.parts += [([group], self._choices(group)) for group in providers.columns if group.use_same_provider]
 
     def _choices(self, requirement: Requirement) -> DictionaryColumn[Masks]:
-        """Return the choices of each tree for one requirement."""
+        """Return the choices of each tree for one requirement.
+
+        With the bits 0 to 2 for an amount (absent, too small, full) and bit 3 for a trait, ``closest`` could have the
+        masks 0b0000, 0b0100, 0b1000 and 0b1111. Then two trees have::
+
+            masks of the providers | present (bit n for item n of closest) | choices
+            0b0000, 0b1111         | 0b1001                                | 0b0000
+            0b0100, 0b1000         | 0b0110                                | 0b0100, 0b1000
+        """
         direct, shared = self.providers.columns[requirement]
         useful = {mask for mask in shared.values if not mask & self.checks.never_useful}
         masks = useful.union(*(column.values for column in direct))
