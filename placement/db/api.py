@@ -172,7 +172,7 @@ class Database:
             if not changes:
                 # The change log does not know of this transaction.
                 raise
-            outcome = find_outcome(self.slot_transaction, slot, error)
+            outcome = find_outcome(self.slot_transaction, slot, self.slots.owner, error)
             if outcome is Outcome.COMMITTED:
                 return result
             if outcome is Outcome.NOT_COMMITTED:

@@ -58,7 +58,7 @@ class ChangeLogSlots:
     def forget(self) -> None:
         """Begin without slots, as another process."""
         #: A random number that identifies the process in the table.
-        self._owner = secrets.randbits(62) + 1
+        self.owner = secrets.randbits(62) + 1
         #: The slots that no transaction uses. Threads share the list without a lock: ``pop`` and ``append`` are atomic.
         self._idle: list[Slot] = []
 
@@ -98,7 +98,7 @@ class ChangeLogSlots:
     def release(self) -> None:
         """Free the slots of this process that no transaction uses. Ignore failures, because the slots expire anyway."""
         if self._idle:
-            condition = _slots.c.id.in_([slot.slot_id for slot in self._idle]) & (_slots.c.owner == self._owner)
+            condition = _slots.c.id.in_([slot.slot_id for slot in self._idle]) & (_slots.c.owner == self.owner)
             self._maintain(lambda tx: tx.execute(_slots.update().where(condition).values(owner=None)))
         self.forget()
 
@@ -145,13 +145,13 @@ class ChangeLogSlots:
             if row is None:
                 if tx.scalar(sa.select(_slots.c.id).limit(1)) is None:
                     raise no_slots()
-                slot = Slot(sql.new_id(tx.execute(_slots.insert().values(sequence=0, token=0, owner=self._owner))))
+                slot = Slot(sql.new_id(tx.execute(_slots.insert().values(sequence=0, token=0, owner=self.owner))))
             else:
                 slot = Slot(*row)
                 take = (
                     _slots.update()
                     .where(_slots.c.id == row.id, is_free)
-                    .values(owner=self._owner, updated_at=sql.UtcNow())
+                    .values(owner=self.owner, updated_at=sql.UtcNow())
                 )
                 if not tx.execute(take).rowcount:
                     raise RetryTransaction

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from placement import exception
-from placement.db import change_log, errors, retries, tables
+from placement.db import change_log, errors, retries, sql, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot
 from placement.db.errors import RetryTransaction
 
@@ -38,7 +38,10 @@ class Outcome(enum.Enum):
 
 
 def find_outcome(
-    begin: Callable[[], contextlib.AbstractContextManager[sa.Connection]], slot: Slot, failure: exception.CommitUnknown
+    begin: Callable[[], contextlib.AbstractContextManager[sa.Connection]],
+    slot: Slot,
+    owner: int,
+    failure: exception.CommitUnknown,
 ) -> Outcome:
     """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 
@@ -46,12 +49,13 @@ def find_outcome(
     the server. For this it waits for the row lock and then writes to the slot, which makes a late COMMIT fail on every
     node of a cluster.
 
-    ``COMMITTED`` is decided by the COMMIT that frees the slot, which waits for synchronous standbys. Other sessions see
-    a row before these have it, so what was read alone may be lost with the server. Therefore the outcome is unknown if
-    the database is read-only now.
+    ``COMMITTED`` is decided by the COMMIT of this look-up, which waits for synchronous standbys, because it also writes
+    to a slot that another process owns. Other sessions see a row before the standbys have it, so what was read alone
+    may be lost with the server. Therefore the outcome is unknown if the database is read-only now.
 
     :param begin: begins a transaction that may write, with BEGIN at once.
     :param slot: the slot under which the transaction appended its entries. This process must not use it again.
+    :param owner: identifies this process in the table. Another process that has taken the slot since keeps it.
     """
     deadline = time.monotonic() + _SETTLE_SECONDS
 
@@ -62,7 +66,10 @@ def find_outcome(
             if decided is Outcome.NOT_COMMITTED and row.sequence == slot.sequence:
                 # Of the kinds of change without a provider, ``NAMES`` costs readers less.
                 change_log.append_entries(tx, Slot(slot.slot_id, *row), {NO_PROVIDER: ChangeKind.NAMES})
-            tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(owner=None))
+            others = sa.case((_slots.c.owner != owner, _slots.c.owner))
+            # The time is a change without which MySQL and MariaDB would not write a row that stays another process's.
+            values = {'owner': others, 'updated_at': sql.UtcNow()}
+            tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(values))
         return decided
 
     def is_temporary(error: Exception) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import datetime as dt
 import os
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from placement import exception
 from placement.db import change_log, change_log_slots, commit_outcome, connections, sql, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
-from placement.db.commit_outcome import Outcome, find_outcome
+from placement.db.commit_outcome import Outcome
 from placement.db.errors import RetryTransaction
 from placement.db.retries import RetryPolicy
 from tests.integration import tcp_proxy
@@ -446,7 +447,7 @@ def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
     """A session that has not reached its last statements yet finds that its slot has moved."""
     late = logs.next_slot(db)
     late.is_pending = True
-    assert find_outcome(db.slot_transaction, late, exception.CommitUnknown()) is Outcome.NOT_COMMITTED
+    assert logs.look_up(db, late) is Outcome.NOT_COMMITTED
     with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
         (first, _rows), *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
         assert connection.exec_driver_sql(first).rowcount == 0
@@ -468,12 +469,39 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     for _ in range(2):
         other.write(change_log.record_names)
     assert logs.next_slot(other).slot_id == mine.slot_id
-    assert find_outcome(db.slot_transaction, mine, exception.CommitUnknown()) is (
-        Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED
-    )
+    logs.free_all(db)
+    assert logs.look_up(db, mine) is (Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED)
+    slots = tables.change_log_slots.c
+    row = db.fetch_all(sa.select(slots.owner, slots.updated_at))[0]
+    assert row.owner == other.slots.owner
+    # The look-up has written to the row, so its COMMIT proves the outcome.
+    assert dt.datetime.now(dt.UTC).replace(tzinfo=None) - row.updated_at < dt.timedelta(hours=1)
     with db.engine.begin() as tx:
         tx.execute(tables.change_log.delete())
-    assert find_outcome(db.slot_transaction, mine, exception.CommitUnknown()) is Outcome.UNKNOWN
+    assert logs.look_up(db, mine) is Outcome.UNKNOWN
+    assert owned(db) == {mine.slot_id}
+
+
+@everywhere
+@pytest.mark.parametrize('is_committed', [False, True])
+def test_a_failed_commit_on_a_slot_that_another_process_took(
+    db: Database, other: Database, providers: list[int], is_committed: bool
+) -> None:
+    """The other process has not written yet, so the slot still has the number of this one."""
+    mine = logs.next_slot(db)
+    if is_committed:
+        with db.engine.begin() as tx:
+            logs.append(tx, mine)
+    logs.free_all(db)
+    assert logs.next_slot(other).slot_id == mine.slot_id
+    assert logs.look_up(db, mine) is (Outcome.COMMITTED if is_committed else Outcome.NOT_COMMITTED)
+    assert owned(db) == {mine.slot_id}
+
+
+@everywhere
+def test_the_slot_of_a_failed_commit_is_freed(db: Database, providers: list[int]) -> None:
+    assert logs.look_up(db, logs.next_slot(db)) is Outcome.NOT_COMMITTED
+    assert owned(db) == set()
 
 
 @everywhere

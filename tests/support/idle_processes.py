@@ -87,7 +87,7 @@ class Process:
         """Return a copy that believes to own the same slots, like a copy of the machine."""
         clone = Process(url)
         clone.now = self.now
-        clone.db.slots._owner, clone.db.slots._idle = self.db.slots._owner, copy.deepcopy(self.db.slots._idle)
+        clone.db.slots.owner, clone.db.slots._idle = self.db.slots.owner, copy.deepcopy(self.db.slots._idle)
         return clone
 
 

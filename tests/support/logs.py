@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.db import change_log, change_log_reader, tables
+from placement import exception
+from placement.db import change_log, change_log_reader, commit_outcome, tables
 from placement.db.api import Database
 from tests.support import applications, databases
 
@@ -75,6 +76,11 @@ def next_slot(db: Database) -> change_log.Slot:
     slot = db.slots.lease()
     db.slots.committed(slot)
     return dataclasses.replace(slot)
+
+
+def look_up(db: Database, slot: change_log.Slot) -> commit_outcome.Outcome:
+    """Find out whether the transaction of ``slot`` was committed, as after its COMMIT failed."""
+    return commit_outcome.find_outcome(db.slot_transaction, slot, db.slots.owner, exception.CommitUnknown())
 
 
 def idle_slots(db: Database) -> set[int]:
