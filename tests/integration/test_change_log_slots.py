@@ -260,7 +260,7 @@ def interrupt_commit(db: Database, monkeypatch: pytest.MonkeyPatch, error: type[
     def interrupted(connection: Any) -> None:
         is_done = remaining.pop(0)
         if not remaining:
-            monkeypatch.undo()
+            monkeypatch.setattr(db.engine.dialect, 'do_commit', commit)
         if is_done:
             commit(connection)
         raise error('interrupted')
