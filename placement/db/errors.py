@@ -67,7 +67,7 @@ class RetryTransaction(Exception):
 
 
 class ErrorKind(enum.Enum):
-    """What an error of a statement or of COMMIT means, and what ``Database.write`` does."""
+    """What an error of a statement means, and what ``Database.write`` does. See ``excludes_commit`` for COMMIT."""
 
     #: Another transaction was in the way, and this one was rolled back. It is run again; after the last retry a 409.
     CONFLICT = enum.auto()
@@ -193,7 +193,8 @@ def excludes_commit(error: BaseException) -> bool:
     =====================  =========================================================================================
     CONFLICT, SQLITE_BUSY  not committed: the database rejected the transaction, or SQLite did not get its lock
     READ_ONLY              not committed, except that a server without space on its disk (1021, 1114, 53100) may have
-                           committed. SQLite writes the pages of a transaction at COMMIT, and only then is it committed
+                           committed, and nothing is known of 25006 at COMMIT. SQLite writes the pages of a
+                           transaction at COMMIT, and only then is it committed
     INTERRUPTED, CANCELED  may be committed: the statement is canceled at any moment
     UNAVAILABLE            may be committed: nobody knows what happened before the connection or the file failed
     TABLE_MISSING, OTHER   may be committed: nothing is known of such an error
