@@ -135,7 +135,8 @@ class Database:
             raise ``RollbackAndDiagnose``.
         :raises ConcurrentProviderUpdate: the first attempt and all ``max_transaction_retries`` retries conflicted, or
             SQLite's lock was not released in time. After a ``RetryTransaction``, its ``error`` is raised instead.
-        :raises CommitUnknown: COMMIT failed, and the change log does not show whether the transaction was committed.
+        :raises CommitUnknown: COMMIT failed, and the change log does not show whether the transaction was committed, or
+            ``work`` recorded nothing there.
         :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or the server canceled a
             statement. Except for ``CommitUnknown``, nothing was committed.
         """
