@@ -31,7 +31,7 @@ from placement.db import (
     name_locks,
     tables,
 )
-from placement.db.commit_outcome import Outcome, find_outcome
+from placement.db.commit_outcome import CommitOutcome, find_outcome
 from placement.db.errors import ConnectionLost, RetryTransaction
 from placement.db.retries import Attempt, RetryPolicy
 from placement.observability import DATABASE
@@ -174,9 +174,9 @@ class Database:
                 # The change log does not know of this transaction.
                 raise
             outcome = find_outcome(self.slot_transaction, slot, self.slots.owner, error)
-            if outcome is Outcome.COMMITTED:
+            if outcome is CommitOutcome.COMMITTED:
                 return result
-            if outcome is Outcome.NOT_COMMITTED:
+            if outcome is CommitOutcome.NOT_COMMITTED:
                 # If no retry is left, the client gets 503, not 409: this is no conflict with another request.
                 raise RetryTransaction(exception.SingleFailure()) from error
             raise

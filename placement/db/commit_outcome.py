@@ -29,7 +29,7 @@ _SETTLE_INTERVAL_SECONDS = 0.1
 _slots = tables.change_log_slots
 
 
-class Outcome(enum.Enum):
+class CommitOutcome(enum.Enum):
     """What became of a transaction."""
 
     COMMITTED = 'committed'
@@ -42,7 +42,7 @@ def find_outcome(
     slot: Slot,
     owner: int,
     failure: exception.CommitUnknown,
-) -> Outcome:
+) -> CommitOutcome:
     """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 
     ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open in
@@ -61,11 +61,11 @@ def find_outcome(
     """
     deadline = time.monotonic() + _SETTLE_SECONDS
 
-    def decide() -> Outcome:
+    def decide() -> CommitOutcome:
         with begin() as tx:
             row = _lock_row(tx, slot)
             decided = _outcome(tx, slot, row)
-            if decided is Outcome.NOT_COMMITTED and row.sequence == slot.sequence:
+            if decided is CommitOutcome.NOT_COMMITTED and row.sequence == slot.sequence:
                 # Of the kinds of change without a provider, ``NAMES`` costs readers less.
                 change_log.append_entries(tx, Slot(slot.slot_id, *row), {NO_PROVIDER: ChangeKind.NAMES})
             others = sa.case((_slots.c.owner != owner, _slots.c.owner))
@@ -81,11 +81,11 @@ def find_outcome(
     try:
         outcome = retries.retry(decide, is_temporary, retries=math.inf, interval=_SETTLE_INTERVAL_SECONDS)
     except (RetryTransaction, *errors.DATABASE_ERRORS):
-        outcome = Outcome.UNKNOWN
+        outcome = CommitOutcome.UNKNOWN
     except Exception:
         # Also after a bug the client must hear that the change may have been made.
         LOG.exception('Looking up the outcome of a COMMIT failed.')
-        outcome = Outcome.UNKNOWN
+        outcome = CommitOutcome.UNKNOWN
     reason = str(failure.__cause__).partition('\n')[0]
     LOG.warning('A COMMIT failed. According to the change log, its outcome is: %s. %s', outcome.value, reason)
     return outcome
@@ -104,16 +104,16 @@ def _lock_row(tx: sa.Connection, slot: Slot) -> Any:
     return row
 
 
-def _outcome(tx: sa.Connection, slot: Slot, row: Any) -> Outcome:
+def _outcome(tx: sa.Connection, slot: Slot, row: Any) -> CommitOutcome:
     """Return what the log says of the transaction of a slot whose row is ``row``."""
     if row == (slot.sequence + 1, slot.next_token):
-        return Outcome.COMMITTED
+        return CommitOutcome.COMMITTED
     if row == (slot.sequence, slot.token):
-        return Outcome.NOT_COMMITTED
+        return CommitOutcome.NOT_COMMITTED
     # Another process has used the slot since. It may also have written the entry with the number of the transaction.
     entries = tables.change_log.c
     entry = (entries.slot_id == slot.slot_id) & (entries.sequence == slot.sequence + 1)
     token = tx.scalar(sa.select(entries.token).where(entry).limit(1))
     if token is None:
-        return Outcome.UNKNOWN
-    return Outcome.COMMITTED if token == slot.next_token else Outcome.NOT_COMMITTED
+        return CommitOutcome.UNKNOWN
+    return CommitOutcome.COMMITTED if token == slot.next_token else CommitOutcome.NOT_COMMITTED

@@ -17,7 +17,7 @@ from placement import exception
 from placement.db import change_log, change_log_slots, commit_outcome, connections, sql, tables
 from placement.db.api import Database
 from placement.db.batch import StatementBatch
-from placement.db.commit_outcome import Outcome
+from placement.db.commit_outcome import CommitOutcome
 from placement.db.errors import RetryTransaction
 from placement.db.retries import RetryPolicy
 from tests.integration import tcp_proxy
@@ -447,7 +447,7 @@ def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
     """A session that has not reached its last statements yet finds that its slot has moved."""
     late = logs.next_slot(db)
     late.is_pending = True
-    assert logs.look_up(db, late) is Outcome.NOT_COMMITTED
+    assert logs.look_up(db, late) is CommitOutcome.NOT_COMMITTED
     with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
         (first, _rows), *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
         assert connection.exec_driver_sql(first).rowcount == 0
@@ -470,7 +470,7 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
         other.write(change_log.record_names)
     assert logs.next_slot(other).slot_id == mine.slot_id
     logs.free_all(db)
-    assert logs.look_up(db, mine) is (Outcome.COMMITTED if is_own else Outcome.NOT_COMMITTED)
+    assert logs.look_up(db, mine) is (CommitOutcome.COMMITTED if is_own else CommitOutcome.NOT_COMMITTED)
     slots = tables.change_log_slots.c
     row = db.fetch_all(sa.select(slots.owner, slots.updated_at))[0]
     assert row.owner == other.slots.owner
@@ -478,7 +478,7 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     assert dt.datetime.now(dt.UTC).replace(tzinfo=None) - row.updated_at < dt.timedelta(hours=1)
     with db.engine.begin() as tx:
         tx.execute(tables.change_log.delete())
-    assert logs.look_up(db, mine) is Outcome.UNKNOWN
+    assert logs.look_up(db, mine) is CommitOutcome.UNKNOWN
     assert owned(db) == {mine.slot_id}
 
 
@@ -494,13 +494,13 @@ def test_a_failed_commit_on_a_slot_that_another_process_took(
             logs.append(tx, mine)
     logs.free_all(db)
     assert logs.next_slot(other).slot_id == mine.slot_id
-    assert logs.look_up(db, mine) is (Outcome.COMMITTED if is_committed else Outcome.NOT_COMMITTED)
+    assert logs.look_up(db, mine) is (CommitOutcome.COMMITTED if is_committed else CommitOutcome.NOT_COMMITTED)
     assert owned(db) == {mine.slot_id}
 
 
 @everywhere
 def test_the_slot_of_a_failed_commit_is_freed(db: Database, providers: list[int]) -> None:
-    assert logs.look_up(db, logs.next_slot(db)) is Outcome.NOT_COMMITTED
+    assert logs.look_up(db, logs.next_slot(db)) is CommitOutcome.NOT_COMMITTED
     assert owned(db) == set()
 
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from placement.cache.snapshot import Snapshot
 from placement.db import change_log, change_log_reader, tables
-from placement.db.commit_outcome import Outcome
+from placement.db.commit_outcome import CommitOutcome
 from placement.objects.resource_provider import ResourceProvider
 from placement.ops.adoption import adopt
 from tests.support import applications, databases, idle_processes, logs
@@ -160,7 +160,7 @@ def test_a_late_commit_on_another_node_fails(nodes: list[sa.URL]) -> None:
     late = logs.next_slot(first)
     with sa.create_engine(nodes[0], poolclass=sa.NullPool).connect() as connection:
         logs.append(connection, late)
-        wait_until(lambda: logs.look_up(other, late) is Outcome.NOT_COMMITTED)
+        wait_until(lambda: logs.look_up(other, late) is CommitOutcome.NOT_COMMITTED)
         with pytest.raises(sa.exc.OperationalError, match='1213'):
             connection.commit()
     first.write(change_log.record_names)

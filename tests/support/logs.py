@@ -78,7 +78,7 @@ def next_slot(db: Database) -> change_log.Slot:
     return dataclasses.replace(slot)
 
 
-def look_up(db: Database, slot: change_log.Slot) -> commit_outcome.Outcome:
+def look_up(db: Database, slot: change_log.Slot) -> commit_outcome.CommitOutcome:
     """Find out whether the transaction of ``slot`` was committed, as after its COMMIT failed."""
     return commit_outcome.find_outcome(db.slot_transaction, slot, db.slots.owner, exception.CommitUnknown())
 
