@@ -68,9 +68,9 @@ def find_outcome(
             if decided is CommitOutcome.NOT_COMMITTED and row.sequence == slot.sequence:
                 # Of the kinds of change without a provider, ``NAMES`` costs readers less.
                 change_log.append_entries(tx, Slot(slot.slot_id, *row), {NO_PROVIDER: ChangeKind.NAMES})
-            others = sa.case((_slots.c.owner != owner, _slots.c.owner))
+            new_owner = sa.case((_slots.c.owner != owner, _slots.c.owner))
             # The time is a change without which MySQL and MariaDB would not write a row that stays another process's.
-            values = {'owner': others, 'updated_at': sql.UtcNow()}
+            values = {'owner': new_owner, 'updated_at': sql.UtcNow()}
             tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(values))
         return decided
 
