@@ -263,6 +263,25 @@ def test_class_whose_repair_is_omitted_has_no_name(url: str, printed: Printed) -
         assert name in {finding['resource_class'] for finding in findings if finding['kind'] == 'usage_mismatch'}
 
 
+@pytest.mark.parametrize('provider', [3, 99])
+def test_class_is_inserted_once_for_allocations_and_inventories(url: str, printed: Printed, provider: int) -> None:
+    """The inventory of a provider that does not exist is deleted, so the class is inserted for the allocation."""
+    corruption.plant(
+        url,
+        'UPDATE placement_resource_class_sequence SET last = 10007',
+        corruption.INVENTORY.format(9, provider, 8, 0),
+        'UPDATE placement_inventories SET resource_class_id = 10007 WHERE id = 9',
+        corruption.ALLOCATION.format(1, corruption.HOLDER, 10007, 3),
+    )
+    options = ('--repair', '--format', 'json')
+    findings = json.loads(printed('audit', *options, code=manage_audit.UNREPAIRED))['findings']
+    changes = [change for finding in findings for change in finding['changes']]
+    inserted = [change['key'] for change in changes if change['table'] == 'placement_resource_classes']
+    assert inserted == [{'id': 10007}]
+    left = json.loads(printed('audit', *options, code=manage_audit.UNREPAIRED))['findings']
+    assert left == [finding for finding in findings if not finding['repaired']]
+
+
 def test_repair_that_depends_on_an_omitted_one_names_both_causes(url: str, printed: Printed) -> None:
     """The database does not accept a change of a row that refers to a missing row."""
     for name in ('missing parent', 'no root'):

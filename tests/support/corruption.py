@@ -21,14 +21,14 @@ _PROVIDER = (
     'INSERT INTO placement_resource_providers (id, uuid, name, generation, root_provider_id, parent_provider_id,'
     " created_at) VALUES ({}, '{}', '{}', 0, {}, {}, '2020-01-01 00:00:00')"
 )
-_INVENTORY = (
+INVENTORY = (
     'INSERT INTO placement_inventories (id, resource_provider_id, resource_class_id, total, reserved, min_unit,'
     ' max_unit, step_size, allocation_ratio, used) VALUES ({}, {}, 0, {}, 0, 1, 8, 1, 1.0, {})'
 )
 _CONSUMER = (
     "INSERT INTO placement_consumers (id, uuid, project_id, user_id, generation) VALUES ({}, '{}', 501, 501, {})"
 )
-_ALLOCATION = (
+ALLOCATION = (
     'INSERT INTO placement_allocations (resource_provider_id, consumer_id, resource_class_id, used)'
     " VALUES ({}, '{}', {}, {})"
 )
@@ -39,12 +39,12 @@ SOUND = (
     _PROVIDER.format(1, ROOT, 'root', 1, 'NULL'),
     _PROVIDER.format(2, CHILD, 'child', 1, 1),
     _PROVIDER.format(3, FLAT, 'flat', 3, 'NULL'),
-    _INVENTORY.format(1, 1, 8, 2),
-    _INVENTORY.format(2, 2, 4, 0),
+    INVENTORY.format(1, 1, 8, 2),
+    INVENTORY.format(2, 2, 4, 0),
     "INSERT INTO placement_projects (id, external_id) VALUES (501, 'project')",
     "INSERT INTO placement_users (id, external_id) VALUES (501, 'user')",
     _CONSUMER.format(501, HOLDER, 1),
-    _ALLOCATION.format(1, HOLDER, 0, 2),
+    ALLOCATION.format(1, HOLDER, 0, 2),
     f"INSERT INTO placement_aggregates (id, uuid) VALUES (501, '{AGGREGATE}')",
     'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (1, 501)',
 )
@@ -115,10 +115,10 @@ ALL = {
             'resource_provider',
             99,
             (
-                _INVENTORY.format(9, 99, 8, 0),
-                _ALLOCATION.format(99, HOLDER, 0, 5),
+                INVENTORY.format(9, 99, 8, 0),
+                ALLOCATION.format(99, HOLDER, 0, 5),
                 # All that this consumer has are allocations of the provider.
-                _ALLOCATION.format(99, LOST_CONSUMER, 0, 5),
+                ALLOCATION.format(99, LOST_CONSUMER, 0, 5),
                 'INSERT INTO placement_resource_provider_traits (resource_provider_id, trait_id) VALUES (99, 1)',
                 (
                     'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id)'
@@ -222,9 +222,9 @@ ALL = {
     'missing consumers': Damage(
         'allocation_without_consumer',
         (
-            _ALLOCATION.format(2, LOST_CONSUMER, 0, 1),
+            ALLOCATION.format(2, LOST_CONSUMER, 0, 1),
             # The project and the user are inserted once.
-            _ALLOCATION.format(2, LOST_CONSUMER_2, 0, 1),
+            ALLOCATION.format(2, LOST_CONSUMER_2, 0, 1),
             'UPDATE placement_inventories SET used = 2 WHERE id = 2',
         ),
         ({'consumer': LOST_CONSUMER}, {'consumer': LOST_CONSUMER_2}),
@@ -240,7 +240,7 @@ ALL = {
         (
             "INSERT INTO placement_consumer_types (id, name) VALUES (7, 'INSTANCE')",
             # The newest copies of the owner win.
-            _ALLOCATION.format(2, HOLDER, 0, 1),
+            ALLOCATION.format(2, HOLDER, 0, 1),
             'UPDATE placement_inventories SET used = 1 WHERE id = 2',
             "INSERT INTO placement_users (id, external_id) VALUES (502, 'former user')",
             'UPDATE placement_allocations SET consumer_project_id = 501, consumer_user_id = 502',
@@ -262,7 +262,7 @@ ALL = {
     'lost consumer with a recorded owner of a lost type': Damage(
         'allocation_without_consumer',
         (
-            _ALLOCATION.format(1, LOST_CONSUMER, 0, 1),
+            ALLOCATION.format(1, LOST_CONSUMER, 0, 1),
             'UPDATE placement_inventories SET used = used + 1 WHERE id = 1',
             (
                 'UPDATE placement_allocations SET consumer_project_id = 501, consumer_user_id = 501,'
@@ -299,7 +299,7 @@ ALL = {
     ),
     'missing inventory': Damage(
         'allocation_without_inventory',
-        (_ALLOCATION.format(3, HOLDER, 2, 5),),
+        (ALLOCATION.format(3, HOLDER, 2, 5),),
         ({'resource_provider': FLAT, 'resource_class': 'DISK_GB', 'consumer': HOLDER},),
         'allocation of 5, but the provider has no inventory',
     ),

@@ -109,8 +109,10 @@ def _dangling(column: sa.Column[int], target: sa.Table) -> sa.Select[Any]:
         # The rows of providers that do not exist are deleted.
         query = query.join(_providers, _providers.c.id == table.c.resource_provider_id)
     if column is tables.allocations.c.resource_class_id:
-        # The class is inserted for the inventories.
-        query = query.where(~sa.exists().where(tables.inventories.c.resource_class_id == column))
+        # The class is inserted for the inventories that stay.
+        inventories = tables.inventories.c
+        stays = sa.exists().where(inventories.resource_provider_id == _providers.c.id).correlate(table)
+        query = query.where(~stays.where(inventories.resource_class_id == column))
     return query.order_by(column, *table.primary_key)
 
 
