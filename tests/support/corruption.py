@@ -198,6 +198,13 @@ ALL = {
         f'recorded as the largest id of a resource class: 1; in use: {max(STANDARD_CLASSES)}',
         ('SELECT last FROM placement_resource_class_sequence', [9999]),
     ),
+    'sequence in the range of standard classes': Damage(
+        'outdated_class_sequence',
+        ('UPDATE placement_resource_class_sequence SET last = 9998',),
+        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
+        f': 9998; in use: {max(STANDARD_CLASSES)}; needed: 9999 or more',
+        ('SELECT last FROM placement_resource_class_sequence', [9999]),
+    ),
     'missing sequence': Damage(
         'outdated_class_sequence',
         ('DELETE FROM placement_resource_class_sequence',),

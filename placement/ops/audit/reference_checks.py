@@ -47,7 +47,7 @@ def missing_reference(scope: Scope) -> Iterator[Finding]:
 
 
 def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
-    """Find that a new resource class would get an id that is in use, or none because none is recorded."""
+    """Find that a new resource class would get an id that is in use or of a standard class, or no id."""
     sequence = tables.resource_class_sequence
     columns = (
         tables.resource_classes.c.id,
@@ -60,11 +60,11 @@ def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
         scope.tx.execute(sequence.select().with_for_update())
     recorded = sa.select(sa.func.max(sequence.c.last)).scalar_subquery()
     last, *ids = scope.tx.execute(sa.select(recorded, *largest)).one()
-    if last is None or last < max(ids):
-        detail = f'recorded as the largest id of a resource class: {last}; in use: {max(ids)}'
-        # The ids below are those of standard classes, also of later releases.
-        new = {'last': max(tables.FIRST_CUSTOM_CLASS_ID - 1, *ids)}
-        change = RowChange(sequence, {'id': 1}, None if last is None else {'last': last}, new)
+    # The ids below that of the first custom class are those of standard classes, also of later releases.
+    least = max(tables.FIRST_CUSTOM_CLASS_ID - 1, *ids)
+    if last is None or last < least:
+        detail = f'recorded as the largest id of a resource class: {last}; in use: {max(ids)}; needed: {least} or more'
+        change = RowChange(sequence, {'id': 1}, None if last is None else {'last': last}, {'last': least})
         yield Finding({'resource_class': f'number {max(ids)}'}, detail, (change,), 1)
 
 
