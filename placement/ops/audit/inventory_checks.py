@@ -65,7 +65,7 @@ def unit_violation(scope: Scope) -> Iterator[Finding]:
     is_violated = sa.case((inv.step_size < 1, sa.false()), else_=violated)
     for row in scope.tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
-        detail = f'allocation of {row.used} violates {rules}, which changed after the claim'
+        detail = f'allocation of {row.used} violates {rules}'
         yield Finding(_subject(scope, row), detail)
 
 
