@@ -42,7 +42,7 @@ def missing_reference(scope: Scope) -> Iterator[Finding]:
             rows = list(group)
             subject = {column.name.removesuffix('_id'): f'number {id_}'}
             detail = f'{units.plural(len(rows), "row")} of {table} with this id, which {target.name} lacks'
-            changes = _repair(column, target, id_, rows)
+            changes = _changes(column, target, id_, rows)
             yield Finding(subject, detail, changes, (name, id_), change_log.record_reload)
 
 
@@ -116,7 +116,7 @@ def _dangling(column: sa.Column[int], target: sa.Table) -> sa.Select[Any]:
     return query.order_by(column, *table.primary_key)
 
 
-def _repair(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any]) -> tuple[RowChange, ...]:
+def _changes(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any]) -> tuple[RowChange, ...]:
     """Return the changes for an id that does not exist, by the rows that have it."""
     if target in _LOST_NAMES:
         # So the rows with this id still belong together.
