@@ -17,6 +17,10 @@ from tests.support.http_client import claim_body, send_request
 _PROVIDER, _VCPU = 3, 0
 
 
+class ProviderChanged(Exception):
+    """Another session changed the generation of the provider meanwhile, so the transaction may not be committed."""
+
+
 class ForeignService:
     """A service with one connection, which stays open."""
 
@@ -35,7 +39,10 @@ class ForeignService:
             self.connection.exec_driver_sql(statement)
 
     def claim(self) -> bool:
-        """Allocate a VCPU of the host ``foreign.OTHER`` to a new consumer; False when it finds no room."""
+        """Allocate a VCPU of the host ``legacy_database.OTHER`` to a new consumer; False when it finds no room.
+
+        :raises ProviderChanged: nothing was written.
+        """
         with self.connection.begin():
             return self.begin_claim()
 
@@ -69,7 +76,9 @@ class ForeignService:
             f'UPDATE resource_providers SET generation = {generation + 1} WHERE id = {_PROVIDER}'
             f' AND coalesce(generation, 0) = {generation}'
         )
-        return moved.rowcount == 1
+        if moved.rowcount != 1:
+            raise ProviderChanged
+        return True
 
 
 class Busy(threading.Thread):
@@ -98,8 +107,10 @@ class Busy(threading.Thread):
             if not service.claim():
                 service.release()
             self.written += 1
-        except sa.exc.DBAPIError as error:
+        except ProviderChanged:
             # Like other services it tries again after a conflict.
+            return
+        except sa.exc.DBAPIError as error:
             if not errors.is_conflict(error):
                 self.rejected = error
 
