@@ -142,6 +142,15 @@ def test_tables_that_give_ids_twice_are_rebuilt(url: str, printed: Printed) -> N
     assert corruption.column(url, 'SELECT last FROM placement_resource_class_sequence') == [9999]
 
 
+def test_largest_id_in_the_range_of_standard_classes_is_recorded_again(url: str, printed: Printed) -> None:
+    assert manage.main(['db', 'sync']) == 0
+    printed('db', 'leave', '--yes')
+    corruption.plant(url, 'UPDATE placement_resource_class_sequence SET last = 9998')
+    step = '- Record the largest id of a resource class in the table placement_resource_class_sequence.\n'
+    assert step in printed('db', 'adopt', '--yes')
+    assert corruption.column(url, 'SELECT last FROM placement_resource_class_sequence') == [9999]
+
+
 def test_an_audit_follows_the_adoption(url: str, printed: Printed) -> None:
     legacy_database.build(url)
     corruption.plant(url, 'UPDATE inventories SET total = 1 WHERE id = 4', 'DELETE FROM resource_provider_aggregates')

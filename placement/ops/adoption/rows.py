@@ -190,17 +190,19 @@ def _insert_names(connection: sa.Connection) -> None:
 
 def class_ids(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """Yield a step that records the largest id of a class. Another service has no table for it."""
-    sequence, custom = tables.resource_class_sequence, tables.FIRST_CUSTOM_CLASS_ID
+    sequence = tables.resource_class_sequence
     largest = connection.scalar(sa.select(sa.func.max(names[tables.resource_classes].c.id))) or 0
+    # The ids below that of the first custom class are those of standard classes, also of later releases.
+    least = max(tables.FIRST_CUSTOM_CLASS_ID - 1, largest)
     last = connection.scalar(sa.select(sequence.c.last)) if sequence.name in names.present else None
     # If the database was returned to the other service, that may have created classes since.
-    if last is not None and last >= largest:
+    if last is not None and last >= least:
         return
 
     def record(connection: sa.Connection) -> None:
         sequence.create(connection, checkfirst=True)
         connection.execute(sequence.delete())
-        connection.execute(sequence.insert(), {'id': 1, 'last': max(largest, custom - 1)})
+        connection.execute(sequence.insert(), {'id': 1, 'last': least})
 
     yield Step(f'Record the largest id of a resource class in the table {sequence.name}.', record)
 
