@@ -28,7 +28,7 @@ from coverage import CoverageData
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 GABBITS = 'tests/functional/test_gabbits.py'
-#: The arguments of pytest for all tests of each kind.
+#: The arguments of pytest for all tests of each kind. Those of the last kind need ``tools/start-services.sh``.
 KINDS = {
     'unit': ['tests/unit'],
     'gabbits': [GABBITS],
@@ -36,6 +36,7 @@ KINDS = {
     'property': ['tests/property'],
     'integration': ['tests/integration'],
     'thorough': ['--hypothesis-profile=thorough', '-m=thorough'],
+    'servers': ['tests/integration', '-m=postgresql or mariadb'],
 }
 SELECTED = tuple(KINDS)[:4]
 #: The other kinds may take this multiple of the seconds of the selected ones.

@@ -116,6 +116,34 @@ def test_a_repair_changes_no_row_that_a_client_has_changed_since(
     assert parents == [None, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ('damage', 'row'),
+    [
+        ('outdated sequence', 'placement_resource_class_sequence WHERE id = 1'),
+        # The parent of the provider with the wrong root.
+        ('wrong root', 'placement_resource_providers WHERE id = 1'),
+        ('empty aggregate', f"placement_aggregates WHERE uuid = '{corruption.EMPTY}'"),
+        ('project of an allocation', 'placement_consumers WHERE id = 501'),
+        ('idle consumer', 'placement_consumers WHERE id = 502'),
+        ('usage too high', 'placement_inventories WHERE id = 1'),
+    ],
+)
+@databases.on(*databases.defaults())
+def test_a_repair_has_locked_the_row_that_decides(
+    database: sa.URL, run: Manage, monkeypatch: pytest.MonkeyPatch, damage: str, row: str
+) -> None:
+    corruption.plant(database, *corruption.CLEAR, *corruption.SOUND, *corruption.ALL[damage].statements)
+    apply = RowChange.apply
+
+    def after_lock(change: RowChange, tx: sa.Connection) -> RowChange | None:
+        with pytest.raises(sa.exc.OperationalError):
+            corruption.plant(database, f'SELECT id FROM {row} FOR UPDATE NOWAIT')
+        return apply(change, tx)
+
+    monkeypatch.setattr(RowChange, 'apply', after_lock)
+    assert run('audit', '--repair') == manage_audit.REPAIRED
+
+
 @databases.EVERYWHERE
 def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path: pathlib.Path) -> None:
     """Usages are made wrong and repaired while clients claim. No answer is an error; in the end usages are right."""
