@@ -174,7 +174,10 @@ class Partition:
 
     @classmethod
     def build(cls, trees: Iterable[Tree]) -> Partition:
-        """Make a partition of ``trees``, which are in order of their root ids."""
+        """Make a partition of ``trees``.
+
+        They are in order of their root ids. If not, ``tree_number`` and ``with_trees`` do not work.
+        """
         providers = list(itertools.chain.from_iterable(trees))
         return cls(
             LazyProviders.build(providers),
@@ -456,7 +459,7 @@ def partition_trees(trees: Sequence[Tree], size: int) -> Iterator[Partition]:
 def _trees(providers: Sequence[Provider]) -> tuple[Integers, Integers, Flags]:
     """Return ``starts``, ``roots`` and ``has_root`` of a partition."""
     roots = np.fromiter(map(operator.attrgetter('root_id'), providers), np.int64, len(providers))
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(roots)) + 1, [len(providers)]]).astype(np.int64)
+    starts = np.append(np.flatnonzero(np.diff(roots, prepend=0)), len(providers))
     ids = np.fromiter(map(operator.attrgetter('id'), providers), np.int64, len(providers))
     firsts = starts[:-1]
     return starts, roots[firsts], ids[firsts] == roots[firsts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,13 +47,12 @@ class Flavor:
     ignored: tuple[str, ...] = ()
 
     @property
-    def resources(self) -> dict[str, int]:
+    def resources(self) -> Mapping[str, int]:
         """The sum of all groups by class."""
-        sums: defaultdict[str, int] = defaultdict(int)
+        sums = Counter[str]()
         for group in self.request.groups:
-            for name, amount in group.resources.items():
-                sums[name] += amount
-        return dict(sums)
+            sums.update(group.resources)
+        return sums
 
 
 @dataclass(frozen=True)

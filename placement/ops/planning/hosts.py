@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from placement import exception, uuid_spelling
 from placement.cache import loader
+from placement.cache.dictionary_columns import NameColumn
 from placement.cache.inventory_columns import Flags, Integers
-from placement.cache.providers import DISABLED_TRAIT, SHARING_TRAIT, Provider
+from placement.cache.partition import Partition, Tree
+from placement.cache.providers import DISABLED_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
-from placement.ops.reports.capacity_report import class_names
 from placement.ops.reports.provider_trees import UnknownProvider
 
 #: Amounts by row and class.
@@ -32,12 +33,9 @@ class Hosts:
     snapshot: Snapshot
     #: The names of the columns, in order of the ids of the classes.
     classes: Sequence[str]
-    trees: Sequence[Sequence[Provider]]
-    #: The id of the provider of each row.
-    ids: Integers
-    #: The first row of each tree and, at the end, the number of rows.
-    starts: Integers
-    tree_of: Integers
+    trees: Sequence[Tree]
+    #: The same trees, in the same order. Its positions are the rows.
+    partition: Partition
     #: The capacity; 0 without inventory.
     limit: Matrix
     used: Matrix
@@ -49,9 +47,8 @@ class Hosts:
     is_own: Flags
     #: Which trees may take more: the root is present, shares nothing and has not the trait COMPUTE_STATUS_DISABLED.
     is_destination: Flags
-    #: The traits and aggregates of all providers of a tree.
-    traits: Sequence[frozenset[str]]
-    aggregates: Sequence[frozenset[str]]
+    #: The traits of all providers of each tree.
+    traits: NameColumn
 
     @functools.cached_property
     def free(self) -> Matrix:
@@ -71,6 +68,21 @@ class Hosts:
         trivial = ((self.min_unit <= 1) & (self.step_size == 1)).all(axis=0)
         return np.where(trivial, smallest, 0).tolist()
 
+    @property
+    def aggregates(self) -> NameColumn:
+        """The aggregates of all providers of each tree."""
+        return self.partition.tree_aggregates
+
+    @property
+    def starts(self) -> Integers:
+        """The first row of each tree and, at the end, the number of rows."""
+        return self.partition.starts
+
+    @property
+    def tree_of(self) -> Integers:
+        """The tree of each row."""
+        return self.partition.tree_numbers
+
     def rows(self, tree: int) -> slice:
         """Return the rows of a tree."""
         return slice(int(self.starts[tree]), int(self.starts[tree + 1]))
@@ -81,8 +93,7 @@ class Hosts:
 
     def provider(self, row: int) -> Provider:
         """Return the provider of a row."""
-        tree = int(self.tree_of[row])
-        return self.trees[tree][row - int(self.starts[tree])]
+        return self.partition.providers[row]
 
     def root(self, row: int) -> Provider:
         """Return the root of the tree of a row."""
@@ -115,7 +126,7 @@ class Hosts:
             selected.add(positions[name])
         if aggregate and uuid_spelling.is_uuid(aggregate):
             uuid = uuid_spelling.aggregate_uuid(aggregate)
-            selected.update(tree for tree, aggregates in enumerate(self.aggregates) if uuid in aggregates)
+            selected.update(np.flatnonzero(self.aggregates.where(lambda names: uuid in names)).tolist())
         if not with_pools:
             selected = {tree for tree in selected if self.is_own[self.starts[tree]]}
         if not selected:
@@ -134,47 +145,33 @@ def build_hosts(snapshot: Snapshot, class_ids: Collection[int] = ()) -> Hosts:
 
     :param class_ids: classes that have a column even if no provider has inventory of them.
     """
-    names = {*class_names(snapshot), *map(snapshot.names.classes.__getitem__, class_ids)}
+    all_trees = (partition.tree(number) for partition in snapshot.partitions for number in range(len(partition.roots)))
+    trees = sorted(all_trees, key=lambda tree: tree[0].uuid)
+    partition = Partition.build(trees)
+    names = {*partition.inventory_columns, *map(snapshot.names.classes.__getitem__, class_ids)}
     classes = sorted(names, key=snapshot.names.class_ids.__getitem__)
-    places = [(partition, number) for partition in snapshot.partitions for number in range(len(partition.roots))]
-    places.sort(key=lambda place: place[0].providers[int(place[0].starts[place[1]])].uuid)
-    trees = [partition.tree(number) for partition, number in places]
-    starts = np.cumsum([0, *map(len, trees)]).astype(np.int64)
-    first_rows = {partition: np.zeros(len(partition.roots), np.int64) for partition in snapshot.partitions}
-    for (partition, number), row in zip(places, starts.tolist(), strict=False):
-        first_rows[partition][number] = row
-    shape = int(starts[-1]), len(classes)
+    shape = partition.size, len(classes)
     limit, used, max_unit = (np.zeros(shape, np.int64) for _ in range(3))
     min_unit, step_size = (np.ones(shape, np.int64) for _ in range(2))
-    for partition, firsts in first_rows.items():
-        rows = (firsts - partition.starts[:-1])[partition.tree_numbers] + np.arange(len(partition.providers))
-        for name, inventories in partition.inventory_columns.items():
-            place = rows[inventories.positions], classes.index(name)
-            limit[place] = np.clip(inventories.capacity_limit, -_LARGEST, _LARGEST)
-            used[place] = np.clip(inventories.used, 0, _LARGEST)
-            min_unit[place], max_unit[place] = inventories.min_unit, inventories.max_unit
-            step_size[place] = inventories.step_size
-    is_own = np.array([SHARING_TRAIT not in provider.traits for tree in trees for provider in tree], np.bool_)
-    is_enabled = np.array([DISABLED_TRAIT not in tree[0].traits for tree in trees], np.bool_)
-    has_root = np.array([partition.has_root[number] for partition, number in places], np.bool_)
+    for name, inventories in partition.inventory_columns.items():
+        place = inventories.positions, classes.index(name)
+        limit[place] = np.clip(inventories.capacity_limit, -_LARGEST, _LARGEST)
+        used[place] = np.clip(inventories.used, 0, _LARGEST)
+        min_unit[place], max_unit[place] = inventories.min_unit, inventories.max_unit
+        step_size[place] = inventories.step_size
+    is_own = ~partition.has_sharing_trait
+    is_open = is_own & partition.traits.where(lambda names: DISABLED_TRAIT not in names)
     return Hosts(
         snapshot=snapshot,
         classes=classes,
         trees=trees,
-        ids=np.array([provider.id for tree in trees for provider in tree], np.int64),
-        starts=starts,
-        tree_of=np.repeat(np.arange(len(trees)), np.diff(starts)),
+        partition=partition,
         limit=limit,
         used=used,
         min_unit=min_unit,
         max_unit=max_unit,
         step_size=step_size,
         is_own=is_own,
-        is_destination=has_root & is_enabled & is_own[starts[:-1]] if trees else has_root,
-        traits=[_union([provider.traits for provider in tree]) for tree in trees],
-        aggregates=[_union([provider.aggregates for provider in tree]) for tree in trees],
+        is_destination=partition.has_root & is_open[partition.starts[:-1]],
+        traits=NameColumn.build(frozenset().union(*(provider.traits for provider in tree)) for tree in trees),
     )
-
-
-def _union(sets: Sequence[frozenset[str]]) -> frozenset[str]:
-    return sets[0] if len(sets) == 1 else frozenset().union(*sets)

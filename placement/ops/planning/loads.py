@@ -161,9 +161,10 @@ def group_loads(hosts: Hosts, rows: Integers, trees: Sequence[int] | None, optio
 
     :param rows: as ``_read_rows`` returns them.
     """
-    by_id = np.argsort(hosts.ids)
-    rows = rows[np.isin(rows[:, 1], hosts.ids)]
-    row = by_id[np.searchsorted(hosts.ids[by_id], rows[:, 1])]
+    ids = np.array([provider.id for tree in hosts.trees for provider in tree], np.int64)
+    by_id = np.argsort(ids)
+    rows = rows[np.isin(rows[:, 1], ids)]
+    row = by_id[np.searchsorted(ids[by_id], rows[:, 1])]
     column = hosts.column_of(rows[:, 2])
     tree = np.where(hosts.is_own[row], hosts.tree_of[row], -1)
     order = np.lexsort((column, row, tree, rows[:, 0]))
@@ -226,7 +227,9 @@ class _Shapes:
         """
         pools = [other for other in other_parts if other[0] < 0]
         elsewhere = frozenset(other for other, *_ in other_parts if other >= 0)
-        traits = [name for name in self._hosts.traits[tree] if name.startswith('CUSTOM_')]
+        members = () if tree < 0 else self._hosts.trees[tree]
+        traits = (name for provider in members for name in provider.traits if name.startswith('CUSTOM_'))
+        aggregates = (uuid for provider in members for uuid in provider.aggregates)
         shape = Shape(
             _roles(rows, pairs),
             frozenset(row for _, rows, _ in pools for row in rows),
@@ -234,7 +237,7 @@ class _Shapes:
             _roles(*pools[0][1:]) if self._options.move_shared and pools and not elsewhere else (),
             elsewhere,
             frozenset(traits if self._options.keep_traits else ()),
-            self._hosts.aggregates[tree] if self._options.keep_aggregates else frozenset(),
+            frozenset(aggregates if self._options.keep_aggregates else ()),
         )
         return self.numbers.setdefault(shape, len(self.numbers))
 
