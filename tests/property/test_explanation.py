@@ -16,7 +16,7 @@ import orjson
 from hypothesis import event, given
 
 from placement.ops.explain.checks import Check, Rule
-from placement.ops.explain.explanation import Blocked, Explanation, Near, explain
+from placement.ops.explain.explanation import BlockedTrees, ClosestProvider, Explanation, explain
 from placement.ops.explain.sentences import Writer
 from placement.search.budget import SearchBudget
 from placement.search.requirements import Fault
@@ -202,7 +202,7 @@ def check_blocked(model: Model, result: Explanation) -> None:
         check_closest(model, state)
 
 
-def check_closest(model: Model, blocked: Blocked) -> None:
+def check_closest(model: Model, blocked: BlockedTrees) -> None:
     """With the amount that is named, there is a tree that the provider serves."""
     if blocked.closest is None:
         return
@@ -225,7 +225,7 @@ def check_closest(model: Model, blocked: Blocked) -> None:
     assert any(changed.serves(root, set()) for root in roots), blocked
 
 
-def check_limit(check: Check, rp: RP, closest: Near) -> None:
+def check_limit(check: Check, rp: RP, closest: ClosestProvider) -> None:
     """The provider has this limit, and the amount violates it."""
     name, _, amount = check.rule.subject.partition(':')
     record = rp.inventory[name]

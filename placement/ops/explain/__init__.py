@@ -6,6 +6,6 @@
 * ``checks`` divides a request into checks of single providers.
 * ``matrix`` finds the failed checks of all providers at once, and then of their trees.
 * ``explanation`` counts the trees by what they lack.
-* ``between`` explains why trees that serve each part of a request alone cannot serve all parts together.
+* ``conflicts`` explains why trees that serve each part of a request alone cannot serve all parts together.
 * ``sentences`` puts these facts into words.
 """

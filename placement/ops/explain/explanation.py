@@ -15,8 +15,8 @@ import numpy as np
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.cache.snapshot import Snapshot
-from placement.ops.explain.between import BlockingRule, Conflict, blocking_rules, find_conflicts
 from placement.ops.explain.checks import HOST_CLASSES, Check, RequestChecks, Rule
+from placement.ops.explain.conflicts import BlockingRule, Conflict, blocking_rules, find_conflicts
 from placement.ops.explain.matrix import ProviderMatrix, TreeMatrix
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
@@ -29,7 +29,7 @@ _MAX_NAMED, _MAX_FACTS, _MAX_CHECKS = 3, 20, 4
 
 
 @dataclass(frozen=True)
-class Near:
+class ClosestProvider:
     """The provider that is closest to an amount."""
 
     provider: Provider
@@ -50,7 +50,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Blocked:
+class BlockedTrees:
     """Trees that could serve each part of the request if they did not fail ``checks``, but not with fewer of these."""
 
     checks: Sequence[Check]
@@ -58,13 +58,13 @@ class Blocked:
     #: The roots of some of them.
     examples: Sequence[Provider] = ()
     #: For a single amount: the provider, of the trees or a pool, that could allocate most now, or if nothing was used.
-    closest: Near | None = None
+    closest: ClosestProvider | None = None
     #: The pools of these trees that fail, if no provider of the trees themselves does.
     pools: int = 0
 
 
 @dataclass(frozen=True)
-class Pool:
+class UnusablePool:
     """A provider that could supply trees that lack nothing else, if they could use it."""
 
     provider: Provider
@@ -99,17 +99,17 @@ class Explanation:
     #: The trees that are what the request asks for, whatever their state.
     suitable: int = 0
     #: What keeps these trees from serving it. Each tree counts once.
-    states: Sequence[Blocked] = ()
+    states: Sequence[BlockedTrees] = ()
     #: The checks about what a provider is that exclude trees, those that exclude most first; but that providers without
     #: the classes of hosts are no hosts is no news.
     selective: Sequence[Check] = ()
     #: The smallest sets of checks of which one excludes each tree. Those of one check are near misses.
-    blocked: Sequence[Blocked] = ()
+    blocked: Sequence[BlockedTrees] = ()
     #: The checks that no provider passes, or no root, and by their subject the similar name of a trait in use, if any.
     nowhere: Sequence[Check] = ()
     similar: Mapping[str, str] = field(default_factory=dict)
     #: The pools out of reach, those that could supply most trees first.
-    pools: Sequence[Pool] = ()
+    pools: Sequence[UnusablePool] = ()
     #: The trees that can serve each part alone.
     placeable: int = 0
     #: The rules between groups that block the request alone, and why trees cannot serve all parts.
@@ -196,10 +196,10 @@ def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
     result.pools = sorted(itertools.chain.from_iterable(pools), key=lambda pool: -pool.trees)
 
 
-def _blocked(matrix: TreeMatrix, mask: int, trees: Flags) -> Blocked:
+def _blocked(matrix: TreeMatrix, mask: int, trees: Flags) -> BlockedTrees:
     checks = matrix.checks.checks_in(mask)
     roots = matrix.partition.starts[:-1][trees][:_MAX_NAMED].tolist()
-    fact = Blocked(checks, int(trees.sum()), [matrix.partition.providers[position] for position in roots])
+    fact = BlockedTrees(checks, int(trees.sum()), [matrix.partition.providers[position] for position in roots])
     if len(checks) > 1:
         return fact
     direct, pools = matrix.providers.failing_only(checks[0], mask, trees)
@@ -214,7 +214,7 @@ def _most_free(columns: InventoryColumns, positions: Integers) -> list[tuple[int
     return list(zip(positions[order].tolist(), free[order].tolist(), strict=True))
 
 
-def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> Near | None:
+def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> ClosestProvider | None:
     """Return which of the providers that fail a check is closest to the amount; None if it is about no amount."""
     part = check.condition
     if not isinstance(part, ResourcePart) or part.fault is Fault.ABSENT or not len(positions):
@@ -223,10 +223,10 @@ def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> Near | No
     [(position, free), *_] = _most_free(columns if part.is_state else columns.unused, positions)
     provider = matrix.partition.providers[position]
     if part.is_state:
-        return Near(provider, free)
+        return ClosestProvider(provider, free)
     inventory = provider.inventories[part.resource_class].with_used(0)
     limit = inventory.violated_limit(part.amount)
-    return Near(provider, getattr(inventory, limit), limit) if limit else None
+    return ClosestProvider(provider, getattr(inventory, limit), limit) if limit else None
 
 
 def _similar(matrix: TreeMatrix, check: Check) -> str:
@@ -241,7 +241,7 @@ def _similar(matrix: TreeMatrix, check: Check) -> str:
     return full_names[matches[0]] if matches else ''
 
 
-def _pools(matrix: TreeMatrix, requirement: Requirement) -> Iterator[Pool]:
+def _pools(matrix: TreeMatrix, requirement: Requirement) -> Iterator[UnusablePool]:
     """Yield the pools that could supply a requirement of trees that lack nothing else, the largest first."""
     full = next((check for check in matrix.checks.of_requirement[requirement] if check.fault is Fault.FULL), None)
     lacking = matrix.served_by(requirement, 0)
@@ -261,7 +261,7 @@ def _pools(matrix: TreeMatrix, requirement: Requirement) -> Iterator[Pool]:
         shares = SHARING_TRAIT in provider.traits
         missing = matrix.checks.checks_in(masks[position] & matrix.checks.membership)
         if reached.any():
-            yield Pool(provider, full.rule, free, int(reached.sum()), missing, shares=shares)
+            yield UnusablePool(provider, full.rule, free, int(reached.sum()), missing, shares=shares)
         elif shares:
             common = sorted(frozenset.intersection(*matrix.partition.tree_aggregates.counts(trees)))[:_MAX_NAMED]
-            yield Pool(provider, full.rule, free, int(trees.sum()), missing, False, common)
+            yield UnusablePool(provider, full.rule, free, int(trees.sum()), missing, False, common)

@@ -11,7 +11,7 @@ from placement import units
 from placement.cache.providers import DISABLED_TRAIT, SHARING_TRAIT, Provider
 from placement.ops.display_names import DisplayNames
 from placement.ops.explain.checks import Check, Rule
-from placement.ops.explain.explanation import Blocked, Explanation, Near, Pool
+from placement.ops.explain.explanation import BlockedTrees, ClosestProvider, Explanation, UnusablePool
 from placement.search.requirements import Fault
 
 #: Maximum numbers of sentences, of sets of checks in one of them, of checks in a set, and of groups.
@@ -130,7 +130,7 @@ class Writer:
         number = 'one' if facts[0].trees == 1 else f'{facts[0].trees:,}'
         return [*texts, f'The closest {number} {self.blocked_text(facts[0])}.']
 
-    def _near_misses(self, explanation: Explanation, facts: Sequence[Blocked]) -> list[str]:
+    def _near_misses(self, explanation: Explanation, facts: Sequence[BlockedTrees]) -> list[str]:
         """Return the check of the first fact, which no tree passes that passes the others, and which trees pass it."""
         check, closest = facts[0].checks[0], facts[0].closest
         context = [other for other in explanation.selective if other.rule != check.rule]
@@ -153,7 +153,7 @@ class Writer:
             texts.append(f'{trees} {failing} {_predicate(fact.trees, verb)}.')
         return texts
 
-    def _nowhere(self, explanation: Explanation, near: Sequence[Blocked]) -> list[str]:
+    def _nowhere(self, explanation: Explanation, near: Sequence[BlockedTrees]) -> list[str]:
         """Return what no provider has, and how many trees fit otherwise."""
         texts = []
         for check in explanation.nowhere[:_MAX_SETS]:
@@ -234,7 +234,7 @@ class Writer:
         parameter, subject = rule.in_output
         return f'{parameter}{_suffixes(rule)} {subject}'
 
-    def blocked_text(self, blocked: Blocked) -> str:
+    def blocked_text(self, blocked: BlockedTrees) -> str:
         """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
         lacks = [self.words(check).fails for check in blocked.checks[:_MAX_CHECKS]]
         if blocked.pools:
@@ -243,7 +243,7 @@ class Writer:
             lacks.append(Phrase(_FAIL, units.plural(len(hidden), 'more check')))
         return _predicate(blocked.trees, *lacks) + _closest_text(blocked.closest)
 
-    def pool_text(self, pool: Pool, in_sentence: bool = False) -> str:
+    def pool_text(self, pool: UnusablePool, in_sentence: bool = False) -> str:
         """Return what a pool has free, and what keeps trees from using it; unless ``in_sentence`` with aggregates."""
         aggregates = '' if in_sentence or not pool.aggregates else f' ({self._place(",".join(pool.aggregates))})'
         lacks = [f'is not in {self._place(check.rule.subject)}' for check in pool.missing]
@@ -276,7 +276,7 @@ class Writer:
         members = {
             field.name: self._json(getattr(value, field.name)) for field in dataclasses.fields(value) if field.compare
         }
-        texts: dict[Any, Any] = {Blocked: self.blocked_text, Pool: self.pool_text}
+        texts: dict[Any, Any] = {BlockedTrees: self.blocked_text, UnusablePool: self.pool_text}
         write = texts.get(type(value))
         return members | {'text': write(value)} if write else members
 
@@ -287,7 +287,7 @@ def excluded_texts(excluded: Mapping[str, int]) -> list[str]:
     return [f'{count:,} {words.get(Fault(fault), "")}'.strip() for fault, count in excluded.items()]
 
 
-def _closest_text(closest: Near | None) -> str:
+def _closest_text(closest: ClosestProvider | None) -> str:
     # The amount has no commas, so that it can be compared with the one of the query.
     if closest is None:
         return ''
