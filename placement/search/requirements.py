@@ -44,6 +44,8 @@ class ProviderCondition:
     of_whole_request = False
     #: Whether the query has a ``!`` before ``subject``.
     forbidden = False
+    #: Whether it says where a provider is, and not what it has. The user knows the place, so sentences name it last.
+    is_place = False
 
     @property
     def parameter(self) -> str:
@@ -219,6 +221,7 @@ class AggregateCondition(NameCondition):
 
     or_root: bool = False
 
+    is_place = True
     parameter = 'member_of'
 
     @property
@@ -247,6 +250,7 @@ class TreeCondition(ProviderCondition):
     may_be_shared: bool
     uuid: str
 
+    is_place = True
     parameter = 'in_tree'
 
     @property

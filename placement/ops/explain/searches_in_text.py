@@ -21,7 +21,7 @@ _FIRST = '1.10'
 
 _NOT_IN_A_QUERY = r'[^\s"\'<>]'
 #: Patterns that find a query string in a longer text; the first one that matches is used.
-_PLACES = (
+_QUERY_PATTERNS = (
     re.compile(rf'/allocation_candidates\?({_NOT_IN_A_QUERY}+)'),
     re.compile(rf'No allocation candidates for ({_NOT_IN_A_QUERY}+?):? '),
     re.compile(rf'Stopped at \[placement\] [\w =,]+ for ({_NOT_IN_A_QUERY}+)'),
@@ -68,7 +68,7 @@ def find_query(text: str) -> tuple[str, str | None]:
     """
     text = text.strip()
     bare = text.removeprefix('allocation_candidates').removeprefix('?')
-    match = next(filter(None, (place.search(text) for place in _PLACES)), None)
+    match = next(filter(None, (pattern.search(text) for pattern in _QUERY_PATTERNS)), None)
     if match:
         query = match[1].partition('#')[0]
     elif text.rstrip('/').endswith('/allocation_candidates'):

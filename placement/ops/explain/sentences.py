@@ -70,9 +70,6 @@ WORDS: dict[str, Words] = {
     '!root_required': Words(Phrase(LACK, '{subject} on the root'), Phrase(HAVE, 'the forbidden {subject} on the root')),
 }
 
-#: Where a tree has to be is known to who asks, so sentences name it as what the others are about.
-_PLACES = {'member_of', 'in_tree'}
-
 
 class Writer:
     """Writes the explanations of one program.
@@ -122,7 +119,7 @@ class Writer:
         hosts = [fact for fact in explanation.blocked if not any(check.lacks_host_class for check in fact.checks)]
         facts = hosts or explanation.blocked
         near = [fact for fact in facts if len(fact.checks) == 1]
-        near.sort(key=lambda fact: (fact.checks[0].rule.parameter in _PLACES, -fact.trees))
+        near.sort(key=lambda fact: (fact.checks[0].condition.is_place, -fact.trees))
         texts = self._nowhere(explanation, near)
         if near:
             return texts or self._near_misses(explanation, near + [fact for fact in hosts if len(fact.checks) > 1])
@@ -134,7 +131,7 @@ class Writer:
         """Return the check of the first fact, which no tree passes that passes the others, and which trees pass it."""
         check, closest = facts[0].checks[0], facts[0].closest
         context = [other for other in explanation.selective if other.rule != check.rule]
-        context.sort(key=lambda other: other.rule.parameter in _PLACES)
+        context.sort(key=lambda other: other.condition.is_place)
         where = _after_noun((self.words(other).passes for other in context[:_MAX_CHECKS]), ' ')
         passes = self.words(check).passes
         if passes.verb in (HAVE, LACK) and not check.resource_class:
