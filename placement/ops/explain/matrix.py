@@ -29,8 +29,8 @@ Masks = tuple[int, ...]
 #: Maximum numbers of choices of a part that are compared, and of different masks of one requirement: those of the
 #: closest providers. All others count as failing every check of the requirement.
 _MAX_CHOICES, _MAX_MASKS = 64, 1024
-#: The number of choices that are combined in one word.
-_WORD_BITS = 12
+#: The non-negative bits of a word.
+_WORD_BITS = 63
 
 
 class ProviderMatrix:
@@ -174,8 +174,9 @@ class TreeMatrix:
             for column in direct:
                 bits = np.array([bit_of.get(mask, 0) for mask in column.values], np.intp)
                 words |= or_by_tree(self.partition, bits[column.codes])
-            shifted = range(0, 1 << first + len(bit_of), 1 << first)
-            present = present.joined(DictionaryColumn(shifted, words), operator.or_)
+            distinct, codes = np.unique(words, return_inverse=True)
+            shifted = [word << first for word in distinct.tolist()]
+            present = present.joined(DictionaryColumn(shifted, codes), operator.or_)
         return present.mapped(lambda bits: self.minimal([closest[number] for number in bit_numbers(bits)] or every))
 
     def _choices_together(self, requirements: Iterable[Requirement]) -> DictionaryColumn[Masks]:
