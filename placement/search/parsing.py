@@ -38,6 +38,10 @@ _ORDER_BELOW_1_30 = ('member_of', 'resources', 'required')
 #: which find nothing either, so that sums of amounts fit 64 bits.
 BEYOND_ANY_INVENTORY = capacity.MAX_INT32 + 1
 
+#: The microversions from which on values may be repeated or have ``!`` or ``in:``.
+REPEATED_MEMBER_OF, FORBIDDEN_MEMBER_OF = (1, 24), (1, 32)
+FORBIDDEN_TRAITS, ANY_OF_TRAITS = (1, 22), (1, 39)
+
 _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
 _MAX_DIGITS = len(str(BEYOND_ANY_INVENTORY))
 
@@ -252,7 +256,7 @@ def parse_required(values: Sequence[str], version: Version) -> NameFilter:
     """
     any_of: dict[frozenset[str], None] = {}
     forbidden: frozenset[str] = frozenset()
-    for value in values if version >= (1, 39) else values[-1:]:
+    for value in values if version >= ANY_OF_TRAITS else values[-1:]:
         # Up to 1.29, ``in:`` is a part of the first name.
         if value.startswith('in:') and version >= (1, 30):
             any_of[_parse_any_of(value, version)] = None
@@ -272,7 +276,7 @@ def parse_traits(value: str) -> tuple[frozenset[str], frozenset[str]]:
     """
     if value.startswith('in:'):
         raise BadQuery(f"{INVALID_QUERY}'in:' is not supported in a list of traits of a root. Got: {value}")
-    return _parse_traits(value, (1, 22))
+    return _parse_traits(value, FORBIDDEN_TRAITS)
 
 
 def parse_member_of(values: Sequence[str], version: Version, suffix: str = '', one_by_one: bool = False) -> NameFilter:
@@ -287,7 +291,7 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '', o
     :raises BadQuery: there are several values or a ``!`` where this is not allowed, a list without ``in:``, or an
         element that is not a uuid.
     """
-    if len(values) > 1 and version < (1, 24):
+    if len(values) > 1 and version < REPEATED_MEMBER_OF:
         raise BadQuery('Multiple member_of parameters are not supported')
     # Up to 1.29 ``!`` has no meaning, so a value that begins with it is not a valid uuid.
     exclamation = '!' if version >= (1, 30) else ''
@@ -296,7 +300,7 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '', o
     for batch in [[value] for value in values] if one_by_one else [values]:
         for value in batch:
             if ',' in value and not value.startswith(('in:', f'{exclamation}in:')):
-                keyword = "'in:' or '!in:' keyword" if version >= (1, 32) else "'in:' keyword"
+                keyword = "'in:' or '!in:' keyword" if version >= FORBIDDEN_MEMBER_OF else "'in:' keyword"
                 raise BadQuery(f"Multiple values for 'member_of' must be prefixed with the {keyword}. Got: {value}")
         for value in batch:
             elements = value.removeprefix(exclamation).removeprefix('in:').split(',')
@@ -308,7 +312,7 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '', o
                 forbidden |= uuids
             else:
                 any_of[uuids] = None
-        if forbidden and version < (1, 32):
+        if forbidden and version < FORBIDDEN_MEMBER_OF:
             raise BadQuery(f'Forbidden member_of{suffix} parameters are not supported in the specified microversion')
     return NameFilter(tuple(any_of), forbidden)
 
@@ -330,7 +334,7 @@ def _parse_traits(value: str, version: Version) -> tuple[frozenset[str], frozens
     for item in map(str.strip, value.split(',')):
         names = forbidden if item.startswith('!') else required
         names.add(item.lstrip('!'))
-    forbidden_allowed = version >= (1, 22)
+    forbidden_allowed = version >= FORBIDDEN_TRAITS
     if '' in required | forbidden or ('!' in value and not forbidden_allowed):
         sample = 'HW_CPU_X86_VMX,!CUSTOM_MAGIC' if forbidden_allowed else 'HW_CPU_X86_VMX,CUSTOM_MAGIC'
         raise BadQuery(f"{INVALID_QUERY}Expected 'required' parameter value of the form: {sample}. Got: {value}")
@@ -339,7 +343,7 @@ def _parse_traits(value: str, version: Version) -> tuple[frozenset[str], frozens
 
 def _parse_any_of(value: str, version: Version) -> frozenset[str]:
     names = [item.strip() for item in value.removeprefix('in:').split(',')]
-    if version < (1, 39):
+    if version < ANY_OF_TRAITS:
         raise BadQuery(
             f"{INVALID_QUERY}The format '{_ANY_OF_SAMPLE}' only supported since microversion 1.39. Got: {value}"
         )

@@ -120,14 +120,14 @@ def _features(key: str, value: str, repeated: bool) -> Iterator[tuple[str, Versi
     yield key, next(served, None)
     if key.startswith('member_of'):
         if value.startswith('!'):
-            yield f'! in {key}', (1, 32)
+            yield f'! in {key}', parsing.FORBIDDEN_MEMBER_OF
         if repeated:
-            yield f'{key} given twice', (1, 24)
+            yield f'{key} given twice', parsing.REPEATED_MEMBER_OF
     elif key.startswith('required'):
         if value.startswith('in:'):
-            yield f'in: in {key}', (1, 39)
+            yield f'in: in {key}', parsing.ANY_OF_TRAITS
         if '!' in value:
-            yield f'! in {key}', (1, 22)
+            yield f'! in {key}', parsing.FORBIDDEN_TRAITS
 
 
 def _text(version: Version) -> str:
