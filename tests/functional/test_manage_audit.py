@@ -297,6 +297,43 @@ def test_repair_that_depends_on_an_omitted_one_names_both_causes(url: str, print
         assert status in printed('audit', '--repair', *options, code=code)
 
 
+@pytest.mark.parametrize(
+    ('statements', 'conflict'),
+    [
+        (
+            (
+                *corruption.ALL['missing class'].statements,
+                "INSERT INTO placement_resource_classes (id, name) VALUES (10006, 'CUSTOM_LOST_CLASS_10007')",
+            ),
+            'placement_resource_classes has the name CUSTOM_LOST_CLASS_10007 already, with the id 10006',
+        ),
+        (
+            (
+                'UPDATE placement_resource_class_sequence SET last = 10006',
+                "UPDATE placement_resource_classes SET id = 10006 WHERE name = 'VCPU'",
+            ),
+            'placement_resource_classes has the name VCPU already, with the id 10006',
+        ),
+        (
+            (
+                *corruption.ALL['missing project'].statements,
+                "INSERT INTO placement_projects (id, external_id) VALUES (502, 'lost-project-501')",
+            ),
+            'placement_projects has the name lost-project-501 already, with the id 502',
+        ),
+    ],
+)
+def test_repair_that_would_insert_a_name_twice_requires_a_decision(
+    url: str, printed: Printed, statements: tuple[str, ...], conflict: str
+) -> None:
+    corruption.plant(url, *statements)
+    table = conflict.split()[0]
+    before = corruption.contents(url)[table]
+    text = printed('audit', '--repair', code=manage_audit.UNREPAIRED)
+    assert f'; {conflict}: rename this row by hand (requires a decision)\n' in text
+    assert corruption.contents(url)[table] == before
+
+
 def test_table_that_is_gone_is_one_line(url: str, failed: Printed) -> None:
     corruption.plant(url, 'DROP TABLE placement_allocations')
     error = failed('audit', '--repair')

@@ -42,8 +42,12 @@ def missing_reference(scope: Scope) -> Iterator[Finding]:
             rows = list(group)
             subject = {column.name.removesuffix('_id'): f'number {id_}'}
             detail = f'{units.plural(len(rows), "row")} of {table} with this id, which {target.name} lacks'
-            changes = _changes(column, target, id_, rows)
-            yield Finding(subject, detail, changes, (name, id_), change_log.record_reload)
+            # Only right before the repair: otherwise the number of statements would depend on the number of rows.
+            if scope.key is not None and (conflict := _name_conflict(scope.tx, target, id_)):
+                yield Finding(subject, f'{detail}; {conflict}')
+            else:
+                changes = _changes(column, target, id_, rows)
+                yield Finding(subject, detail, changes, (name, id_), change_log.record_reload)
 
 
 def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
@@ -120,8 +124,21 @@ def _changes(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any]
     """Return the changes for an id that does not exist, by the rows that have it."""
     if target in _LOST_NAMES:
         # So the rows with this id still belong together.
-        (name,) = {'name', 'external_id'} & set(target.columns.keys())
-        return (RowChange(target, {'id': id_}, None, {name: lost_name(target, id_)}),)
+        return (RowChange(target, {'id': id_}, None, {_name_column(target).name: lost_name(target, id_)}),)
     if column is _providers.c.parent_provider_id:
         return tuple(RowChange(target, {'id': row.id}, {column.name: id_}, {column.name: None}) for row in rows)
     return tuple(RowChange.deletion(column.table, row) for row in rows)
+
+
+def _name_conflict(tx: sa.Connection, target: sa.Table, id_: int) -> str:
+    """Return why the row with the lost id cannot be inserted; an empty text if it can, or if rows are deleted."""
+    if target in _LOST_NAMES:
+        name = lost_name(target, id_)
+        other_id = tx.scalar(sa.select(target.c.id).where(_name_column(target) == name))
+        if other_id is not None:
+            return f'{target.name} has the name {name} already, with the id {other_id}: rename this row by hand'
+    return ''
+
+
+def _name_column(table: sa.Table) -> sa.Column[str]:
+    return table.c['external_id' if 'external_id' in table.c else 'name']
