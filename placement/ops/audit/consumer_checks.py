@@ -1,4 +1,4 @@
-"""The checks of the audit for consumers, and the copies of their columns with their allocations."""
+"""The checks of the audit for the records of consumers, and the copies of their columns with their allocations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from placement import units
 from placement.db import tables
 from placement.ops.audit import Scope
 from placement.ops.audit.findings import Finding, IdOf, RowChange
-from placement.ops.audit.reference_checks import unused
 from placement.ops.lost_consumers import OWNER_COLUMNS, read_lost_consumers
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
@@ -83,11 +82,6 @@ def allocation_owner_mismatch(scope: Scope) -> Iterator[Finding]:
         detail = f'{units.plural(len(rows), "allocation")} with another project, user or type than the consumer'
         changes = [change for row in rows for change in _copies(row, owner_of(row))]
         yield Finding({'consumer': consumer}, detail, tuple(changes), consumer)
-
-
-def consumer_without_allocations(scope: Scope) -> Iterator[Finding]:
-    """Find consumers without allocations."""
-    return unused(scope, _consumers.c.uuid, _allocations.c.consumer_id, 'consumer', 'a consumer without allocations')
 
 
 def _copies(row: Any, owner: Iterable[Any]) -> Iterator[RowChange]:

@@ -33,7 +33,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     'allocation_without_consumer': Kind('Allocations without a consumer', 'consumer_checks'),
     'allocation_owner_mismatch': Kind('Allocations with a wrong owner', 'consumer_checks'),
-    'consumer_without_allocations': Kind('Consumers without allocations', 'consumer_checks'),
+    'consumer_without_allocations': Kind('Consumers without allocations', 'reference_checks'),
     'allocation_without_inventory': Kind('Allocations without inventory', 'inventory_checks'),
     'usage_mismatch': Kind('Usage mismatches', 'inventory_checks'),
     'over_committed': Kind(

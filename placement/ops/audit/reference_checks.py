@@ -75,7 +75,13 @@ def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
 def orphaned_aggregate(scope: Scope) -> Iterator[Finding]:
     """Find aggregates without providers."""
     id_, reference = tables.placement_aggregates.c.id, tables.resource_provider_aggregates.c.aggregate_id
-    return unused(scope, id_, reference, 'aggregate', 'an aggregate without providers')
+    return _unused(scope, id_, reference, 'aggregate', 'an aggregate without providers')
+
+
+def consumer_without_allocations(scope: Scope) -> Iterator[Finding]:
+    """Find consumers without allocations."""
+    uuid, reference = tables.consumers.c.uuid, tables.allocations.c.consumer_id
+    return _unused(scope, uuid, reference, 'consumer', 'a consumer without allocations')
 
 
 def lost_name(table: sa.Table, id_: int) -> str:
@@ -84,7 +90,7 @@ def lost_name(table: sa.Table, id_: int) -> str:
     return tables.STANDARD_CLASSES.get(id_, text) if table is tables.resource_classes else text
 
 
-def unused(
+def _unused(
     scope: Scope, column: sa.Column[Any], reference: sa.Column[Any], noun: str, detail: str
 ) -> Iterator[Finding]:
     """Find the rows that nothing refers to.
