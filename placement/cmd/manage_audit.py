@@ -72,17 +72,14 @@ def _status(finding: Finding, options: AuditOptions) -> str:
         return 'repaired'
     if finding.outcome is Outcome.VANISHED:
         return 'no longer found when it was to be repaired'
+    if finding.outcome is Outcome.FAILED:
+        causes = 'concurrent writes or excluded kinds' if options.excluded else 'concurrent writes'
+        return f'not repaired because of {causes}: run it again'
     if not finding.needs_action:
         return 'for information'
     if not finding.changes:
         return 'requires a decision'
-    if not options.repair:
-        return 'to be repaired with --repair'
-    if options.dry_run:
-        return 'would be repaired'
-    # The database rejects a repair that refers to a missing row.
-    causes = 'concurrent writes or excluded kinds' if options.excluded else 'concurrent writes'
-    return f'not repaired because of {causes}: run it again'
+    return 'would be repaired' if options.repair else 'to be repaired with --repair'
 
 
 def _as_data(findings: list[Finding]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ they run.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import pkgutil
 from collections.abc import Callable, Collection, Iterator
@@ -87,7 +86,9 @@ def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> Finding:
         outcome = Outcome.REPAIRED if changes else Outcome.VANISHED if current.changes else Outcome.UNCHANGED
         return dataclasses.replace(finding, detail=current.detail, changes=changes, outcome=outcome)
 
-    if finding.changes:
-        with contextlib.suppress(exception.ConcurrentProviderUpdate):
-            return db.write(repair_in)
-    return finding
+    if not finding.changes:
+        return finding
+    try:
+        return db.write(repair_in)
+    except exception.ConcurrentProviderUpdate:
+        return dataclasses.replace(finding, outcome=Outcome.FAILED)

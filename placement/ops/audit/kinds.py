@@ -47,8 +47,10 @@ KINDS: Mapping[str, Kind] = {
 class Outcome(enum.Enum):
     """What became of a finding."""
 
-    #: No repair was tried, or an operator has to decide, or concurrent writes made all attempts fail.
+    #: No repair was tried, or an operator has to decide.
     UNCHANGED = enum.auto()
     REPAIRED = enum.auto()
+    #: Concurrent writes made all attempts to repair it fail, or the database rejected it: it refers to a missing row.
+    FAILED = enum.auto()
     #: Right before the repair, the data had become consistent.
     VANISHED = enum.auto()
