@@ -47,9 +47,9 @@ def allocation_without_consumer(scope: Scope) -> Iterator[Finding]:
                 # The repair of the first of these consumers inserts them for all.
                 if getattr(consumer.allocations[0], f'incomplete_{name}') is None and name not in inserted:
                     inserted.add(name)
-                    new_rows.append(RowChange(column.table, {}, None, {column.name: text}))
+                    new_rows.append(RowChange(column.table, new={column.name: text}))
             origin = 'nothing records its owner'
-        new_rows.append(RowChange(_consumers, {}, None, {'uuid': consumer.uuid, **owner, 'generation': 0}))
+        new_rows.append(RowChange(_consumers, new={'uuid': consumer.uuid, **owner, 'generation': 0}))
         number = units.plural(len(consumer.allocations), 'allocation')
         detail = f'{number} without a record of the consumer; {origin}'
         copies = [change for row in consumer.allocations for change in _copies(row, owner.values())]

@@ -32,12 +32,12 @@ class RowChange:
 
     table: sa.Table
     #: The primary key by column name; empty for a new row that gets its id from the database.
-    primary_key: Mapping[str, Any]
+    primary_key: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     #: The values before by column name: of the columns that change, or of all columns of a row to delete. None for a
     #: new row.
-    old: Mapping[str, Any] | None
+    old: Mapping[str, Any] | None = None
     #: The values after; None if the row is deleted.
-    new: Mapping[str, Any] | None
+    new: Mapping[str, Any] | None = None
 
     @classmethod
     def deletion(cls, table: sa.Table, row: Any) -> RowChange:
@@ -51,7 +51,7 @@ class RowChange:
         times = ('created_at', 'updated_at')
         values = {column.name: getattr(row, column.name) for column in table.columns if column.name not in times}
         primary_key = {column.name: values.pop(column.name) for column in table.primary_key}
-        return cls(table, primary_key, values, None)
+        return cls(table, primary_key, old=values)
 
     def __str__(self) -> str:
         id_ = ', '.join(f'{name} {value}' for name, value in self.primary_key.items())

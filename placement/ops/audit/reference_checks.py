@@ -130,7 +130,7 @@ def _changes(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any]
     """Return the changes for an id that does not exist, by the rows that have it."""
     if target in _LOST_NAMES:
         # So the rows with this id still belong together.
-        return (RowChange(target, {'id': id_}, None, {_name_column(target).name: lost_name(target, id_)}),)
+        return (RowChange(target, {'id': id_}, new={_name_column(target).name: lost_name(target, id_)}),)
     if column is _providers.c.parent_provider_id:
         return tuple(RowChange(target, {'id': row.id}, {column.name: id_}, {column.name: None}) for row in rows)
     return tuple(RowChange.deletion(column.table, row) for row in rows)
