@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from placement import exception
 from placement.cache.snapshot import Snapshot
 from placement.ops.planning.fits import FitCount, count_fits, enabled_roots
 from placement.ops.reports import capacity_report
+from placement.ops.reports.tree_filter import TreeFilter
 from placement.search.request import CandidateRequest, NameFilter, RequestGroup
 
 #: Maximum number of searches for one count, so that it takes minutes at most.
@@ -136,16 +135,24 @@ def count_flavors(
     :param progress: yields the flavors.
     """
     aggregates = [row.aggregate for row in capacity_report.heat_map(snapshot).rows] if by_aggregate else []
-    return [_count_flavor(snapshot, flavor, aggregates) for flavor in progress(list(flavors))]
+    enabled = TreeFilter(root_forbidden=enabled_roots(snapshot).forbidden)
+    free = {figures.resource_class: figures.free for figures in capacity_report.summary(snapshot, enabled).classes}
+    return [_count_flavor(snapshot, flavor, free, aggregates) for flavor in progress(list(flavors))]
 
 
-def _count_flavor(snapshot: Snapshot, flavor: Flavor, aggregates: Sequence[str]) -> FlavorFit:
+def _count_flavor(
+    snapshot: Snapshot, flavor: Flavor, all_free: Mapping[str, int], aggregates: Sequence[str]
+) -> FlavorFit:
+    """Count for one flavor.
+
+    :param all_free: what is free of each class on enabled hosts and sharing providers.
+    """
     request = flavor.request
     count = _count(snapshot, request)
     groups = tuple(replace(group, traits=NameFilter()) for group in request.groups)
     without_traits = count if groups == request.groups else _count(snapshot, replace(request, groups=groups))
     resources = flavor.resources
-    free = {name: _free(snapshot, name) for name in resources}
+    free = {name: all_free.get(name, 0) for name in resources}
     pooled = min([free[name] // amount for name, amount in resources.items()], default=0)
     return FlavorFit(
         flavor.name,
@@ -174,13 +181,3 @@ def _count(snapshot: Snapshot, request: CandidateRequest, aggregates: NameFilter
     except (exception.ResourceClassNotFound, exception.TraitNotFound):
         # No provider has what does not exist.
         return FitCount(0, True, 0)
-
-
-def _free(snapshot: Snapshot, resource_class: str) -> int:
-    """Return what is free of a class on enabled hosts and sharing providers."""
-    free, disabled = 0, enabled_roots(snapshot).forbidden
-    for partition, columns in snapshot.inventory_columns(resource_class):
-        is_enabled = partition.traits.where(disabled.isdisjoint)[partition.starts[:-1]]
-        in_enabled = is_enabled[partition.tree_numbers[columns.positions]]
-        free += int(np.maximum(columns.capacity_limit - columns.used, 0)[in_enabled].sum())
-    return free

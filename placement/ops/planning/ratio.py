@@ -13,7 +13,7 @@ from placement.cache.snapshot import Snapshot
 from placement.ops.planning.flavors import Flavor, FlavorFit, count_flavors
 from placement.ops.reports import capacity_report
 from placement.ops.reports.capacity_report import ClassFigures
-from placement.ops.reports.tree_filter import AggregateNotFound
+from placement.ops.reports.tree_filter import TreeFilter
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,9 @@ def with_ratio(snapshot: Snapshot, resource_class: str, ratio: float, aggregate:
     :param aggregate: only in trees with a provider in this aggregate; None for all.
     :raises AggregateNotFound: no provider is in the aggregate.
     """
-    providers = list(snapshot.providers())
-    roots = {provider.root_id for provider in providers if aggregate is None or aggregate in provider.aggregates}
-    if aggregate is not None and not roots:
-        raise AggregateNotFound(uuid=aggregate)
+    trees = TreeFilter(frozenset(() if aggregate is None else (aggregate,)))
+    trees.raise_unless_aggregates_exist(snapshot)
+    roots = {id_ for partition, included in trees.select(snapshot) for id_ in partition.roots[included].tolist()}
 
     def changed(provider: Provider) -> Provider:
         inventory = provider.inventories.get(resource_class)
@@ -75,7 +74,7 @@ def with_ratio(snapshot: Snapshot, resource_class: str, ratio: float, aggregate:
         inventories = {**provider.inventories, resource_class: inventory._replace(allocation_ratio=ratio)}
         return replace(provider, inventories=inventories)
 
-    return Snapshot.build(snapshot.names, map(changed, providers))
+    return Snapshot.build(snapshot.names, map(changed, snapshot.providers()))
 
 
 def compare_ratio(
