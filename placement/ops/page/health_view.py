@@ -32,7 +32,7 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
     }
     snapshot = sources.provider_cache.up_to_date()
     activity = _activity(sources.metrics) if sources.metrics else None
-    checked = activity.pop('cache_checked') if activity else None
+    checked = sources.metrics and sources.metrics.get_sample_value('placement_cache_checked_timestamp_seconds')
     results = _audit(sources, kinds)
     connections = database_health.connections(sources.db)
     data = {
@@ -99,7 +99,6 @@ def _activity(registry: CollectorRegistry) -> dict[str, Any]:
     ]
     claims = counts('placement_claims_total', 'result')
     returned = 'placement_allocation_candidates_returned'
-    checked = samples['placement_cache_checked_timestamp_seconds']
     return {
         'requests': sum(route['requests'] for route in routes),
         'server_errors': sum(route['server_errors'] for route in routes),
@@ -109,5 +108,4 @@ def _activity(registry: CollectorRegistry) -> dict[str, Any]:
         'transactions_retried': counts('placement_transaction_retries_total', 'reason'),
         'searches': sum(int(sample.value) for sample in samples[f'{returned}_count']),
         'empty_searches': counts(f'{returned}_bucket', 'le').get('0.0', 0),
-        'cache_checked': checked[-1].value if checked else None,
     }
