@@ -17,11 +17,14 @@ GROUP_POLICY = rf'^({"|".join(_POLICIES)})\Z'
 
 
 class Parameter(NamedTuple):
-    """A query parameter, and the microversion that added it. ``of_group``: each request group can have it."""
+    """A query parameter."""
 
     name: str
+    #: The microversion that added it.
     since: Version
     schema: Schema = SYNTAX
+    #: Whether each request group can have it. Since 1.25 such a schema is only documentation: the parser of the value
+    #: has to check it.
     of_group: bool = False
 
 
