@@ -38,7 +38,7 @@ class BlockingRule:
     at_least: bool
 
 
-def rules_between(compiled: CompiledRequest) -> Iterator[tuple[Rule, CompiledRequest]]:
+def rules_between_groups(compiled: CompiledRequest) -> Iterator[tuple[Rule, CompiledRequest]]:
     """Yield the rules between groups, each with the request without it."""
     request = compiled.request
     if not request.nested_aware:
@@ -54,7 +54,7 @@ def rules_between(compiled: CompiledRequest) -> Iterator[tuple[Rule, CompiledReq
 def blocking_rules(snapshot: Snapshot, compiled: CompiledRequest, budget: SearchBudget) -> list[BlockingRule]:
     """Return the rules between groups without which there are candidates; none if they block only together."""
     blocking = []
-    for rule, rest in rules_between(compiled):
+    for rule, rest in rules_between_groups(compiled):
         with budget.share() as own_budget:
             units = Prefilter(snapshot, rest, own_budget).search_units()
             streams = with_streams((unit for unit in units if unit.tree), rest, own_budget)
