@@ -55,12 +55,12 @@ def blocking_rules(snapshot: Snapshot, compiled: CompiledRequest, budget: Search
     """Return the rules between groups without which there are candidates; none if they block only together."""
     blocking = []
     for rule, rest in rules_between_groups(compiled):
-        with budget.share() as own_budget:
-            units = Prefilter(snapshot, rest, own_budget).search_units()
-            streams = with_streams((unit for unit in units if unit.tree), rest, own_budget)
+        with budget.share() as rule_budget:
+            units = Prefilter(snapshot, rest, rule_budget).search_units()
+            streams = with_streams((unit for unit in units if unit.tree), rest, rule_budget)
             trees = sum(unit.count for unit, stream in streams if stream.has_any())
         if trees:
-            blocking.append(BlockingRule(rule, trees, bool(own_budget.reached)))
+            blocking.append(BlockingRule(rule, trees, bool(rule_budget.reached)))
     return blocking
 
 

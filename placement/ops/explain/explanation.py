@@ -138,20 +138,20 @@ def explain(
         return result
     matrix = None
     # The matrix gets half of the steps, so that a search is made in any case.
-    with budget.share(1 / 2) as of_matrix, contextlib.suppress(StepLimitReached):
-        matrix = TreeMatrix(ProviderMatrix(snapshot, RequestChecks(compiled), of_matrix), of_matrix)
+    with budget.share(1 / 2) as matrix_budget, contextlib.suppress(StepLimitReached):
+        matrix = TreeMatrix(ProviderMatrix(snapshot, RequestChecks(compiled), matrix_budget), matrix_budget)
         result.examined, result.placeable = int(matrix.partition.has_root.sum()), int(matrix.without(0).sum())
         result.stages = _stages(matrix)
-    result.limits_reached = of_matrix.reached
+    result.limits_reached = matrix_budget.reached
     if result.placeable or result.examined < trees:
         limits = limits_of_empty_search
         if limits is None:
             # A third of the steps that are left is for the reasons why nothing is found.
-            with budget.share(2 / 3) as of_search:
-                units = Prefilter(snapshot, compiled, of_search).search_units()
-                candidates = itertools.chain.from_iterable(find_candidate_sets(units, compiled, of_search))
+            with budget.share(2 / 3) as search_budget:
+                units = Prefilter(snapshot, compiled, search_budget).search_units()
+                candidates = itertools.chain.from_iterable(find_candidate_sets(units, compiled, search_budget))
                 result.candidates = sum(1 for _ in itertools.islice(candidates, request.limit))
-            limits = frozenset(of_search.reached)
+            limits = frozenset(search_budget.reached)
         # Only a search that finds nothing may have missed candidates because of the matrix.
         result.limits_reached = limits if result.candidates else result.limits_reached | limits
     if result.candidates or matrix is None:

@@ -116,13 +116,14 @@ class Writer:
     def _none_suitable(self, explanation: Explanation) -> list[str]:
         """Return the rule, or the smallest set of rules, that excludes most trees."""
         # That a device is no host is no news.
-        hosts = [fact for fact in explanation.blocked if not any(check.lacks_host_class for check in fact.checks)]
-        facts = hosts or explanation.blocked
-        near = [fact for fact in facts if len(fact.checks) == 1]
-        near.sort(key=lambda fact: (fact.checks[0].condition.is_place, -fact.trees))
-        texts = self._nowhere(explanation, near)
-        if near:
-            return texts or self._near_misses(explanation, near + [fact for fact in hosts if len(fact.checks) > 1])
+        host_facts = [fact for fact in explanation.blocked if not any(check.lacks_host_class for check in fact.checks)]
+        facts = host_facts or explanation.blocked
+        near_misses = [fact for fact in facts if len(fact.checks) == 1]
+        near_misses.sort(key=lambda fact: (fact.checks[0].condition.is_place, -fact.trees))
+        texts = self._nowhere(explanation, near_misses)
+        if near_misses:
+            sets = [fact for fact in host_facts if len(fact.checks) > 1]
+            return texts or self._near_misses(explanation, near_misses + sets)
         texts = texts or [f'No {_noun(explanation)} has all of it.']
         number = 'one' if facts[0].trees == 1 else f'{facts[0].trees:,}'
         return [*texts, f'The closest {number} {self.blocked_text(facts[0])}.']
@@ -150,14 +151,14 @@ class Writer:
             texts.append(f'{trees} {failing} {_predicate(fact.trees, verb)}.')
         return texts
 
-    def _nowhere(self, explanation: Explanation, near: Sequence[BlockedTrees]) -> list[str]:
+    def _nowhere(self, explanation: Explanation, near_misses: Sequence[BlockedTrees]) -> list[str]:
         """Return what no provider has, and how many trees fit otherwise."""
         texts = []
         for check in explanation.nowhere[:_MAX_SETS]:
             name = explanation.similar.get(check.rule.subject)
             hint = f' The closest name in use is {name}.' if name else ''
             texts.append(f'No provider {_predicate(1, self.words(check).passes)}.{hint}')
-        for fact in [fact for fact in near if fact.checks[0] in explanation.nowhere]:
+        for fact in [fact for fact in near_misses if fact.checks[0] in explanation.nowhere]:
             subject = fact.checks[0].rule.subject
             texts.append(f'{_counted(explanation, fact.trees, Phrase(_FIT))} except for {subject}.')
         return texts
