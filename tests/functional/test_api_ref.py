@@ -12,7 +12,7 @@ import pytest
 import webob
 from oslo_config import cfg
 
-from placement.web import error_responses, microversion
+from placement.web import error_responses
 from tests.support import applications
 from tests.support.http_client import send_request
 from tests.support.pages import rows
@@ -24,8 +24,6 @@ from tests.support.search.store import Stored
 API_REF = Path(__file__).resolve().parents[2] / 'api-ref'
 PAGES = sorted(page for page in API_REF.glob('*.md') if '```http' in page.read_text())
 LATEST = '1.29'
-#: As far as the option ``max_microversion`` goes.
-NEWEST = microversion.VERSIONS[-1]
 
 
 # Requests and responses ---------------------------------------------------------------------------------------
@@ -80,7 +78,9 @@ def conf(request: pytest.FixtureRequest, tmp_path: Path) -> cfg.ConfigOpts:
     """Options for the examples of a page: those that name microversions above 1.29 need an operator who allows them."""
     page = request.node.callspec.params.get('page')
     newest = (
-        NEWEST if page and re.search(r'^[A-Z]+ \S+ at 1\.(?!99)[3-9]\d$', page.read_text(), re.MULTILINE) else LATEST
+        applications.NEWEST_MICROVERSION
+        if page and re.search(r'^[A-Z]+ \S+ at 1\.(?!99)[3-9]\d$', page.read_text(), re.MULTILINE)
+        else LATEST
     )
     return applications.options(tmp_path / 'placement.sqlite', placement={'max_microversion': newest})
 
@@ -138,7 +138,7 @@ GATES = {
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application for requests that are all rejected."""
     directory = tmp_path_factory.mktemp('gates')
-    with applications.application(directory / 'placement.sqlite', placement={'max_microversion': NEWEST}) as app:
+    with applications.application(directory / 'placement.sqlite', placement=applications.EVERY_MICROVERSION) as app:
         yield app
 
 
@@ -169,7 +169,7 @@ def test_operations_check_in_the_order_of_their_tables(untouched: Any, heading: 
     gates = _gates(text)
     assert gates[-1] == (403, 'policy')
     # Every check rejects this request. The headers are corrected one by one, and the next check has to answer.
-    version = '1.6' if heading == 'PUT /resource_classes/{name}' else NEWEST
+    version = '1.6' if heading == 'PUT /resource_classes/{name}' else applications.NEWEST_MICROVERSION
     for number, (status, _name) in enumerate(gates):
         shut = [name for _, name in gates[number:]]
         headers: dict[str, str] = {}
