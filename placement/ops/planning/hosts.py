@@ -115,15 +115,14 @@ class Hosts:
         :raises UnknownProvider: there is no such provider.
         :raises BadQuery: no tree is selected, or ``aggregate`` is no uuid.
         """
-        positions = {
-            name: tree for tree, members in enumerate(self.trees) for p in members for name in (p.name, p.uuid)
-        }
         selected = set()
         for identifier in identifiers:
-            name = identifier if identifier in positions else uuid_spelling.canonical_uuid(identifier)
-            if name not in positions:
+            row = self.partition.by_name.get(identifier)
+            if row is None:
+                row = self.partition.by_uuid.get(uuid_spelling.canonical_uuid(identifier))
+            if row is None:
                 raise UnknownProvider(identifier=identifier)
-            selected.add(positions[name])
+            selected.add(int(self.tree_of[row]))
         if aggregate and uuid_spelling.is_uuid(aggregate):
             uuid = uuid_spelling.aggregate_uuid(aggregate)
             selected.update(np.flatnonzero(self.aggregates.where(lambda names: uuid in names)).tolist())
